@@ -23,7 +23,7 @@ from graphs.generators import AsyncGenerator, Draft, Generator, PerRequest, Requ
 from graphs.graph import LoopGraph, SelfJudgingWarning, build_loop, self_refine
 from graphs.langgraph_private import SUMMARY
 from graphs.loop import Loop, arun, run
-from graphs.outcome import Outcome
+from graphs.outcome import Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy, PolicySettings
 from graphs.redaction import withhold
@@ -70,6 +70,7 @@ __all__ = [
     "feedback_only",
     "last_draft",
     "last_drafts",
+    "outcome_of",
     "reply_without_reasoning",
     "run",
     "self_refine",

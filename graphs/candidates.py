@@ -325,7 +325,7 @@ class CandidatesLoop(Loop):
             stopped = recorded.stop(chosen.stop_reason or "deadline", chosen.detail, now=now)
             end = self._to_finish(stopped)
         else:
-            end = self._record_verdict(recorded, attempt.verdict, now)
+            end = self._record_verdict(recorded, messages, attempt.verdict, now)
         events = partial(candidates_events, end.refinement, results.failed)
         return replace(end, events=events, warnings=self._warnings(results, refinement))
 
@@ -334,10 +334,8 @@ class CandidatesLoop(Loop):
     ) -> Transition:
         """Return what becomes of an attempt of which no candidate came to a draft."""
         errors = list(results.errors.values())
-        if errors and all(isinstance(error, DraftError) for error in errors):
-            raise errors[0]
-        faults = [error for error in errors if not isinstance(error, DraftError)]
-        if faults:
+        if errors:
+            faults = [error for error in errors if not isinstance(error, DraftError)] or errors
             return self._fail(faults[0], refinement, messages, results.lost, now)
         stopped = results.ended[min(results.ended)].refinement
         reason = stopped.stop_reason or "deadline"
@@ -430,9 +428,16 @@ class _Candidate(Loop):
         return replace(refinement, attempts=(*before, last.model_copy(update={"candidate": self._number})))
 
     def _record_verdict(
-        self, refinement: Refinement, verdict: Verdict, now: float, *, warnings: tuple[Event, ...] = ()
+        self,
+        refinement: Refinement,
+        messages: Messages,
+        verdict: Verdict,
+        now: float,
+        *,
+        warnings: tuple[Event, ...] = (),
     ) -> Transition:
         """Record the verdict; what follows is decided once, for all candidates."""
+        del messages
         return Transition(refinement=refinement.add_verdict(verdict, now=now), goto="finish", warnings=warnings)
 
     def _fail(

@@ -340,7 +340,7 @@ class Answers:
         self._values: list[Any] = scratchpad.resume
         found = (place for place, value in enumerate(self._values) if isinstance(value, dict) and _ENTRY in value)
         self._place = next(found, None)
-        if self._place is not None and not isinstance(self._entry, _Entry):
+        if self._place is not None and not isinstance(self._entry, _AnswersEntry):
             self._go_on(self._place)
 
     @classmethod
@@ -388,7 +388,7 @@ class Answers:
 
     def _go_on(self, place: int) -> None:
         """Take up what an earlier run of the node stored, and the answer that resumed it, if it asked."""
-        entry = self._values[place] = _Entry(self._values[place])
+        entry = self._values[place] = _AnswersEntry(self._values[place])
         self._scratchpad.interrupt_counter()
         for value in self._values[place + 1 :]:
             if value == _FILLER:
@@ -408,16 +408,16 @@ class Answers:
         """Note what the question is about that is put to a human now."""
         if self._place is None:
             self._place = self._scratchpad.interrupt_counter()
-            self._values.insert(self._place, _Entry({_ENTRY: {}}))
+            self._values.insert(self._place, _AnswersEntry({_ENTRY: {}}))
         self._entry.update(asked=subject, values=len(self._values))
         self._store()
 
     def _store(self) -> None:
-        values = [dict(value) if isinstance(value, _Entry) else value for value in self._values]
+        values = [dict(value) if isinstance(value, _AnswersEntry) else value for value in self._values]
         self._send([(_RESUME, values)])
 
 
-class _Entry(dict[str, Any]):
+class _AnswersEntry(dict[str, Any]):
     """The entry as this run of the node has it; one that a checkpoint held is a plain dict."""
 
 

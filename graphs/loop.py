@@ -35,7 +35,15 @@ from graphs.drivers import (
     adrive,
     drive,
 )
-from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
+from graphs.errors import (
+    ConcurrentTurn,
+    DraftError,
+    GeneratorFailed,
+    InputError,
+    JudgeFailed,
+    NotAccepted,
+    Unanswered,
+)
 from graphs.events import (
     Event,
     Needs,
@@ -53,7 +61,7 @@ from graphs.events import (
 )
 from graphs.generators import AsyncGenerator, Draft, as_generator
 from graphs.handoff import handoff_events, handoff_warnings, hide_drafts
-from graphs.outcome import Outcome, judged_sample
+from graphs.outcome import Outcome, add_outcome, judged_sample
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.refinement import Attempt, Refinement, RunningClock, StopReason, evolve
@@ -277,24 +285,30 @@ class Loop:
             draft = yield effect
         except ParentCommand as left:
             return self._hand_off(refinement, messages, left)
-        except (GraphBubbleUp, ConfigurationError, DraftError):
+        except (GraphBubbleUp, ConfigurationError):
             raise
         except Exception as error:  # noqa: BLE001 - recorded, and raised where no answer is left to release
             return self._stop_for(error, refinement, messages, effect.spent, clock())
         usage = _usage_of(effect, draft, self.policy)
         if draft.pending:
             return Transition(refinement=refinement.pause(usage, now=clock()))
-        drafted = refinement.add_draft(
+        record = partial(
+            refinement.add_draft,
             draft.answer,
             steps=draft.steps,
             evidence=draft.evidence,
             raw=draft.raw,
             fault=draft.fault,
-            skip_reason=draft.skip_reason,
             usage=usage,
             latency_s=time.perf_counter() - started,
             now=clock(),
         )
+        try:
+            drafted = record(skip_reason=draft.skip_reason)
+        except Exception as error:  # the policy's function raised it
+            drafted = record(skip_reason=f"skip: {kind_of(error)} from the policy's function")
+            add_outcome(error, drafted, messages, now=clock())
+            raise
         goto: Node = "finish" if drafted.stop_reason is not None else "judge"
         return Transition(refinement=drafted, goto=goto, events=partial(drafted_events, drafted))
 
@@ -368,8 +382,12 @@ class Loop:
         failed = refinement.stop("generator_failed", detail, now=now, usage=spent)
         if failed.attempts or failed.ending == "fallback":
             return self._to_finish(failed)
-        failure = GeneratorFailed(detail, Outcome.of(failed, messages, None, now=now))
-        failure.__cause__ = error
+        failure: Exception = error
+        if isinstance(error, DraftError):
+            add_outcome(error, failed, messages, now=now)
+        else:
+            failure = GeneratorFailed(detail, Outcome.of(failed, messages, None, now=now))
+            failure.__cause__ = error
         return Transition(refinement=failed, events=partial(finished_events, failed), error=failure)
 
     def _generator_for(self, number: int) -> tuple[AsyncGenerator, float | None]:
@@ -390,7 +408,7 @@ class Loop:
         now = clock()
         rejection = refinement.rejection
         if rejection is not None:
-            return self._record_verdict(refinement, rejection, now)
+            return self._record_verdict(refinement, messages, rejection, now)
         left = refinement.seconds_left(now)
         if left is not None and left <= 0:
             return self._to_finish(refinement.stop("deadline", "it passed before the judge was asked", now=now))
@@ -401,7 +419,8 @@ class Loop:
         except DeadlinePassed:
             verdict = Verdict.without_score("deadline", "the judge took too long")
             verdict = verdict.model_copy(update={"usage": effect.spent})
-        return self._record_verdict(refinement, verdict, clock(), warnings=self._warnings_about(sample))
+        warnings = self._warnings_about(sample)
+        return self._record_verdict(refinement, messages, verdict, clock(), warnings=warnings)
 
     def _warnings_about(self, sample: Sample) -> tuple[Event, ...]:
         """Return the warnings that a judge lacked evidence, or was shown a part of the draft."""
@@ -451,17 +470,25 @@ class Loop:
         return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
 
     def _record_verdict(
-        self, refinement: Refinement, verdict: Verdict, now: float, *, warnings: tuple[Event, ...] = ()
+        self,
+        refinement: Refinement,
+        messages: Messages,
+        verdict: Verdict,
+        now: float,
+        *,
+        warnings: tuple[Event, ...] = (),
     ) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
         judged = refinement.add_verdict(verdict, now=now)
-        is_last = judged.stop_reason is not None
-        return Transition(
-            refinement=judged if is_last else judged.add_messages(added_messages(judged)),
-            goto="finish" if is_last else "generate",
-            events=partial(judged_events, judged),
-            warnings=warnings,
-        )
+        events = partial(judged_events, judged)
+        if judged.stop_reason is not None:
+            return Transition(refinement=judged, goto="finish", events=events, warnings=warnings)
+        try:
+            augmented = judged.add_messages(added_messages(judged))
+        except Exception as error:  # the policy's function raised it, or returned no messages
+            add_outcome(error, judged, messages, now=now)
+            raise
+        return Transition(refinement=augmented, goto="generate", events=events, warnings=warnings)
 
     def finish(
         self, refinement: Refinement, messages: Messages, context: RunContext
@@ -498,9 +525,16 @@ class Loop:
     def step(
         self, node: Node, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Flow[Transition]:
-        """Take one step, and announce what it led to."""
+        """Take one step, and announce what it led to; an error that ends the turn has the record of it."""
         take: Step = getattr(self, node)
-        transition = yield from take(refinement, messages, context)
+        try:
+            transition = yield from take(refinement, messages, context)
+        except (GraphBubbleUp, InputError, ConcurrentTurn):  # the turn waits, or is somebody else's
+            raise
+        except Exception as error:
+            if refinement.attempts:
+                add_outcome(error, refinement, messages, now=time.time())
+            raise
         yield transition
         return transition
 

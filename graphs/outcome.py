@@ -14,6 +14,7 @@ from graphs.redaction import withhold
 from graphs.refinement import Attempt, Refinement, StopReason
 from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
 from judges.messages import Conversation, Message
+from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
 from judges.verdict import Frozen, Usage
 
@@ -165,6 +166,26 @@ class Outcome(HintsAtGuesses, Frozen):
         sample = sample_of(conversation, draft, self.evidence)
         metadata = {name: value for name, value in labels.items() if value is not None}
         return sample.model_copy(update={"metadata": {**sample.metadata, **metadata}})
+
+
+def outcome_of(error: BaseException) -> Outcome | None:
+    """Return the record of the turn that an error ended; None where nothing was attempted."""
+    outcome = getattr(error, "outcome", None)
+    return outcome if isinstance(outcome, Outcome) else None
+
+
+def add_outcome(error: Exception, refinement: Refinement, messages: Sequence[AnyMessage], *, now: float) -> None:
+    """Give an error that ends a turn the record of it, so that no attempt that was paid for is lost.
+
+    One that a step added already, knowing more of what was going on, stays.
+    """
+    known = outcome_of(error)
+    if known is not None and known.id == refinement.id:
+        return
+    if not refinement.done:
+        detail = f"{kind_of(error)} ended the turn on attempt {max(1, len(refinement.attempts))}"
+        refinement = refinement.stop("generator_failed", detail, now=now)
+    vars(error)["outcome"] = Outcome.of(refinement, messages, None, now=now)
 
 
 def _read_conversation(messages: Sequence[AnyMessage]) -> str | Conversation:

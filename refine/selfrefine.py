@@ -16,7 +16,7 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, Durability
 
-from graphs import Bounds, Outcome, Overrides, Policy, Unanswered, langchain_private, langgraph_private
+from graphs import Bounds, Outcome, Overrides, Policy, langchain_private, langgraph_private, outcome_of
 from graphs.certificate import subject_of
 from graphs.drivers import RunContext
 from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, recall_step
@@ -239,8 +239,10 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
                 if self._explorer is not None:
                     self._explorer.record(outcome, config, self._write)
                     return outcome
-        except Unanswered as unanswered:
-            self._write(unanswered.outcome, config)
+        except Exception as error:
+            unanswered = outcome_of(error)
+            if unanswered is not None:
+                self._write(unanswered, config)
             raise
         if self._record is not None:
             self._write(outcome, config)
@@ -260,8 +262,10 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
                 if self._explorer is not None:
                     await self._explorer.arecord(outcome, config, self._awrite)
                     return outcome
-        except Unanswered as unanswered:
-            await self._awrite(unanswered.outcome, config)
+        except Exception as error:
+            unanswered = outcome_of(error)
+            if unanswered is not None:
+                await self._awrite(unanswered, config)
             raise
         if self._record is not None:
             await self._awrite(outcome, config)

@@ -26,7 +26,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.types import Command, GraphOutput
 
-from graphs import Bounds, Outcome, Policy, Unanswered, langgraph_private
+from graphs import Bounds, Outcome, Policy, langgraph_private, outcome_of
 from graphs.answers import without_reasoning
 from graphs.drivers import Flow, RunContext, Transition, adrive, drive
 from graphs.errors import InputError
@@ -285,8 +285,10 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         call = self._model_call(turn, request, handler)
         try:
             transition = drive(self._steps(turn, call, request, context), context)
-        except Unanswered as unanswered:
-            self._report(unanswered.outcome, context)
+        except Exception as error:
+            unanswered = outcome_of(error)
+            if unanswered is not None:
+                self._report(unanswered, context)
             raise
         if transition.outcome is None:
             return self._with_figures(turn, _hand_on(turn, call.response, request))
@@ -303,8 +305,10 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         call = self._model_call(turn, request, handler)
         try:
             transition = await adrive(self._steps(turn, call, request, context), context)
-        except Unanswered as unanswered:
-            await self._areport(unanswered.outcome, context)
+        except Exception as error:
+            unanswered = outcome_of(error)
+            if unanswered is not None:
+                await self._areport(unanswered, context)
             raise
         if transition.outcome is None:
             return self._with_figures(turn, _hand_on(turn, call.response, request))
