@@ -56,7 +56,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from refine.middleware import SelfRefineMiddleware  # noqa: PLC0415 - an extra, opened on demand
+    from refine import SelfRefineMiddleware  # noqa: PLC0415 - an extra, opened on demand
 
     seed = random.randrange(10_000) if options.seed is None else options.seed  # noqa: S311 - a demo, no secret
     models, display = models_of(options), screen()

@@ -19,12 +19,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from demos.command import Options, add_model_options, complain, describe_models, models_of, run_demo
 from demos.screen import Screen, quantity, screen
 from graphs import Unanswered
-from graphs.augment import MARK
 from judges import Helpfulness, Length
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 
 _PROG = "demos.chat"
+_MARK = "refine"
+"""Key of `additional_kwargs` in messages that the loop adds."""
+
 _NAME_PATTERN = re.compile(
     r"(?i:\b(?:my name is|call me|i am called)\s+([^\W\d_][\w'-]*))|(?i:\b(?:i am|i'm))\s+([^\W\d_a-z][\w'-]*)"
 )
@@ -112,8 +114,8 @@ class _Progress(BaseCallbackHandler):
 
 def _script(messages: Sequence[BaseMessage]) -> str:
     """Return the scripted reply: every other first draft is a single word."""
-    questions = [turn.text for turn in messages if turn.type == "human" and MARK not in turn.additional_kwargs]
-    refused = any(MARK in turn.additional_kwargs for turn in messages)
+    questions = [turn.text for turn in messages if turn.type == "human" and _MARK not in turn.additional_kwargs]
+    refused = any(_MARK in turn.additional_kwargs for turn in messages)
     brief, full = _replies(questions[-1], questions[:-1])
     return full if refused or len(questions) % 2 else brief
 

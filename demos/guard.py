@@ -83,7 +83,7 @@ def serving_guard(settings: dict[str, Any]) -> Iterator[str]:
         ConfigurationError: If a setting cannot be used.
     """
     try:
-        from refine.server.running import RunningGuard  # noqa: PLC0415 - an extra, of this demo alone
+        from refine.server import RunningGuard  # noqa: PLC0415 - an extra, of this demo alone
     except ImportError as error:
         raise ConfigurationError("the guard needs the extra: install selfrefine[server]") from error
     with RunningGuard(settings) as guard:

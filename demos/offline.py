@@ -8,10 +8,11 @@ Chatbot, judge and labels are shipped with the demo, so it needs no key and no n
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from langchain_core.language_models import BaseChatModel
@@ -31,7 +32,7 @@ from demos.offline_figures import (
 from demos.screen import Screen, Tone, pips, quantity, screen
 from demos.support import Part, SupportQuestion, chatbot, support_judge, support_questions
 from judges import ConfigurationError, Judge
-from judges.certificate import IssuedCertificate
+from judges.offline import IssuedCertificate
 from refine import Outcome, SelfRefine
 
 _PROG = "demos.offline"
@@ -143,10 +144,7 @@ def _record(stage: _Stage) -> None:
 
 def _label(stage: _Stage) -> None:
     """Write the shipped labels where `refine label` leaves a person's."""
-    from judges.offline.trust.beside import labels_file  # noqa: PLC0415 - numpy is loaded when it is needed
-    from judges.offline.trust.label import items_of  # noqa: PLC0415 - as above
-    from judges.offline.trust.label_file import LabelFile  # noqa: PLC0415 - as above
-    from judges.offline.trust.rows import read_judged  # noqa: PLC0415 - as above
+    from judges.offline import read_rows  # noqa: PLC0415 - as in the other steps
 
     _step(
         stage,
@@ -157,10 +155,20 @@ def _label(stage: _Stage) -> None:
     stage.display.entry("command", f"refine label {_RECORD} --by ann", "strong")
     shipped = {answer.answer: answer.labels for question in stage.questions for answer in question.answers}
     for file in (_PILOT, _RECORD):
-        store = LabelFile(labels_file(stage.folder / file))
-        for item in items_of(read_judged(stage.folder / file)):
-            for person, rating in shipped[item.sample.answer or ""].items():
-                store.add(item, {"by": person, "rating": rating})
+        lines = [
+            {
+                "user_input": sample.question,
+                "response": sample.answer,
+                "outcome_id": sample.metadata["outcome_id"],
+                "attempt": sample.metadata["attempt"],
+                "by": person,
+                "rating": rating,
+            }
+            for sample in read_rows(stage.folder / file)
+            for person, rating in shipped[sample.answer or ""].items()
+        ]
+        labels = stage.folder / file.replace(".jsonl", ".labels.jsonl")
+        labels.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     twice, same = doubled(stage.folder / _LABELS)
     stage.display.entry(
         "here", f"shipped labels; two people labelled {twice} answers, and agree on {same} of them"
@@ -299,6 +307,7 @@ def _replay(stage: _Stage) -> None:
 def _report(stage: _Stage) -> bool:
     """Judge the record again, write the report, and return whether the judge says the same as online."""
     from judges.offline import evaluate, load_run, read_rows  # noqa: PLC0415 - as in the other steps
+    from refine import write_report  # noqa: PLC0415 - as above
 
     _step(
         stage,
@@ -311,27 +320,21 @@ def _report(stage: _Stage) -> bool:
         row.verdicts[stage.judge.name].rating == sample.metadata["rating"]
         for row, sample in zip(load_run(stage.folder / _RUN).rows, samples, strict=True)
     )
-    _write_page(stage)
+    folder = stage.folder
+    write_report(
+        [folder / _RUN],
+        folder / _REPORT,
+        labels=folder / _LABELS,
+        attempts=folder / _RECORD,
+        certificate=folder / _CERTIFICATE,
+        title="Support desk",
+        seed=stage.seed,
+    )
     stage.display.entry("same", f"{same} of {len(samples)} verdicts equal those given online")
     stage.display.entry("page", str(stage.folder / _REPORT), "strong")
     command = f"refine report {_RUN} --attempts {_RECORD} --certificate {_CERTIFICATE}"
     stage.display.entry("command", f"cd {shlex.quote(str(stage.folder))} && {command} --labels {_LABELS}")
     return same == len(samples)
-
-
-def _write_page(stage: _Stage) -> None:
-    from refine.report.building import (  # noqa: PLC0415 - as above
-        build,
-        read_run,
-    )
-    from refine.report.page import page  # noqa: PLC0415 - as above
-    from refine.report.view import TrustSources  # noqa: PLC0415 - as above
-
-    folder = stage.folder
-    sources = TrustSources(labels=folder / _LABELS, attempts=folder / _RECORD, certificate=folder / _CERTIFICATE)
-    run = replace(read_run(folder / _RUN), name="Support desk", dataset=_RECORD)
-    (folder / _REPORT).touch(mode=0o600)  # it holds what users asked
-    (folder / _REPORT).write_text(page(build([run], sources=sources, seed=stage.seed)), encoding="utf-8")
 
 
 def _promise(stage: _Stage, certificate: IssuedCertificate) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judges.offline.trust.label_file import labels_in
-
 if TYPE_CHECKING:
-    from judges.certificate import IssuedCertificate
-    from judges.offline import Alignment, LoopReplay
+    from judges.offline import Alignment, IssuedCertificate, LoopReplay
     from judges.offline.statistics import Figure
 
 AGREEMENT = (
@@ -33,10 +31,9 @@ _FINDINGS = {
 def doubled(labels: Path) -> tuple[int, int]:
     """Return how many answers two people labelled, and on how many they agree whether it is good."""
     people: dict[object, list[bool]] = {}
-    for label in labels_in(labels):
-        people.setdefault((label.outcome_id, label.attempt), []).extend(
-            opinion.is_good(_GOOD) for opinion in label.opinions
-        )
+    for line in labels.read_text(encoding="utf-8").splitlines():
+        label = json.loads(line)
+        people.setdefault((label["outcome_id"], label["attempt"]), []).append(label["rating"] >= _GOOD)
     twice = [opinions for opinions in people.values() if len(opinions) > 1]
     return len(twice), sum(len(set(opinions)) == 1 for opinions in twice)
 

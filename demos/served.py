@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from demos.weather.agent import weather_agent
 from demos.weather.rule import judge
-from graphs import Bounds, Policy, self_refine
-from graphs.graph import LoopGraph
+from graphs import Bounds, LoopGraph, Policy, self_refine
 
 SEED = 1
 """Seeds the broken thermometer."""

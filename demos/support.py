@@ -15,7 +15,7 @@ from typing import Literal
 from langchain_core.messages import BaseMessage
 from pydantic import TypeAdapter
 
-from judges.catalogue.general.rubric import Rubric
+from judges import Rubric
 from judges.testing import ScriptedModel
 
 Part = Literal["pilot", "main", "live"]

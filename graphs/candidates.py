@@ -31,9 +31,9 @@ from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.metering import metered
 from judges.models.retry import kind_of
-from judges.runtime import sharing
-from judges.runtime.blocking import DaemonThreads, leave_unjoined, let_calls_be_left
+from judges.runtime import flow
 from judges.runtime.budget import Allowance, Refused, also_within
+from judges.runtime.flow import DaemonThreads, leave_unjoined, let_calls_be_left
 from judges.verdict import Usage, Verdict
 
 T = TypeVar("T")
@@ -391,11 +391,11 @@ class _Candidate(Loop):
 
         def run() -> Transition:
             with metered(allowance):
-                return sharing.run(self._pursue(refinement, messages, own), proceed)
+                return flow.run(self._pursue(refinement, messages, own), proceed)
 
         async def arun() -> Transition:
             with metered(allowance):
-                return await sharing.arun(self._pursue(refinement, messages, own), aproceed)
+                return await flow.arun(self._pursue(refinement, messages, own), aproceed)
 
         return _Call(run=run, arun=arun, allowance=allowance)
 

@@ -31,10 +31,10 @@ from graphs.outcome import Outcome
 from graphs.overrides import Overrides, overrides_in
 from graphs.refinement import Refinement
 from judges.errors import ConfigurationError
-from judges.runtime import sharing
-from judges.runtime.blocking import leave_unjoined, let_calls_be_left
+from judges.runtime import flow as running
 from judges.runtime.budget import Allowance
-from judges.runtime.context import logging_safely
+from judges.runtime.faults import logging_safely
+from judges.runtime.flow import leave_unjoined, let_calls_be_left
 from judges.verdict import Usage
 
 T = TypeVar("T")
@@ -281,7 +281,7 @@ def drive(flow: Flow[T], context: RunContext) -> T:
             raise request.error
         return None
 
-    return sharing.run(flow, proceed)
+    return running.run(flow, proceed)
 
 
 async def adrive(flow: Flow[T], context: RunContext) -> T:
@@ -298,7 +298,7 @@ async def adrive(flow: Flow[T], context: RunContext) -> T:
             raise request.error
         return None
 
-    return await sharing.arun(flow, proceed)
+    return await running.arun(flow, proceed)
 
 
 def perform(effect: Effect) -> Any:

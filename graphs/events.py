@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +23,8 @@ from graphs.outcome import answering_model, certificate_of
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Refinement
 from judges.entry import Explanation
-from judges.judge import Judge, Observer, observer
-from judges.runtime.context import setting
+from judges.judge import Judge
+from judges.runtime.observation import Observer, current
 from judges.sample import Sample, canonical_field
 from judges.verdict import NOTHING_TO_JUDGE, Verdict
 
@@ -334,17 +334,17 @@ def _has(sample: Sample, name: str) -> bool:
     return bool(getattr(sample, field) if field else sample.metadata.get(name))
 
 
-def trace_judges(config: RunnableConfig) -> AbstractContextManager[None]:
-    """Record every judge called in a `with` block, members of a panel included, as its own run under `config`.
+def observer_under(config: RunnableConfig) -> Observer | None:
+    """Return who observes judges, members of a panel included: each is a run of its own under `config`.
 
-    Without callbacks this does nothing.
+    Without callbacks it is whoever observes them already.
     """
+    outer = current.get().observer
     if not langchain_private.listeners(config):
-        return nullcontext()
-    outer = observer.get()
+        return outer
     if outer is None:
-        return setting(observer, lambda judge, sample: _run_of(judge, sample, config))
-    return setting(observer, lambda judge, sample: _observed_twice(outer, judge, sample, config))
+        return lambda judge, sample: _run_of(judge, sample, config)
+    return lambda judge, sample: _observed_twice(outer, judge, sample, config)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_fields import parsed_name
 from judges.models.providers.openai_messages import MessageDict, answer_of, to_dicts, to_messages
 from judges.models.providers.openai_replies import model_in, usage_in
-from judges.runtime.blocking import in_thread
+from judges.runtime.flow import in_thread
 from judges.runtime.validation import check_allowed
 from judges.sample import Sample
 from judges.verdict import Usage

@@ -46,7 +46,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
 from judges.models.providers.openai import OpenAICompatible
-from judges.runtime import sharing
+from judges.runtime import flow
 from judges.runtime.validation import SharedByCopies
 
 
@@ -210,10 +210,10 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a turn, once it is alone on its thread; see LangGraph."""
         config, settings = self._read(config, settings)
         thread = self._thread(config)
-        seen = sharing.run(self._open_interrupts(input, config, thread), self.get_state)
+        seen = flow.run(self._open_interrupts(input, config, thread), self.get_state)
         config = langgraph_private.with_records(config) if self._is_saved(config) else config
         with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
-            input, config, decision = sharing.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
+            input, config, decision = flow.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
             if decision is not None:
                 check_reached(input, decision)
@@ -227,10 +227,10 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a turn without blocking; otherwise as `stream`."""
         config, settings = self._read(config, settings)
         thread = self._thread(config)
-        seen = await sharing.arun(self._open_interrupts(input, config, thread), self.aget_state)
+        seen = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
         config = langgraph_private.with_records(config) if self._is_saved(config) else config
         async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
-            input, config, decision = await sharing.arun(self._begin(input, config, thread, seen), self.aget_state)  # noqa: A001
+            input, config, decision = await flow.arun(self._begin(input, config, thread, seen), self.aget_state)  # noqa: A001
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
             async with aclosing(chunks):
                 async for chunk in chunks:

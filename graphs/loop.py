@@ -54,10 +54,10 @@ from graphs.events import (
     judged_events,
     missing_evidence_warnings,
     needs_of,
+    observer_under,
     release_warnings,
     started_events,
     stopped_events,
-    trace_judges,
 )
 from graphs.generators import AsyncGenerator, Draft, as_generator
 from graphs.handoff import handoff_events, handoff_warnings, hide_drafts
@@ -70,9 +70,9 @@ from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.metering import metered
 from judges.models.retry import kind_of
-from judges.runtime import context as judging
 from judges.runtime.budget import Allowance, Refused, also_within, with_cost
-from judges.sample import Sample, is_long, shown_within
+from judges.runtime.observation import observing
+from judges.sample import Sample, is_long
 from judges.verdict import Usage, Verdict
 
 
@@ -452,19 +452,23 @@ class Loop:
 
     def _judgement(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
         allowance, seconds = refinement.allowance(now), refinement.seconds_left(now)
-        bounded = shown_within(self.policy.max_conversation_chars)
-        asking = judging.letting_through(langgraph_private.unanswerable_interrupt)
-        logging = judging.logging_texts(log_texts=self.policy.log_texts, outcome_id=refinement.id)
         draft = refinement.attempts[-1]
         config = context.for_judge(partial(_subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
-        tracing = trace_judges(config) if context.is_heard else _UNTRACED
+        observation: dict[str, Any] = {"observer": observer_under(config)} if context.is_heard else {}
+        observed = observing(
+            **observation,
+            raised_instead=langgraph_private.unanswerable_interrupt,
+            log_texts=self.policy.log_texts,
+            outcome_id=refinement.id,
+            longest_shown=self.policy.max_conversation_chars,
+        )
 
         def run() -> Verdict:
-            with also_within(allowance), tracing, asking, logging, bounded:
+            with also_within(allowance), observed:
                 return self._judge(sample)
 
         async def arun() -> Verdict:
-            with also_within(allowance), tracing, asking, logging, bounded:
+            with also_within(allowance), observed:
                 return await self._judge.acall(sample)
 
         return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
@@ -554,9 +558,6 @@ class Loop:
         transition = yield from self.step("finish", refinement, messages, context)
         assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
         return transition.outcome
-
-
-_UNTRACED = nullcontext()
 
 
 def run(

@@ -30,7 +30,7 @@ from pydantic import JsonValue
 from graphs import langgraph_private
 from graphs.errors import ConcurrentTurn, InputError, ReviewPending
 from judges.models.wrappers.limiter import AdmissionQueue, Ticket
-from judges.runtime import sharing
+from judges.runtime import flow
 
 ConcurrentTurns = Literal["queue", "refuse"]
 """What becomes of a turn while another one runs on its thread."""
@@ -86,7 +86,7 @@ def turn(thread: Hashable, setting: ConcurrentTurns, wait_s: float | None) -> It
     with _take_place(_PlaceOnThread(thread, woken.set)) as waiting:
         # Blocking an event loop would stop the very turn that is waited for, if it runs there.
         longest = 0.0 if setting == "refuse" or waiting.is_nested or _in_event_loop() else wait_s
-        sharing.run(_admission(waiting, woken, longest), woken.wait)
+        flow.run(_admission(waiting, woken, longest), woken.wait)
         yield
 
 
@@ -106,7 +106,7 @@ async def aturn(thread: Hashable, setting: ConcurrentTurns, wait_s: float | None
     wake = partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set)
     with _take_place(_PlaceOnThread(thread, wake)) as waiting:
         longest = 0.0 if setting == "refuse" else wait_s
-        await sharing.arun(_admission(waiting, woken, _CLOSING_S if waiting.is_nested else longest), wait)
+        await flow.arun(_admission(waiting, woken, _CLOSING_S if waiting.is_nested else longest), wait)
         yield
 
 

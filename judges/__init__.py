@@ -5,13 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from judges.compose import install_resolver
+
 if TYPE_CHECKING:
     from judges.catalogue.general.checks import JsonValid, Length, NumericRange, Pattern
     from judges.catalogue.general.makers import discrete, numeric, ranking
     from judges.catalogue.general.pairwise import Pairwise, Preference
     from judges.catalogue.general.rubric import Helpfulness, Rubric
-    from judges.catalogue.names import load_file
-    from judges.catalogue.registry import catalogue, load
+    from judges.catalogue.names import load, load_file
+    from judges.catalogue.registry import catalogue
     from judges.compose.cascade import Cascade, Escalation
     from judges.compose.panel import Panel, Repeat, as_judge
     from judges.entry import Entry, Explanation
@@ -82,7 +84,7 @@ _HOMES = {
     "discrete": "catalogue.general.makers",
     "known_prices": "runtime.budget",
     "limited": "models.wrappers.limiter",
-    "load": "catalogue.registry",
+    "load": "catalogue.names",
     "load_file": "catalogue.names",
     "no_model_requests": "runtime.validation",
     "numeric": "catalogue.general.makers",
@@ -142,6 +144,15 @@ __all__ = [
     "ranking",
     "speaking",
 ]
+
+
+def _resolve_names(candidate: object, *, model: object = None, remedy: str = "") -> object:
+    """Load judges by name; the catalogue stands above what takes them, and is imported when it is first needed."""
+    resolved: object = import_module(f"{__name__}.catalogue.names").named(candidate, model=model, remedy=remedy)
+    return resolved
+
+
+install_resolver(_resolve_names)
 
 
 def __getattr__(name: str) -> object:

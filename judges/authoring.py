@@ -21,9 +21,11 @@ from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, q
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, CannotJudge
 from judges.judge import Judge
+from judges.model import ModelRequest, ModelResponse
 from judges.models.resolve import as_embeddings, as_model
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Ask, Consult, Deliberation, Embed, ask, consult
+from judges.runtime.validation import check_allowed
 from judges.sample import Sample
 from judges.verdict import Rating, Verdict
 
@@ -42,6 +44,8 @@ __all__ = [
     "Metric",
     "MetricSettings",
     "ModelJudge",
+    "ModelRequest",
+    "ModelResponse",
     "ModelSettings",
     "Question",
     "Rating",
@@ -56,6 +60,7 @@ __all__ = [
     "as_model",
     "ask",
     "bullets",
+    "check_allowed",
     "consult",
     "contexts_in",
     "in_order",

@@ -59,8 +59,6 @@ class Entry:
         differs: Where `variant="corrected"` differs from the source, and why.
         extra: The package extra it needs; empty where the core suffices.
         tags: Words to find it by besides its names: synonyms, and what it guards against.
-        examples: How one might set its settings, one of each, as Python writes them: `"k=5"`. Choices and switches
-            need none.
         follows: Which generation of the source's classes `variant="compat"` reproduces, where the source has two.
     """
 
@@ -77,7 +75,6 @@ class Entry:
     differs: str = ""
     extra: str = ""
     tags: tuple[str, ...] = ()
-    examples: tuple[str, ...] = ()
     follows: str = ""
 
     @property

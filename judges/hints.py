@@ -1,8 +1,9 @@
-"""What other libraries call the settings of judges, as data, and the functions that read it."""
+"""What other libraries call the settings of judges, and the functions that read it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from enum import Enum
 from typing import Any
 
 from judges.errors import ConfigurationError
@@ -69,7 +70,7 @@ _SAME: Mapping[str, tuple[str, ...]] = {
 }
 """What a setting of another library is called here; of several names the first that the judge has."""
 
-_WORDS = {"EXACT": "strict", "IN_ORDER": "in_order", "ANY_ORDER": "any_order"}
+_WORDS = {"EXACT": "strict", "exact": "strict", "IN_ORDER": "in_order", "ANY_ORDER": "any_order"}
 """Match types of Google ADK."""
 
 _ON_THE_MODEL = "it belongs to the model: model=judges.chat_model('openai:gpt-5-mini', {}=...)"
@@ -160,5 +161,10 @@ def _own_setting(name: str, value: Any, known: Collection[str]) -> tuple[str, An
     if name == "strict_mode" and isinstance(value, bool) and "threshold" in known:
         return ("threshold", 1.0 if value else None)
     own = own_name(name, known) or name
-    renamed = own in ("mode", "match") and isinstance(value, str)
-    return own, _WORDS.get(value, value) if renamed else value
+    return own, other_word(own, value)
+
+
+def other_word(name: str, value: Any) -> Any:
+    """Return what another library's word for a value is called here; a member of an enumeration is its value."""
+    plain = value.value if isinstance(value, Enum) else value
+    return _WORDS.get(plain, plain) if name in ("mode", "match") and isinstance(plain, str) else plain

@@ -10,22 +10,21 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
 from judges.first_guesses import OF_A_JUDGE, HintsAtGuesses
-from judges.model import EmbeddingResponse, JudgeModel, repetition
+from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel
 from judges.models import retry, structured
 from judges.models.identity import handle_of
 from judges.models.metering import ledger, metered
 from judges.models.prompt_and_reply import render_data
 from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
-from judges.runtime import budget, context, sharing
-from judges.runtime.blocking import DaemonThreads, in_thread
-from judges.runtime.sharing import Shared, scope, shared_work
+from judges.runtime import budget, faults, flow
+from judges.runtime.flow import DaemonThreads, in_thread
+from judges.runtime.observation import Observation, Shared, current, observing, shared_work
 from judges.sample import Sample, copy_sample, excerpt_of
 from judges.settings import checking_settings, settings_of
 from judges.verdict import Usage, Verdict
@@ -35,30 +34,20 @@ _AT_ONCE_S = 0.05
 """A request that is settled within this time is settled before the next one begins."""
 
 
-class Observer(Protocol):
-    """Watches judges at work: enters when one starts on a sample, learns the verdict when it is done."""
-
-    def __call__(self, judge: Deliberates, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
-        """Enter as `judge` starts on `sample`."""
-        ...
-
-
 _Requested = Request | tuple[Request, ...]
 """What a deliberation yields: one request, or several that are independent."""
-
-observer: ContextVar[Observer | None] = ContextVar("judges.observer", default=None)
-"""Set by a tracer for the time of a call, to see each judge, members of a panel included, as a run of its own."""
 
 
 def run(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample, blocking until the verdict is there."""
     case = _Case(judge, sample)
-
-    def perform(requested: _Requested) -> Any:
-        return case.answer(requested, _settle_all(_requests_in(requested)))
-
     with shared_work(), _observed(judge, sample) as on_verdict:
-        verdict = sharing.run(case.judging(), perform)
+        here = current.get()
+
+        def perform(requested: _Requested) -> Any:
+            return case.answer(requested, _settle_all(_requests_in(requested), here))
+
+        verdict = flow.run(case.judging(), perform)
         on_verdict(verdict)
         return verdict
 
@@ -66,12 +55,13 @@ def run(judge: Deliberates, sample: Sample) -> Verdict:
 async def arun(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample without blocking the event loop."""
     case = _Case(judge, sample)
-
-    async def perform(requested: _Requested) -> Any:
-        return case.answer(requested, await _asettle_all(_requests_in(requested)))
-
     with shared_work(), _observed(judge, sample) as on_verdict:
-        verdict = await sharing.arun(case.judging(), perform)
+        here = current.get()
+
+        async def perform(requested: _Requested) -> Any:
+            return case.answer(requested, await _asettle_all(_requests_in(requested), here))
+
+        verdict = await flow.arun(case.judging(), perform)
         on_verdict(verdict)
         return verdict
 
@@ -96,7 +86,7 @@ class _Case:
         except ConfigurationError:
             raise
         except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost answer
-            verdict = Verdict.without_score("judge_failed", context.report(error, repr(self._judge.name)))
+            verdict = Verdict.without_score("judge_failed", faults.report(error, repr(self._judge.name)))
         return verdict.model_copy(
             update={
                 "judge": verdict.judge or self._judge.name,
@@ -158,7 +148,7 @@ def _requests_in(requested: object) -> tuple[Request, ...]:
 
 
 def _observed(judge: Deliberates, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
-    observe = observer.get()
+    observe = current.get().observer
     return nullcontext(_ignore) if observe is None else observe(judge, sample)
 
 
@@ -166,49 +156,47 @@ def _ignore(verdict: Verdict) -> None:
     del verdict
 
 
-def _settle_all(requests: tuple[Request, ...]) -> tuple[Completion, ...]:
+def _settle_all(requests: tuple[Request, ...], here: Observation) -> tuple[Completion, ...]:
     """Settle requests side by side; while each is settled at once, as by a script or a cache, in their order."""
-    keys = _keys_of(requests)
-    if len(requests) < 2:  # noqa: PLR2004 - one request needs no thread
-        return tuple(map(_settle, requests, keys))
+    if len(requests) == 1:
+        return (_settle(requests[0], _keys_of(requests, here)[0], here),)
     with DaemonThreads(min(len(requests), _MOST_THREADS)) as threads:
         settling: list[Future[Completion]] = []
         at_once = True
-        for request, key in zip(requests, keys, strict=True):
-            settling.append(threads.submit(_settle, request, key))
+        for request, key in zip(requests, _keys_of(requests, here), strict=True):
+            settling.append(threads.submit(_settle, request, key, here))
             at_once = at_once and bool(wait(settling[-1:], timeout=_AT_ONCE_S).done)
         return tuple(future.result() for future in settling)
 
 
-async def _asettle_all(requests: tuple[Request, ...]) -> tuple[Completion, ...]:
-    keys = _keys_of(requests)
+async def _asettle_all(requests: tuple[Request, ...], here: Observation) -> tuple[Completion, ...]:
     if len(requests) == 1:  # needs no task
-        return (await _asettling(requests[0], keys[0]),)
-    completions = await asyncio.gather(*map(_asettling, requests, keys), return_exceptions=True)
+        return (await _asettle(requests[0], _keys_of(requests, here)[0], here),)
+    settling = [
+        _asettle(request, key, here) for request, key in zip(requests, _keys_of(requests, here), strict=True)
+    ]
+    completions = await asyncio.gather(*settling, return_exceptions=True)
     for completion in completions:
         if isinstance(completion, BaseException):
             raise completion
     return tuple(completion for completion in completions if isinstance(completion, Completion))
 
 
-def _keys_of(requests: tuple[Request, ...]) -> list[Hashable | None]:
+def _keys_of(requests: tuple[Request, ...], here: Observation) -> list[Hashable | None]:
     """Return what makes each request the same as another judge's; None where it cannot be shared.
 
     Equal requests of one tuple (two contexts of the same text) get different keys, so that a judge makes as many
     calls as it says.
     """
-    if len(requests) == 1:
-        key = _key_of(requests[0])
-        return [None if key is None else (key, 0)]
     seen: Counter[Hashable] = Counter()
     keys: list[Hashable | None] = []
-    for key in map(_key_of, requests):
+    for key in [_key_of(request, here) for request in requests]:
         keys.append(None if key is None else (key, seen[key]))
         seen[key] += 1
     return keys
 
 
-def _key_of(request: Request) -> Hashable | None:
+def _key_of(request: Request, here: Observation) -> Hashable | None:
     match request:
         case Ask(shared=True):
             question = (
@@ -220,29 +208,31 @@ def _key_of(request: Request) -> Hashable | None:
                 request.media,
             )
             is_checked = request.check is not None  # an unchecked reply must not serve a judge that checks its own
-            return (handle_of(request.model), repetition.get(), is_checked, *question)
+            return (handle_of(request.model), here.repetition, is_checked, *question)
         case Embed():
             embeddings = getattr(request.model, "embeddings", request.model)
-            return (id(embeddings), repetition.get(), request.texts)
+            return (id(embeddings), here.repetition, request.texts)
         case _:
             return None
 
 
-def _settle(request: Request, key: Hashable | None) -> Completion:
-    shared = scope()
-    if key is None or shared is None:
-        return _complete(request)
-    completion, was_there = shared.get(key, lambda: _complete(request))
+def _settle(request: Request, key: Hashable | None, here: Observation) -> Completion:
+    if key is None or here.shared is None:
+        return _complete(request, here)
+    completion, was_there = here.shared.get(key, lambda: _complete(request, here))
     return _paid_by_another(completion) if was_there else completion
 
 
-def _asettling(request: Request, key: Hashable | None) -> Coroutine[Any, Any, Completion]:
-    shared = scope()
-    return _acomplete(request) if key is None or shared is None else _ashare(request, key, shared)
+def _asettle(request: Request, key: Hashable | None, here: Observation) -> Coroutine[Any, Any, Completion]:
+    return (
+        _acomplete(request, here)
+        if key is None or here.shared is None
+        else _ashare(request, key, here.shared, here)
+    )
 
 
-async def _ashare(request: Request, key: Hashable, shared: Shared) -> Completion:
-    completion, was_there = await shared.aget(key, lambda: _acomplete(request))
+async def _ashare(request: Request, key: Hashable, shared: Shared, here: Observation) -> Completion:
+    completion, was_there = await shared.aget(key, lambda: _acomplete(request, here))
     return _paid_by_another(completion) if was_there else completion
 
 
@@ -250,60 +240,65 @@ def _paid_by_another(completion: Completion) -> Completion:
     return replace(completion, usage=Usage(cached=1) if completion.usage.calls else Usage())
 
 
-def _complete(request: Request) -> Completion:
+def _complete(request: Request, here: Observation) -> Completion:
     try:
         match request:
             case Ask():
-                return structured.complete(request)
+                return structured.complete(request, here)
             case Embed(model=model, texts=texts):
-                budget.take(as_call=False)
-                return _embedded(context.embedder(model)(texts), model.name)
+                _claim_embedding(here)
+                watcher = here.call_watcher
+                return _embedded(
+                    model.embed(texts) if watcher is None else watcher.embed(model, texts), model, here
+                )
             case Consult(judge=judge, sample=sample):
-                with _numbered(request):
+                with _numbered(request, here):
                     return _judged(run(judge, sample))
             case Apply(function=function, sample=sample):
-                with _counting(request) as spent:
+                with _counting(request, here) as spent:
                     value = waited_for(function(sample))
                 return _applied(value, spent())
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
 
-async def _acomplete(request: Request) -> Completion:
+async def _acomplete(request: Request, here: Observation) -> Completion:
     try:
         match request:
             case Ask():
-                return await structured.acomplete(request)
+                return await structured.acomplete(request, here)
             case Embed(model=model, texts=texts):
-                budget.take(as_call=False)
-                return _embedded(await context.aembedder(model)(texts), model.name)
+                _claim_embedding(here)
+                watcher = here.call_watcher
+                embedding = model.aembed(texts) if watcher is None else watcher.aembed(model, texts)
+                return _embedded(await embedding, model, here)
             case Consult(judge=judge, sample=sample):
-                with _numbered(request):
+                with _numbered(request, here):
                     return _judged(await arun(judge, sample))
             case Apply(sample=sample):
-                with _counting(request) as spent:
+                with _counting(request, here) as spent:
                     value = await _await_call(request.afunction or request.function, sample)
                 return _applied(value, spent())
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
 
-@contextmanager
-def _numbered(request: Consult) -> Iterator[None]:
+def _numbered(request: Consult, here: Observation) -> AbstractContextManager[None]:
     """Let models asked inside know which run of a repeated judge this is."""
     if request.repetition is None:
-        yield
-        return
-    token = repetition.set((*repetition.get(), request.repetition))
-    try:
-        yield
-    finally:
-        repetition.reset(token)
+        return nullcontext()
+    return observing(repetition=(*here.repetition, request.repetition))
 
 
-def _embedded(embedded: EmbeddingResponse, name: str) -> Completion:
-    """Return vectors; their cost counts, but only requests to chat models are calls."""
-    return Completion(embedded.vectors, usage=budget.add(embedded.usage, embedded.model or name, as_call=False))
+def _claim_embedding(here: Observation) -> None:
+    """Claim a request for vectors: it needs room in the budgets, but only requests to chat models are calls."""
+    if here.allowance is not None:
+        here.allowance.take(as_call=False)
+
+
+def _embedded(embedded: EmbeddingResponse, model: EmbeddingModel, here: Observation) -> Completion:
+    usage = budget.charge(here.allowance, embedded.usage, embedded.model, asked=model.name, as_call=False)
+    return Completion(embedded.vectors, usage=usage)
 
 
 def _judged(verdict: Verdict) -> Completion:
@@ -311,9 +306,10 @@ def _judged(verdict: Verdict) -> Completion:
 
 
 @contextmanager
-def _counting(request: Apply) -> Iterator[Callable[[], Usage]]:
+def _counting(request: Apply, here: Observation) -> Iterator[Callable[[], Usage]]:
     """Count what a function consumes, and make its fault an `AskFailed` with that usage."""
-    budget.check()
+    if here.allowance is not None:
+        here.allowance.check()
     allowance = ledger()
     try:
         with metered(allowance):
@@ -347,7 +343,7 @@ def _failure(error: Exception, request: Request) -> AskFailed:
         detail = f"{retry.kind_of(error)} from {request.model.name}"
     else:
         function = getattr(request, "function", None)
-        detail = context.report(error, getattr(function, "__name__", type(request).__name__))
+        detail = faults.report(error, getattr(function, "__name__", type(request).__name__))
     failure = AskFailed("judge_failed", detail)
     failure.__cause__ = error
     return failure

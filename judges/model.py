@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
 
 PromptRole = Literal["system", "user", "assistant"]
-
-repetition: ContextVar[tuple[int, ...]] = ContextVar("judges.repetition", default=())
-"""Which run of a repeated judge this is, so that a cache does not return one reply for all runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from judges.catalogue.metric import Metric, ModelJudge
-from judges.catalogue.registry import load, qualified_name
+from judges.catalogue.names import load
+from judges.catalogue.registry import qualified_name
 from judges.errors import ConfigurationError, shortened
 from judges.models.resolve import as_embeddings, as_model
 from judges.offline import Evaluation, Row, aevaluate, evaluate
 from judges.prompting.prompts import LANGUAGES, Language, prompt
 from judges.prompting.translation import Pack, atranslate, translate
-from judges.runtime.context import ByJudge
 from judges.runtime.validation import suggestion
 from judges.sample import canonical_field
-from judges.verdict import Unscored, Verdict
+from judges.verdict import ByJudge, Unscored, Verdict
 
 _COLUMNS = ("user_input", "response", "retrieved_contexts", "reference")
 

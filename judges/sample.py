@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from copy import deepcopy
 from difflib import get_close_matches
 from typing import Annotated, Any, Self
@@ -22,7 +21,7 @@ from judges.errors import BadSample, one_line, shortened
 from judges.messages import Conversation, Message, ToolCall
 from judges.rows.columns import NESTED, columns_of, is_trace
 from judges.rows.replies import row_of
-from judges.runtime.context import setting
+from judges.runtime.observation import current, observing
 from judges.verdict import Frozen
 
 
@@ -346,22 +345,20 @@ FIELD_NAMES = tuple(_FIELD_OF)
 _SHORTEST = 200
 """A text of several is not cut below this: rather, the last ones are left out."""
 
-_longest: ContextVar[int | None] = ContextVar("judges.longest_shown", default=None)
 
-
-def shown_within(limit: int) -> setting[int | None]:
+def shown_within(limit: int) -> observing:
     """Bound what judges show their models in a `with` block.
 
     Args:
         limit: Most characters of the answer, of the retrieved contexts together, of the reference, and of the
             reference contexts together.
     """
-    return setting(_longest, limit)
+    return observing(longest_shown=limit)
 
 
 def excerpt_of(sample: Sample) -> Sample:
     """Return a sample as a model is shown it: with long texts cut as set by `shown_within`."""
-    limit = _longest.get()
+    limit = current.get().longest_shown
     if limit is None or not is_long(sample, limit):
         return sample
     changes: dict[str, Any] = {}

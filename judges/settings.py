@@ -1,7 +1,7 @@
 """Settings of judges: one model per judge, built once from the annotated signature of its class.
 
 A setting is a parameter of `__init__`. What it means, its range and an example stand beside its type, as pydantic
-has them: `threshold: Annotated[float, Field(ge=0, le=1, description="Lowest score that passes.", examples=[0.8])]`.
+has them: `threshold: Annotated[float, means("Lowest score that passes.", 0.8, ge=0, le=1)]`.
 The check of values, `Judge.explain`, `refine judges NAME`, the reference page and the JSON schema all read that.
 """
 
@@ -16,25 +16,61 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SkipValidation, Strict, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    SkipValidation,
+    Strict,
+    ValidationError,
+    create_model,
+)
 from pydantic.fields import FieldInfo
 
 from judges.entry import Entry, Setting
 from judges.errors import ConfigurationError, one_line, shortened
-from judges.hints import instead_of, own_name
+from judges.hints import instead_of, other_word, own_name
 from judges.runtime.validation import suggestion
 
 
-class SettingsError(ConfigurationError, TypeError):
+class NamedJudgeError(ConfigurationError):
+    """A judge cannot be had; the line names it."""
+
+
+class SettingsError(NamedJudgeError, TypeError):
     """A judge is made with settings that it does not have, or without one that it needs."""
 
 
-class Code(str):
+class AsCode(str):
     """An example that is written as Python code, where its value cannot be: a function, several settings."""
 
     __slots__ = ()
+
+
+def means(meaning: str, *examples: object, **bounds: Any) -> FieldInfo:
+    """Return what stands beside a setting's type: pydantic's `Field` with what it does, examples and a range.
+
+    Args:
+        meaning: What the setting does, for people.
+        examples: Values that one might give.
+        bounds: Further arguments of `Field`: `ge=0`, `title="a share"`.
+    """
+    info: FieldInfo = Field(description=meaning, examples=list(examples) or None, **bounds)
+    return info
 
 
 @dataclass(frozen=True)
@@ -68,22 +104,22 @@ SHARED: Mapping[str, FieldInfo] = {
         examples=["compat"],
     ),
     "threshold": Field(
-        description="Lowest score that passes, 0 to 1; None takes the judge's own, mostly 0.5. A judge that says yes "
-        "or no passes by its answer.",
+        description="Lowest score that passes, 0 to 1; None takes the judge's own, mostly 0.5. A judge that "
+        "says yes or no passes by its answer.",
         title="a score",
         ge=0,
         le=1,
         examples=[0.8],
     ),
     "language": Field(
-        description="Language of prompts and feedback; None takes the language of the question or, without one, of "
-        "the first other text in the sample.",
+        description="Language of prompts and feedback; None takes the language of the question or, without one, "
+        "of the first other text in the sample.",
         title="a code such as 'en', 'zh' or 'de'",
         examples=["zh"],
     ),
     "prompts": Field(
-        description="Folder of packs that override the packaged ones, laid out like them (`zh/faithfulness.toml`); "
-        "read once, when the judge is made.",
+        description="Folder of packs that override the packaged ones, laid out like them "
+        "(`zh/faithfulness.toml`); read once, when the judge is made.",
         examples=["my_prompts"],
     ),
 }
@@ -135,7 +171,7 @@ _Init = TypeVar("_Init", bound=Callable[..., None])
 
 
 def checking_settings(init: _Init) -> _Init:
-    """Return an `__init__` that refuses wrong settings of the class that is made, in one line; see `check_settings`.
+    """Return an `__init__` that refuses wrong settings of the class that is made; see `check_settings`.
 
     Bases that it calls take what it computes, so that they check nothing.
     """
@@ -162,7 +198,7 @@ def check_settings(kind: type, arguments: Sequence[object], settings: Mapping[st
         ConfigurationError: If a value is of another type or outside its range.
     """
     signature = _signature_of(kind)
-    unknown = [name for name in settings if name not in signature.parameters]
+    unknown = [name for name in settings if name not in signature.parameters and name not in _INTERNAL]
     if unknown and not signature.takes_any:
         raise SettingsError(
             f"the judge {_called(kind)!r} got an unexpected keyword argument {unknown[0]!r}; "
@@ -173,7 +209,7 @@ def check_settings(kind: type, arguments: Sequence[object], settings: Mapping[st
     if twice is not None:
         raise SettingsError(f"the judge {_called(kind)!r} got multiple values for argument {twice!r}; give one")
     values = {**named, **settings}
-    missing = [name for name, one in signature.parameters.items() if one.default is _EMPTY and name not in values]
+    missing = missing_settings(kind, values)
     if missing and signature.by_position is not None:
         needed = " and ".join(_about_missing(name, signature.parameters[name]) for name in missing)
         raise SettingsError(f"the judge {_called(kind)!r} needs more settings; give {needed}")
@@ -202,13 +238,16 @@ def _named_arguments(kind: type, signature: _Signature, arguments: Sequence[obje
 def _check_values(kind: type, values: Mapping[str, object]) -> None:
     parameters = _signature_of(kind).parameters
     try:
-        settings_model(kind).model_validate({name: values[name] for name in parameters if name in values})
+        checked = {name: other_word(name, values[name]) for name in parameters if name in values}
+        settings_model(kind).model_validate(checked)
     except ValidationError as error:
         fault = next((one for one in error.errors(include_url=False) if one["type"] != "missing"), None)
         if fault is None:
             return
         name = str(fault["loc"][0])
-        raise ConfigurationError(f"{name} is {_expected(parameters[name])}, not {shortened(values[name])}") from None
+        raise ConfigurationError(
+            f"{name} is {_expected(parameters[name])}, not {shortened(values[name])}"
+        ) from None
 
 
 @lru_cache(maxsize=_MOST_CLASSES)
@@ -223,10 +262,11 @@ def settings_model(make: Callable[..., object]) -> type[BaseModel]:
     """
     fields: dict[str, Any] = {}
     for number, (name, one) in enumerate(_signature_of(make).parameters.items()):
-        hint = _checkable(one.hint)
+        hint = Any if SkipValidation in one.metadata else _checkable(one.hint)
         if one.info is not None:
             hint = Annotated[hint, one.info]
-        default = ... if one.default is _EMPTY else one.default
+        default = dict(one.default) if isinstance(one.default, Mapping) else one.default
+        default = ... if one.default is _EMPTY else default
         fields[f"setting_{number}"] = (hint, Field(default, alias=name))
     config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False, protected_namespaces=()
@@ -248,6 +288,12 @@ def settings_of(make: Callable[..., object]) -> tuple[Setting, ...]:
             key=lambda one: (one.shared, order.index(one.name) if one.shared else 0, not one.required),
         )
     )
+
+
+def missing_settings(make: Callable[..., object], settings: Collection[str]) -> list[str]:
+    """Return the names of settings without a default that are not among these."""
+    parameters = _signature_of(make).parameters.items()
+    return [name for name, one in parameters if one.default is _EMPTY and name not in settings]
 
 
 def needs_setting(make: Callable[..., object], name: str, settings: Mapping[str, object]) -> bool | None:
@@ -274,7 +320,7 @@ def load_line(make: Callable[..., object]) -> str:
     model = [setting.example for setting in settings if setting.name == "model"]
     needed = [setting for setting in settings if setting.required and setting.name != "model"]
     required = [setting.example or f"{setting.name}=..." for setting in needed]
-    shown = [setting.example for setting in settings if setting.name in own and not setting.shared]
+    shown = [setting.example for setting in settings if setting.name in own.keys() - SHARED.keys()]
     chosen = ", ".join([*model, *(required or shown[:1])])
     return f'judges.load("{entry.name}"{chosen and ", "}{chosen})'
 
@@ -366,15 +412,13 @@ def _checkable(hint: object) -> Any:
 
 
 def _expected(one: _Parameter) -> str:
-    """Return what a setting is, in words: `a whole number from 1, or None`."""
+    """Return what a setting is, in words: `a whole number from 1`."""
     title = one.info.title if one.info is not None else None
     members = [member for member in _members(one.hint) if member is not type(None)]
     words = [title] if title else list(dict.fromkeys(map(_in_words, members)))
     if {int, float} & set(members):
         words[-1] = _with_bounds(words[-1], one)
-    text = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
-    choice = text.rpartition(" or ")
-    return text if len(members) == len(_members(one.hint)) else f"{', '.join(filter(None, choice[::2]))} or None"
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
 
 
 def _members(hint: object) -> tuple[object, ...]:
@@ -409,7 +453,7 @@ def _with_bounds(words: str, one: _Parameter) -> str:
 
 def _setting(name: str, one: _Parameter) -> Setting:
     examples = one.info.examples if one.info is not None else None
-    required = one.default is _EMPTY or one.needed is not None
+    required = one.default is _EMPTY or (one.needed is not None and one.needed.when is None)
     return Setting(
         name=name,
         type=_LOOSE_TYPES.get(name) or _type_text(one.hint),
@@ -423,7 +467,7 @@ def _setting(name: str, one: _Parameter) -> Setting:
 
 def _as_python(value: object) -> str:
     """Return a value as Python code, with double quotes where JSON writes it so."""
-    if isinstance(value, Code):
+    if isinstance(value, AsCode):
         return str(value)
     with suppress(TypeError, ValueError, SyntaxError):
         text = json.dumps(value, ensure_ascii=False)

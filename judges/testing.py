@@ -26,7 +26,7 @@ from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.models.retry import pause
 from judges.requests import Deliberation
-from judges.runtime.context import raising
+from judges.runtime.observation import observing
 from judges.runtime.validation import no_model_requests
 from judges.sample import Sample
 
@@ -44,6 +44,11 @@ def no_waiting() -> Iterator[list[float]]:
         yield waits
     finally:
         pause.reset(token)
+
+
+def raising() -> observing:
+    """Let errors of a judge's own code through in a `with` block; else they become unscored verdicts."""
+    return observing(raises_faults=True)
 
 
 class _Script(Generic[T]):

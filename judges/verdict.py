@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -344,3 +344,42 @@ def rating_of(score: float) -> Literal[1, 2, 3, 4]:
     """Map a score from 0 to 1 onto the ratings 1 to 4: `1 + round(3 * score)`."""
     ratings: tuple[Literal[1], Literal[2], Literal[3], Literal[4]] = (1, 2, 3, 4)
     return ratings[round(3 * score)]
+
+
+_V = TypeVar("_V")
+
+
+class ByJudge(dict[str, _V]):
+    """A dict by the names that judges report, in which `[]`, `get` and `in` know their other names, too.
+
+    Iterating, comparing and writing it as JSON are those of a dict: each value is there once.
+
+    Args:
+        values: The values by name.
+        qualified: Returns the qualified name for any name of a judge, and any other text as it is.
+    """
+
+    def __init__(self, values: Mapping[str, _V], *, qualified: Callable[[str], str]) -> None:
+        super().__init__(values)
+        self._qualified = qualified
+
+    def key(self, name: str) -> str:
+        """Return the name in the dict that means the same judge; `name` itself if there is none, or several."""
+        if super().__contains__(name) or not isinstance(name, str):
+            return name
+        qualified = self._qualified(name)
+        keys = [key for key in self if self._qualified(key) == qualified]
+        return keys[0] if len(keys) == 1 else name
+
+    def __missing__(self, name: str) -> _V:
+        key = self.key(name)
+        if key == name:
+            raise KeyError(name)
+        return self[key]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(self.key(name) if isinstance(name, str) else name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a judge by any of its names, or the default."""
+        return super().get(self.key(name), default)

@@ -8,20 +8,54 @@ from typing import TYPE_CHECKING
 from refine.process import refuse_shadows
 
 if TYPE_CHECKING:
-    from graphs import Attempt, Outcome, Policy
-    from judges.runtime.context import losses
+    from graphs import Attempt, NotAccepted, Outcome, Policy, self_refine
+    from judges.offline import compare, evaluate
+    from judges.runtime.faults import losses
+    from refine.logs import log_json_lines, request_log
+    from refine.middleware import SelfRefineMiddleware
+    from refine.record import DatabaseRecord, OutcomeFilter
+    from refine.report.file import write_report
     from refine.selfrefine import SelfRefine
+    from refine.telemetry import continued_trace
 
 _HOMES = {
     "Attempt": "graphs",
+    "DatabaseRecord": "refine.record",
+    "NotAccepted": "graphs",
     "Outcome": "graphs",
+    "OutcomeFilter": "refine.record",
     "Policy": "graphs",
     "SelfRefine": "refine.selfrefine",
-    "losses": "judges.runtime.context",
+    "SelfRefineMiddleware": "refine.middleware",
+    "compare": "judges.offline",
+    "continued_trace": "refine.telemetry",
+    "evaluate": "judges.offline",
+    "log_json_lines": "refine.logs",
+    "losses": "judges.runtime.faults",
+    "request_log": "refine.logs",
+    "self_refine": "graphs",
+    "write_report": "refine.report.file",
 }
 """The module of each public name, imported on first use so that the command line starts at once."""
 
-__all__ = ["Attempt", "Outcome", "Policy", "SelfRefine", "losses"]
+__all__ = [
+    "Attempt",
+    "DatabaseRecord",
+    "NotAccepted",
+    "Outcome",
+    "OutcomeFilter",
+    "Policy",
+    "SelfRefine",
+    "SelfRefineMiddleware",
+    "compare",
+    "continued_trace",
+    "evaluate",
+    "log_json_lines",
+    "losses",
+    "request_log",
+    "self_refine",
+    "write_report",
+]
 
 
 refuse_shadows("graphs", "judges")

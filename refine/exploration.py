@@ -17,7 +17,7 @@ from graphs.loop import Loop
 from graphs.outcome import Outcome
 from judges import ConfigurationError
 from judges.errors import shortened
-from judges.runtime.context import logging_safely
+from judges.runtime.faults import logging_safely
 
 _GoesOn = Callable[[], bool]
 """Decides, each time that an answer was accepted, whether to go on."""

@@ -20,9 +20,8 @@ from graphs.drivers import Watcher, watcher
 from graphs.generators import Draft
 from graphs.redaction import withhold
 from judges import Sample, Verdict
-from judges.judge import Observer, observer
 from judges.requests import Deliberates
-from judges.runtime.context import setting
+from judges.runtime.observation import Observer, observing, setting
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _trace(tracer: Tracer, refiner: str, *, texts: bool) -> Iterator[Callable[[O
         attempts: Watcher = question.attempt
         stack.enter_context(setting(watcher, attempts))
         judges: Observer = question.judge
-        stack.enter_context(setting(observer, judges))
+        stack.enter_context(observing(observer=judges))
         request_id = structlog.contextvars.get_contextvars().get("request_id")
         _set(span, {"refine.name": refiner, "refine.request_id": request_id})
         try:

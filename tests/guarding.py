@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from refine.server.running import RunningGuard
+from refine.server import RunningGuard
 from refine.server.service import Service
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]

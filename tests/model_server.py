@@ -163,7 +163,7 @@ class ModelServer:
         return f"http://127.0.0.1:{self._port}/v1"
 
     async def serve(self, closing: asyncio.Event) -> None:
-        """Serve until told to close, then drop every connection that is still open."""
+        """Serve until closed, then drop every connection that is still open."""
         async with await asyncio.start_server(self._converse, sock=self._socket) as server:
             await closing.wait()
             server.close()

@@ -249,7 +249,7 @@ INNER: tuple[tuple[str, ...], ...] = (
     ("errors", "model", "rows"),
     ("hints",),
     ("runtime",),
-    ("sample", "certificate"),
+    ("sample", "certificate", "settings"),
     ("requests",),
     ("models",),
     ("prompting",),

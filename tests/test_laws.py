@@ -19,8 +19,8 @@ def test_every_offender_is_named_and_nobody_else() -> None:
 
     with pytest.raises(AssertionError) as caught:
         law()
-    told, *broken = str(caught.value).splitlines()
-    assert told == "2 of 4 cases break the law:"
+    message, *broken = str(caught.value).splitlines()
+    assert message == "2 of 4 cases break the law:"
     assert [line.partition(":")[0] for line in broken] == ["top=6, bottom=4", "top=6, bottom=0"]
     assert "it does not divide" in broken[0]
     assert "ZeroDivisionError" in broken[1]
@@ -86,7 +86,7 @@ def test_a_law_over_nothing_is_refused() -> None:
 
 
 def test_names_that_the_test_does_not_take_are_refused() -> None:
-    """They are told when the law is written down."""
+    """They are reported when the law is written down."""
     with pytest.raises(AssertionError, match=re.escape("['other']")):
 
         @for_every("other", [1])

@@ -211,6 +211,6 @@ async def test_a_real_server_takes_the_schema_of_every_judge(address: str) -> No
         verdicts = dict(zip(names, await asyncio.gather(*judged), strict=True))
 
     for name, verdict in verdicts.items():
-        told = [verdict, *verdict.items]
-        assert "judge_failed" not in [one.unscored for one in told], (name, [one.detail for one in told])
+        values = [verdict, *verdict.items]
+        assert "judge_failed" not in [one.unscored for one in values], (name, [one.detail for one in values])
         assert verdict.usage.calls >= 1

@@ -109,9 +109,9 @@ def serving_llama(folder: Path) -> Iterator[str]:
     """
     model, log = folder / "tiny.gguf", folder / "server.log"
     write_model(model)
-    with log.open("wb") as told:
+    with log.open("wb") as file:
         command = [sys.executable, __file__, str(model)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told) as child:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file) as child:
             assert child.stdin is not None
             assert child.stdout is not None
             try:

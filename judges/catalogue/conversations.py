@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -17,8 +17,8 @@ from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.messages import Conversation, Role
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 
@@ -97,10 +97,6 @@ class ConversationCompleteness(Turns):
     were, unless `threshold` says otherwise. Where nothing was asked for, the verdict is unscored, `no_question`.
 
     With `variant="compat"` the score is mlflow's yes or no: 1 if all were addressed, else 0.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -136,10 +132,6 @@ class KnowledgeRetention(Turns):
     """Judge whether the assistant ever forgets or contradicts what the user said earlier.
 
     The worst answer decides: score = 1 if none forgets or contradicts anything, else 0.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -174,11 +166,6 @@ class RoleAdherence(Turns):
 
     With `variant="compat"` the score is mlflow's yes or no: 1 if all are in the role, else 0.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        role: The role in words; None takes `metadata["role"]` of the sample, or else its system messages.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If the role is blank, or another setting is out of its range.
     """
@@ -200,12 +187,21 @@ class RoleAdherence(Turns):
         differs="One verdict for each answer, so that the feedback names those out of the role; the role may come "
         "from the system message.",
         tags=("multi-turn", "dialogue", "chat", "persona", "character", "role play", "system prompt"),
-        examples=('role="a patient teacher"',),
     )
     pack = "role_adherence"
 
     def __init__(
-        self, model: object = None, *, role: str | None = None, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        role: Annotated[
+            str | None,
+            means(
+                'The role in words; None takes `metadata["role"]` of the sample, or else its system messages.',
+                "a patient teacher",
+            ),
+        ] = None,
+        **settings: Unpack[ModelSettings],
     ) -> None:
         value: object = role
         if value is not None and not (isinstance(value, str) and value.strip()):
@@ -239,10 +235,6 @@ class UserFrustration(OneQuestion):
     """Judge whether the user becomes frustrated with the assistant, and whether that is resolved by the end.
 
     The value is `"none"`, `"resolved"` or `"unresolved"`; the score, high where things are good, 1, 0.5 or 0.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -271,19 +263,20 @@ _Aggregate = Literal["mean", "worst"]
 class PerTurn(Turns):
     """A judge of every answer of the assistant; the score is their mean, or that of the worst.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        aggregate: `"mean"`: answers that pass / all; `"worst"`: 1 if all pass, else 0.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
 
     def __init__(
-        self, model: object = None, *, aggregate: _Aggregate = "mean", **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        aggregate: Annotated[
+            _Aggregate, means('`"mean"`: answers that pass / all; `"worst"`: 1 if all pass, else 0.')
+        ] = "mean",
+        **settings: Unpack[ModelSettings],
     ) -> None:
-        self._aggregate = one_of(_Aggregate, aggregate, setting="aggregate")
+        self._aggregate = aggregate
         super().__init__(model, **settings)
 
     def score(self, items: Sequence[Verdict]) -> float:

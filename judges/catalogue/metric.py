@@ -8,13 +8,13 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from judges.catalogue.parts.fields import attach
 from judges.entry import Entry, Explanation
-from judges.errors import AskFailed, ConfigurationError, one_line, shortened
+from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.prompt_and_reply import render_example, takes_media
@@ -22,8 +22,8 @@ from judges.models.resolve import as_model
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, Question, ReplyCheck, language_of, prompts_of
 from judges.prompting.translation import Pack, atranslate, translate
 from judges.requests import Ask, Deliberation, Request, WorkedExample
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import SHARED, Needed
 from judges.verdict import Value, Verdict
 
 Variant = Literal["corrected", "compat"]
@@ -54,16 +54,6 @@ class MetricSettings(TypedDict, total=False):
 class Metric(Judge):
     """Base class of the catalogue's judges.
 
-    Args:
-        name: Name of the judge; None takes its qualified name.
-        variant: `"corrected"`, or `"compat"`, which reproduces the scores of the original implementation.
-        threshold: Lowest score that passes, 0 to 1; None takes the judge's own, mostly 0.5. A judge that says yes
-            or no passes by its answer.
-        language: Language of prompts and feedback; None takes the language of the question or, without one,
-            of the first other text in the sample.
-        prompts: Folder of packs that override the packaged ones, laid out like them (`zh/faithfulness.toml`); read
-            once, here.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
 
@@ -84,18 +74,13 @@ class Metric(Judge):
     def __init__(
         self,
         *,
-        name: str | None = None,
-        variant: Variant = "corrected",
-        threshold: float | None = None,
-        language: Language | None = None,
-        prompts: str | Path | None = None,
+        name: Annotated[str | None, SHARED["name"]] = None,
+        variant: Annotated[Variant, SHARED["variant"]] = "corrected",
+        threshold: Annotated[float | None, SHARED["threshold"]] = None,
+        language: Annotated[Language | None, SHARED["language"]] = None,
+        prompts: Annotated[str | Path | None, SHARED["prompts"]] = None,
     ) -> None:
-        one_of(Variant, variant, setting="variant")
         mark = self.pass_mark if threshold is None else threshold
-        if type(mark) not in (int, float) or not 0 <= mark <= 1:
-            raise ConfigurationError(f"threshold is a score from 0 to 1, not {shortened(threshold)}")
-        if language is not None and not isinstance(language, str):
-            raise ConfigurationError(f"language is a code such as 'en', 'zh' or 'de', not {shortened(language)}")
         self.name = self.entry.name if name is None else name
         self.variant: Variant = variant
         self.threshold: float = mark
@@ -198,32 +183,30 @@ class ModelSettings(MetricSettings, total=False):
 class ModelJudge(Metric):
     """A judge of the catalogue that asks a model.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        questions: The questions it may ask; with none, no model is needed.
-        temperature: Sampling temperature for models that set none; None keeps the provider's default.
-        multimodal: Whether images and audio in messages are sent to the model with the text.
-        settings: See `judges.catalogue.metric.Metric`.
-
     Raises:
         ConfigurationError: If there is no model, or a setting is out of its range.
+
+    Attributes:
+        questions: The questions it may ask; with none, no model is needed. Those that depend on settings are
+            passed to `__init__`.
     """
+
+    questions: ClassVar[Sequence[Question[Any]]] = ()
 
     def __init__(
         self,
-        model: object,
+        model: Annotated[object, SHARED["model"], Needed()] = None,
         *,
-        questions: Sequence[Question[Any]],
-        temperature: float | None = 0.0,
-        multimodal: bool = False,
+        questions: Sequence[Question[Any]] | None = None,
+        temperature: Annotated[float | None, SHARED["temperature"]] = 0.0,
+        multimodal: Annotated[bool, SHARED["multimodal"]] = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        if not isinstance(multimodal, bool):
-            raise ConfigurationError(f"multimodal is True or False, not {shortened(multimodal)}")
         self._multimodal = multimodal
-        self._questions = tuple(question.as_compat() if self.compat else question for question in questions)
-        self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if questions else ()
+        asked = self.questions if questions is None else questions
+        self._questions = tuple(question.as_compat() if self.compat else question for question in asked)
+        self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if asked else ()
         self._prepare()
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import sys
@@ -12,19 +11,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from judges.catalogue.registry import default_registry, load
-from judges.compose.panel import Panel, as_judge
+from judges.catalogue.registry import default_registry, registry_for
+from judges.compose import FileJudges
+from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, one_line, shortened
+from judges.hints import translate_settings
 from judges.judge import Judge
 from judges.runtime.validation import suggestion
+from judges.settings import NamedJudgeError, check_settings, missing_settings, needs_setting, settings_of
 
 _REFERENCE = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
 _FIRST = re.compile(rf"({_REFERENCE.pattern})(?::(.*))?", re.DOTALL)
+_OTHER_TEXT = re.compile(r":|\.toml$", re.IGNORECASE)
+"""What texts have that name a judge by more than its name in the catalogue."""
+
 _ALIKE = 0.75
 
 
@@ -52,44 +57,19 @@ def make(reference: str, settings: Mapping[str, Any]) -> Judge:
         if settings:
             raise ConfigurationError(f"{reference} is a judge already; leave its settings out")
         return as_judge(target)
+    missing = missing_settings(target, settings)
+    if missing and isinstance(target, type):
+        line = f"{reference}:{','.join(f'{name}=...' for name in missing)}"
+        raise NamedJudgeError(f"{reference} cannot be made of its settings: it needs more; write {line}")
     try:
         return as_judge(target(**settings))
     except TypeError as error:
-        missing = re.findall(r"'(\w+)'", str(error).partition(" missing ")[2])
-        hint = f"; write {reference}:{','.join(f'{name}=...' for name in missing)}" if missing else ""
-        hint = hint if isinstance(target, type) else "; if it is a judge already, leave them out"
-        raise ConfigurationError(f"{reference} cannot be made of its settings: {one_line(error)}{hint}") from error
-
-
-def takes(reference: str, setting: str, settings: Mapping[str, object]) -> bool:
-    """Whether what is called with the settings has a parameter of this name.
-
-    Raises:
-        ConfigurationError: If it cannot be imported.
-    """
-    target = imported(reference)
-    return _is_called(target, settings) and setting in _parameters(target)
+        hint = "" if isinstance(target, type) else "; if it is a judge already, leave them out"
+        raise NamedJudgeError(f"{reference} cannot be made of its settings: {one_line(error)}{hint}") from error
 
 
 def _is_called(target: object, settings: Mapping[str, object]) -> bool:
     return isinstance(target, type) or (bool(settings) and callable(target) and not isinstance(target, Judge))
-
-
-def _parameters(function: Callable[..., object]) -> set[str]:
-    """Return the names of a function's parameters, or of a class's and of the bases that it passes others to."""
-    names: set[str] = set()
-    for maker in _makers(function):
-        parameters = inspect.signature(maker).parameters
-        names |= set(parameters)
-        if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
-            break
-    return names
-
-
-def _makers(function: Callable[..., object]) -> list[Callable[..., object]]:
-    if not isinstance(function, type):
-        return [function]
-    return [vars(kind)["__init__"] for kind in function.__mro__[:-1] if "__init__" in vars(kind)]
 
 
 def imported(reference: str) -> Any:
@@ -123,10 +103,6 @@ def _likely(module: str, path: str) -> str:
 
 
 _NEXT_SETTING = re.compile(r",(?=\s*\w+=)")
-_NO_MODEL = re.compile(r"unexpected keyword argument 'model'")
-_ANY_MODEL = "any:model"
-"""Placeholder for a model, to find out whether a judge of the catalogue accepts one; it is never asked."""
-
 _ModelUse = Literal["none", "own", "optional", "required"]
 
 
@@ -234,41 +210,45 @@ class JudgeSpec:
         if use == "none" or (chosen is None and use == "optional"):
             return self._make()
         if chosen is None and use == "required":
-            raise ConfigurationError(f"the judge {self.name!r} asks a model; {remedy or self._model_remedy()}")
+            raise NamedJudgeError(f"the judge {self.name!r} asks a model; {remedy or self._model_remedy()}")
         shared = {"model": chosen}
-        if language is not None and (not is_reference(self.name) or takes(self.name, "language", self.settings)):
+        if language is not None and self._maker and needs_setting(self._maker, "language", {}) is not None:
             shared["language"] = language
         return self._make(**{**shared, **self.settings})
 
     @cached_property
+    def _maker(self) -> Callable[..., object] | None:
+        """The class or function that is called with the settings; None for a judge that is there already."""
+        if not is_reference(self.name):
+            return registry_for(self.name).maker(self.name)
+        target = imported(self.name)
+        return target if _is_called(target, self.settings) else None
+
+    @cached_property
     def _model_use(self) -> _ModelUse:
-        if "model" in self.settings:
+        if self._maker is None:
+            return "none"
+        known = [setting.name for setting in settings_of(self._maker)]
+        settings = self.settings
+        if not is_reference(self.name):
+            settings = translate_settings(_with_whole_levels(settings), known)
+            if isinstance(self._maker, type):
+                check_settings(self._maker, (), settings)
+        if "model" in settings:
             return "own"
-        if is_reference(self.name):
-            if not takes(self.name, "model", self.settings):
-                return "none"
-            return "required" if self._error() else "optional"
-        without, with_model = self._error(), self._error(model=_ANY_MODEL)
-        if without is None:
-            return "none" if with_model else "optional"
-        if with_model is None:
-            return "required"
-        raise without if _NO_MODEL.search(str(with_model)) else with_model
+        needed = needs_setting(self._maker, "model", settings)
+        return "none" if needed is None else "required" if needed else "optional"
 
     def _model_remedy(self) -> str:
         return f"give judges.load({self.name!r}, model=...), or name one: '{self.name}:model=openai:gpt-5-mini'"
 
-    def _error(self, **more: Any) -> ConfigurationError | None:
-        """Return why it cannot be made so; None if it can."""
-        try:
-            self._make(**more)
-        except ConfigurationError as error:
-            return error
-        return None
-
     def _make(self, **more: Any) -> Judge:
         settings = {**_with_whole_levels(self.settings), **more}
-        return make(self.name, settings) if is_reference(self.name) else load(self.name, **settings)
+        return (
+            make(self.name, settings)
+            if is_reference(self.name)
+            else registry_for(self.name).load(self.name, **settings)
+        )
 
 
 def _object_in(text: str) -> Mapping[str, Any]:
@@ -415,14 +395,6 @@ def _spec(path: Path, name: str, table: object) -> JudgeSpec:
         raise ConfigurationError(f"{path}: judges.{name}: {error}") from error
 
 
-_NAMED = ("the judge ", "there is no judge ")
-"""How errors begin that name the judge."""
-
-
-class FileJudges(dict[str, Judge]):
-    """The judges of a file by name, in the place of its path."""
-
-
 def named(candidate: object, *, model: object = None, default: object = None, remedy: str = "") -> object:
     """Return what was given as a judge with its names loaded.
 
@@ -460,18 +432,34 @@ def one_judge(
     Raises:
         ConfigurationError: As `named` and `judges.as_judge`.
     """
-    judges = named(candidate, model=model, default=default, remedy=remedy)
-    if isinstance(judges, FileJudges):
-        return next(iter(judges.values())) if len(judges) == 1 else Panel(judges, name=name or "panel")
-    return as_judge(judges, name=name)
+    return as_judge(candidate, name=name, resolve=partial(named, model=model, default=default, remedy=remedy))
 
 
-def load_text(text: str, model: object, settings: Mapping[str, Any]) -> Judge:
-    """Return the judge that a text names, with more settings than it has.
+def load(name: str, model: object = None, /, **settings: Any) -> Judge:
+    """Return a new judge by its name: `load("ragas.faithfulness", model="openai:gpt-5-mini")`.
+
+    Args:
+        name: A name of the catalogue, or an alias: see `catalogue`; or whatever else names a judge where one is
+            taken, `"length:at_most=80"`, `"module:object"` or `"judges.toml:short"`: see `as_judge`.
+        model: The judge's model, or embeddings where it compares vectors; it may be given by name as well.
+        settings: Settings of the judge's class, as `refine judges NAME` lists them; names that other libraries
+            give them, such as `llm`, are known, too.
 
     Raises:
-        ConfigurationError: If a name or a setting is wrong, or settings are given for a file of judges.
+        ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
     """
+    registry = registry_for(name)
+    if name not in registry and _is_other_text(name):
+        return _load_text(name, model, settings)
+    return registry.load(name, model, **settings)
+
+
+def _is_other_text(name: object) -> bool:
+    return isinstance(name, str) and _OTHER_TEXT.search(name) is not None
+
+
+def _load_text(text: str, model: object, settings: Mapping[str, Any]) -> Judge:
+    """Return the judge that a text names, with more settings than it has."""
     if is_judges_file(text):
         if settings:
             raise ConfigurationError(f"the settings of {shortened(text)} stand in the file; write them there")
@@ -483,9 +471,9 @@ def load_text(text: str, model: object, settings: Mapping[str, Any]) -> Judge:
 def _loaded(text: str, *, model: object, default: object, remedy: str) -> Judge:
     try:
         return JudgeSpec.parse(text).load(model=model, default=default, remedy=remedy)
+    except NamedJudgeError:
+        raise
     except ConfigurationError as error:
-        if str(error).startswith(_NAMED):
-            raise
         raise ConfigurationError(f"the judge {shortened(text)}: {error}") from error
 
 

@@ -44,10 +44,6 @@ class AnswerAccuracy(TwoGraders):
 
     Score = mean of rating / 4. Both graders see the answer as the answer and the reference as the reference; the
     order alone is swapped for the second one.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -85,10 +81,6 @@ class ContextRelevance(TwoGraders):
 
     Score = mean of rating / 2. With `variant="compat"` the score is 0 without a call where there is no question
     or no context, and where the joined contexts stand word for word in the question, as in ragas.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -143,10 +135,6 @@ class ResponseGroundedness(TwoGraders):
 
     Score = mean of rating / 2. With `variant="compat"` the score is 1 without a call where the answer stands word
     for word in the joined contexts, and 0 where there is no answer or no context, as in ragas.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(

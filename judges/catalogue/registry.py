@@ -18,7 +18,7 @@ from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.hints import translate_settings
 from judges.judge import Judge
 from judges.runtime.validation import judge_name
-from judges.settings import settings_of
+from judges.settings import NamedJudgeError, settings_of
 
 GROUP = "selfrefine.judges"
 """Entry point group through which another distribution adds judges: each is a class with an `entry`."""
@@ -27,12 +27,6 @@ _MOST_SIMILAR = 3
 _LONGEST_NAME = 80
 _ALIKE, _MUCH_LESS_ALIKE = 0.5, 0.2
 _CALLED = re.compile(r"(\S+?)\((.*)\)")
-_PUNCTUATION = re.compile(r"[\W_]+")
-_RIVAL = re.compile(r"^(?:agentevals|azure|deepeval|langsmith|openevals|phoenix|promptfoo|trulens)[./ ]")
-"""Libraries whose judges are found by their names here, as `deepeval.faithfulness`."""
-
-_OTHER_TEXT = re.compile(r":|\.toml$", re.IGNORECASE)
-"""What texts have that name a judge by more than its name in the catalogue."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,6 @@ class Registry:
     faults: tuple[tuple[str, str], ...] = ()
     entries: Mapping[str, Entry] = field(init=False)
     _makers: Mapping[str, Callable[..., Judge]] = field(init=False, repr=False)
-    _plain: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         entries: dict[str, Entry] = {}
@@ -66,18 +59,10 @@ class Registry:
                 makers[name] = make
         object.__setattr__(self, "entries", dict(sorted(entries.items())))
         object.__setattr__(self, "_makers", makers)
-        object.__setattr__(self, "_plain", _by_plain_name(makers))
 
     def __contains__(self, name: object) -> bool:
         """Whether a judge has this name or alias."""
         return isinstance(name, str) and name in self._makers
-
-    def _called(self, name: str) -> str:
-        """Return a name as it is written here, whatever its case and punctuation; an unknown one as it is."""
-        if name in self._makers or ":" in name:
-            return name
-        plain = _plain(_RIVAL.sub("", name))
-        return self._plain.get(plain) or self._plain.get(plain.removesuffix("metric"), name)
 
     def load(self, name: str, model: object = None, /, **settings: Any) -> Judge:
         """Return a new judge by its name; see `judges.load`.
@@ -95,7 +80,7 @@ class Registry:
         except Exception as error:
             values = ", ".join(f"{setting}={shortened(value)}" for setting, value in settings.items())
             line = f"the judge {name!r} cannot be made with {values or 'no settings'}: {one_line(error)}"
-            raise ConfigurationError(line) from error
+            raise NamedJudgeError(line) from error
         return judge
 
     def entry(self, name: str) -> Entry:
@@ -125,38 +110,14 @@ class Registry:
         Raises:
             ConfigurationError: If there is none.
         """
-        if isinstance(name, str) and (called := self._called(name)) in self._makers:
-            return self._makers[called]
+        if isinstance(name, str) and name in self._makers:
+            return self._makers[name]
         for point, fault in self.faults:
             if point == name:
                 raise ConfigurationError(fault)
         hint = _misspelt(name, self) or self.suggestion(name if isinstance(name, str) else "")
         unknown = f"there is no judge {shortened(name)}; {hint}"
-        raise ConfigurationError("; ".join([unknown, *(fault for _, fault in self.faults)]))
-
-
-def load(name: str, model: object = None, /, **settings: Any) -> Judge:
-    """Return a new judge by its name: `load("ragas.faithfulness", model="openai:gpt-5-mini")`.
-
-    Args:
-        name: A name of the catalogue, or an alias: see `catalogue`; or whatever else names a judge where one is
-            taken, `"length:at_most=80"`, `"module:object"` or `"judges.toml:short"`: see `as_judge`.
-        model: The judge's model, or embeddings where it compares vectors; it may be given by name as well.
-        settings: Settings of the judge's class, as `refine judges NAME` lists them; names that other libraries
-            give them, such as `llm`, are known, too.
-
-    Raises:
-        ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
-    """
-    registry = _registry_for(name)
-    if name not in registry and _is_other_text(name):
-        judge: Judge = import_module("judges.catalogue.names").load_text(name, model, settings)
-        return judge
-    return registry.load(name, model, **settings)
-
-
-def _is_other_text(name: object) -> bool:
-    return isinstance(name, str) and _OTHER_TEXT.search(name) is not None
+        raise NamedJudgeError("; ".join([unknown, *(fault for _, fault in self.faults)]))
 
 
 def catalogue() -> tuple[Entry, ...]:
@@ -176,12 +137,12 @@ def entry_called(name: str) -> Entry:
     Raises:
         ConfigurationError: If there is none.
     """
-    return _registry_for(name).entry(name)
+    return registry_for(name).entry(name)
 
 
 def qualified_name(name: str) -> str:
     """Return the qualified name of the judge that has this name or alias; of no judge, the name itself."""
-    return _registry_for(name).qualified(name)
+    return registry_for(name).qualified(name)
 
 
 def hint_at_class(name: str) -> str:
@@ -193,26 +154,10 @@ def hint_at_class(name: str) -> str:
     return f"judges.load({near[0]!r}, ...) makes a judge by its name" if near else ""
 
 
-def _registry_for(name: object) -> Registry:
+def registry_for(name: object) -> Registry:
     """Return the registry to look a name up in: other distributions are loaded if the package has none such."""
     own = _own_registry()
     return own if name in own else default_registry()
-
-
-def _plain(name: str) -> str:
-    """Return a name without case and punctuation."""
-    return _PUNCTUATION.sub("", name).casefold()
-
-
-def _by_plain_name(makers: Mapping[str, Callable[..., Judge]]) -> Mapping[str, str]:
-    """Return names by how they read without case and punctuation; what then names two judges is left out."""
-    by_plain: dict[str, str] = {}
-    shared: set[str] = set()
-    for name, make in makers.items():
-        first = by_plain.setdefault(_plain(name), name)
-        if makers[first] is not make:
-            shared.add(_plain(name))
-    return {plain: name for plain, name in by_plain.items() if plain and plain not in shared}
 
 
 @cache

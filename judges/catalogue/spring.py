@@ -17,8 +17,8 @@ from judges.catalogue.parts.text import sentences
 from judges.entry import Entry
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict, rating_of
 
 
@@ -27,10 +27,6 @@ class RelevancyEvaluator(YesOrNo):
 
     With `variant="compat"` the model replies in words, and nothing but "yes" passes, in any case and between
     blanks, as in Spring AI.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -77,13 +73,6 @@ class FactCheckingEvaluator(ModelJudge):
     With `variant="compat"` the model replies yes or no, in words, on the answer as a whole, and the score is 0
     even where it passes, as in Spring AI.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        prompt: `"general"`, or `"minicheck"` for a model that judges one claim at a time, such as
-            `judges.speaking(..., "minicheck")`: a call for each sentence, and a sentence is
-            supported or not, never contradicted.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If there is no such prompt.
     """
@@ -103,9 +92,19 @@ class FactCheckingEvaluator(ModelJudge):
     pass_mark = 1.0
 
     def __init__(
-        self, model: object = None, *, prompt: _FactPrompt = "general", **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        prompt: Annotated[
+            _FactPrompt,
+            means(
+                '`"general"`, or `"minicheck"` for a model that judges one claim at a time, such as '
+                '`judges.speaking(..., "minicheck")`: a call for each sentence, and a sentence is '
+                "supported or not, never contradicted."
+            ),
+        ] = "general",
+        **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(_FactPrompt, prompt, setting="prompt")
         self._one_by_one = prompt == "minicheck"
         question: Question[Any] = SUPPORT
         if self._one_by_one:  # such a model replies in a form of its own, not in words
@@ -182,10 +181,6 @@ class Marking(OneQuestion):
 
     With `variant="compat"` every mark above 0 passes, and one outside 0 to 1 is unscored, `invalid_output`, with
     the mark as its value.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
@@ -213,10 +208,6 @@ class AnswerCorrectnessEvaluator(YesOrNo):
     """Judge whether an answer agrees with its contexts; no reference answer takes part, in spite of the name.
 
     With `variant="compat"` the model replies in words, and whatever contains "yes" passes ("not yes" too).
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -242,12 +233,7 @@ class AnswerCorrectnessEvaluator(YesOrNo):
 
 
 class AnswerFaithfulnessEvaluator(Marking):
-    """Mark from 0 to 1 how far an answer keeps to the facts of its contexts; the question is not shown.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-    """
+    """Mark from 0 to 1 how far an answer keeps to the facts of its contexts; the question is not shown."""
 
     entry: ClassVar[Entry] = Entry(
         name="alibaba.answer_faithfulness_evaluator",
@@ -268,12 +254,7 @@ class AnswerFaithfulnessEvaluator(Marking):
 
 
 class AnswerRelevancyEvaluator(Marking):
-    """Mark from 0 to 1 how far an answer agrees with the reference answer, in spite of its name.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-    """
+    """Mark from 0 to 1 how far an answer agrees with the reference answer, in spite of its name."""
 
     entry: ClassVar[Entry] = Entry(
         name="alibaba.answer_relevancy_evaluator",

@@ -1,1 +1,41 @@
-"""Judges composed of functions and of other judges."""
+"""Judges made of functions, of other judges, and of their names, which are resolved by what `judges` sets up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from judges.judge import Judge
+
+
+class FileJudges(dict[str, "Judge"]):
+    """The judges of a file by name, in the place of its path."""
+
+
+class Resolve(Protocol):
+    """Loads the judges that are given by name."""
+
+    def __call__(self, candidate: object, /) -> object:
+        """Return what was given with its names loaded; what is no name stays as it is."""
+        ...
+
+
+class ResolveNames(Protocol):
+    """Loads the judges that are given by name, with their model."""
+
+    def __call__(self, candidate: object, *, model: object = None, remedy: str = "") -> object:
+        """Return what was given with its names loaded; see `judges.catalogue.names.named`."""
+        ...
+
+
+_installed: list[ResolveNames] = []
+
+
+def install_resolver(resolve: ResolveNames) -> None:
+    """Set what loads judges by name wherever a judge is taken; `judges` does it once, when it is imported."""
+    _installed[:] = [resolve]
+
+
+def resolve_names(candidate: object, *, model: object = None, remedy: str = "") -> object:
+    """Return what was given with its names loaded, by what was installed."""
+    return _installed[0](candidate, model=model, remedy=remedy)

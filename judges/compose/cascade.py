@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from judges.compose.panel import CompositeJudge, checked_success, judges_by_name
 from judges.entry import Explanation
@@ -10,6 +11,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import LOWEST, Verdict
 
 
@@ -20,24 +22,23 @@ class Cascade(CompositeJudge):
     reaches `success_rating`. `detail` names the deciding level, and `items` holds the verdicts so far. An
     unscored level decides too, since its result is unknown.
 
-    Args:
-        judges: The levels, cheapest first, or a mapping of names to levels; functions and judges' names are
-            accepted.
-        success_rating: Rating from which a level passes.
-        name: The cascade's name.
-        model: The model of levels that are given by name and can ask one.
-
     Raises:
         ConfigurationError: If there are no levels, or a setting is out of its range.
     """
 
     def __init__(
         self,
-        judges: Sequence[object] | Mapping[str, object],
+        judges: Annotated[
+            Sequence[object] | Mapping[str, object],
+            means(
+                "The levels, cheapest first, or a mapping of names to levels; functions and judges' "
+                "names are accepted."
+            ),
+        ],
         *,
-        success_rating: int = 3,
-        name: str = "cascade",
-        model: object = None,
+        success_rating: Annotated[int, means("Rating from which a level passes.")] = 3,
+        name: Annotated[str, means("The cascade's name.")] = "cascade",
+        model: Annotated[object, means("The model of levels that are given by name and can ask one.")] = None,
     ) -> None:
         self.name = name
         self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
@@ -67,27 +68,30 @@ class Escalation(CompositeJudge):
     people by the loop's `on_exhausted="interrupt"`. `detail` names the deciding judge, and `items` holds the
     verdicts so far; one that is unscored is not sure.
 
-    Args:
-        judges: The judges, cheapest first, or a mapping of names to judges; functions and judges' names are
-            accepted.
-        sure: Rating from which a judge before the last accepts alone.
-        sure_bad: Rating down to which a judge before the last refuses alone; None leaves every refusal to the
-            next one.
-        name: The escalation's name.
-        model: The model of judges that are given by name and can ask one.
-
     Raises:
         ConfigurationError: If there are no judges, or a setting is out of its range.
     """
 
     def __init__(
         self,
-        judges: Sequence[object] | Mapping[str, object],
+        judges: Annotated[
+            Sequence[object] | Mapping[str, object],
+            means(
+                "The judges, cheapest first, or a mapping of names to judges; functions and judges' "
+                "names are accepted."
+            ),
+        ],
         *,
-        sure: int = 4,
-        sure_bad: int | None = None,
-        name: str = "escalation",
-        model: object = None,
+        sure: Annotated[int, means("Rating from which a judge before the last accepts alone.")] = 4,
+        sure_bad: Annotated[
+            int | None,
+            means(
+                "Rating down to which a judge before the last refuses alone; None leaves every refusal "
+                "to the next one."
+            ),
+        ] = None,
+        name: Annotated[str, means("The escalation's name.")] = "escalation",
+        model: Annotated[object, means("The model of judges that are given by name and can ask one.")] = None,
     ) -> None:
         self.name = name
         self.judges: Mapping[str, Judge] = judges_by_name(judges, model)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from importlib import import_module
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
+from pydantic import SkipValidation
+
+from judges.compose import FileJudges, Resolve, resolve_names
 from judges.compose.coerce import judge_of
-from judges.entry import Explanation
+from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation, consult, repeat
-from judges.runtime.context import ByJudge, names_of
 from judges.runtime.validation import judge_name
 from judges.sample import Sample
-from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, Unscored, Verdict
+from judges.settings import means
+from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, ByJudge, Unscored, Verdict
 
 _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
 
@@ -122,7 +125,7 @@ _FAILING = 2
 """The highest rating of a member that missed its own pass mark."""
 
 
-def as_judge(candidate: object, *, name: str | None = None) -> Judge:
+def as_judge(candidate: object, *, name: str | None = None, resolve: Resolve = resolve_names) -> Judge:
     """Return a judge made from a function, an openevals-style evaluator, a LangChain runnable, a name, or several.
 
     A text is a judge's name, with settings as in `"length:at_most=80"` or `"tone:tone=kind,model=openai:gpt-5"`;
@@ -150,27 +153,19 @@ def as_judge(candidate: object, *, name: str | None = None) -> Judge:
     Args:
         candidate: What to turn into a judge; a judge is returned as it is.
         name: The judge's name; None takes the function's name.
+        resolve: What loads judges by name; it returns them in the place of their names.
 
     Raises:
         ConfigurationError: If it is none of these, or a parameter names no field of a sample.
     """
     if isinstance(candidate, Judge):
         return candidate
-    if isinstance(candidate, list | tuple):
-        return Panel(candidate, name=name or "panel")
-    if isinstance(candidate, str | Path):
-        return _one_judge(candidate, name=name)
-    return judge_of(candidate, name=name)
-
-
-def _one_judge(candidate: object, *, name: str | None = None, model: object = None) -> Judge:
-    """Return a judge as `as_judge` does; those in it that are given by name ask the model if they can ask one.
-
-    Raises:
-        ConfigurationError: As `as_judge`, or a judge that is given by name needs a model and there is none.
-    """
-    judge: Judge = _naming().one_judge(candidate, name=name, model=model)
-    return judge
+    judge = resolve(candidate) if isinstance(candidate, str | Path | list | tuple | Mapping) else candidate
+    if isinstance(judge, FileJudges) and len(judge) == 1:
+        return next(iter(judge.values()))
+    if isinstance(judge, list | tuple | FileJudges):
+        return Panel(judge, name=name or "panel")
+    return judge_of(judge, name=name)
 
 
 class Panel(CompositeJudge):
@@ -191,33 +186,39 @@ class Panel(CompositeJudge):
     quorum, as no other vote could change the outcome. A member that misses its own pass mark counts as at most 2,
     and below `success_rating`, whatever its score.
 
-    Args:
-        judges: The members, or a mapping of names to members; functions and judges' names are accepted. In a
-            list, a second member named `x` becomes `x-2`.
-        rule: How to combine them.
-        weights: For `"weighted"`: a weight per member, in order or by name.
-        veto: For `"veto"`: names of the members that may veto; none means all.
-        quorum: How many of the members with something to judge must rate; None requires more than half. Where
-            fewer have something to judge, all of these must. Otherwise the panel is unscored, `"too_few_votes"`.
-        success_rating: Rating from which the panel passes.
-        name: The panel's name.
-        model: The model of members that are given by name and can ask one.
-
     Raises:
         ConfigurationError: If there are no members, or a setting does not fit them.
     """
 
     def __init__(
         self,
-        judges: Sequence[object] | Mapping[str, object],
+        judges: Annotated[
+            Sequence[object] | Mapping[str, object],
+            means(
+                "The members, or a mapping of names to members; functions and judges' names are "
+                "accepted. In a list, a second member named `x` becomes `x-2`."
+            ),
+        ],
         *,
-        rule: _RuleName = "min",
-        weights: Sequence[float] | Mapping[str, float] | None = None,
-        veto: Sequence[str] = (),
-        quorum: int | None = None,
-        success_rating: int = 3,
-        name: str = "panel",
-        model: object = None,
+        rule: Annotated[_RuleName, means("How to combine them.", "mean"), SkipValidation] = "min",
+        weights: Annotated[
+            Sequence[float] | Mapping[str, float] | None,
+            means('For `"weighted"`: a weight per member, in order or by name.'),
+        ] = None,
+        veto: Annotated[
+            Sequence[str], means('For `"veto"`: names of the members that may veto; none means all.')
+        ] = (),
+        quorum: Annotated[
+            int | None,
+            means(
+                "How many of the members with something to judge must rate; None requires more than "
+                "half. Where fewer have something to judge, all of these must. Otherwise the panel is "
+                'unscored, `"too_few_votes"`.'
+            ),
+        ] = None,
+        success_rating: Annotated[int, means("Rating from which the panel passes.")] = 3,
+        name: Annotated[str, means("The panel's name.")] = "panel",
+        model: Annotated[object, means("The model of members that are given by name and can ask one.")] = None,
     ) -> None:
         self.name = name
         self._rule = _checked_rule(rule)
@@ -291,13 +292,12 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
     Raises:
         ConfigurationError: If there is none, or one cannot be a judge.
     """
-    if model is not None or _has_names(members):
-        members = _naming().named(members, model=model, remedy=_MODEL_REMEDY)
-    if isinstance(members, Mapping):
-        judges = {judge_name(name): as_judge(member, name=name) for name, member in members.items()}
-    elif _can_be_listed(members):
+    resolved = resolve_names(members, model=model, remedy=_MODEL_REMEDY)
+    if isinstance(resolved, Mapping):
+        judges = {judge_name(name): as_judge(member, name=name) for name, member in resolved.items()}
+    elif isinstance(resolved, Iterable) and not hasattr(resolved, "invoke"):  # some runnables are iterable, too
         judges = {}
-        for judge in map(as_judge, members):
+        for judge in map(as_judge, resolved):
             judge_name(judge.name)
             names = (judge.name, *(f"{judge.name}-{number}" for number in range(2, len(judges) + 3)))
             judges[next(name for name in names if name not in judges)] = judge
@@ -307,24 +307,13 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
         )
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
-    return ByJudge(judges, qualified=names_of(getattr(judge, "entry", None) for judge in judges.values()))
+    entries = (entry for judge in judges.values() if isinstance(entry := getattr(judge, "entry", None), Entry))
+    aliases = {alias: entry.name for entry in entries for alias in entry.aliases}
+    return ByJudge(judges, qualified=partial(_qualified, aliases))
 
 
-def _can_be_listed(members: object) -> bool:
-    return isinstance(members, Iterable) and not hasattr(members, "invoke")  # some runnables are iterable, too
-
-
-def _has_names(members: object) -> bool:
-    """Check whether any of the members is given by name."""
-    if isinstance(members, Mapping):
-        members = list(members.values())
-    listed = members if isinstance(members, list | tuple) else [members]
-    return any(isinstance(member, str | Path) for member in listed)
-
-
-def _naming() -> Any:
-    """Return the module that knows the judges by name; it stands above, where they are."""
-    return import_module("judges.catalogue.names")
+def _qualified(names: Mapping[str, str], name: str) -> str:
+    return names.get(name, name)
 
 
 def _lower_median(ballots: list[int]) -> tuple[int, str]:
@@ -402,32 +391,30 @@ class Repeat(Judge):
     A tie goes to the stricter side, and `detail` reports it. `detail` also reports the agreement: the share of the
     rated runs with this verdict. Use a judge with a temperature above 0; at 0 the runs are identical.
 
-    Args:
-        judge: The judge; a function and a judge's name are accepted.
-        n: How often to ask, at least 1.
-        quorum: How many runs must rate; None requires more than half. With fewer the verdict is unscored,
-            `"too_few_votes"`.
-        name: The name; None takes the judge's name.
-        model: The model of a judge that is given by name and can ask one.
-
     Raises:
         ConfigurationError: If `n` or `quorum` is out of its range.
     """
 
     def __init__(
         self,
-        judge: object,
-        n: int = 3,
+        judge: Annotated[object, means("The judge; a function and a judge's name are accepted.")],
+        n: Annotated[int, means("How often to ask, at least 1.")] = 3,
         *,
-        quorum: int | None = None,
-        name: str | None = None,
-        model: object = None,
+        quorum: Annotated[
+            int | None,
+            means(
+                "How many runs must rate; None requires more than half. With fewer the verdict is "
+                'unscored, `"too_few_votes"`.'
+            ),
+        ] = None,
+        name: Annotated[str | None, means("The name; None takes the judge's name.")] = None,
+        model: Annotated[object, means("The model of a judge that is given by name and can ask one.")] = None,
     ) -> None:
         if type(n) is not int or n < 1:
             raise ConfigurationError(
                 f"n is how often the judge is asked, a whole number from 1, not {shortened(n)}"
             )
-        self.judge = _one_judge(judge, model=model)
+        self.judge = as_judge(judge, resolve=partial(resolve_names, model=model))
         self.name = name or self.judge.name
         self._n = n
         self._quorum = _checked_quorum(quorum, n)

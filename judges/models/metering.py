@@ -59,6 +59,6 @@ def ledger() -> Allowance:
 def _observing(allowance: Allowance) -> AbstractContextManager[None]:
     if _LANGCHAIN not in sys.modules:
         return nullcontext()
-    from judges.models.providers.langchain_runs import observing  # noqa: PLC0415 - imports LangChain
+    from judges.models.providers.langchain_runs import counting_calls  # noqa: PLC0415 - imports LangChain
 
-    return observing(allowance)
+    return counting_calls(allowance)

@@ -99,7 +99,7 @@ def persist(call: Callable[[], T], first: Exception, retries: int, claim: Callab
     def attempt() -> T:
         if failed:
             raise failed.pop()
-        budget.retry()
+        _claim_retry()
         claim()
         return call()
 
@@ -115,11 +115,17 @@ async def apersist(
     async def attempt() -> T:
         if failed:
             raise failed.pop()
-        budget.retry()
+        _claim_retry()
         claim()
         return await call()
 
     return await AsyncRetrying(**_policy(retries, _asleep))(attempt)
+
+
+def _claim_retry() -> None:
+    allowance = budget.current()
+    if allowance is not None:
+        allowance.retry()
 
 
 def _policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:

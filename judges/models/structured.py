@@ -18,7 +18,9 @@ from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.prompt_and_reply import Unreadable, dialect_of, ending_of, fresh_nonce, repair_request
 from judges.requests import Ask, Completion
-from judges.runtime import budget, context, sharing
+from judges.runtime import flow
+from judges.runtime.budget import Allowance, with_cost
+from judges.runtime.observation import Observation, observing
 from judges.verdict import Usage
 
 _LONGEST_RAW = 4_000
@@ -53,39 +55,45 @@ class _RetryBudget:
         self.left -= 1
 
 
-def complete(ask: Ask) -> Completion:
+def complete(ask: Ask, here: Observation) -> Completion:
     """Ask a model and return a reply that fits the schema.
+
+    Args:
+        ask: The question.
+        here: What bounds the call, and who watches it.
 
     Raises:
         AskFailed: If the model cannot be reached, or does not reply in the shape asked for.
         ConfigurationError: If the model is set up wrongly, or `no_model_requests` forbids the call.
     """
-    send_once, retries = context.sender(ask.model, shared=ask.shared), _RetryBudget(ask.model.retries)
+    model, watcher, retries = ask.model, here.call_watcher, _RetryBudget(ask.model.retries)
+    send_once = model.send if watcher is None else partial(watcher.send, model, shared=ask.shared)
 
     def send(effect: _Send) -> ModelResponse:
-        with budget.counted():
-            if effect.failure is None:
-                return send_once(effect.request)
-            return retry.persist(partial(send_once, effect.request), effect.failure, retries.left, retries.claim)
+        if effect.failure is None:
+            return send_once(effect.request)
+        return retry.persist(partial(send_once, effect.request), effect.failure, retries.left, retries.claim)
 
-    return sharing.run(_exchange(ask), send)
+    with observing(is_counted=True):
+        return flow.run(_exchange(ask, here.allowance), send)
 
 
-async def acomplete(ask: Ask) -> Completion:
+async def acomplete(ask: Ask, here: Observation) -> Completion:
     """Ask a model without blocking; otherwise as `complete`."""
-    send_once, retries = context.asender(ask.model, shared=ask.shared), _RetryBudget(ask.model.retries)
+    model, watcher, retries = ask.model, here.call_watcher, _RetryBudget(ask.model.retries)
+    send_once = model.asend if watcher is None else partial(watcher.asend, model, shared=ask.shared)
 
     async def send(effect: _Send) -> ModelResponse:
-        with budget.counted():
-            if effect.failure is None:
-                return await send_once(effect.request)
-            asend = partial(send_once, effect.request)
-            return await retry.apersist(asend, effect.failure, retries.left, retries.claim)
+        if effect.failure is None:
+            return await send_once(effect.request)
+        asend = partial(send_once, effect.request)
+        return await retry.apersist(asend, effect.failure, retries.left, retries.claim)
 
-    return await sharing.arun(_exchange(ask), send)
+    with observing(is_counted=True):
+        return await flow.arun(_exchange(ask, here.allowance), send)
 
 
-def _exchange(ask: Ask) -> Generator[_Send, ModelResponse, Completion]:
+def _exchange(ask: Ask, allowance: Allowance | None) -> Generator[_Send, ModelResponse, Completion]:
     nonce = fresh_nonce()
     dialect = dialect_of(ask.model)
     request = dialect.compose(ask, nonce)
@@ -93,7 +101,7 @@ def _exchange(ask: Ask) -> Generator[_Send, ModelResponse, Completion]:
     repairs = REPAIRS
     while True:
         try:
-            response = yield from _send_within_budget(ask.model, request)
+            response = yield from _send_within_budget(ask.model, request, allowance)
         except AskFailed as failure:
             raw = _without(nonce, failure.raw)
             raise AskFailed(failure.reason, failure.detail, usage=usage + failure.usage, raw=raw) from failure
@@ -111,32 +119,41 @@ def _exchange(ask: Ask) -> Generator[_Send, ModelResponse, Completion]:
 
 
 def _send_within_budget(
-    model: JudgeModel, request: ModelRequest
+    model: JudgeModel, request: ModelRequest, allowance: Allowance | None
 ) -> Generator[_Send, ModelResponse, ModelResponse]:
     """Send a request, again where its transport fails, and count what it consumed."""
-    budget.take()
+    if allowance is not None:
+        allowance.take()
     try:
         try:
             response = yield _Send(request)
         except AskFailed:
-            budget.add(Usage(), None)  # nothing was sent, so nothing is spent
+            if allowance is not None:
+                allowance.add(Usage(), None)  # nothing was sent, so nothing is spent
             raise
         except Exception as failure:  # noqa: BLE001 - raised again unless it may pass
-            response = yield from _repeated(request, failure)
+            response = yield from _repeated(request, failure, allowance)
     except (ConfigurationError, AskFailed):
         raise
     except Exception as error:
-        raise _ask_failed(error, model) from error
-    usage = budget.add(response.usage, response.model or model.name)
+        raise _ask_failed(error, model, allowance) from error
+    usage = response.usage
+    if allowance is not None:
+        usage = allowance.add(usage, response.model, asked=model.name)
+    elif usage.cost is not None:
+        usage = with_cost(usage, None, {})
     return response if usage is response.usage else replace(response, usage=usage)
 
 
-def _repeated(request: ModelRequest, failure: Exception) -> Generator[_Send, ModelResponse, ModelResponse]:
+def _repeated(
+    request: ModelRequest, failure: Exception, allowance: Allowance | None
+) -> Generator[_Send, ModelResponse, ModelResponse]:
     """Send a request again that failed, and count it as failed if it does to the end."""
     try:
         return (yield _Send(request, failure))
     except Exception:
-        budget.fail()
+        if allowance is not None:
+            allowance.fail()
         raise
 
 
@@ -170,9 +187,9 @@ def _without(nonce: str, value: Any) -> Any:
     return value
 
 
-def _ask_failed(error: Exception, model: JudgeModel) -> AskFailed:
+def _ask_failed(error: Exception, model: JudgeModel, allowance: Allowance | None) -> AskFailed:
     """Map a provider's error; one raised by its own parser means that the model did reply."""
-    left = budget.seconds_left()
+    left = None if allowance is None else allowance.seconds_left
     if left is not None and left <= 0:
         return AskFailed("deadline", f"the deadline passed while {model.name} was asked", usage=Usage(calls=1))
     unreadable = any(kind.__name__ in _UNREADABLE_NAMES for kind in type(error).__mro__)

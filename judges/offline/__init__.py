@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from judges.offline.compare import Comparison, acompare, compare
 from judges.offline.dataset.pairing import paired
 from judges.offline.dataset.reading import read_rows
-from judges.offline.rank import RankedSystem, Ranking, rank
+from judges.offline.rank import RankedSystem, SystemRanking, rank
 from judges.offline.results import Evaluation, Row, Summary
 from judges.offline.run.evaluate import aevaluate, evaluate
 from judges.offline.run.journaled import load_run
@@ -14,6 +14,7 @@ from judges.offline.run.meter import RunStopped
 from judges.offline.run.settings import BatchSettings, Progress, RunSettings
 
 if TYPE_CHECKING:
+    from judges.certificate import IssuedCertificate
     from judges.offline.compare import Change, RunComparison, compare_runs
     from judges.offline.run.ray import RayEvaluation, evaluate_ray
     from judges.offline.trust.align import Alignment, align
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Alignment": "trust.align",
     "Change": "compare",
+    "IssuedCertificate": "trust.certify",
     "LoopReplay": "trust.replay",
     "MonitorReport": "trust.monitor",
     "RayEvaluation": "run.ray",
@@ -43,17 +45,18 @@ __all__ = [
     "Change",
     "Comparison",
     "Evaluation",
+    "IssuedCertificate",
     "LoopReplay",
     "MonitorReport",
     "Progress",
     "RankedSystem",
-    "Ranking",
     "RayEvaluation",
     "Row",
     "RunComparison",
     "RunSettings",
     "RunStopped",
     "Summary",
+    "SystemRanking",
     "acompare",
     "aevaluate",
     "align",

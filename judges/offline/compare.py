@@ -15,9 +15,9 @@ from judges.catalogue.general.pairwise import CHOICES, Pairwise
 from judges.catalogue.names import one_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
+from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.evaluate import aevaluate, evaluate
-from judges.offline.run.source import RowInput
 from judges.offline.statistics import (
     Figure,
     LengthAdjusted,

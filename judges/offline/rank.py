@@ -1,4 +1,4 @@
-"""Ranking several systems by games between pairs of them, with the model of Bradley and Terry."""
+"""SystemRanking several systems by games between pairs of them, with the model of Bradley and Terry."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RankedSystem(BaseModel):
     win_rate: float = Field(ge=0, le=1)
 
 
-class Ranking(BaseModel):
+class SystemRanking(BaseModel):
     """Systems by strength; `str()` gives a readable table.
 
     Args:
@@ -76,7 +76,7 @@ class Ranking(BaseModel):
 
 def rank(
     outcomes: Iterable[Game | Comparison], *, bootstrap: int = 1000, seed: int = 0, prior: float = 0.5
-) -> Ranking:
+) -> SystemRanking:
     """Rank systems by the games between them, by the model of Bradley and Terry (Biometrika 39, 1952).
 
     A system of strength p beats one of strength q with probability p / (p + q); a tie counts as half a win for
@@ -113,7 +113,7 @@ def rank(
         for place, rating in enumerate(_ratings(best))
     ]
     ordered = sorted(systems, key=lambda system: (-system.rating, system.name))
-    return Ranking(systems=tuple(ordered), games=sum(table.counts))
+    return SystemRanking(systems=tuple(ordered), games=sum(table.counts))
 
 
 @dataclass(frozen=True)

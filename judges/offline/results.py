@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_serializer
 from pydantic_core import PydanticSerializationError
@@ -20,9 +22,8 @@ from judges.catalogue.registry import qualified_name
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.first_guesses import OF_AN_EVALUATION, HintsAtGuesses
 from judges.offline.statistics.intervals import wilson
-from judges.runtime.context import ByJudge
 from judges.sample import Sample
-from judges.verdict import HIGHEST, LOWEST, Usage, Verdict
+from judges.verdict import HIGHEST, LOWEST, ByJudge, Usage, Verdict
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -52,11 +53,11 @@ class Row(BaseModel):
     error: str = ""
 
     @classmethod
-    def unreadable(cls, index: int, error: BadSample, judges: Mapping[str, object]) -> Self:
-        """Return a row that could not be read, with an unscored verdict for each judge."""
-        cell = Verdict.without_score("invalid_sample", f"the row cannot be read: {error}")
-        verdicts = {name: cell.model_copy(update={"judge": name}) for name in judges}
-        return cls(index=index, verdicts=verdicts, error=str(error))
+    def of(cls, index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> Self:
+        """Return a row with its verdicts; one that could not be read says why."""
+        if isinstance(sample, BadSample):
+            return cls(index=index, verdicts=verdicts, error=str(sample))
+        return cls(index=index, sample=sample, verdicts=verdicts)
 
     @field_serializer("sample")
     def _without_defaults(self, sample: Sample | None) -> JsonValue:
@@ -227,11 +228,11 @@ class Evaluation(HintsAtGuesses, BaseModel):
 
 def summarised(rows: Iterable[Row]) -> dict[str, Summary]:
     """Return the summary of each judge over some rows."""
-    tallies: dict[str, Tally] = {}
+    totals: dict[str, _JudgeTotals] = {}
     for row in rows:
         for name, verdict in row.verdicts.items():
-            tallies.setdefault(name, Tally()).add(verdict, judged=row.sample is not None)
-    return {name: tally.summary() for name, tally in tallies.items()}
+            totals.setdefault(name, _JudgeTotals()).add(verdict, judged=row.sample is not None)
+    return {name: one.summary() for name, one in totals.items()}
 
 
 def _record(row: Row) -> dict[str, object]:
@@ -245,7 +246,7 @@ def _record(row: Row) -> dict[str, object]:
     return record
 
 
-class Tally:
+class _JudgeTotals:
     """The running totals of one judge, so that a summary needs no rows in memory."""
 
     def __init__(self) -> None:
@@ -279,13 +280,13 @@ class Tally:
             scored=scored,
             mean=self._scores / scored if scored else None,
             mean_interval=self._mean_interval(scored),
+            latency_s=math.fsum(self._latencies) / judged if judged else None,
+            latency_percentiles_s=self._percentiles(),
             ratings={rating: self._ratings[rating] for rating in range(LOWEST, HIGHEST + 1)},
             passed=self._passed / scored if scored else None,
             passed_interval=wilson(self._passed, scored) if scored else None,
             unscored=dict(sorted(self._unscored.items())),
             usage=Usage.total(self._usages),
-            latency_s=math.fsum(self._latencies) / judged if judged else None,
-            latency_percentiles_s=self._percentiles(),
         )
 
     def _mean_interval(self, scored: int) -> tuple[float, float] | None:
@@ -300,3 +301,155 @@ class Tally:
         """Return percentiles by nearest rank, so that each is a latency that occurred."""
         ordered = sorted(self._latencies)
         return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOutput:
+    """What becomes of rows once they are judged, beside the files of a run.
+
+    Args:
+        on_result: Called with each row in order, as soon as it is written.
+        faults_only: Whether it is called with rows alone that have a cell without a score.
+        keep_rows: Whether the evaluation holds the rows.
+        facts: What else the summary of a run says.
+
+    Attributes:
+        rows: The rows kept.
+    """
+
+    on_result: Callable[[Row], object] | None = None
+    faults_only: bool = False
+    keep_rows: bool = True
+    facts: Mapping[str, object] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+
+    def take(self, index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> None:
+        """Take a row that was written."""
+        has_listener = self.on_result is not None and (
+            not self.faults_only or any(verdict.unscored is not None for verdict in verdicts.values())
+        )
+        if not (self.keep_rows or has_listener):
+            return
+        row = Row.of(index, sample, verdicts)
+        if self.keep_rows:
+            self.rows.append(row)
+        if self.on_result is not None:
+            self.on_result(row)
+
+
+@dataclass(slots=True)
+class JudgedCells:
+    """A row with what is judged of it so far; it waits for its other cells, or for its turn.
+
+    Args:
+        index: Number of the row.
+        sample: The row.
+        text: The sample as JSON, where files of a run need it.
+        missing: How many cells will be added.
+        cells: By judge, a verdict and its JSON.
+    """
+
+    index: int
+    sample: Sample | BadSample
+    text: bytes
+    missing: int
+    cells: dict[str, tuple[bytes, Verdict]] = field(default_factory=dict)
+
+
+class _RowFiles(Protocol):
+    """Writes rows to the files of a run, and knows the cells that an earlier start has judged."""
+
+    most_waiting: int
+    """Most rows that wait in memory for a slower one; later ones are written in the end, from the journal."""
+
+    def write(self, row: JudgedCells) -> Mapping[str, Verdict]:
+        """Write a row, and return its verdicts."""
+        ...
+
+
+class OrderedRows:
+    """Takes cells as they are judged, and passes each row on once it and all rows before it are complete.
+
+    Args:
+        judges: Names of the judges, in the order of the results.
+        output: Takes the rows.
+        files: Writes the rows of a run first; None where none is kept.
+    """
+
+    def __init__(self, judges: Iterable[str], output: RowOutput, files: _RowFiles | None = None) -> None:
+        self._totals = {name: _JudgeTotals() for name in judges}
+        self._output, self._files = output, files
+        self._waiting: deque[JudgedCells] = deque()
+        self._by_index: dict[int, JudgedCells] = {}
+        self._later: int | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
+        """Take note of the next row, of which some cells are missing still.
+
+        Args:
+            row: Its index.
+            sample: The sample.
+            text: The sample as JSON, where files of a run need it.
+            missing: How many of its cells will be added.
+        """
+        with self._lock:
+            if self._later is not None:
+                return
+            if self._files is not None and len(self._waiting) >= self._files.most_waiting:
+                self._later = row
+                return
+            self._waiting.append(JudgedCells(row, sample, text, missing))
+            self._by_index[row] = self._waiting[-1]
+            self._pass_on()
+
+    def add(self, row: int, text: bytes, verdict: Verdict) -> None:
+        """Take a cell, in any order, from any thread."""
+        with self._lock:
+            waiting = self._by_index.get(row)
+            if waiting is not None:
+                waiting.cells[verdict.judge] = text, verdict
+                waiting.missing -= 1
+                self._pass_on()
+
+    def close(self) -> None:
+        """Pass nothing on any more: what threads that still run will judge is discarded."""
+        with self._lock:
+            self._is_closed = True
+
+    def finish(self, rows: Iterable[tuple[int, Sample | BadSample]]) -> None:
+        """Pass on the rows that could not wait in memory; their cells are in the journal."""
+        with self._lock:
+            self._pass_on()
+            for index, sample in rows if self._later is not None else ():
+                if self._later is not None and index >= self._later:
+                    self._write(JudgedCells(index, sample, b"", 0))
+
+    def finish_all(self, rows: Iterable[tuple[int, Sample | BadSample]]) -> None:
+        """Pass on all rows, from a journal that has all their cells."""
+        self._later = 0
+        self.finish(rows)
+
+    def summary(self) -> dict[str, Summary]:
+        """Return the summary of each judge over the rows passed on."""
+        return {name: totals.summary() for name, totals in self._totals.items()}
+
+    def evaluation(self) -> Evaluation:
+        """Return the evaluation of the rows passed on."""
+        return Evaluation(rows=tuple(self._output.rows), summary=self.summary())
+
+    def _pass_on(self) -> None:
+        while self._waiting and self._waiting[0].missing == 0 and not self._is_closed:
+            row = self._waiting.popleft()
+            del self._by_index[row.index]
+            self._write(row)
+
+    def _write(self, row: JudgedCells) -> None:
+        if self._files is None:
+            verdicts: Mapping[str, Verdict] = {name: row.cells[name][1] for name in self._totals}
+        else:
+            verdicts = self._files.write(row)
+        for name, totals in self._totals.items():
+            totals.add(verdicts[name], judged=isinstance(row.sample, Sample))
+        self._output.take(row.index, row.sample, verdicts)

@@ -23,6 +23,7 @@ from judges.models.prompt_and_reply import render_example
 from judges.models.resolve import as_model
 from judges.prompting.prompts import LANGUAGES, Example, Language, Prompt, Question, ReplySchema, prompt
 from judges.requests import Ask
+from judges.runtime.observation import current
 
 _WIDTH = 110
 _LONG = re.compile(rf"(.{{{_WIDTH - 40},{_WIDTH}}}) (?=\S)")
@@ -210,7 +211,7 @@ def translate(
             files stay.
     """
     for pack, ask, file in _asks(packs, language, model, Path(folder), overwrite=overwrite):
-        _write(file, pack, structured.complete(ask).value)
+        _write(file, pack, structured.complete(ask, current.get()).value)
 
 
 async def atranslate(
@@ -219,7 +220,7 @@ async def atranslate(
     """Translate without blocking, all files at once; otherwise as `translate`."""
 
     async def translate_file(pack: Pack, ask: Ask, file: Path) -> None:
-        _write(file, pack, (await structured.acomplete(ask)).value)
+        _write(file, pack, (await structured.acomplete(ask, current.get())).value)
 
     asks = list(_asks(packs, language, model, Path(folder), overwrite=overwrite))
     failures = await asyncio.gather(*(translate_file(*ask) for ask in asks), return_exceptions=True)

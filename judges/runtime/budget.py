@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Hashable, Iterator, Mapping
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +21,8 @@ from tenacity import RetryCallState
 from tenacity.stop import stop_base
 
 from judges.errors import AskFailed, ConfigurationError, shortened
-from judges.runtime.context import setting
+from judges.runtime.observation import current as observed
+from judges.runtime.observation import observing
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
@@ -94,18 +94,25 @@ def _fault_of(error: ValidationError) -> str:
     return f"price {name}: {message} (given {shortened(fault['input'])}); a price is {_EXAMPLE}"
 
 
-def with_cost(usage: Usage, model: str | None, prices: Mapping[str, Price]) -> Usage:
+def with_cost(usage: Usage, model: str | None, prices: Mapping[str, Price], *, asked: str | None = None) -> Usage:
     """Return a usage with its cost; None where the model's price is unknown.
 
     A price is looked up by the model's name, with or without its provider and its date, so that
     `openai:gpt-5-mini` and `gpt-5-mini` both price `gpt-5-mini-2025-08-07`, and neither prices `gpt-5-mini-high`.
+
+    Args:
+        usage: What the call consumed.
+        model: Name of the model as the provider reported it.
+        prices: Price by model name.
+        asked: The name that was asked for, which prices a model that reports another one without a price, as
+            llama.cpp reports the path of its file.
     """
-    cost = 0.0 if usage.calls == 0 else _cost(usage, model, prices)
+    cost = 0.0 if usage.calls == 0 else _cost(usage, (model, asked), prices)
     return usage if cost == usage.cost else usage.model_copy(update={"cost": cost})
 
 
-def _cost(usage: Usage, model: str | None, prices: Mapping[str, Price]) -> float | None:
-    price = price_of(model, prices) if model and prices else None
+def _cost(usage: Usage, names: tuple[str | None, ...], prices: Mapping[str, Price]) -> float | None:
+    price = next((price for name in names if name and prices and (price := price_of(name, prices))), None)
     if price is None or not (usage.tokens_known or price.is_free):
         return None
     return price.of(usage)
@@ -287,6 +294,7 @@ class Allowance:
         self._before = spent or _NOTHING
         self._spent = _NOTHING
         self._in_flight = 0
+        self._unpriced: str | None = None
         self._refusal: Refused | None = None
         self._outer: Allowance | None = None
         self._state: Literal["open", "released", "closed"] = "open"
@@ -364,20 +372,31 @@ class Allowance:
         if self._outer is not None:
             self._outer.check()
 
-    def add(self, usage: Usage, model: str | None, key: Hashable = None, *, as_call: bool = True) -> Usage:
+    def add(
+        self,
+        usage: Usage,
+        model: str | None,
+        key: Hashable = None,
+        *,
+        asked: str | None = None,
+        as_call: bool = True,
+    ) -> Usage:
         """Subtract the usage of a call to `model`, and return it with its cost.
 
         Args:
             usage: What the call consumed.
-            model: Name of the model, for its price.
+            model: Name of the model as the provider reported it, for its price.
             key: Identifies the call, as for `take`.
+            asked: The name that was asked for, whose price counts where `model` has none.
             as_call: Whether it counts as a call, as for `take`.
         """
-        usage = _charged(usage, model, self.prices, as_call=as_call)
+        usage = _charged(usage, model, self.prices, asked=asked, as_call=as_call)
+        if usage.cost is None and usage.tokens_known:
+            self._unpriced = self._unpriced or asked or model
         if self._state == "released" or not self._is_new(None if key is None else (key, "usage")):
             return usage
         if self._outer is not None:
-            self._outer.add(usage, model, key, as_call=as_call)
+            self._outer.add(usage, model, key, asked=asked, as_call=as_call)
         with self._lock:
             self._spent += usage
             self._in_flight -= as_call
@@ -448,7 +467,7 @@ class Allowance:
     def _claim(self, *, as_call: bool) -> None:
         limits = {"calls": self._calls if as_call else None, "tokens": self._tokens, "cost": self._cost}
         with self._lock:
-            fault = unkept_budget(self._before + self._spent, **limits)
+            fault = unkept_budget(self._before + self._spent, **limits, unpriced=self._unpriced)
             if fault is not None:
                 raise Refused("budget", fault)
             for limit, remaining in limits.items():
@@ -460,7 +479,12 @@ class Allowance:
 
 
 def unkept_budget(
-    spent: Usage, *, calls: float | None = None, tokens: float | None = None, cost: float | None = None
+    spent: Usage,
+    *,
+    calls: float | None = None,
+    tokens: float | None = None,
+    cost: float | None = None,
+    unpriced: str | None = None,
 ) -> str | None:
     """Return why a budget cannot be kept after what was spent, in a line; None if it can.
 
@@ -469,13 +493,15 @@ def unkept_budget(
         calls: The budget of calls; None is no budget.
         tokens: The budget of tokens.
         cost: The budget of cost.
+        unpriced: Name of a model without a price, where it is known.
     """
     if tokens is not None and not spent.tokens_known:
         return f"{_UNREPORTED}, so max_tokens cannot be kept"
     if cost is not None and spent.cost is None:
         if not spent.tokens_known:
             return f"{_UNREPORTED}, so max_cost cannot be kept"
-        return "a model's price is unknown, so max_cost cannot be kept; add it to prices"
+        whose = "a model's price" if unpriced is None else f"the price of {shortened(unpriced)}"
+        return f"{whose} is unknown, so max_cost cannot be kept; add it to prices"
     if calls is not None and not spent.calls_known:
         return (
             "how many calls the generator made is unknown, so max_calls cannot be kept; call models through "
@@ -487,88 +513,58 @@ def unkept_budget(
 _IN_FLIGHT = Usage(calls=1, cost=None, tokens_known=False)
 _UNREPORTED = "the tokens of a call were not reported"
 
-_current: ContextVar[Allowance | None] = ContextVar("judges.runtime.budget", default=None)
-_YES = True
-_counted: ContextVar[bool] = ContextVar("judges.runtime.budget.counted", default=False)
 
-
-def within(allowance: Allowance | None) -> setting[Allowance | None]:
+def within(allowance: Allowance | None) -> observing:
     """Run a `with` block under an allowance, inside the outer one; None lifts an outer one."""
-    return setting(_current, None if allowance is None else allowance.inside(_current.get()))
+    return observing(allowance=None if allowance is None else allowance.inside(current()))
 
 
-def also_within(allowance: Allowance | None) -> setting[Allowance | None]:
+def also_within(allowance: Allowance | None) -> observing:
     """Run a `with` block under an allowance, inside the outer one; None leaves the outer one in force."""
-    outer = _current.get()
-    return setting(_current, outer if allowance is None else allowance.inside(outer))
+    return observing() if allowance is None else within(allowance)
 
 
-def counted() -> setting[bool]:
+def counted() -> observing:
     """Mark the model calls in a `with` block as counted by whoever makes them: nobody else counts them again."""
-    return setting(_counted, _YES)
+    return observing(is_counted=True)
 
 
 def is_counted() -> bool:
     """Whether model calls made here are counted by whoever makes them."""
-    return _counted.get()
+    return observed.get().is_counted
 
 
 def current() -> Allowance | None:
     """Return the current allowance, if there is one."""
-    return _current.get()
+    return observed.get().allowance
 
 
-def take(*, as_call: bool = True) -> None:
-    """Claim one call of the current allowance, if there is one."""
-    allowance = _current.get()
-    if allowance is not None:
-        allowance.take(as_call=as_call)
-
-
-def check() -> None:
-    """Check that the current allowance, if there is one, leaves time."""
-    allowance = _current.get()
-    if allowance is not None:
-        allowance.check()
-
-
-def add(usage: Usage, model: str | None, *, as_call: bool = True) -> Usage:
-    """Subtract a call's usage from the current allowance, if there is one, and return it with its cost."""
-    allowance = _current.get()
+def charge(
+    allowance: Allowance | None, usage: Usage, model: str | None, *, asked: str | None = None, as_call: bool = True
+) -> Usage:
+    """Subtract a call's usage from an allowance, if there is one, and return it with its cost."""
     if allowance is None:
-        return _charged(usage, model, {}, as_call=as_call)
-    return allowance.add(usage, model, as_call=as_call)
+        return _charged(usage, model, {}, asked=asked, as_call=as_call)
+    return allowance.add(usage, model, asked=asked, as_call=as_call)
 
 
-def _charged(usage: Usage, model: str | None, prices: Mapping[str, Price], *, as_call: bool) -> Usage:
-    usage = with_cost(usage, model, prices)
+def _charged(
+    usage: Usage, model: str | None, prices: Mapping[str, Price], *, asked: str | None, as_call: bool
+) -> Usage:
+    usage = with_cost(usage, model, prices, asked=asked)
     return usage if as_call else usage.model_copy(update={"calls": 0})
-
-
-def fail() -> None:
-    """Record that a claimed call of the current allowance, if there is one, failed."""
-    allowance = _current.get()
-    if allowance is not None:
-        allowance.fail()
-
-
-def retry() -> None:
-    """Claim a repeat of a call whose transport failed."""
-    allowance = _current.get()
-    if allowance is not None:
-        allowance.retry()
-
-
-def may_be_left() -> bool:
-    """Whether a call made here may be left before it ends: at a deadline, or since it is not needed any more."""
-    allowance = _current.get()
-    return allowance is not None and allowance.may_be_left
 
 
 def seconds_left() -> float | None:
     """Return the time left in the current allowance; None where there is no deadline."""
-    allowance = _current.get()
+    allowance = current()
     return None if allowance is None else allowance.seconds_left
+
+
+def may_be_left() -> bool:
+    """Whether a call made here may be left before it ends: at a deadline, or since it is not needed any more."""
+    allowance = current()
+    return allowance is not None and allowance.may_be_left
 
 
 class stop_at_limits(stop_base):  # noqa: N801 - tenacity's strategies are named like functions
@@ -579,7 +575,7 @@ class stop_at_limits(stop_base):  # noqa: N801 - tenacity's strategies are named
 
     def __call__(self, retry_state: RetryCallState) -> bool:
         """Check whether to stop."""
-        allowance = _current.get()
+        allowance = current()
         left = None if allowance is None else allowance.seconds_left
         late = left is not None and retry_state.upcoming_sleep >= left
         return self._other(retry_state) or late or not (allowance is None or allowance.retries_left())

@@ -1,25 +1,172 @@
-"""The commands and their options; their implementations are imported when a command runs."""
+"""The commands: what each does is imported when it runs, so that `--help` answers at once."""
 
 from __future__ import annotations
 
+import gc
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.util import find_spec
+from inspect import Signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
-from refine.cli import options, run_commands, trust_commands
-from refine.cli.options import OneLineErrors, error_exit, one_line_errors
+from refine.cli import options as of
+from refine.cli.options import CommandOptions, options_from, parameters_of
+
+_INTERRUPTED = 130
+"""Exit code that a shell expects of a program stopped with Ctrl-C."""
+
+_STOPPED = 3
+"""Exit code of a run that stopped at a limit."""
+
+_NO_WAY_ON = ("refine resume", " is in use by ", "begin a new run")
+"""What a message says that tells how to go on, or that going on is in vain."""
+
+_HELP_INSTEAD = "NoArgsIsHelpError"
+"""What typer raises, in place of an error, to show the help of a command without arguments."""
+
+_GUESSES = {
+    **dict.fromkeys(("find", "list", "ls", "metrics", "search"), "judges"),
+    **dict.fromkeys(("run", "score", "test"), "evaluate"),
+    **dict.fromkeys(("guard", "proxy", "start", "up"), "serve"),
+    **dict.fromkeys(("agreement", "calibrate"), "align"),
+    **dict.fromkeys(("continue", "retry"), "resume"),
+    **dict.fromkeys(("cost", "price"), "estimate"),
+    **dict.fromkeys(("annotate", "rate"), "label"),
+    **dict.fromkeys(("create", "init", "new", "scaffold"), "new-judge"),
+    "diff": "compare",
+    "watch": "monitor",
+}
+"""Commands by words that others have for them."""
+
+
+class _Commands(TyperGroup):
+    """The commands in groups; wrong usage is reported like all other wrong input, in one line with exit code 2."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run a command, and end the process unless `standalone_mode` is off."""
+        if not settings.get("standalone_mode", True):
+            return super().main(*args, **settings)
+        try:
+            code = super().main(*args, **{**settings, "standalone_mode": False})
+        except typer.Abort:
+            code = _error_exit("interrupted", code=_INTERRUPTED).exit_code
+        except Exception as error:
+            code = _report_usage(error)
+            if code is None:
+                raise
+        return sys.exit(code or 0)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is called; of a word that others have for it, the error names ours."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            if args[0] in _GUESSES and hasattr(error, "message"):
+                error.message = f"No such command {args[0]!r}. Did you mean {_GUESSES[args[0]]!r}?"
+            raise
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer passes it
+        """List the commands group by group, in the order in which they are written here."""
+        for group in dict.fromkeys(_groups.values()):
+            names = [name for name, of_group in _groups.items() if of_group == group]
+            with formatter.section(group):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=90)) for name in names])
+
+
+def _error_exit(message: str, *, code: int = 2) -> typer.Exit:
+    """Write a message as one line to stderr, and return the exit to raise."""
+    typer.echo(f"refine: {' '.join(message.split())}", err=True)
+    return typer.Exit(code)
+
+
+@contextmanager
+def _one_line_errors(options: CommandOptions) -> Iterator[None]:
+    """Report wrong input in one line on stderr, and exit with 2; where a run can be resumed, say how."""
+    from judges import JudgesError
+    from judges.offline import RunStopped
+
+    try:
+        yield
+    except OSError as error:
+        raise _error_exit(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+    except JudgesError as error:
+        code = _STOPPED if isinstance(error, RunStopped) else 2
+        raise _error_exit(f"{error}{_way_on(options.resumable, str(error))}", code=code) from None
+    except KeyboardInterrupt:
+        raise _error_exit(f"interrupted{_way_on(options.resumable)}", code=_INTERRUPTED) from None
+
+
+def _way_on(run: Path | None, message: str = "") -> str:
+    """Return how to go on with a run of which something is judged."""
+    if run is None or any(words in message for words in _NO_WAY_ON):
+        return ""
+    try:
+        is_begun = (run / "journal.jsonl").exists() and not (run / "summary.json").exists()
+    except (OSError, ValueError):
+        return ""
+    return f"; go on with `refine resume {run}`" if is_begun else ""
+
+
+def _report_usage(error: Exception) -> int | None:
+    """Report an error of typer's own, and return the exit code; None for any other error."""
+    describe = getattr(error, "format_message", None)
+    if describe is None:
+        return None
+    if type(error).__name__ == _HELP_INSTEAD:
+        typer.echo(describe(), err=True)
+        return 2
+    context = getattr(error, "ctx", None)
+    hint = f" (see {context.command_path} --help)" if context is not None else ""
+    return _error_exit(f"{describe().rstrip('.')}{hint}").exit_code
+
 
 app = typer.Typer(
     name="refine",
-    cls=OneLineErrors,
+    cls=_Commands,
     help="Judge answers of a chat application: offline, or before anyone sees them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # help in plain text needs no rich, and brackets in it mean nothing
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+_groups: dict[str, str] = {}
+"""The group of each command, in order."""
+
+_OPTIONS = TypeVar("_OPTIONS", bound=CommandOptions)
+
+
+def _command(group: str) -> Callable[[Callable[[_OPTIONS], int]], Callable[[_OPTIONS], int]]:
+    """Make a command of a function: its docstring is the help, its class of options what may be written.
+
+    Args:
+        group: Under which heading `refine --help` lists it.
+    """
+
+    def register(run: Callable[[_OPTIONS], int]) -> Callable[[_OPTIONS], int]:
+        kind = get_type_hints(run)["options"]
+        parameters = list(parameters_of(kind))
+
+        def command(**values: Any) -> None:
+            options = options_from(kind, values)
+            with _one_line_errors(options):
+                raise typer.Exit(run(options))
+
+        command.__doc__, command.__name__ = run.__doc__, run.__name__
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+        name = run.__name__.replace("_", "-")
+        is_bare = all(one.default is not one.empty for one in parameters)
+        app.command(name, no_args_is_help=not is_bare)(command)
+        _groups[name] = group
+        return run
+
+    return register
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer passes an option's value by position
@@ -29,7 +176,7 @@ def _show_version(value: bool) -> None:  # noqa: FBT001 - typer passes an option
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - only here
+    from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version("selfrefine")
@@ -38,7 +185,7 @@ def _version() -> str:
 
 
 @app.callback()
-def refine(
+def _refine(
     *,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
@@ -47,36 +194,47 @@ def refine(
     """Judge answers of a chat application: offline, or before anyone sees them."""
 
 
-@app.command(no_args_is_help=True)
-def evaluate(
-    rows: options.Rows,
-    *,
-    judge: options.Judges,
-    out: options.Out,
-    model: options.Model = None,
-    base_url: options.BaseUrl = None,
-    language: options.Language = None,
-    max_concurrency: options.MaxConcurrency = 8,
-    limit: options.Limit = None,
-    shard: options.Shard = None,
-    keep_unreadable: options.KeepUnreadable = False,
-    column_map: options.Map = None,
-    encoding: options.Encoding = "utf-8",
-    processes: options.Processes = 1,
-    batch: options.Batch = False,
-    poll: options.Poll = 60.0,
-    rate: options.Rate = None,
-    tokens_per_minute: options.TokensPerMinute = None,
-    max_calls: options.MaxCalls = None,
-    max_cost: options.MaxCost = None,
-    prices: options.Prices = None,
-    fail_under: options.FailUnder = None,
-    baseline: options.Baseline = None,
-    max_unscored: options.MaxUnscored = 0.1,
-    junit: options.Junit = None,
-    slices: options.Slices = None,
-    as_json: options.AsJson = False,
-) -> None:
+def _require(packages: Sequence[str], extra: str) -> None:
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise _error_exit(f"{', '.join(missing)} missing; install the extra: selfrefine[{extra}]")
+
+
+_JUDGE = "Judge a dataset"
+
+
+@_command(_JUDGE)
+def judges(options: of.ListOptions) -> int:
+    """List the judges there are, or tell all about one.
+
+    \b
+    refine judges
+    refine judges --find hallucination
+    refine judges --needs contexts,reference --subject answer
+    refine judges ragas.faithfulness
+    """
+    from refine.cli.judge_list import list_judges
+
+    return list_judges(options)
+
+
+@_command(_JUDGE)
+def estimate(options: of.EstimateOptions) -> int:
+    """Say what judging a dataset will take and cost.
+
+    Calls, tokens and a range of cost; no model is asked.
+
+    \b
+    refine estimate rows.jsonl --judge faithfulness --model openai:gpt-5-mini
+    refine estimate rows.jsonl --judge helpfulness --model openai:gpt-5-mini --prices prices.json
+    """
+    from refine.cli.compare import run_estimate
+
+    return run_estimate(options)
+
+
+@_command(_JUDGE)
+def evaluate(options: of.EvaluateOptions) -> int:
     """Judge every row of a dataset.
 
     A row holds what was asked and what was answered, {"question": ..., "answer": ...}, and whatever else there
@@ -85,7 +243,7 @@ def evaluate(
     \b
     refine evaluate rows.jsonl --judge helpfulness --model openai:gpt-5-mini --out runs/1
     refine evaluate rows.jsonl --judge length:at_most=80,unit=words --judge json --out runs/2
-    refine evaluate rows.csv --judge 'pattern:name=humble,forbidden="as an AI"' --out runs/3
+    refine evaluate rows.csv --judge 'pattern:name=humble,forbidden="as an AI"'
 
     Settings are those of the judge's class; a value is read as JSON where it is JSON, else as text. Two judges
     of one kind need a name=... each.
@@ -94,104 +252,259 @@ def evaluate(
 
     Exit code: 0 judged and good enough, 1 below --fail-under, worse than --baseline, or nothing could be scored,
     2 bad input, 3 stopped at --max-calls or --max-cost, or more than --max-unscored could not be judged.
-    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
-    if not out.strip():
-        raise error_exit("--out is empty; name a new folder, e.g. --out runs/1")
-    with one_line_errors(Path(out)):
-        from refine.cli import runs, tables  # noqa: PLC0415 - loads pydantic, rich and the judges
-        from refine.cli.runs import GateOptions  # noqa: PLC0415 - likewise
+    """
+    if options.out is not None and not options.out.strip():
+        raise _error_exit("--out is empty; name a new folder, e.g. --out runs/1")
+    from refine.cli.runs import run_evaluate
 
-        if as_json:
-            tables.refuse_json(slices or (), Path(out))
-        tables.check_columns(rows, slices or (), limit)
-        evaluate_options = runs.EvaluateOptions(
-            rows=runs.rows_file(rows, columns=column_map, encoding=encoding),
-            judges=runs.JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
-            out=Path(out),
-            limits=runs.LimitOptions(
-                max_concurrency=max_concurrency,
-                processes=processes,
-                batch=batch,
-                poll_s=poll,
-                rate=rate,
-                tokens_per_minute=tokens_per_minute,
-                max_calls=max_calls,
-                max_cost=max_cost,
-                prices=prices,
-            ),
-            limit=limit,
-            shard=shard,
-            keep_unreadable=keep_unreadable,
-            gate=GateOptions(
-                fail_under=tuple(fail_under or ()), baseline=baseline, max_unscored=max_unscored, junit=junit
-            ),
-            as_json=as_json,
-        )
-        code = runs.run_evaluate(evaluate_options)
-        tables.show_slices_of(Path(out), slices or ())
-        raise typer.Exit(code)
+    return run_evaluate(options)
 
 
-@app.command()
-def judges(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Tell all about this one.", show_default=False)
-    ] = None,
-    *,
-    words: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--find", metavar="WORD", help="List those with this in names, question, needs or tags; several: all."
-        ),
-    ] = None,
-    fields: Annotated[
-        str | None,
-        typer.Option(
-            "--needs", metavar="FIELDS", help="List those that need no more than these, question and answer."
-        ),
-    ] = None,
-    subject: Annotated[
-        str | None,
-        typer.Option(metavar="SUBJECT", help="List those of the answer, retriever, agent or conversation."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all that is known of each.")] = False,
-) -> None:
-    """List the judges there are, or tell all about one.
+@_command(_JUDGE)
+def resume(options: of.ResumeOptions) -> int:
+    """Go on with a run that was stopped: judge only what is missing.
+
+    Limits are those of this command; the run's earlier ones do not count any more.
 
     \b
-    refine judges
-    refine judges --find hallucination
-    refine judges --needs contexts,reference --subject answer
-    refine judges ragas.faithfulness
-    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
-    with one_line_errors():
-        from refine.cli.tables import Choice, show_catalogue  # noqa: PLC0415 - loads pydantic, rich and the judges
+    refine resume runs/1
+    refine resume runs/1 --retry-failed --max-cost 5
 
-        if words is not None and name is not None:  # `--find tool use`, without quotes
-            words, name = [*words, name], None
-        text = None if words is None else " ".join(words)
-        show_catalogue(Choice(name=name, words=text, fields=fields, subject=subject, as_json=as_json))
+    Exit code: as of `refine evaluate`.
+    """
+    from refine.cli.runs import run_resume
+
+    return run_resume(options)
 
 
-@app.command(no_args_is_help=True)
-def export(
-    record: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECORD", help="The record: sqlite:///file.db or postgresql://...", show_default=False
-        ),
-    ],
-    *,
-    out: Annotated[
-        Path | None, typer.Option(metavar="ROWS", help="New file of JSON lines. Default: standard output.")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Only these outcomes; repeat it to narrow the choice.", show_default=False
-        ),
-    ] = None,
-) -> None:
+@_command(_JUDGE)
+def rescore(options: of.RescoreOptions) -> int:
+    """Add judges to a run, or replace those of the same name.
+
+    The other verdicts stay. Model, server and language are those of the run unless others are given.
+
+    \b
+    refine rescore runs/1 --judge length:at_most=80,unit=words
+
+    Exit code: as of `refine evaluate`.
+    """
+    from refine.cli.runs import run_rescore
+
+    return run_rescore(options)
+
+
+@_command(_JUDGE)
+def merge(options: of.MergeOptions) -> int:
+    """Merge the shards of a run into one.
+
+    The files are those of one process that judged the whole dataset.
+
+    \b
+    refine evaluate rows.jsonl --judge json --shard 1/2 --out runs/1
+    refine evaluate rows.jsonl --judge json --shard 2/2 --out runs/2
+    refine merge runs/1 runs/2 --out runs/all
+    """
+    if not options.out.strip():
+        raise _error_exit("--out is empty; name a new folder, e.g. --out runs/all")
+    from refine.cli.runs import run_merge
+
+    return run_merge(options)
+
+
+@_command(_JUDGE)
+def new_judge(options: of.NewJudgeOptions) -> int:
+    """Begin a judge of your own: a package with prompts and a test.
+
+    \b
+    refine new-judge tone
+    refine new-judge shop.promises --out promises
+
+    It installs with `pip install ./tone`, and `refine evaluate --judge tone` then knows it.
+    """
+    from refine.cli.new_judge import write_new_judge
+
+    return write_new_judge(options)
+
+
+_RUNS = "Read and compare runs"
+
+
+@_command(_RUNS)
+def show(options: of.ShowOptions) -> int:
+    """Show the totals of a finished run, and what went wrong in it.
+
+    \b
+    refine show runs/1
+    refine show runs/1 --slice topic
+    """
+    from refine.cli.runs import run_show
+
+    return run_show(options)
+
+
+@_command(_RUNS)
+def report(options: of.ReportOptions) -> int:
+    """Write a report of a finished run, or of two side by side.
+
+    It is one file that opens without a network.
+
+    \b
+    refine report runs/1
+    refine report runs/1 runs/2 --slice topic --out report.html
+    refine report runs/1 --out report.md
+    refine report runs/1 --labels labels.jsonl --attempts attempts.jsonl
+
+    It shows each judge's figures with their intervals, groups, the worst rows with reasons, and all rows; with
+    labels, attempts or a certificate, also how far the verdicts can be believed.
+    """
+    from refine.report.file import write_report
+
+    gc.disable()  # hundreds of thousands of rows stay to the end: nobody need look for garbage among them
+    file = write_report(
+        [run for run in (options.run, options.later_run) if run is not None],
+        options.out,
+        form=options.format,
+        slices=options.slices,
+        labels=options.labels,
+        attempts=options.attempts,
+        certificate=options.certificate,
+        seed=options.seed,
+    )
+    if str(file) != "-":
+        typer.echo(file)
+    return 0
+
+
+@_command(_RUNS)
+def compare(options: of.CompareOptions) -> int:
+    """Say whether run B is better than run A by more than chance.
+
+    Over the same questions. By the scores that both runs have; or, with --judge, by showing a judge both
+    answers to each question.
+
+    \b
+    refine compare runs/1 runs/2
+    refine compare runs/1 runs/2 --judge pairwise --model openai:gpt-5-mini
+    """
+    from refine.cli.compare import run_compare
+
+    return run_compare(options)
+
+
+@_command(_RUNS)
+def plan(options: of.PlanOptions) -> int:
+    """Say how many questions a comparison of two systems needs.
+
+    \b
+    refine plan runs/1 runs/2
+    refine plan --points 3 --discordance 0.2
+    """
+    from refine.cli.compare import run_plan
+
+    return run_plan(options)
+
+
+_LOOPS = "Loops, labels and certificates"
+
+
+@_command(_LOOPS)
+def label(options: of.LabelOptions) -> int:
+    """Label answers in the terminal, blind to the verdict.
+
+    They come in random order, one in ten for two people. Keys: 1-4 rating, g good, b bad, n note, s skip, z
+    undo, q quit. Every label is saved at once; the same command goes on where you stopped.
+
+    \b
+    refine label attempts.jsonl --by ann
+    refine label sqlite:///record.db --split certify --next 60
+    refine certify attempts.jsonl --labels attempts.labels.jsonl --out certificate.json
+
+    Exit code: 0 labelled, 1 nothing is left to label, 2 bad input.
+    """
+    from refine.cli.label import run_label
+
+    return run_label(options)
+
+
+@_command(_LOOPS)
+def align(options: of.AlignOptions) -> int:
+    """Say how far a judge's verdicts agree with labels of people.
+
+    A row holds what the judge said, {"rating": 3} or {"score": 0.8}, and what people say,
+    {"labels": [{"by": "ann", "rating": 4}, {"by": "bob", "rating": 3}], "split": "certify"}.
+
+    \b
+    refine align labelled.jsonl
+    refine align runs/1 --labels labels.jsonl --full
+    refine align labelled.jsonl --certificate certificate.json --next to-label.jsonl
+
+    Exit code: 0 reported, 2 bad input.
+    """
+    from refine.cli.trust import run_align
+
+    return run_align(options)
+
+
+@_command(_LOOPS)
+def certify(options: of.CertifyOptions) -> int:
+    """Certify the success rating of a loop.
+
+    Of the answers that pass, at most a share of --alpha is bad, with confidence 1 - --delta. Record the loop
+    with success_rating=4 and the number of attempts that is deployed, and have people label what would be
+    released, blind to the rating. SelfRefine(..., certificate="certificate.json") then sets the success
+    rating, and refuses a certificate of another loop. That nothing is certified is an answer, too.
+
+    \b
+    refine certify attempts.jsonl --next to-label.jsonl
+    refine certify attempts.jsonl --labels to-label.jsonl --alpha 0.1
+    refine certify attempts.jsonl --labels to-label.jsonl --method anytime
+
+    Exit code: 0 certified, 1 nothing is certified, 2 bad input.
+    """
+    from refine.cli.trust import run_certify
+
+    return run_certify(options)
+
+
+@_command(_LOOPS)
+def replay(options: of.ReplayOptions) -> int:
+    """Say what other policies would have made of recorded loops.
+
+    Passes by attempt, gain per attempt, and thresholds, attempts and patience that were not in force.
+
+    \b
+    refine replay attempts.jsonl
+    refine replay sqlite:///record.db --threshold 4 --max-attempts 2 --max-attempts 3
+    refine replay attempts.jsonl --rejudge helpfulness --model openai:gpt-5-mini
+
+    Exit code: 0 reported, 1 nothing is identified, 2 bad input.
+    """
+    from refine.cli.loops import run_replay
+
+    return run_replay(options)
+
+
+@_command(_LOOPS)
+def monitor(options: of.MonitorOptions) -> int:
+    """Look whether a loop still does what it was certified to do.
+
+    Labels in the record are audits: an alarm is due when more answers are bad than the certificate tolerates, or
+    when the judge, the generator or the policy is not the certified one any more.
+
+    \b
+    refine monitor sqlite:///record.db --certificate certificate.json
+    refine monitor attempts.jsonl --alpha 0.1 --watch
+    refine monitor attempts.jsonl --canary canary.jsonl --judge helpfulness --model openai:gpt-5-mini
+
+    Exit code: 0 no alarm, 1 an alarm, 2 bad input, 3 nothing can raise an alarm: no audits and no canary.
+    """
+    from refine.cli.loops import run_monitor
+
+    return run_monitor(options)
+
+
+@_command(_LOOPS)
+def export(options: of.ExportOptions) -> int:
     """Write recorded attempts as a dataset, one sample a line.
 
     \b
@@ -203,52 +516,21 @@ def export(
     A time is a date, 2026-11-22, or a time ago, 24h. The metadata of a row holds ids, rating and labels.
 
     Exit code: 0 written, 1 nothing to write, 2 bad input.
-    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
-    with one_line_errors():
-        from refine.cli.loops import run_export  # noqa: PLC0415 - loads pydantic and SQLAlchemy
+    """
+    from refine.cli.loops import run_export
 
-        raise typer.Exit(run_export(record, out=out, where=tuple(where or ())))
+    return run_export(options)
 
 
-@app.command()
-def serve(
-    *,
-    upstream: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Address of the model's API. E.g. https://api.openai.com/v1"),
-    ] = None,
-    judge: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Judge by name, module:object of your own, or a judges.toml."),
-    ] = None,
-    judge_base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="OpenAI-compatible server of the judge's model.")
-    ] = None,
-    judge_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The judge's model there, or PROVIDER:NAME.")
-    ] = None,
-    success_rating: Annotated[
-        int | None, typer.Option(metavar="1-4", help="Rating at which an answer is accepted. Default: 3")
-    ] = None,
-    max_attempts: Annotated[
-        int | None, typer.Option(metavar="N", help="Most answers generated for one question. Default: 3")
-    ] = None,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen here. Default: 127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen at; 0: any. Default: 8000")] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TOML file with these and all other settings.")
-    ] = None,
-    record: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="Where outcomes are recorded: a file, or a database. Default: refine-record.db"
-        ),
-    ] = None,
-    no_record: Annotated[bool, typer.Option("--no-record", help="Record nothing, so there is no page.")] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the settings, say what they mean, and end.")
-    ] = False,
-) -> None:
+_GUARD = "Guard a chatbot"
+_NO_SETTINGS = frozenset({"check", "config", "no_record"})
+"""Options of `refine serve` that are no settings of the guard."""
+
+_SERVER = ("aiohttp", "prometheus_client", "pydantic_settings", "starlette", "uvicorn")
+
+
+@_command(_GUARD)
+def serve(options: of.ServeOptions) -> int:
     """Guard a chatbot: serve answers that are judged beforehand.
 
     It stands in front of any OpenAI-compatible server and speaks as that does. Point the base URL of any
@@ -259,63 +541,29 @@ def serve(
     refine serve --config refine.toml --check
 
     Exit code: 2 wrong settings.
-    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
-    flags = {
-        "upstream": upstream,
-        "judge": judge,
-        "judge_base_url": judge_base_url,
-        "judge_model": judge_model,
-        "success_rating": success_rating,
-        "max_attempts": max_attempts,
-        "host": host,
-        "port": port,
-        "record": False if no_record else record,
-    }
-    if no_record and record is not None:
-        raise error_exit(f"--no-record and --record {record} exclude each other; leave one out")
-    with one_line_errors():
-        _require_server()
-        from refine.server import running  # noqa: PLC0415 - loads the server and all it needs
+    """
+    if options.no_record and options.record is not None:
+        raise _error_exit(f"--no-record and --record {options.record} exclude each other; leave one out")
+    _require(_SERVER, "server")
+    from refine.server import running
 
-        running.serve(config, flags, check=check)
+    flags = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
+    if options.no_record:
+        flags["record"] = False
+    running.serve(options.config, flags, check=options.check)
+    return 0
 
 
-@app.command()
-def key(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is called in limits and logs.")],
-) -> None:
+@_command(_GUARD)
+def key(options: of.KeyOptions) -> int:
     """Make a key for `refine serve`.
 
     It is shown once, and the file gets its hash.
     """
-    with one_line_errors():
-        _require_server()
-        from refine.server.requests import described_key  # noqa: PLC0415 - as above
+    _require(_SERVER, "server")
+    from refine.server.access import describe_new_key
 
-        key_line, table = described_key(name)
-        typer.echo(f"{key_line}\n", err=True)
-        typer.echo(table)
-
-
-def _require_server() -> None:
-    from importlib.util import find_spec  # noqa: PLC0415 - only here
-
-    needed = ("aiohttp", "prometheus_client", "pydantic_settings", "starlette", "uvicorn")
-    missing = [package for package in needed if find_spec(package) is None]
-    if missing:
-        raise error_exit(f"{', '.join(missing)} missing; install the extra: selfrefine[server]")
-
-
-app.command(no_args_is_help=True)(trust_commands.align)
-app.command(no_args_is_help=True)(trust_commands.certify)
-app.command(no_args_is_help=True)(trust_commands.replay)
-app.command(no_args_is_help=True)(trust_commands.monitor)
-app.command(no_args_is_help=True)(trust_commands.label)
-app.command(no_args_is_help=True)(run_commands.resume)
-app.command(no_args_is_help=True)(run_commands.rescore)
-app.command(no_args_is_help=True)(run_commands.merge)
-app.command(no_args_is_help=True)(run_commands.estimate)
-app.command(no_args_is_help=True)(run_commands.plan)
-app.command(no_args_is_help=True)(run_commands.report)
-app.command(no_args_is_help=True)(run_commands.compare)
-app.command(no_args_is_help=True)(run_commands.show)
+    key_line, table = describe_new_key(options.name)
+    typer.echo(f"{key_line}\n", err=True)
+    typer.echo(table)
+    return 0

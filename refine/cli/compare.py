@@ -8,66 +8,52 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from pathlib import Path
 from statistics import stdev
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, known_prices
 from judges.errors import shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
 from judges.offline.compare import paired_rows
-from judges.offline.dataset.reading import RowsFile
 from judges.offline.run.estimate import Estimate, Range, estimate
 from judges.offline.run.settings import BatchSettings
 from judges.offline.statistics import LengthAdjusted, length_adjusted, n_pairs
 from refine.cli.judge_specs import by_name, load_judge, load_judges
-from refine.cli.runs import JudgeOptions, preflight, read_prices
+from refine.cli.options import CompareOptions, EstimateOptions, PlanOptions
+from refine.cli.runs import check_rows, read_prices, rows_file
+from refine.cli.tables import Column, print_table, text_console
 
 _MOST_REGRESSIONS = 10
 _LONGEST_QUESTION = 60
 
 
-def run_compare(a: Path, b: Path, *, as_json: bool, seed: int) -> int:
-    """Print how run B compares with run A, and return the exit code.
+def run_compare(options: CompareOptions) -> int:
+    """Print how the later run compares with the earlier one, and return the exit code.
 
     Raises:
-        ConfigurationError: If a run has not finished, or the two have nothing in common.
+        ConfigurationError: If a run has not finished, they have nothing in common, or the judge compares nothing.
     """
-    before, after = load_run(a), load_run(b)
-    comparison = compare_runs(before, after, names=(str(a), str(b)), seed=seed)
-    if as_json:
+    if options.judge is not None:
+        return _compare_answers(options, options.judge)
+    if any((options.asks.model, options.asks.base_url, options.asks.language)):
+        raise ConfigurationError("--model, --base-url and --language are of a judge: add --judge pairwise")
+    before, after = load_run(options.before), load_run(options.after)
+    names = (str(options.before), str(options.after))
+    comparison = compare_runs(before, after, names=names, seed=options.seed)
+    if options.as_json:
         sys.stdout.write(f"{json.dumps(asdict(comparison), ensure_ascii=False, indent=2)}\n")
     else:
         sys.stdout.write(f"{comparison}\n{_regressions(comparison, before, after)}")
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairOptions:
-    """How answers are compared with each other: by which judge, and what it asks."""
-
-    judge: str
-    model: str | None = None
-    base_url: str | None = None
-    language: str | None = None
-    max_concurrency: int = 8
-    as_json: bool = False
-    seed: int = 0
-
-
-def run_compare_answers(a: Path, b: Path, options: PairOptions) -> int:
-    """Have a judge compare the answers of two runs, each pair in both orders, and return the exit code.
-
-    Raises:
-        ConfigurationError: If a run has not finished, or the judge compares nothing or is set up wrongly.
-    """
-    judge = load_judge(options.judge, model=options.model, base_url=options.base_url, language=options.language)
-    before, after = load_run(a), load_run(b)
-    names = (str(b), str(a))
+def _compare_answers(options: CompareOptions, spec: str) -> int:
+    """Have a judge compare the answers of two runs, each pair in both orders, and return the exit code."""
+    judge = load_judge(spec, options.asks)
+    before, after = load_run(options.before), load_run(options.after)
+    names = (str(options.after), str(options.before))
     result = compare(paired(after, before), judge, names=names, max_concurrency=options.max_concurrency)
     adjusted = _at_equal_length(result.rows, judge.name, options.seed)
     if options.as_json:
@@ -115,23 +101,6 @@ def _question(row: Row) -> str:
     return shortened(questions[-1] if questions else "", longest=_LONGEST_QUESTION)
 
 
-_WIDTH = 110
-"""Columns of the table if stdout is not a terminal."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateOptions:
-    """The options of `refine estimate`."""
-
-    rows: RowsFile
-    judges: JudgeOptions
-    limit: int | None = None
-    prices: Path | None = None
-    batch: bool = False
-    keep_unreadable: bool = False
-    as_json: bool = False
-
-
 def run_estimate(options: EstimateOptions) -> int:
     """Print what judging would take, and return the exit code.
 
@@ -139,37 +108,31 @@ def run_estimate(options: EstimateOptions) -> int:
         ConfigurationError: If an option is wrong.
         BadSample: If a row cannot be read, unless such rows are kept.
     """
-    named = options.judges
-    loaded = load_judges(named.judges, model=named.model, base_url=named.base_url, language=named.language)
-    judges = by_name(loaded)
-    preflight(options.rows, limit=options.limit, keep_unreadable=options.keep_unreadable)
+    judges = by_name(load_judges(options.judges.judges, options.judges.asks))
+    file = rows_file(options.rows)
+    check_rows(file, options.rows.limit, keep_unreadable=options.rows.keep_unreadable)
     try:
         prices = known_prices() if options.prices is None else read_prices(options.prices)
     except ConfigurationError:  # the list of public prices is not installed
         prices = {}
-    rows = islice(options.rows.rows(), options.limit)
+    rows = islice(file.rows(), options.rows.limit)
     result = estimate(rows, judges, prices, price=BatchSettings().price if options.batch else 1.0)
     if options.as_json:
         totals = {"calls": result.calls, "tokens": result.tokens, "cost": result.cost}
         sys.stdout.write(f"{json.dumps({**asdict(result), **totals}, ensure_ascii=False, indent=2)}\n")
         return 0
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH
-    _show(console, result)
+    _show(text_console(), result)
     return 0
 
 
 def _show(console: Console, result: Estimate) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
-    for name in ("judge", "calls a row"):
-        table.add_column(name, overflow="fold")
-    for name in ("calls", "input tokens", "output tokens", "US dollars"):
-        table.add_column(name, justify="right")
-    for part in result.judges:
-        counts = [_range(part.calls), _range(part.input_tokens), _range(part.output_tokens)]
-        table.add_row(part.judge, part.formula, *counts, _cost(part.cost))
-    console.print(table)
+    numbers = ("calls", "input tokens", "output tokens", "US dollars")
+    columns = (Column("judge"), Column("calls a row"), *(Column(name, is_number=True) for name in numbers))
+    rows = [
+        (one.judge, one.formula, *map(_range, (one.calls, one.input_tokens, one.output_tokens)), _cost(one.cost))
+        for one in result.judges
+    ]
+    print_table(console, columns, rows)
     total = f" {result.rows:,} rows: {_range(result.calls)} calls, {_range(result.tokens)} tokens"
     console.print(Text(f"{total}, {_cost(result.cost)} US dollars", style="bold"), soft_wrap=True)
     for model in result.unpriced:
@@ -196,30 +159,7 @@ _LEAST_ROWS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
-    """The options of `refine plan`.
-
-    Args:
-        runs: Pilots: none, one, or two over the same questions.
-        points: The change to be found, in points of 100.
-        discordance: Share of questions on which the verdicts of the two systems differ, 0 to 1.
-        sd: Standard deviation of the difference of scores on a question.
-        power: Probability of finding the change.
-        alpha: Two-sided level of the test.
-        as_json: Whether to print JSON.
-    """
-
-    runs: tuple[Path, ...] = ()
-    points: float = 3.0
-    discordance: float | None = None
-    sd: float | None = None
-    power: float = 0.8
-    alpha: float = 0.05
-    as_json: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class _Sizing:
     """How many questions a comparison needs.
 
     Args:
@@ -272,20 +212,22 @@ def _check(options: PlanOptions) -> None:
             raise ConfigurationError(f"{name} lies between 0 and 1, not {share:g}")
 
 
-def _plans(options: PlanOptions) -> Iterator[Plan]:
+def _plans(options: PlanOptions) -> Iterator[_Sizing]:
     if options.discordance is not None:
-        yield Plan(judge="", questions=_needed(options), basis=f"verdicts differ on {options.discordance:.1%}")
+        yield _Sizing(judge="", questions=_needed(options), basis=f"verdicts differ on {options.discordance:.1%}")
     elif options.sd is not None:
-        yield Plan(judge="", questions=_needed(options), basis=f"scores differ by a deviation of {options.sd:g}")
+        yield _Sizing(
+            judge="", questions=_needed(options), basis=f"scores differ by a deviation of {options.sd:g}"
+        )
     else:
         pilots = [load_run(run) for run in options.runs]
         for name in pilots[0].summary:
             yield _from_pilots(name, pilots, options)
 
 
-def _from_pilots(name: str, pilots: list[Evaluation], options: PlanOptions) -> Plan:
+def _from_pilots(name: str, pilots: list[Evaluation], options: PlanOptions) -> _Sizing:
     if any(name not in pilot.summary for pilot in pilots):
-        return Plan(judge=name, questions=None, basis="one of the runs does not have it")
+        return _Sizing(judge=name, questions=None, basis="one of the runs does not have it")
     if len(pilots) == 1:
         scores = [score for score in pilots[0].scores[name] if score is not None]
         factor, how = math.sqrt(2), "if the two systems agree no more than by chance; fewer with a run of both"
@@ -294,12 +236,16 @@ def _from_pilots(name: str, pilots: list[Evaluation], options: PlanOptions) -> P
         scores = [after - before for before, after in pairs if before is not None and after is not None]
         factor, how = 1.0, "of the two runs"
     if len(scores) < _LEAST_ROWS:
-        return Plan(judge=name, questions=None, basis=f"{len(scores)} rows are too few to tell how scores differ")
+        return _Sizing(
+            judge=name, questions=None, basis=f"{len(scores)} rows are too few to tell how scores differ"
+        )
     sd = stdev(scores) * factor
     if sd == 0:
-        return Plan(judge=name, questions=None, basis="its scores never differ")
+        return _Sizing(judge=name, questions=None, basis="its scores never differ")
     questions = math.ceil(n_pairs(options.points / 100, sd=sd, alpha=options.alpha, power=options.power))
-    return Plan(judge=name, questions=questions, basis=f"scores differ by {sd:.3f} on {len(scores):,} rows, {how}")
+    return _Sizing(
+        judge=name, questions=questions, basis=f"scores differ by {sd:.3f} on {len(scores):,} rows, {how}"
+    )
 
 
 def _needed(options: PlanOptions) -> int:

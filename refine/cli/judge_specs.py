@@ -14,6 +14,7 @@ from judges.errors import shortened
 from judges.models.providers.http import checked_address
 from judges.models.providers.openai_fields import parsed_name
 from judges.offline.run.evaluate import judges_by_name
+from refine.cli.options import ModelOptions
 from refine.process import see_modules_here
 
 _ChatModel = Callable[[str, str | None], object]
@@ -72,28 +73,26 @@ class _NamedJudge:
         return replace(self.spec, settings=settings)
 
 
-def load_judges(
-    specs: Sequence[str], *, model: str | None, base_url: str | None, language: str | None
-) -> list[LoadedJudge]:
+def load_judges(specs: Sequence[str], asks: ModelOptions) -> list[LoadedJudge]:
     """Load the judges of a command line; those that ask a model of the same name share it.
 
     Args:
         specs: What `--judge` names: a judge with its settings, `module:object`, `judges.toml` for all judges of a
             file, or `judges.toml:NAME` for one.
-        model: What `--model` names; None takes that of a file for its judges.
-        base_url: The server of that model.
-        language: The language of the prompts; None takes that of each row.
+        asks: The model that they ask and its server, where none is named those of a file for its judges; and the
+            language of the prompts, where none is named that of each row.
 
     Raises:
         ConfigurationError: If a name or a setting is wrong, or a model is needed and there is none.
     """
     see_modules_here()
+    model, base_url = asks.model, asks.base_url
     if model is not None and not model.strip():
         raise ConfigurationError("--model is empty; write PROVIDER:NAME, e.g. --model openai:gpt-5-mini")
     named = [judge for spec in specs for judge in _named_in(spec, model)]
     _check_models(named, base_url)
     chat = cache(_chat_model)
-    return [judge.load(chat, base_url, language) for judge in named]
+    return [judge.load(chat, base_url, asks.language) for judge in named]
 
 
 def by_name(loaded: Sequence[LoadedJudge]) -> dict[str, Judge]:
@@ -110,13 +109,13 @@ def by_name(loaded: Sequence[LoadedJudge]) -> dict[str, Judge]:
     return judges_by_name({judge.name: judge.judge for judge in loaded})
 
 
-def load_judge(spec: str, *, model: str | None, base_url: str | None, language: str | None) -> Judge:
+def load_judge(spec: str, asks: ModelOptions) -> Judge:
     """Load one judge of a command line; of a file with several, a panel as strict as its strictest member.
 
     Raises:
         ConfigurationError: As `load_judges`.
     """
-    judges = by_name(load_judges([spec], model=model, base_url=base_url, language=language))
+    judges = by_name(load_judges([spec], asks))
     return next(iter(judges.values())) if len(judges) == 1 else Panel(judges)
 
 

@@ -6,9 +6,7 @@ import getpass
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import Application
@@ -26,26 +24,14 @@ from rich.text import Text
 
 from judges import ConfigurationError, Sample
 from judges.messages import Message
-from judges.offline.trust.beside import labels_file
 from judges.offline.trust.label import Label, LabelItem, Labelling, LabelStore, items_of
 from judges.offline.trust.label_file import LabelFile, labels_in
-from judges.offline.trust.rows import JudgedRow, read_judged
+from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged
 from refine.cli.loops import is_database, open_database
+from refine.cli.options import LabelOptions
 
 if TYPE_CHECKING:
     from refine.record import DatabaseRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelOptions:
-    """The options of the command, as they were written."""
-
-    source: str
-    labels: Path | None
-    by: str | None
-    split: str | None
-    next: int | None
-    seed: int
 
 
 def run_label(options: LabelOptions) -> int:
@@ -72,10 +58,10 @@ def run_label(options: LabelOptions) -> int:
 
 
 def _label(
-    options: LabelOptions, rows: list[JudgedRow], labels: Iterable[JudgedRow], store: LabelStore, place: str
+    options: LabelOptions, rows: list[JudgedAnswer], labels: Iterable[JudgedAnswer], store: LabelStore, place: str
 ) -> int:
     earlier = list(labels)
-    chosen = rows if options.next is None else _chosen(options, rows, earlier)
+    chosen = rows if options.next_rows is None else _chosen(options, rows, earlier)
     items = items_of(chosen, earlier)
     if not items:
         raise ConfigurationError(
@@ -92,10 +78,10 @@ def _label(
     return 0
 
 
-def _chosen(options: LabelOptions, rows: list[JudgedRow], labels: list[JudgedRow]) -> list[JudgedRow]:
+def _chosen(options: LabelOptions, rows: list[JudgedAnswer], labels: list[JudgedAnswer]) -> list[JudgedAnswer]:
     from judges.offline.trust.label import choose_rows  # noqa: PLC0415 - loads numpy
 
-    return choose_rows(rows, labels, budget=options.next or 1, seed=options.seed)
+    return choose_rows(rows, labels, budget=options.next_rows or 1, seed=options.seed)
 
 
 class RecordStore:

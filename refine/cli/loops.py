@@ -15,10 +15,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from rich import box
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, Judge, Sample
@@ -26,7 +24,8 @@ from judges.offline.trust.curves import AttemptGain, CurvePoint
 from judges.offline.trust.monitor import Audits, CanaryResult, LiveRate, MonitorReport, monitor
 from judges.offline.trust.replay import LoopReplay, ReplayedPolicy, replay
 from refine.cli.judge_specs import load_judge
-from refine.cli.options import STOPPED
+from refine.cli.options import ExportOptions, MonitorOptions, ReplayOptions
+from refine.cli.tables import Column, print_table, text_console
 
 if TYPE_CHECKING:
     from refine.record import DatabaseRecord, OutcomeFilter
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 _SourceRow = Sample | Mapping[str, object]
 
 _DATABASES = {".db", ".sqlite", ".sqlite3"}
-_WIDTH = 100
-"""Columns of a table if stdout is not a terminal."""
 
 
 def is_database(source: str) -> bool:
@@ -55,7 +52,7 @@ def open_database(source: str) -> DatabaseRecord:
 
     record = open_record(source)
     if not isinstance(record, DatabaseRecord):
-        raise ConfigurationError(f"{source!r} is no database")
+        raise ConfigurationError(f"{source!r} is no database; a record of JSON lines is a dataset as it is")
     if record.file is not None and not record.file.exists():
         raise ConfigurationError(f"there is no record {str(record.file)!r}")
     return record
@@ -90,36 +87,8 @@ def loop_source(source: str, *, texts: bool = False) -> Iterator[_LoopSource]:
         yield _LoopSource(record.rows() if texts else record.attempts(), ledger)
 
 
-def _console() -> Console:
-    """Return a console for tables on stdout."""
-    own = Console(file=sys.stdout, highlight=False)
-    if not own.is_terminal:
-        own.width = _WIDTH
-    return own
-
-
 _BAR = 20
 """Columns of a bar for 100 %."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
-    """The options of the command, as they were written."""
-
-    source: str
-    labels: Path | None
-    thresholds: Sequence[int]
-    max_attempts: Sequence[int]
-    patience: Sequence[int]
-    policy: str | None
-    rejudge: str | None
-    rejudge_fraction: float
-    model: str | None
-    base_url: str | None
-    language: str | None
-    max_concurrency: int
-    seed: int
-    as_json: bool
 
 
 def run_replay(options: ReplayOptions) -> int:
@@ -128,11 +97,7 @@ def run_replay(options: ReplayOptions) -> int:
     Raises:
         ConfigurationError: If the source cannot be read, or an option is wrong.
     """
-    judge = None
-    if options.rejudge is not None:
-        judge = load_judge(
-            options.rejudge, model=options.model, base_url=options.base_url, language=options.language
-        )
+    judge = None if options.rejudge is None else load_judge(options.rejudge, options.asks)
     with loop_source(options.source, texts=judge is not None) as source:
         result = replay(
             source.rows,
@@ -149,7 +114,7 @@ def run_replay(options: ReplayOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(result.to_dict(), ensure_ascii=False, indent=2)}\n")
     else:
-        _show_replay(_console(), result)
+        _show_replay(text_console(), result)
     return 0 if result.reason is None else 1
 
 
@@ -162,13 +127,13 @@ def _show_replay(out: Console, result: LoopReplay) -> None:
     questions = "" if result.questions == result.loops else f" to {result.questions:,} questions"
     out.print(Text(f"{_count(result.loops, 'loop')}{questions}, recorded with {result.policy}", style="bold"))
     _print_left_out(out, result)
-    out.print(_curve(out, result.curve))
+    _print_curve(out, result.curve)
     if result.curve_note:
         _note(out, result.curve_note)
     if result.gains:
-        out.print(_gains(out, result.gains, result.gain_title))
+        _print_gains(out, result.gains, result.gain_title)
     _print_best(out, result)
-    out.print(_policies(out, result.policies))
+    _print_policies(out, result.policies)
     for note in (result.assumption, *_reading(result), *result.notes):
         _note(out, note)
 
@@ -185,44 +150,40 @@ def _note(out: Console, text: str) -> None:
     out.print(Text(text, style="dim"))
 
 
-def _table(out: Console, title: str) -> Table:
+def _print_title(out: Console, title: str) -> None:
     out.print(Text(f"\n{title}", style="bold"))
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
 
 
-def _curve(out: Console, points: Sequence[CurvePoint]) -> Table:
-    table = _table(out, "Passed by attempt")
-    for name in ("attempt", "judged", "passed", "by now", "95 % interval"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
+def _print_curve(out: Console, points: Sequence[CurvePoint]) -> None:
+    _print_title(out, "Passed by attempt")
+    names = ("attempt", "judged", "passed", "by now", "95 % interval")
     has_patience = any(point.if_patience_passed is not None for point in points)
-    if has_patience:
-        table.add_column("at most", justify="right", no_wrap=True)
+    columns = [Column(names[0], names[0]), *(Column(name, is_number=True) for name in names[1:])]
+    columns += [Column("", style="green"), *([Column("at most", is_number=True)] if has_patience else [])]
+    rows = []
     for point in points:
         bar = "" if out.options.ascii_only else "█" * round(_BAR * point.cumulative)
-        cells = [str(point.attempt), f"{point.at_risk:,}", f"{point.passed:,}", _share(point.cumulative)]
+        cells = [f"{point.attempt}", f"{point.at_risk:,}", f"{point.passed:,}", _share(point.cumulative)]
         most = [_share(point.if_patience_passed)] if has_patience else []
-        table.add_row(*cells, _between(point.low, point.high), Text(bar, style="green"), *most)
-    return table
+        rows.append([*cells, _between(point.low, point.high), bar, *most])
+    print_table(out, columns, rows)
 
 
-def _gains(out: Console, gains: Sequence[AttemptGain], title: str) -> Table:
-    table = _table(out, f"{title[0].upper()}{title[1:]}")
-    table.add_column("from", justify="right", no_wrap=True)
-    clean = any(gain.gain is not None for gain in gains)
-    names = ("loops", "raw change", "fell", *(("gain", "95 % interval", "judged again") if clean else ()))
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
+def _print_gains(out: Console, gains: Sequence[AttemptGain], title: str) -> None:
+    _print_title(out, f"{title[0].upper()}{title[1:]}")
+    is_rejudged = any(gain.gain is not None for gain in gains)
+    names = ("loops", "raw change", "fell", *(("gain", "95 % interval", "judged again") if is_rejudged else ()))
+    rows = []
     for gain in gains:
         cells = [f"{gain.attempt} to {gain.attempt + 1}", f"{gain.n:,}", f"{gain.raw_change:+.2f}"]
         cells.append(_share(gain.regressions / gain.n))
-        if clean:
+        if is_rejudged:
             known = gain.gain_low is not None and gain.gain_high is not None
             cells.append("-" if gain.gain is None else f"{gain.gain:+.2f}")
             cells.append(f"{gain.gain_low:+.2f} to {gain.gain_high:+.2f}" if known else "-")
             cells.append(f"{gain.rejudged:,}")
-        table.add_row(*cells)
-    return table
+        rows.append(cells)
+    print_table(out, [Column("from"), *(Column(name, is_number=True) for name in names)], rows)
 
 
 def _print_best(out: Console, result: LoopReplay) -> None:
@@ -244,22 +205,25 @@ def _print_best(out: Console, result: LoopReplay) -> None:
     out.print(Text(line))
 
 
-def _policies(out: Console, policies: Sequence[ReplayedPolicy]) -> Table:
-    table = _table(out, "Other policies")
-    table.add_column("policy", no_wrap=True)
+def _print_policies(out: Console, policies: Sequence[ReplayedPolicy]) -> None:
+    _print_title(out, "Other policies")
     has_cost = any(policy.mean_cost is not None for policy in policies)
     has_labels = any(policy.bad_rate is not None for policy in policies)
-    more = [*(["$ a loop"] if has_cost else []), *(["bad among them"] if has_labels else [])]
-    for name in ("releases", "attempts", *more):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    names = (
+        "releases",
+        "attempts",
+        *(["$ a loop"] if has_cost else []),
+        *(["bad among them"] if has_labels else []),
+    )
+    columns = [Column("policy"), *(Column(name, is_number=True) for name in names), Column("", "known as")]
+    rows = []
     for policy in policies:
         cells = ["-" if policy.mean_cost is None else f"{policy.mean_cost:.4g}"] if has_cost else []
         cells += [_range(policy.bad_rate)] if has_labels else []
-        releases, attempts = _releases(policy), _range(policy.mean_attempts, form=".2f")
-        style = "bold" if policy.in_force else ""
-        table.add_row(_name(policy), releases, attempts, *cells, _status(policy), style=style)
-    return table
+        attempts = _range(policy.mean_attempts, form=".2f")
+        row = [_name(policy), _releases(policy), attempts, *cells, _status(policy)]
+        rows.append([Text(cell, style="bold" if policy.in_force else "") for cell in row])
+    print_table(out, columns, rows)
 
 
 def _name(policy: ReplayedPolicy) -> str:
@@ -317,28 +281,11 @@ def _range(value: tuple[float, float] | None, *, form: str = ".1%") -> str:
 
 
 _END = KeyboardInterrupt
+_SILENT = 3
+"""Exit code of a report in which nothing could raise an alarm."""
+
 _MONITOR_WIDTH = 11
 """Columns of the name of a line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonitorOptions:
-    """The options of the command, as they were written."""
-
-    source: str
-    labels: Path | None
-    certificate: Path | None
-    alpha: float | None
-    canary: Path | None
-    judge: str | None
-    success_rating: int | None
-    model: str | None
-    base_url: str | None
-    language: str | None
-    max_concurrency: int
-    watch: bool
-    every: float
-    as_json: bool
 
 
 def run_monitor(options: MonitorOptions) -> int:
@@ -361,19 +308,17 @@ def run_monitor(options: MonitorOptions) -> int:
     elif options.watch:
         return _exit_code(_watched(first, again, options))
     else:
-        _console().print(_rendered(first))
+        text_console().print(_rendered(first))
     return _exit_code(first)
 
 
 def _exit_code(report: MonitorReport) -> int:
     """Return the exit code of a report."""
-    return 1 if report.alarm else STOPPED if report.silent else 0
+    return 1 if report.alarm else _SILENT if report.silent else 0
 
 
 def _judge(options: MonitorOptions) -> Judge | None:
-    if options.judge is None:
-        return None
-    return load_judge(options.judge, model=options.model, base_url=options.base_url, language=options.language)
+    return None if options.judge is None else load_judge(options.judge, options.asks)
 
 
 def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:
@@ -392,7 +337,7 @@ def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:
 
 def _watched(first: MonitorReport, again: Callable[[], MonitorReport], options: MonitorOptions) -> MonitorReport:
     """Show reports until Ctrl-C, and return the last one; where there is no terminal, those that differ."""
-    report, out = first, _console()
+    report, out = first, text_console()
     if out.is_terminal:
         with Live(_screen(report, options), console=out, screen=True, auto_refresh=False) as live, suppress(_END):
             while True:
@@ -473,24 +418,16 @@ def _canary(canary: CanaryResult) -> Text:
     return _line("canary", text, style="bold red" if canary.alarm else "")
 
 
-def run_export(record: str, *, out: Path | None, where: Sequence[str]) -> int:
+def run_export(options: ExportOptions) -> int:
     """Write the rows, and return the exit code: 0, or 1 if there are none.
 
     Raises:
         ConfigurationError: If the record cannot be read, has no texts, or an option is wrong.
     """
-    if find_spec("sqlalchemy") is None:
-        raise ConfigurationError("a record in a database needs SQLAlchemy; install the extra: selfrefine[record]")
-    from refine.record import DatabaseRecord, open_record  # noqa: PLC0415 - loads the loop
-
-    opened = open_record(record)
-    if not isinstance(opened, DatabaseRecord):
-        raise ConfigurationError(f"{record!r} is no database; a record of JSON lines is a dataset as it is")
-    if opened.file is not None and not opened.file.exists():
-        raise ConfigurationError(f"there is no record {str(opened.file)!r}")
-    with opened:
-        count = _write(opened.rows(_filter(where)), out)
-    sys.stderr.write(f"{count} rows{'' if out is None else f' in {out}'}\n")
+    with open_database(options.record) as record:
+        count = _write_rows(record.rows(_filter(options.where)), options.out)
+    place = "" if options.out is None else f" in {options.out}"
+    sys.stderr.write(f"{count} rows{place}\n")
     return 0 if count else 1
 
 
@@ -504,7 +441,7 @@ def _filter(where: Sequence[str]) -> OutcomeFilter:
     return OutcomeFilter.read({key: value for key, _, value in pairs})
 
 
-def _write(rows: Iterator[dict[str, object]], out: Path | None) -> int:
+def _write_rows(rows: Iterator[dict[str, object]], out: Path | None) -> int:
     """Write the rows, and return how many there were; without any, no file is made."""
     first = list(islice(rows, 1))
     count = 0

@@ -6,9 +6,10 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,31 +20,33 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
-from judges import BadSample, ConfigurationError, Judge, Price, known_prices
+from judges import BadSample, ConfigurationError, Judge, Price, Sample, known_prices
 from judges.errors import shortened
-from judges.offline import Evaluation, load_run
+from judges.offline import Evaluation, load_run, read_rows
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
-from judges.offline.run.gate import MOST_UNSCORED, Check, Gate, junit, result_of
+from judges.offline.results import RowOutput
+from judges.offline.run.gate import Gate, GateCheck, junit, result_of
 from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source
 from judges.offline.run.outputs import SUMMARY, TIMING
-from judges.offline.run.settings import BatchSettings, OnProgress, Outputs, RunSettings
-from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, Source, file_digest, file_source
+from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
+from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, RunRows, file_digest, file_source
 from refine.cli.judge_specs import LoadedJudge, by_name, load_judges
-from refine.cli.options import STOPPED
-from refine.cli.tables import Faults, show, show_slices, slices_as_json, slices_of
+from refine.cli.options import (
+    EvaluateOptions,
+    GateOptions,
+    JudgeOptions,
+    LimitOptions,
+    MergeOptions,
+    ModelOptions,
+    RescoreOptions,
+    ResumeOptions,
+    RowsOptions,
+    ShowOptions,
+)
+from refine.cli.tables import Faults, print_results, print_slices, slices_as_json, slices_of
 
-_CODES = {"passed": 0, "failed": 1, "unscored": STOPPED}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateOptions:
-    """The options of a gate, as they were written on the command line."""
-
-    fail_under: tuple[str, ...] = ()
-    baseline: Path | None = None
-    max_unscored: float = MOST_UNSCORED
-    junit: Path | None = None
+_CODES = {"passed": 0, "failed": 1, "unscored": 3}
 
 
 class _RunGate:
@@ -87,7 +90,7 @@ class _RunGate:
                 raise ConfigurationError(f"--junit {self._junit} cannot be written: {error.strerror}") from None
         return _CODES[result_of(checks)]
 
-    def _checks(self, folder: Path, evaluation: Evaluation) -> list[Check]:
+    def _checks(self, folder: Path, evaluation: Evaluation) -> list[GateCheck]:
         if self._before is None:
             return self._gate.checks(evaluation)
         from judges.offline import compare_runs  # noqa: PLC0415 - loads numpy and scipy
@@ -137,7 +140,7 @@ _BAR_WIDTH = 16
 
 
 @contextmanager
-def reported() -> Iterator[OnProgress]:
+def show_progress() -> Iterator[OnProgress]:
     """Yield what shows the progress of a run while the block runs."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -165,75 +168,31 @@ class _Lines:
             sys.stderr.flush()
 
 
-_WIDTH = 100
-"""Columns of the table if stdout is not a terminal."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeOptions:
-    """Which judges, and what they ask."""
-
-    judges: tuple[str, ...]
-    model: str | None = None
-    base_url: str | None = None
-    language: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitOptions:
-    """How fast a run may be, and where it stops."""
-
-    max_concurrency: int = 8
-    processes: int = 1
-    batch: bool = False
-    poll_s: float = 60.0
-    rate: int | None = None
-    tokens_per_minute: int | None = None
-    max_calls: int | None = None
-    max_cost: float | None = None
-    prices: Path | None = None
-
-    def settings(self, folder: Path) -> RunSettings:
-        """Return the settings of a run with these limits."""
-        return RunSettings(
-            folder=folder,
-            processes=self.processes,
-            batch=BatchSettings(poll_s=self.poll_s) if self.batch else None,
-            rate=self.rate,
-            tokens_per_minute=self.tokens_per_minute,
-            max_calls=self.max_calls,
-            max_cost=self.max_cost,
-            prices=None if self.prices is None else read_prices(self.prices),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateOptions:
-    """The options of `refine evaluate`."""
-
-    rows: RowsFile
-    judges: JudgeOptions
-    out: Path
-    limits: LimitOptions
-    limit: int | None = None
-    shard: str | None = None
-    keep_unreadable: bool = False
-    gate: GateOptions = GateOptions()
-    as_json: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeOptions:
-    """The options of `refine resume`, and those it has in common with `refine rescore`."""
-
-    run: Path
-    limits: LimitOptions
-    rows: Path | None = None
-    base_url: str | None = None
-    retry_failed: bool = False
-    accept_changes: bool = False
-    gate: GateOptions = GateOptions()
-    as_json: bool = False
+def _settings(
+    limits: LimitOptions,
+    folder: Path,
+    *,
+    batch: bool,
+    resume: bool = False,
+    retry_failed: bool = False,
+    accept_changes: bool = False,
+    rescored: Iterable[str] = (),
+) -> RunSettings:
+    """Return the settings of a run with these limits."""
+    return RunSettings(
+        folder=folder,
+        resume=resume,
+        retry_failed=retry_failed,
+        accept_changes=accept_changes,
+        rescored=frozenset(rescored),
+        processes=limits.processes,
+        batch=BatchSettings(poll_s=limits.poll) if batch else None,
+        rate=limits.rate,
+        tokens_per_minute=limits.tokens_per_minute,
+        max_calls=limits.max_calls,
+        max_cost=limits.max_cost,
+        prices=None if limits.prices is None else read_prices(limits.prices),
+    )
 
 
 def run_evaluate(options: EvaluateOptions) -> int:
@@ -241,32 +200,56 @@ def run_evaluate(options: EvaluateOptions) -> int:
 
     Raises:
         ConfigurationError: If an option is wrong, or the folder already holds a run.
-        BadSample: If a row cannot be read, before any is judged, unless `keep_unreadable` is set.
+        BadSample: If a row cannot be read, before any is judged, unless such rows are kept.
     """
-    loaded = _loaded(options.judges)
+    folder, file = options.folder, rows_file(options.rows)
+    _check_slices(options)
+    loaded = load_judges(options.judges.judges, options.judges.asks)
     judges = by_name(loaded)
     gate = _RunGate(options.gate, list(judges))
     shard = None if options.shard is None else _parse_shard(options.shard)
-    check_free(options.out)
-    settings = options.limits.settings(options.out)
-    total = preflight(options.rows, limit=options.limit, keep_unreadable=options.keep_unreadable)
+    check_free(folder)
+    settings = _settings(options.limits, folder, batch=options.batch)
     manifest = Manifest(
-        dataset=_dataset(options.rows, total),
-        judges=_records(loaded, options.judges),
-        limit=options.limit,
+        dataset=_dataset(file, check_rows(file, options.rows.limit, keep_unreadable=options.rows.keep_unreadable)),
+        judges=_records(loaded, options.judges.asks),
+        limit=options.rows.limit,
         shard=shard,
-        keep_unreadable=options.keep_unreadable,
-        batch=options.limits.batch,
+        keep_unreadable=options.rows.keep_unreadable,
+        batch=options.batch,
     )
-    return _judge(
-        judges,
-        manifest,
-        settings,
-        options.limits,
-        gate,
-        load=partial(_loaded_again, manifest.judges, options.judges.base_url),
-        as_json=options.as_json,
-    )
+    if options.out is None:
+        sys.stderr.write(f"refine: the run is written to {folder}\n")
+    load = partial(_load_again, manifest.judges, options.judges.asks.base_url)
+    run = _Run(manifest, settings, load, options.limits.max_concurrency, options.as_json)
+    code = run.judge(judges, gate)
+    if options.slices:
+        print_slices(slices_of(load_run(folder), options.slices))
+    return code
+
+
+def _check_slices(options: EvaluateOptions) -> None:
+    """Check, before any model is asked, that each column to group by is in the metadata of some row."""
+    columns = options.slices
+    if columns and options.as_json:
+        raise ConfigurationError(
+            f"--slice prints tables; leave out --json, or add `refine show {options.folder} --json --slice "
+            f"{columns[0]}`"
+        )
+    missing, known = set(columns), set[str]()
+    for row in islice(read_rows(options.rows.rows, errors="keep"), options.rows.limit) if columns else ():
+        if isinstance(row, Sample):
+            known |= row.metadata.keys()
+            missing -= row.metadata.keys()
+        if not missing:
+            return
+    for column in columns:
+        if column in missing:
+            near = get_close_matches(column, known, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"there are {sorted(known)}" if known else "add it"
+            raise ConfigurationError(
+                f"--slice {shortened(column)}: no row has such a column in its metadata; {remedy}"
+            )
 
 
 def run_resume(options: ResumeOptions) -> int:
@@ -276,10 +259,24 @@ def run_resume(options: ResumeOptions) -> int:
         ConfigurationError: If there is no such run, or its dataset or its judges have changed.
     """
     before = Manifest.read(options.run)
-    return _go_on(before, partial(_loaded_again, before.judges, options.base_url), before.judges, options)
+    load = partial(_load_again, before.judges, options.base_url)
+    judges = load()
+    gate = _RunGate(options.gate, list(judges))
+    remedy = "judge the rows that changed again"
+    dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes, remedy=remedy)
+    settings = _settings(
+        options.limits,
+        options.run,
+        batch=before.batch,
+        resume=True,
+        retry_failed=options.retry_failed,
+        accept_changes=options.accept_changes,
+    )
+    manifest = before.model_copy(update={"dataset": dataset})
+    return _Run(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(judges, gate)
 
 
-def run_rescore(options: ResumeOptions, added: JudgeOptions) -> int:
+def run_rescore(options: RescoreOptions) -> int:
     """Add judges to a run, or replace those of the same name, and return the exit code.
 
     Raises:
@@ -287,34 +284,41 @@ def run_rescore(options: ResumeOptions, added: JudgeOptions) -> int:
     """
     before = Manifest.read(options.run)
     first = next((record for record in before.judges if record.model), JudgeRecord(name=""))
-    filled = JudgeOptions(
-        judges=added.judges,
-        model=added.model or first.model,
-        base_url=added.base_url or (None if added.model else first.base_url),
-        language=added.language or first.language,
+    named = options.judges.asks
+    asks = ModelOptions(
+        model=named.model or first.model,
+        base_url=named.base_url or (None if named.model else first.base_url),
+        language=named.language or first.language,
     )
-    new_records = {record.name: record for record in _records(_loaded(filled), filled)}
+    added = JudgeOptions(judges=options.judges.judges, asks=asks)
+    new_records = {record.name: record for record in _records(load_judges(added.judges, asks), asks)}
     records = {record.name: record for record in before.judges} | new_records
-    load = partial(_with_added, before.judges, filled)
-    return _go_on(before, load, tuple(records.values()), options, rescored=frozenset(new_records))
+    load = partial(_load_with_added, before.judges, added)
+    judges = load()
+    remedy = f"first go on by `refine resume {options.run}`"
+    dataset = _same_dataset(before, options.rows, accept_changes=False, remedy=remedy)
+    settings = _settings(options.limits, options.run, batch=before.batch, resume=True, rescored=new_records)
+    gate = _RunGate(GateOptions(), list(judges))
+    manifest = before.model_copy(update={"dataset": dataset, "judges": tuple(records.values())})
+    return _Run(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(judges, gate)
 
 
-def run_merge(folders: tuple[Path, ...], out: Path, *, rows: Path | None, as_json: bool) -> int:
+def run_merge(options: MergeOptions) -> int:
     """Merge finished shards into one run, and return the exit code.
 
     Raises:
         ConfigurationError: If they are not all the shards of one run, or the dataset has changed.
     """
+    folders, out = tuple(options.runs), Path(options.out)
     manifest = check_shards(folders)
-    dataset = _same_dataset(manifest, rows, accept_changes=False, remedy="go on with each shard first")
+    dataset = _same_dataset(manifest, options.rows, accept_changes=False, remedy="go on with each shard first")
     source = _source(manifest.model_copy(update={"dataset": dataset}))
     faults = Faults()
-    output = Outputs(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
-    evaluation = merge(folders, out, source, output)
-    return _report(out, evaluation, faults, as_json=as_json)
+    output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
+    return _print_totals(out, merge(folders, out, source, output), faults, as_json=options.as_json)
 
 
-def preflight(rows: RowsFile, *, limit: int | None, keep_unreadable: bool) -> int:
+def check_rows(file: RowsFile, limit: int | None, *, keep_unreadable: bool) -> int:
     """Read the whole file before any model is asked, and return the number of its rows.
 
     Raises:
@@ -322,27 +326,27 @@ def preflight(rows: RowsFile, *, limit: int | None, keep_unreadable: bool) -> in
         ConfigurationError: If there are no rows.
     """
     total = 0
-    for row in islice(rows.rows(), limit):
+    for row in islice(file.rows(), limit):
         total += 1
         if isinstance(row, BadSample) and not keep_unreadable:
             raise BadSample(f"{row}; mend the row, or keep such rows as unscored with --keep-unreadable")
     if total == 0:
-        raise ConfigurationError(f"{rows.path} holds no rows; write one JSON object or CSV record per row")
+        raise ConfigurationError(f"{file.path} holds no rows; write one JSON object or CSV record per row")
     return total
 
 
-def rows_file(path: Path, *, columns: list[str] | None, encoding: str) -> RowsFile:
+def rows_file(options: RowsOptions) -> RowsFile:
     """Return a dataset's file, read with columns named as in `--map answer=text`.
 
     Raises:
         ConfigurationError: If such a text is no pair, or names no field of a sample.
     """
-    pairs = [text.partition("=") for text in columns or ()]
+    pairs = [text.partition("=") for text in options.columns]
     for field, _, column in pairs:
         if not (field and column):
             raise ConfigurationError(f"--map is FIELD=COLUMN, such as answer=text, not {shortened(field or '=')}")
     named = checked_columns({field: column for field, _, column in pairs})
-    return RowsFile(path=path, encoding=encoding, columns=named)
+    return RowsFile(path=options.rows, encoding=options.encoding, columns=named)
 
 
 def _parse_shard(text: str) -> tuple[int, int]:
@@ -357,11 +361,7 @@ def _parse_shard(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def _loaded(options: JudgeOptions) -> list[LoadedJudge]:
-    return load_judges(options.judges, model=options.model, base_url=options.base_url, language=options.language)
-
-
-def _loaded_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dict[str, Judge]:
+def _load_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dict[str, Judge]:
     """Load the judges of a run as they were loaded before: those that shared a model share one again."""
     groups: dict[tuple[str | None, ...], list[JudgeRecord]] = {}
     for record in records:
@@ -373,27 +373,24 @@ def _loaded_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dic
     loaded: dict[str, Judge] = {}
     for (model, address, language), members in groups.items():
         specs = [record.spec for record in members if record.spec is not None]
-        again = load_judges(
-            specs, model=model, base_url=(base_url or address) if model else None, language=language
-        )
+        asks = ModelOptions(model=model, base_url=(base_url or address) if model else None, language=language)
+        again = load_judges(specs, asks)
         loaded |= {record.name: judge.judge for record, judge in zip(members, again, strict=True)}
     return {record.name: loaded[record.name] for record in records}
 
 
-def _with_added(before: tuple[JudgeRecord, ...], added: JudgeOptions) -> dict[str, Judge]:
+def _load_with_added(before: tuple[JudgeRecord, ...], added: JudgeOptions) -> dict[str, Judge]:
     """Load the judges of a run with some added, or in the place of those of the same name."""
-    new = by_name(_loaded(added))
-    staying = _loaded_again(tuple(record for record in before if record.name not in new), None)
+    new = by_name(load_judges(added.judges, added.asks))
+    staying = _load_again(tuple(record for record in before if record.name not in new), None)
     judges = {**staying, **new}
     return {name: judges[name] for name in dict.fromkeys([*(record.name for record in before), *new])}
 
 
-def _records(judges: Sequence[LoadedJudge], options: JudgeOptions) -> tuple[JudgeRecord, ...]:
-    address = None if options.base_url is None else urlunsplit((*urlsplit(options.base_url)[:3], "", ""))
+def _records(judges: Sequence[LoadedJudge], asks: ModelOptions) -> tuple[JudgeRecord, ...]:
+    address = None if asks.base_url is None else urlunsplit((*urlsplit(asks.base_url)[:3], "", ""))
     return tuple(
-        JudgeRecord(
-            name=judge.name, spec=judge.spec, model=judge.model, base_url=address, language=options.language
-        )
+        JudgeRecord(name=judge.name, spec=judge.spec, model=judge.model, base_url=address, language=asks.language)
         for judge in judges
     )
 
@@ -425,45 +422,11 @@ def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool, 
             f"the dataset {path} has changed since the run began; undo it, or {remedy} with --accept-changes"
         )
     file = replace(before.dataset.file, path=path)
-    now = _dataset(file, preflight(file, limit=before.limit, keep_unreadable=before.keep_unreadable))
+    now = _dataset(file, check_rows(file, before.limit, keep_unreadable=before.keep_unreadable))
     return now.model_copy(update={"name": before.dataset.name})
 
 
-def _go_on(
-    before: Manifest,
-    load: Loader,
-    records: tuple[JudgeRecord, ...],
-    options: ResumeOptions,
-    *,
-    rescored: frozenset[str] = frozenset(),
-) -> int:
-    judges = load()
-    gate = _RunGate(options.gate, list(judges))
-    remedy = f"first go on by `refine resume {options.run}`" if rescored else "judge the rows that changed again"
-    dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes, remedy=remedy)
-    manifest = before.model_copy(update={"dataset": dataset, "judges": records})
-    limits = replace(options.limits, batch=before.batch)
-    settings = limits.settings(options.run)
-    return _judge(
-        judges,
-        manifest,
-        RunSettings(
-            **{
-                **{name: getattr(settings, name) for name in settings.__dataclass_fields__},
-                "resume": True,
-                "retry_failed": options.retry_failed,
-                "accept_changes": options.accept_changes,
-                "rescored": rescored,
-            }
-        ),
-        limits,
-        gate,
-        load=load,
-        as_json=options.as_json,
-    )
-
-
-def _source(manifest: Manifest) -> Source:
+def _source(manifest: Manifest) -> RunRows:
     assert manifest.dataset is not None  # noqa: S101 - a run of the command line has a file
     dataset = manifest.dataset
     return file_source(dataset.file, limit=manifest.limit, total=dataset.rows, shard=manifest.shard)
@@ -474,59 +437,64 @@ def _facts(manifest: Manifest) -> dict[str, object]:
     return {"source": name, "model": next((judge.model for judge in manifest.judges if judge.model), None)}
 
 
-def _judge(
-    judges: Mapping[str, Judge],
-    manifest: Manifest,
-    settings: RunSettings,
-    limits: LimitOptions,
-    gate: _RunGate,
-    *,
-    load: Loader,
-    as_json: bool,
-) -> int:
-    faults = Faults()
-    output = Outputs(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
-    with reported() as on_progress:
-        evaluation = asyncio.run(
-            run_source(
-                _source(manifest),
-                judges,
-                manifest,
-                settings.watched(on_progress),
-                max_concurrency=limits.max_concurrency,
-                output=output,
-                load=load,
+@dataclass(frozen=True)
+class _Run:
+    """A run that is about to judge.
+
+    Args:
+        manifest: What it judges, and by which judges.
+        settings: How it is kept and limited.
+        load: Loads its judges again, in another process.
+        max_concurrency: Model calls in flight at once.
+        as_json: Whether its totals are printed as JSON.
+    """
+
+    manifest: Manifest
+    settings: RunSettings
+    load: Loader
+    max_concurrency: int
+    as_json: bool
+
+    def judge(self, judges: Mapping[str, Judge], gate: _RunGate) -> int:
+        """Judge what is missing, print the totals, and return the exit code."""
+        faults = Faults()
+        output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(self.manifest))
+        with show_progress() as on_progress:
+            evaluation = asyncio.run(
+                run_source(
+                    _source(self.manifest),
+                    judges,
+                    self.manifest,
+                    self.settings.watched(on_progress),
+                    max_concurrency=self.max_concurrency,
+                    output=output,
+                    load=self.load,
+                )
             )
-        )
-    folder = Path(settings.folder)
-    code = _report(folder, evaluation, faults, as_json=as_json)
-    return gate.exit_code(folder, evaluation) if gate.is_set else code
+        folder = Path(self.settings.folder)
+        code = _print_totals(folder, evaluation, faults, as_json=self.as_json)
+        return gate.exit_code(folder, evaluation) if gate.is_set else code
 
 
-def _report(folder: Path, evaluation: Evaluation, faults: Faults, *, as_json: bool) -> int:
+def _print_totals(folder: Path, evaluation: Evaluation, faults: Faults, *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
     else:
-        console = Console()
-        if not console.is_terminal:
-            console.width = _WIDTH
         seconds = json.loads((folder / TIMING).read_bytes())["seconds"]
-        show(console, evaluation.summary, faults, place=folder, seconds=seconds)
+        print_results(evaluation.summary, faults, place=folder, seconds=seconds)
     return 0 if any(figures.scored for figures in evaluation.summary.values()) else 1
 
 
-"""Columns of the table if stdout is not a terminal."""
-
-
-def run_show(folder: Path, *, slices: tuple[str, ...] = (), as_json: bool) -> int:
+def run_show(options: ShowOptions) -> int:
     """Print the table of a run, and return the exit code.
 
     Raises:
         ConfigurationError: If the folder holds no run, or one that has not finished, or no row has a column.
     """
+    folder = options.run
     evaluation: Evaluation = load_run(folder)
-    groups = slices_of(evaluation, slices)
-    if as_json:
+    groups = slices_of(evaluation, options.slices)
+    if options.as_json:
         text = (folder / SUMMARY).read_text(encoding="utf-8")
         if groups:
             summary = {**json.loads(text), "slices": slices_as_json(groups)}
@@ -536,11 +504,8 @@ def run_show(folder: Path, *, slices: tuple[str, ...] = (), as_json: bool) -> in
     faults = Faults()
     for row in evaluation.rows:
         faults.note(row)
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH
     timing = json.loads((folder / TIMING).read_bytes())
-    summary = {name: one.model_copy(update=timing["judges"][name]) for name, one in evaluation.summary.items()}
-    show(console, summary, faults, place=folder, seconds=timing["seconds"])
-    show_slices(groups)
+    totals = {name: one.model_copy(update=timing["judges"][name]) for name, one in evaluation.summary.items()}
+    print_results(totals, faults, place=folder, seconds=timing["seconds"])
+    print_slices(groups)
     return 0

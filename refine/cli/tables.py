@@ -1,35 +1,100 @@
-"""The table printed after an evaluation: one line per judge, and below it what went wrong."""
+"""Tables in the terminal, and the one after an evaluation: a line for each judge, and below it what went wrong."""
 
 from __future__ import annotations
 
-import json
-import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from difflib import get_close_matches
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from judges import ConfigurationError, Entry, Sample
-from judges.catalogue.finding import find
-from judges.catalogue.registry import default_registry
-from judges.entry import Setting
-from judges.settings import load_line, settings_of
-from judges.errors import one_line, shortened
-from judges.offline import Evaluation, Row, Summary, load_run, read_rows
+from judges.offline import Evaluation, Row, Summary
 
 _COLOURS = {1: "red", 2: "yellow", 3: "green", 4: "bright_green"}
 _BARS = " ▁▂▃▄▅▆▇█"
 _MOST = len(_BARS) - 1
+_PIPED_WIDTH = 100
+"""Columns of sentences that are piped."""
+
+_LEAST_WIDTH = 40
+
+
+def text_console(piped_width: int = _PIPED_WIDTH) -> Console:
+    """Return a console on stdout: as wide as the terminal or, of what is piped, as many columns as asked for."""
+    console = Console(file=sys.stdout, highlight=False)
+    if not console.is_terminal:
+        console.width = piped_width
+    console.width = max(console.width, _LEAST_WIDTH)
+    return console
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Args:
+        header: Its heading.
+        label: What its values are called where they stand beside each other; empty is the heading.
+        is_number: Whether its values are aligned to the right.
+        style: Their colour.
+    """
+
+    header: str
+    label: str = ""
+    is_number: bool = False
+    style: str = ""
+
+
+def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
+    """Print a table; where it is wider than the terminal, each row as some lines, the first column as their title.
+
+    No name is broken and no digit cut, however narrow the terminal is: a reader could not see that. What is piped
+    is as wide as it needs to be.
+    """
+    cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in columns:
+        table.add_column(
+            column.header,
+            justify="right" if column.is_number else "left",
+            no_wrap=True,
+            style=column.style,
+            header_style=f"bold {column.style}".strip(),
+        )
+    for row in cells:
+        table.add_row(*row)
+    needed = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum
+    if not console.is_terminal:
+        console.width = max(console.width, needed)
+    if needed <= console.width:
+        console.print(table)
+        return
+    for row in cells:
+        for line in _stacked_lines(columns, row, console.width):
+            console.print(line, soft_wrap=True)
+    console.print()
+
+
+def _stacked_lines(columns: Sequence[Column], row: Sequence[Text], width: int) -> Iterator[Text]:
+    """Yield a row as lines of pairs of label and value; a pair is never divided."""
+    title, *values = row
+    if title.plain:
+        yield Text.assemble(title, style=columns[0].style or "bold")
+    line = Text("  ")
+    for column, value in zip(columns[1:], values, strict=True):
+        label = column.label or column.header
+        if not (label and value.plain):
+            continue
+        pair = Text.assemble((f"{label} ", "dim"), Text(", ").join(value.split()))
+        if line.cell_len > len("  ") and line.cell_len + pair.cell_len > width:
+            yield line
+            line = Text("  ")
+        line = Text.assemble(line, pair, "   ")
+    yield line
 
 
 class Faults:
@@ -61,39 +126,34 @@ class Faults:
         self._times[kind] = self._times.get(kind, 0) + 1
 
 
-def show(console: Console, summary: Mapping[str, Summary], faults: Faults, *, place: Path, seconds: float) -> None:
-    """Print the table, the faults, and where the results are."""
-    console.print(_table(summary, bars=not console.options.ascii_only))
+def print_results(summary: Mapping[str, Summary], faults: Faults, *, place: Path, seconds: float) -> None:
+    """Print a line for each judge, the faults, and where the results are."""
+    console = text_console()
+    columns = (
+        Column("judge"),
+        Column("mean", is_number=True),
+        *(
+            Column("rated 1" if rating == 1 else f"{rating}", f"rated {rating}", is_number=True, style=colour)
+            for rating, colour in _COLOURS.items()
+        ),
+        Column("passed", is_number=True),
+        Column("unscored"),
+        Column("tokens", is_number=True),
+        Column("s/row", is_number=True),
+    )
+    digits = max(len(f"{number:,}") for figures in summary.values() for number in figures.ratings.values())
+    bars = not console.options.ascii_only
+    rows = [(Text(name), *_result_cells(figures, digits, bars=bars)) for name, figures in summary.items()]
+    print_table(console, columns, rows)
     for line in faults.lines():
         console.print(Text(f" ! {line}", style="yellow"), soft_wrap=True)
-    rows = next(iter(summary.values())).n
-    console.print(Text(f" {rows:,} rows in {seconds:.1f} s, written to {place}", style="dim"), soft_wrap=True)
+    total = next(iter(summary.values())).n
+    console.print(Text(f" {total:,} rows in {seconds:.1f} s, written to {place}", style="dim"), soft_wrap=True)
 
 
-def _table(summary: Mapping[str, Summary], *, bars: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
-    table.add_column("judge", overflow="fold")
-    table.add_column("mean", justify="right")
-    for rating, colour in _COLOURS.items():
-        table.add_column(
-            f"rated {rating}" if rating == 1 else f"{rating}",
-            justify="right",
-            style=colour,
-            header_style=f"bold {colour}",
-        )
-    table.add_column("passed", justify="right")
-    table.add_column("unscored", no_wrap=True)
-    table.add_column("tokens", justify="right")
-    table.add_column("s/row", justify="right")
-    digits = max(len(f"{number:,}") for figures in summary.values() for number in figures.ratings.values())
-    for name, figures in summary.items():
-        table.add_row(name, *_cells(figures, digits, bars=bars))
-    return table
-
-
-def _cells(summary: Summary, digits: int, *, bars: bool) -> list[str | Text]:
+def _result_cells(summary: Summary, digits: int, *, bars: bool) -> list[str | Text]:
     most = max(summary.ratings.values())
-    ratings = [_count(number, most, digits, bars=bars) for number in summary.ratings.values()]
+    ratings = [_bar_and_count(number, most, digits, bars=bars) for number in summary.ratings.values()]
     unscored = "\n".join(f"{number:,} {reason}" for reason, number in summary.unscored.items())
     return [
         Text(_number(summary.mean, ".3f"), style="bold"),
@@ -105,7 +165,7 @@ def _cells(summary: Summary, digits: int, *, bars: bool) -> list[str | Text]:
     ]
 
 
-def _count(number: int, most: int, digits: int, *, bars: bool) -> Text:
+def _bar_and_count(number: int, most: int, digits: int, *, bars: bool) -> Text:
     """Return a count, with a bar as high as its share of the highest."""
     bar = _BARS[max(1, round(_MOST * number / most))] if bars and number else ""
     return Text(f"{bar} {number:>{digits},}", style="" if number else "dim")
@@ -117,41 +177,6 @@ def _number(value: float | None, form: str) -> str:
 
 _Slices = Mapping[str, Mapping[str, Mapping[str, Summary]]]
 
-_WIDTH = 100
-"""Columns of the tables if stdout is not a terminal."""
-
-
-def check_columns(rows: Path, columns: Sequence[str], limit: int | None) -> None:
-    """Check, before any model is asked, that each column is in the metadata of some row.
-
-    Raises:
-        ConfigurationError: If one is in none.
-    """
-    missing, known = set(columns), set[str]()
-    for row in islice(read_rows(rows, errors="keep"), limit) if columns else ():
-        if isinstance(row, Sample):
-            known |= row.metadata.keys()
-            missing -= row.metadata.keys()
-        if not missing:
-            return
-    for column in columns:
-        if column in missing:
-            near = get_close_matches(column, known, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"there are {sorted(known)}" if known else "add it"
-            raise ConfigurationError(
-                f"--slice {shortened(column)}: no row has such a column in its metadata; {remedy}"
-            )
-
-
-def show_slices_of(folder: Path, columns: Sequence[str]) -> None:
-    """Print the figures of a finished run by the values of each column.
-
-    Raises:
-        ConfigurationError: If no row has one of them.
-    """
-    if columns:
-        show_slices(slices_of(load_run(folder), columns))
-
 
 def slices_of(evaluation: Evaluation, columns: Sequence[str]) -> _Slices:
     """Return the figures of an evaluation by column, value and judge.
@@ -162,13 +187,17 @@ def slices_of(evaluation: Evaluation, columns: Sequence[str]) -> _Slices:
     return {column: evaluation.slices(column) for column in columns}
 
 
-def show_slices(slices: _Slices) -> None:
+def print_slices(slices: _Slices) -> None:
     """Print a table for each column."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH
+    numbers = ("rows", "scored", "mean", "95 %", "passed", "95 %")
     for column, groups in slices.items():
-        console.print(_slice_table(column, groups))
+        rows = [
+            ((value or "(none)") if place == 0 else "", name, *_slice_cells(summary))
+            for value, judges in groups.items()
+            for place, (name, summary) in enumerate(judges.items())
+        ]
+        columns = (Column(column), Column("judge"), *(Column(name, is_number=True) for name in numbers))
+        print_table(text_console(), columns, rows)
 
 
 def slices_as_json(slices: _Slices) -> dict[str, object]:
@@ -182,216 +211,16 @@ def slices_as_json(slices: _Slices) -> dict[str, object]:
     }
 
 
-def _slice_table(column: str, groups: Mapping[str, Mapping[str, Summary]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
-    for name in (column, "judge"):
-        table.add_column(name, overflow="fold")
-    for name in ("rows", "scored", "mean", "95 %", "passed", "95 %"):
-        table.add_column(name, justify="right")
-    for value, judges in groups.items():
-        for place, (name, summary) in enumerate(judges.items()):
-            first = (value or "(none)") if place == 0 else ""
-            table.add_row(first, name, f"{summary.n:,}", f"{summary.scored:,}", *_figures(summary))
-    return table
+def _slice_cells(summary: Summary) -> tuple[str, ...]:
+    return (
+        f"{summary.n:,}",
+        f"{summary.scored:,}",
+        _number(summary.mean, ".3f"),
+        _interval(summary.mean_interval, ".3f"),
+        _number(summary.passed, ".1%"),
+        _interval(summary.passed_interval, ".1%"),
+    )
 
 
-def _figures(summary: Summary) -> list[str]:
-    mean = "-" if summary.mean is None else f"{summary.mean:.3f}"
-    passed = "-" if summary.passed is None else f"{summary.passed:.1%}"
-    return [mean, _span(summary.mean_interval, ".3f"), passed, _span(summary.passed_interval, ".1%")]
-
-
-def _span(interval: tuple[float, float] | None, form: str) -> str:
-    return "-" if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
-
-
-def refuse_json(columns: Sequence[str], folder: Path) -> None:
-    """Refuse a table where only JSON is printed.
-
-    Raises:
-        ConfigurationError: If there are columns.
-    """
-    if columns:
-        raise ConfigurationError(
-            f"--slice prints tables; leave out --json, or add `refine show {folder} --json --slice {columns[0]}`"
-        )
-
-
-_NARROW = 120
-"""Columns below which the fields of a judge stand below one another instead of in a table."""
-
-_NARROWEST = 40
-_MOST_MATCHES = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """Which judges are shown, and how.
-
-    Args:
-        name: The judge to tell all about; None lists judges.
-        words: Words that find them; see `judges.catalogue.finding.find`.
-        fields: Fields that a sample has, separated by commas.
-        subject: What is judged.
-        as_json: Whether to print JSON.
-    """
-
-    name: str | None = None
-    words: str | None = None
-    fields: str | None = None
-    subject: str | None = None
-    as_json: bool = False
-
-
-def show_catalogue(choice: Choice) -> None:
-    """Print the catalogue as a table, or one of its judges.
-
-    Raises:
-        ConfigurationError: If no judge of the catalogue matches.
-    """
-    if choice.name is None:
-        _show_list(choice)
-        return
-    entry = _entry_called(choice.name)
-    if choice.as_json:
-        _print_json(_as_json(entry))
-    else:
-        _console().print(_card(entry))
-
-
-def _entry_called(name: str) -> Entry:
-    registry = default_registry()
-    try:
-        return registry.entry(name)
-    except ConfigurationError as error:
-        matches = [entry.name for entry in find(registry.entries.values(), text=name)] if name.strip() else []
-        if not matches:
-            raise
-        more = ", ..." if len(matches) > _MOST_MATCHES else ""
-        command = f"refine judges --find {shlex.quote(one_line(name))}"
-        hint = f"`{command}` finds {', '.join(matches[:_MOST_MATCHES])}{more}"
-        raise ConfigurationError(f"{error}; {hint}") from error
-
-
-def _show_list(choice: Choice) -> None:
-    registry = default_registry()
-    for _, fault in registry.faults:
-        sys.stderr.write(f"refine: {fault}\n")
-    entries = registry.entries.values()
-    matches = find(entries, text=choice.words, fields=choice.fields, subject=choice.subject)
-    if choice.as_json:
-        _print_json([_as_json(entry) for entry in matches])
-        return
-    if not matches:
-        raise ConfigurationError(f"no judge has {_criteria(choice)}; `refine judges` lists all of them")
-    console = _console()
-    console.print(_stack(matches) if console.width < _NARROW else _catalogue_table(matches))
-    count = f"{len(matches)} judge{'s' if len(matches) > 1 else ''}"
-    held = " that need no more than these, question and answer" if choice.fields is not None else ""
-    console.print(Text(f"{count}{held}; refine judges NAME tells more of one", style="dim"))
-
-
-def _criteria(choice: Choice) -> str:
-    parts = {
-        f"{shortened(choice.words)} in its names, its question, its needs or its tags": choice.words,
-        f"the subject {choice.subject}": choice.subject,
-        f"needs within {shortened(choice.fields)}": choice.fields,
-    }
-    return " and ".join(text for text, value in parts.items() if value is not None)
-
-
-def _console() -> Console:
-    """Return a console as wide as the terminal; of what is piped, as COLUMNS or the terminal around it says."""
-    console = Console(soft_wrap=False)
-    if not console.is_terminal:
-        console.width = shutil.get_terminal_size((console.width, 0)).columns
-    console.width = max(console.width, _NARROWEST)
-    return console
-
-
-def _catalogue_table(entries: Sequence[Entry]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
-    table.add_column("judge", no_wrap=True, style="cyan")
-    table.add_column("asks", ratio=2)
-    table.add_column("needs", ratio=1)
-    table.add_column("calls", max_width=12)
-    for entry in entries:
-        table.add_row(entry.name, Text(entry.asks), Text(", ".join(entry.needs)), Text(entry.calls))
-    return table
-
-
-def _stack(entries: Sequence[Entry]) -> Group:
-    """Return the judges one below the other, for a terminal too narrow for a table."""
-    lines: list[RenderableType] = []
-    for entry in entries:
-        lines.append(Text(entry.name, style="cyan", overflow="fold"))
-        lines.append(Padding(Text(entry.asks), (0, 0, 0, 2)))
-        lines.append(
-            Padding(Text(f"needs {', '.join(entry.needs)}; calls {entry.calls}", style="dim"), (0, 0, 0, 2))
-        )
-    return Group(*lines)
-
-
-def _card(entry: Entry) -> Group:
-    settings = settings_of(default_registry().maker(entry.name))
-    own = [setting for setting in settings if not setting.shared]
-    facts = _grid(_facts(entry))
-    parts: list[RenderableType] = [facts]
-    for title, listed in (("settings", own), ("settings that all judges of its kind have", settings[len(own) :])):
-        if listed:
-            parts += [Text(f"\n{title}", style="bold"), _grid(_setting_rows(listed))]
-    return Group(*parts)
-
-
-def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
-    facts = {
-        "judge": entry.name,
-        "also called": ", ".join(entry.aliases),
-        "asks": entry.asks,
-        "judges": f"the {entry.subject}",
-        "needs": ", ".join(entry.needs),
-        "model calls": entry.calls,
-        "in the loop": entry.in_loop,
-        "value": f"{entry.scale}; {entry.better} is good",
-        "source": entry.source,
-        "compat": f"follows {entry.follows}" if entry.follows else "",
-        "differs": entry.differs,
-        "extra": f"selfrefine[{entry.extra}]" if entry.extra else "",
-        "tags": ", ".join(entry.tags),
-        "example": load_line(default_registry().maker(entry.name)),
-    }
-    return ((name, text) for name, text in facts.items() if text)
-
-
-def _setting_rows(settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:
-    for setting in settings:
-        default = "required" if setting.required else f"default {setting.default}"
-        yield f"  {setting.name}", f"{setting.type}; {default}"
-        yield "", setting.meaning
-        yield "", f"example: {setting.example}" if setting.example else ""
-
-
-def _grid(rows: Iterator[tuple[str, str]]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, text in rows:
-        if text:
-            grid.add_row(name, Text(text))
-    return grid
-
-
-def _as_json(entry: Entry) -> dict[str, Any]:
-    make = default_registry().maker(entry.name)
-    settings = settings_of(make)
-    fields = {name: value for name, value in asdict(entry).items() if name != "examples"}
-    return {
-        **fields,
-        "in_loop": entry.in_loop,
-        "example": load_line(make),
-        "settings": [asdict(setting) for setting in settings],
-    }
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+def _interval(ends: tuple[float, float] | None, form: str) -> str:
+    return "-" if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -13,35 +12,12 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from judges.offline import align, certify
 from judges.offline.statistics.certificates import AnyMethod
-from judges.offline.trust.beside import labels_for
-from judges.offline.trust.calibration import with_labels
+from judges.offline.trust.calibration import read_labelled
 from judges.offline.trust.label import labels_to_certify, labels_to_estimate, write_queue
 from judges.offline.trust.report_text import Sampling
-from judges.offline.trust.rows import Source, read_judged
+from judges.offline.trust.rows import RowSource
 from refine.cli.loops import loop_source
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlignOptions:
-    """Options of `refine align`, as typed."""
-
-    rows: str
-    labels: Path | None
-    judge: str | None
-    good: float
-    drawn: str
-    split: str | None
-    alpha: float
-    delta: float
-    thresholds: str | None
-    max_attempts: int | None
-    certificate: Path | None
-    next_labels: Path | None
-    budget: int
-    ledger: Path | None
-    full: bool
-    as_json: bool
-    seed: int
+from refine.cli.options import AlignOptions, CertifyOptions
 
 
 def run_align(options: AlignOptions) -> int:
@@ -81,12 +57,11 @@ def run_align(options: AlignOptions) -> int:
     return 0
 
 
-def _has_labels(rows: Source, labels: Path | None) -> bool:
-    read, _ = with_labels(read_judged(rows), labels_for(rows, labels)[0])
-    return any(row.opinions for row in read)
+def _has_labels(rows: RowSource, labels: Path | None) -> bool:
+    return any(row.opinions for row in read_labelled(rows, labels).rows)
 
 
-def _choose(rows: Source, options: AlignOptions, sampling: Sampling, file: Path) -> int:
+def _choose(rows: RowSource, options: AlignOptions, sampling: Sampling, file: Path) -> int:
     """Choose the first rows to label, before there is anything to report."""
     chosen = labels_to_estimate(
         rows,
@@ -147,37 +122,6 @@ def _check_replaceable(file: Path, option: str) -> None:
         certifies = True
     if certifies:
         raise ConfigurationError(f"{str(file)!r} is there already; choose another {option}, or delete it first")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CertifyOptions:
-    """Options of `refine certify`, as typed."""
-
-    attempts: str
-    labels: Path | None
-    out: Path
-    alpha: float
-    delta: float
-    thresholds: str | None
-    max_attempts: int | None
-    patience: int | None
-    method: str
-    harm: str | None
-    largest_weight: float | None
-    per_question: bool
-    scores: bool
-    judge: str | None
-    escalation: str | None
-    chain: str | None
-    assume_independent_attempts: bool
-    loops: Path | None
-    unlabelled: str | None
-    good: float
-    split: str | None
-    next_labels: Path | None
-    budget: int
-    ledger: Path | None
-    as_json: bool
 
 
 def run_certify(options: CertifyOptions) -> int:

@@ -35,8 +35,8 @@ from graphs.policy import PolicySettings
 from judges import ConfigurationError, as_judge
 from judges.errors import shortened
 from judges.judge import waited_for
-from judges.runtime.blocking import in_thread
-from judges.runtime.context import logging_safely
+from judges.runtime.faults import logging_safely
+from judges.runtime.flow import in_thread
 from refine.middleware.model_call import (
     ModelCall,
     answer_in,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from graphs import Outcome
 from judges import ConfigurationError
 from judges.errors import shortened
-from judges.runtime import context
+from judges.runtime import faults
 from refine.record.rows import Origin, Record
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class _Careful:
         try:
             self._record.add(outcome, origin)
         except Exception as error:  # noqa: BLE001 - an answer is worth more than its record
-            context.count("outcomes")
-            with context.logging_safely():
+            faults.count("outcomes")
+            with faults.logging_safely():
                 name, kind = type(self._record).__name__, type(error).__name__
                 _log.warning("an outcome could not be written to the record %s: %s", name, kind)
 

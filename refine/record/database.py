@@ -3,115 +3,22 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection
 
 from graphs import Outcome
 from judges import ConfigurationError
-from judges.errors import one_line
 from judges.runtime.validation import SharedByCopies
-from refine.record import queries, writer
-from refine.record.rows import Entry, Origin, Redact, Row, Rows, now_ms, rows_of
-from refine.record.schema import OutcomeFilter, make_engine, masked, migrate, read_url
-from refine.record.writer import RecordStats, Retention, Writer
-
-
-class Tables:
-    """Connections to the tables; opened and made on first use.
-
-    Args:
-        url: The database.
-        texts: Whether texts are stored.
-        redact: What is applied to each text.
-        retention: What is deleted, and when.
-    """
-
-    def __init__(self, url: URL, *, texts: bool, redact: Sequence[Redact], retention: Retention) -> None:
-        self._url, self._texts, self._redact, self._retention = url, texts, tuple(redact), retention
-        self._lock = threading.Lock()
-        self._ready = False
-
-    def prepare(self, entry: Entry) -> tuple[Rows, Exception | None]:
-        """Return the rows of an outcome; without texts, and why, where these cannot be read or redacted."""
-        try:
-            return rows_of(entry, texts=self._texts, redact=self._redact), None
-        except Exception as error:
-            if not self._texts:
-                raise
-            return rows_of(entry, texts=False), error
-
-    def insert(self, batch: Sequence[Rows]) -> list[Exception]:
-        """Write outcomes, and return why some were refused; raise if the database failed."""
-        try:
-            return writer.write(self._connected(), batch)
-        except Exception:
-            self._ready = False  # whatever happened to the database, its tables are looked for again
-            raise
-
-    def sweep(self) -> bool:
-        """Delete some of what is too old, if it is time; return whether there is more."""
-        if not self._retention.is_due():
-            return False
-        with self.writing() as connection:
-            return self._retention.delete(connection)
-
-    def check(self) -> None:
-        """Connect; raise a `ConfigurationError` that says why it cannot be done."""
-        try:
-            self._connected()
-        except (SQLAlchemyError, OSError) as error:
-            original = getattr(error, "orig", None) or error
-            raise ConfigurationError(
-                f"the record {masked(self._url)} cannot be used: {one_line(original)}; check the "
-                f"URL, and that the "
-                f"database runs"
-            ) from error
-
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Connect for reading."""
-        self.check()
-        with self._engine.connect() as connection:
-            yield connection
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """Connect for a transaction that writes."""
-        self.check()
-        with self._transaction() as connection:
-            yield connection
-
-    def dispose(self) -> None:
-        """Close all connections; those of a later use are new ones."""
-        self._engine.dispose()
-
-    def _connected(self) -> Engine:
-        if not self._ready:
-            with self._lock, self._transaction() as connection:
-                migrate(connection)
-            self._ready = True
-        return self._engine
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
-            yield connection
-
-    @cached_property
-    def _engine(self) -> Engine:
-        return make_engine(self._url)
-
+from refine.record import queries
+from refine.record.rows import Origin, Redact, Row
+from refine.record.schema import OutcomeFilter
+from refine.record.writer import RecordStats, RecordWriter, Tables, masked, read_url
 
 T = TypeVar("T")
 
@@ -170,7 +77,7 @@ class DatabaseRecord(SharedByCopies):
         self.texts = texts
         self._redact = (redact,) if callable(redact) else tuple(redact)
         self._keep_days, self._max_queue, self._max_characters = keep_days, max_queue, max_queue_characters
-        self._parts: dict[int, tuple[Tables, Writer]] = {}
+        self._parts: dict[int, tuple[Tables, RecordWriter]] = {}
 
     def __repr__(self) -> str:
         return f"DatabaseRecord({masked(self._url)!r}, texts={self.texts})"
@@ -178,7 +85,7 @@ class DatabaseRecord(SharedByCopies):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._url.password:
             raise ConfigurationError("a record whose URL holds a password is not pickled; make it in each process")
-        return _again, self._arguments
+        return _open_again, self._arguments
 
     def __enter__(self) -> Self:
         return self
@@ -202,7 +109,7 @@ class DatabaseRecord(SharedByCopies):
 
     def add(self, outcome: Outcome, origin: Origin = _NO_ORIGIN) -> None:
         """Queue an outcome to be written; raises nothing and waits for nothing."""
-        self._writer.add(Entry(outcome, origin, now_ms()))
+        self._writer.add(outcome, origin)
 
     def stats(self) -> RecordStats:
         """Return what became of the outcomes that this process has added."""
@@ -307,15 +214,15 @@ class DatabaseRecord(SharedByCopies):
         return self._of_process()[0]
 
     @property
-    def _writer(self) -> Writer:
+    def _writer(self) -> RecordWriter:
         return self._of_process()[1]
 
-    def _of_process(self) -> tuple[Tables, Writer]:
+    def _of_process(self) -> tuple[Tables, RecordWriter]:
         """Return tables and writer of this process; a forked one must not use its parent's connections."""
         parts = self._parts.get(os.getpid())
         if parts is None:
-            tables = Tables(self._url, texts=self.texts, redact=self._redact, retention=Retention(self._keep_days))
-            writer = Writer(
+            tables = Tables(self._url, texts=self.texts, redact=self._redact, keep_days=self._keep_days)
+            writer = RecordWriter(
                 tables, name=masked(self._url), most=self._max_queue, most_characters=self._max_characters
             )
             parts = self._parts.setdefault(os.getpid(), (tables, writer))
@@ -324,7 +231,7 @@ class DatabaseRecord(SharedByCopies):
         return parts
 
 
-def _again(*arguments: Any) -> DatabaseRecord:
+def _open_again(*arguments: Any) -> DatabaseRecord:
     url, texts, redact, keep_days, max_queue, max_queue_characters = arguments
     return DatabaseRecord(
         url,

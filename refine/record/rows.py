@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -26,9 +27,30 @@ from judges.certificate import Subject
 from judges.errors import shortened
 from judges.fingerprint import fingerprint
 from judges.messages import WITHOUT_MEDIA
-from judges.runtime import context
+from judges.runtime import faults
 from judges.verdict import Usage
 
+Redact = Callable[[str], str]
+"""Returns a text without what must not be stored."""
+
+Row = dict[str, Any]
+"""A row of a table, by column."""
+
+_NAMES = frozenset(
+    {
+        "id",
+        "outcome",
+        "refiner",
+        "request_id",
+        "question_id",
+        "judge",
+        "judge_model",
+        "certificate",
+        "model",
+        "finish_reason",
+    }
+)
+"""Columns of ids, names and codes."""
 _LONGEST_NAME = 200
 """Characters of an id, a name or a code; more would not fit into an index."""
 _LONGEST_TEXT = 1_000_000
@@ -37,6 +59,10 @@ _DEEPEST = 100
 _MOST_PARTS = 10_000
 _LARGEST = 2**63 - 1
 _CUT = " [...]"
+
+
+_SHORT = 10_000
+"""Characters of JSON that hold no text and no list that would have to be cut."""
 
 
 def text_of(value: object, longest: int = _LONGEST_TEXT) -> str:
@@ -58,38 +84,65 @@ def name_of(value: object) -> str | None:
     return None if value is None else text_of(value, _LONGEST_NAME)
 
 
-def _count_of(value: int) -> int:
-    """Return a number that fits into 64 bits."""
-    return min(value, _LARGEST)
+def _storable(row: Row) -> Row:
+    """Return a row of texts and numbers as a database can hold it: names short, numbers finite and of 64 bits."""
+    for column, value in row.items():
+        if value is None or isinstance(value, bool):
+            continue
+        is_name = column in _NAMES
+        if is_name or isinstance(value, str):
+            longest = _LONGEST_NAME if is_name else _LONGEST_TEXT
+            if not (type(value) is str and value.isascii() and len(value) <= longest and "\x00" not in value):
+                row[column] = text_of(value, longest)
+        elif isinstance(value, float):
+            row[column] = float(value) if math.isfinite(value) else None
+        else:
+            row[column] = min(value, _LARGEST)
+    return row
 
 
-def _number_of(value: float | None) -> float | None:
-    """Return a finite number; None for one that is not."""
-    return None if value is None or not math.isfinite(value) else float(value)
+def _json_of(value: object, redact: Sequence[Redact] = ()) -> str:
+    """Return data as JSON that can be stored and read back; NaN and infinity, no JSON, become null.
+
+    Most data needs no cleaning, which its JSON shows at once: short, plain and not deep.
+    """
+    if not redact:
+        with suppress(TypeError, ValueError, RecursionError):
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+            is_flat = text.count("{") + text.count("[") < _DEEPEST
+            if is_flat and text.isascii() and len(text) <= _SHORT and "\\u0000" not in text:
+                return text
+    return json.dumps(_clean(value, redact), ensure_ascii=False, allow_nan=False)
 
 
-def _json_of(value: object) -> str:
-    """Return data as JSON that can be stored and read back; NaN and infinity, no JSON, become null."""
-    return json.dumps(clean(value), ensure_ascii=False, allow_nan=False)
-
-
-def clean(value: object, depth: int = _DEEPEST) -> object:
-    """Return JSON-like data with every text and number in it as it can be stored."""
+def _clean(value: object, redact: Sequence[Redact], depth: int = _DEEPEST) -> object:
+    """Return JSON-like data with every text and number in it as it can be stored; texts are redacted."""
     match value:
         case str():
-            return text_of(value)
+            return text_of(_redact(text_of(value), redact))
         case bool() | None:
             return value
-        case int() | float():
-            return _number_of(value) if isinstance(value, float) else value
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case int():
+            return value
         case _ if depth == 0:
             return _CUT.strip()
         case Mapping():
-            return {text_of(name): clean(part, depth - 1) for name, part in islice(value.items(), _MOST_PARTS)}
+            parts = islice(value.items(), _MOST_PARTS)
+            return {text_of(name): _clean(part, redact, depth - 1) for name, part in parts}
         case list() | tuple():
-            return [clean(part, depth - 1) for part in value[:_MOST_PARTS]]
+            return [_clean(part, redact, depth - 1) for part in value[:_MOST_PARTS]]
         case _:
-            return text_of(value)
+            return text_of(_redact(text_of(value), redact))
+
+
+def _redact(text: str, redact: Sequence[Redact]) -> str:
+    for function in redact:
+        text = function(text)
+        if not isinstance(text, str):
+            raise TypeError(f"redact returns the text to store, not a {type(text).__name__}")
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,18 +211,12 @@ def _digest(part: object) -> str:
         return ""
 
 
-Redact = Callable[[str], str]
-"""Returns a text without what must not be stored."""
-
-Row = dict[str, Any]
-"""A row of a table, by column."""
-
 _FINISH_REASONS = ("finish_reason", "stop_reason", "done_reason")
 _MODELS = ("model_name", "model")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PendingOutcome:
     """An outcome on its way into the record.
 
     Args:
@@ -184,7 +231,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class OutcomeRows:
     """The rows of one outcome."""
 
     outcome: Row
@@ -196,184 +243,169 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def rows_of(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Rows:
+def rows_of(pending: PendingOutcome, *, texts: bool, redact: Sequence[Redact] = ()) -> OutcomeRows:
     """Return the rows of an outcome.
 
     Args:
-        entry: The outcome.
+        pending: The outcome.
         texts: Whether to store what was asked, answered and said about it.
         redact: Applied to each of these texts, in order.
     """
-    outcome = entry.outcome
-    row = _outcome_row(entry, texts=texts, redact=redact)
-    attempts = [
-        _attempt_row(row["id"], attempt, released=attempt.number == outcome.released, texts=texts, redact=redact)
-        for attempt in outcome.attempts
-    ]
-    return Rows(row, tuple(attempts))
+    outcome = pending.outcome
+    question = _question(outcome.conversation)
+    row = _outcome_row(pending, question)
+    attempts = [_attempt_row(row["id"], one, released=one.number == outcome.released) for one in outcome.attempts]
+    if texts:
+        row |= _outcome_texts(outcome, question, redact)
+        for attempt_row, attempt in zip(attempts, outcome.attempts, strict=True):
+            attempt_row.update(_attempt_texts(attempt, redact))
+    return OutcomeRows(row, tuple(attempts))
 
 
-def _outcome_row(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Row:
-    """Return the row of an outcome; attempts after an accepted one, its shadows, are not counted in it."""
-    outcome, origin = entry.outcome, entry.origin
-    final = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
+def _outcome_row(pending: PendingOutcome, question: str) -> Row:
+    """Return the row of an outcome without texts; attempts after an accepted one, its shadows, are not counted."""
+    outcome, origin = pending.outcome, pending.origin
+    final = {attempt.number: attempt for attempt in outcome.attempts}.get(outcome.released or 0)
     last = final or (outcome.attempts[-1] if outcome.attempts else None)
-    has_shadows = final is not None and outcome.stop_reason == "accepted"
-    return {
-        "id": name_of(outcome.id) or uuid4().hex,
-        "at": entry.at,
-        "refiner": name_of(origin.refiner),
-        "request_id": name_of(origin.request_id),
-        "question_id": _question_id(outcome),
-        "policy_digest": origin.policy_digest,
-        "success_rating": origin.success_rating,
-        "max_attempts": origin.max_attempts,
-        "patience": origin.patience,
-        "shadow": origin.shadow,
-        "continuation_probability": _number_of(origin.continuation_probability),
-        "judge": name_of(origin.judge),
-        "judge_digest": origin.judge_digest,
-        "subject": origin.subject and _json_of(origin.subject.model_dump(mode="json", exclude_defaults=True)),
-        "certificate": name_of(outcome.certificate),
-        "model": name_of((last and _metadata(last.answer, _MODELS)) or origin.model),
-        "finish_reason": last and name_of(_metadata(last.answer, _FINISH_REASONS)),
-        "passed": outcome.passed,
-        "stop_reason": outcome.stop_reason,
-        "detail": text_of(outcome.detail),
-        "rating": last and last.rating,
-        "score": _number_of(last.verdict.score) if last and last.verdict else None,
-        "attempts": final.number if has_shadows and final else len(outcome.attempts),
-        "released": outcome.released,
-        "latency_s": _number_of(outcome.latency_s),
-        **_usage(outcome.usage),
-        **(_outcome_texts(outcome, redact) if texts else {}),
-    }
+    verdict = last.verdict if last else None
+    row = _storable(
+        {
+            "id": outcome.id or uuid4().hex,
+            "at": pending.at,
+            "refiner": origin.refiner,
+            "request_id": origin.request_id,
+            "question_id": _question_id(outcome, question),
+            "policy_digest": origin.policy_digest,
+            "success_rating": origin.success_rating,
+            "max_attempts": origin.max_attempts,
+            "patience": origin.patience,
+            "shadow": origin.shadow,
+            "continuation_probability": origin.continuation_probability,
+            "judge": origin.judge,
+            "judge_digest": origin.judge_digest,
+            "certificate": outcome.certificate,
+            "model": (last and _metadata(last.answer, _MODELS)) or origin.model,
+            "finish_reason": last and _metadata(last.answer, _FINISH_REASONS),
+            "passed": outcome.passed,
+            "stop_reason": outcome.stop_reason,
+            "detail": outcome.detail,
+            "rating": None if verdict is None else verdict.rating,
+            "score": None if verdict is None else verdict.score,
+            "attempts": final.number if final and outcome.stop_reason == "accepted" else len(outcome.attempts),
+            "released": outcome.released,
+            "latency_s": outcome.latency_s,
+            **_usage(outcome.usage),
+        }
+    )
+    subject = origin.subject
+    row["subject"] = subject and _json_of(subject.model_dump(mode="json", exclude_defaults=True))
+    return row
 
 
-def _attempt_row(
-    outcome: str, attempt: Attempt, *, released: bool, texts: bool, redact: Sequence[Redact] = ()
-) -> Row:
-    """Return the row of one attempt of the outcome with this id."""
+def _attempt_row(outcome: str, attempt: Attempt, *, released: bool) -> Row:
+    """Return the row of one attempt of the outcome with this id, without texts."""
     verdict = attempt.verdict
-    return {
-        "outcome": outcome,
-        "number": attempt.number,
-        "released": released,
-        "model": name_of(_metadata(attempt.answer, _MODELS)),
-        "finish_reason": name_of(_metadata(attempt.answer, _FINISH_REASONS)),
-        "generate_s": _number_of(attempt.latency_s),
-        **_usage(attempt.usage),
-        **(_verdict_figures(verdict) if verdict is not None else {}),
-        **(_attempt_texts(attempt, redact) if texts else {}),
-    }
+    return _storable(
+        {
+            "outcome": outcome,
+            "number": attempt.number,
+            "released": released,
+            "model": _metadata(attempt.answer, _MODELS),
+            "finish_reason": _metadata(attempt.answer, _FINISH_REASONS),
+            "generate_s": attempt.latency_s,
+            **_usage(attempt.usage),
+            **(_verdict_marks(verdict) if verdict is not None else {}),
+        }
+    )
 
 
-def _verdict_figures(verdict: Verdict) -> Row:
-    usage = {f"judge_{name}": value for name, value in _usage(verdict.usage).items()}
+def _verdict_marks(verdict: Verdict) -> Row:
     return {
         "rating": verdict.rating,
-        "score": _number_of(verdict.score),
+        "score": verdict.score,
         "passed": verdict.passed,
         "rated_natively": None if verdict.rating is None else verdict.rated_natively,
         "unscored": verdict.unscored,
-        "judge": name_of(verdict.judge),
-        "judge_model": name_of(verdict.model),
-        "judge_s": _number_of(verdict.latency_s),
-        **usage,
+        "judge": verdict.judge,
+        "judge_model": verdict.model,
+        "judge_s": verdict.latency_s,
+        **_usage(verdict.usage, "judge_"),
     }
 
 
-def _usage(usage: Usage) -> Row:
+def _usage(usage: Usage, role: str = "") -> Row:
     return {
-        "calls": _count_of(usage.calls),
-        "input_tokens": _count_of(usage.input_tokens),
-        "output_tokens": _count_of(usage.output_tokens),
-        "cost": _number_of(usage.cost),
+        f"{role}calls": usage.calls,
+        f"{role}input_tokens": usage.input_tokens,
+        f"{role}output_tokens": usage.output_tokens,
+        f"{role}cost": usage.cost,
     }
 
 
 def _metadata(answer: AIMessage, names: Sequence[str]) -> object:
     """Return what a provider said under the first of several names."""
-    return next((value for name in names if (value := answer.response_metadata.get(name))), None)
+    for name in names:
+        if value := answer.response_metadata.get(name):
+            return value
+    return None
 
 
-def _question_id(outcome: Outcome) -> str | None:
+def _question_id(outcome: Outcome, question: str) -> str | None:
     """Return the id that the evidence gives the question, or a digest of its text: equal questions are one."""
     metadata = outcome.evidence.get("metadata")
     own = metadata.get("question_id") if isinstance(metadata, Mapping) else None
     if own is not None:
-        return name_of(own)
-    question = _question(outcome.conversation)
+        return str(own)
     return (
         hashlib.blake2b(question.encode(errors="surrogatepass"), digest_size=8).hexdigest() if question else None
     )
 
 
 def _question(conversation: Sequence[AnyMessage]) -> str:
-    return next((str(message.text) for message in reversed(conversation) if message.type == "human"), "")
+    for message in reversed(conversation):
+        if message.type == "human":
+            return str(message.text)
+    return ""
 
 
-def _outcome_texts(outcome: Outcome, redact: Sequence[Redact]) -> Row:
+def _outcome_texts(outcome: Outcome, question: str, redact: Sequence[Redact]) -> Row:
     """Return the texts of the question; the conversation only if it is more than that."""
-    question = _question(outcome.conversation)
     first = outcome.conversation[0] if outcome.conversation else None
     single = len(outcome.conversation) == 1 and first and first.type == "human" and isinstance(first.content, str)
     conversation = None if single or not first else Sample.read(user_input=list(outcome.conversation)).user_input
-    written = outcome.answer is not None and outcome.released is None
-    return {
-        "question": _redacted_text(question, redact),
-        "conversation": None if conversation is None else _redacted_json(_dumped(conversation), redact),
-        "evidence": _redacted_json(outcome.evidence, redact) if outcome.evidence else None,
-        "answer": _redacted_text(str(outcome.answer.text), redact) if written and outcome.answer else None,
-    }
+    texts = {"question": _redact(question, redact)}
+    if outcome.answer is not None and outcome.released is None:
+        texts["answer"] = _redact(str(outcome.answer.text), redact)
+    row = _storable(texts)
+    if conversation is not None:
+        row["conversation"] = _json_of(_dump(conversation), redact)
+    if outcome.evidence:
+        row["evidence"] = _json_of(outcome.evidence, redact)
+    return row
 
 
 def _attempt_texts(attempt: Attempt, redact: Sequence[Redact]) -> Row:
-    steps = Sample.read(trajectory=attempt.steps).trajectory if attempt.steps else ()
-    texts: Row = {
-        "draft": _redacted_text(attempt.text, redact),
-        "steps": _redacted_json(_dumped(steps), redact) if steps else None,
-        "evidence": _redacted_json(attempt.evidence, redact) if attempt.evidence else None,
-    }
-    if attempt.verdict is not None:
-        verdict = attempt.verdict
-        items = [item.model_dump(mode="json", exclude_defaults=True) for item in verdict.items]
+    verdict = attempt.verdict
+    texts = {"draft": _redact(attempt.text, redact)}
+    if verdict is not None:
         texts |= {
-            "rationale": _redacted_text(verdict.rationale, redact),
-            "feedback": _redacted_text(verdict.feedback, redact),
-            "verdict_detail": _redacted_text(verdict.detail, redact),
-            "items": _redacted_json(items, redact) if items else None,
+            "rationale": _redact(verdict.rationale, redact),
+            "feedback": _redact(verdict.feedback, redact),
+            "verdict_detail": _redact(verdict.detail, redact),
         }
-    return texts
+    row = _storable(texts)
+    if attempt.steps:
+        row["steps"] = _json_of(_dump(Sample.read(trajectory=attempt.steps).trajectory), redact)
+    if attempt.evidence:
+        row["evidence"] = _json_of(attempt.evidence, redact)
+    if verdict is not None and verdict.items:
+        items = [item.model_dump(mode="json", exclude_defaults=True) for item in verdict.items]
+        row["items"] = _json_of(items, redact)
+    return row
 
 
-def _dumped(conversation: Any) -> list[Row]:
+def _dump(conversation: Any) -> list[Row]:
     return [message.model_dump(mode="json", exclude_defaults=True, exclude={"media"}) for message in conversation]
-
-
-def _redacted_text(text: str, redact: Sequence[Redact]) -> str:
-    for function in redact:
-        text = function(text)
-        if not isinstance(text, str):
-            raise TypeError(f"redact returns the text to store, not a {type(text).__name__}")
-    return text_of(text)
-
-
-def _redacted_json(value: object, redact: Sequence[Redact]) -> str:
-    return _json_of(_redacted(clean(value), redact) if redact else value)
-
-
-def _redacted(value: object, redact: Sequence[Redact]) -> object:
-    """Redact every text in JSON-like data, the names of fields excepted."""
-    match value:
-        case str():
-            return _redacted_text(value, redact)
-        case dict():
-            return {name: _redacted(part, redact) for name, part in value.items()}
-        case list():
-            return [_redacted(part, redact) for part in value]
-        case _:
-            return value
 
 
 _OUTCOME = (
@@ -431,14 +463,15 @@ def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:
     return _present({name: value for name, value in row.items() if value not in ("", {})})
 
 
-def _recorded_samples(entry: Entry) -> Iterator[Sample]:
+def _recorded_samples(pending: PendingOutcome) -> Iterator[Sample]:
     """Yield the samples of an outcome, each with all that is known of its attempt in the metadata."""
-    outcome = _outcome_row(entry, texts=False)
-    samples = iter(entry.outcome.samples())
-    for attempt in entry.outcome.attempts:
+    recorded = pending.outcome
+    outcome = _outcome_row(pending, _question(recorded.conversation))
+    samples = iter(recorded.samples())
+    for attempt in recorded.attempts:
         for draft in attempt.drafts:
-            released = draft is attempt and attempt.number == entry.outcome.released
-            row = _attempt_row(outcome["id"], draft, released=released, texts=False)
+            released = draft is attempt and attempt.number == recorded.released
+            row = _attempt_row(outcome["id"], draft, released=released)
             if draft.verdict is not None:
                 row |= {name: getattr(draft.verdict, name) for name in ("rationale", "feedback")}
             sample = next(samples)
@@ -491,13 +524,13 @@ class Record:
         """
         written = bytearray()
         try:
-            entry = Entry(outcome, origin or _NO_ORIGIN, now_ms())
-            lines = b"".join(map(_line, _recorded_samples(entry)))
+            pending = PendingOutcome(outcome, origin or _NO_ORIGIN, now_ms())
+            lines = b"".join(map(_line, _recorded_samples(pending)))
             if lines:
                 self._append(lines, written)
         except Exception as error:  # noqa: BLE001 - whatever raised, the answer must go out
             rows = sum(len(attempt.drafts) for attempt in outcome.attempts)
-            self._lost(rows - written.lstrip(b"\n").count(b"\n"), error)
+            self._count_dropped(rows - written.lstrip(b"\n").count(b"\n"), error)
 
     def _append(self, lines: bytes, written: bytearray) -> None:
         """Write lines, and add to `written` what is in the file."""
@@ -510,10 +543,10 @@ class Record:
                     written += rest[:length]
                     rest = rest[length:]
 
-    def _lost(self, rows: int, error: Exception) -> None:
-        context.count("rows", rows)
+    def _count_dropped(self, rows: int, error: Exception) -> None:
+        faults.count("rows", rows)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-        with context.logging_safely():
+        with faults.logging_safely():
             _log.warning("%d rows could not be written to the record %s: %s", rows, self._path, reason)
 
 

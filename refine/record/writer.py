@@ -1,29 +1,43 @@
-"""The queue in front of the database, and the thread that empties it."""
+"""The queue in front of the database, the thread that empties it, and how a batch is written."""
 
 from __future__ import annotations
 
 import atexit
 import logging
 import os
+import sqlite3
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, repeat
-from typing import Any, Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Table, delete, select
+from sqlalchemy import Connection, Engine, Table, create_engine, delete, event, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, OperationalError, TimeoutError  # noqa: A004 - of a pool
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    SQLAlchemyError,
+    TimeoutError,  # noqa: A004 - of a pool
+)
+from sqlalchemy.pool import NullPool
 
 from graphs import Outcome
 from judges import ConfigurationError
 from judges.errors import one_line
-from judges.runtime import context
-from refine.record.rows import Entry, Row, Rows, now_ms
-from refine.record.schema import ATTEMPT, LABEL, OUTCOME
+from judges.runtime import faults
+from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, Row, now_ms, rows_of
+from refine.record.schema import ATTEMPT, LABEL, OUTCOME, migrate
 
 _LARGEST_BATCH = 200
 _LINGER_S = 0.1
@@ -38,7 +52,7 @@ _RETRY_S = (0.1, 0.2, 0.5, 1.0)
 """Seconds before each retry of a batch that the database did not take; the last one holds for all that follow."""
 _log = logging.getLogger("refine")
 
-_Loss = Literal["full", "refused", "closed"]
+_DropReason = Literal["full", "refused", "closed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,63 +82,43 @@ class RecordStats:
     failing: str
 
 
-class Store(Protocol):
-    """Where the outcomes go."""
-
-    def prepare(self, entry: Entry) -> tuple[Rows, Exception | None]:
-        """Return the rows of an outcome, and what kept its texts out of them, if anything did."""
-        ...
-
-    def insert(self, batch: Sequence[Rows]) -> list[Exception]:
-        """Write outcomes, and return why some were refused; raise if the database failed."""
-        ...
-
-    def sweep(self) -> bool:
-        """Delete some of what is too old; return whether there is more."""
-        ...
-
-    def dispose(self) -> None:
-        """Close all connections."""
-        ...
-
-
-class Writer:
+class RecordWriter:
     """Takes outcomes at once, and writes them in batches from a thread of its own.
 
     Args:
-        store: Where they go.
+        tables: Where they go.
         name: What the record is called in the log.
         most: Longest queue, in outcomes.
         most_characters: Largest queue, in characters of the texts in it.
     """
 
-    def __init__(self, store: Store, *, name: str, most: int, most_characters: int) -> None:
-        self._store, self._name = store, name
+    def __init__(self, tables: Tables, *, name: str, most: int, most_characters: int) -> None:
+        self._tables, self._name = tables, name
         self._most, self._most_characters = most, most_characters
         self._changed = threading.Condition()
         self._wake = threading.Event()
-        self._queue: deque[tuple[Entry, int]] = deque()
+        self._queue: deque[tuple[PendingOutcome, int]] = deque()
         self._characters = self._in_flight = self._offered = self._written = self._stripped = 0
-        self._losses: Counter[_Loss] = Counter()
+        self._dropped: Counter[_DropReason] = Counter()
         self._failing = self._unswept = ""
-        self._lost_before = 0
+        self._dropped_before = 0
         self._deadline: float | None = None
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
 
-    def add(self, entry: Entry) -> None:
-        """Queue an outcome, or count it as lost; never waits for the database."""
-        size = _size(entry.outcome)
+    def add(self, outcome: Outcome, origin: Origin) -> None:
+        """Queue an outcome, or count it as dropped; never waits for the database."""
+        pending, size = PendingOutcome(outcome, origin, now_ms()), _size(outcome)
         with self._changed:
             self._offered += 1
-            loss = self._loss(size) or self._start()
-            if loss is None:
-                self._queue.append((entry, size))
+            reason = self._reason_to_drop(size) or self._start()
+            if reason is None:
+                self._queue.append((pending, size))
                 self._characters += size
             else:
-                self._losses[loss] += 1
-        if loss is not None:
-            self._report_loss(loss, 1)
+                self._dropped[reason] += 1
+        if reason is not None:
+            self._report_dropped(reason, 1)
         elif not self._wake.is_set():
             self._wake.set()
 
@@ -140,10 +134,10 @@ class Writer:
                 offered=self._offered,
                 written=self._written,
                 queued=len(self._queue) + self._in_flight,
-                lost=self._losses.total(),
-                lost_full=self._losses["full"],
-                lost_refused=self._losses["refused"],
-                lost_closed=self._losses["closed"],
+                lost=self._dropped.total(),
+                lost_full=self._dropped["full"],
+                lost_refused=self._dropped["refused"],
+                lost_closed=self._dropped["closed"],
                 without_texts=self._stripped,
                 failing=self._failing or self._unswept,
             )
@@ -160,7 +154,7 @@ class Writer:
             idle = self._thread is None
         self._wake.set()
         if idle:
-            self._store.dispose()
+            self._tables.dispose()
 
     def close(self, timeout_s: float) -> None:
         """Write what is queued, for at most `timeout_s` seconds; what is left then is lost, and counted."""
@@ -174,13 +168,13 @@ class Writer:
     def _is_closing(self) -> bool:
         return self._deadline is not None
 
-    def _loss(self, size: int) -> _Loss | None:
+    def _reason_to_drop(self, size: int) -> _DropReason | None:
         if self._deadline is not None:
             return "closed"
         full = len(self._queue) >= self._most or self._characters + size > self._most_characters
         return "full" if full else None
 
-    def _start(self) -> _Loss | None:
+    def _start(self) -> _DropReason | None:
         if self._thread is None:
             thread = threading.Thread(target=self._run, daemon=True, name="refine-record")
             try:
@@ -207,19 +201,22 @@ class Writer:
             more = self._sweep()
         while batch := self._take():
             self._write(batch)
-        self._store.dispose()
+        self._tables.dispose()
         atexit.unregister(self._at_exit)
 
-    def _take(self) -> list[Rows]:
+    def _take(self) -> list[OutcomeRows]:
         with self._changed:
-            entries = [self._queue.popleft() for _ in range(min(len(self._queue), _LARGEST_BATCH))]
-            self._characters -= sum(size for _, size in entries)
-            self._in_flight = len(entries)
-        batch: list[Rows] = []
+            pending: list[PendingOutcome] = []
+            while self._queue and len(pending) < _LARGEST_BATCH:
+                outcome, size = self._queue.popleft()
+                pending.append(outcome)
+                self._characters -= size
+            self._in_flight = len(pending)
+        batch: list[OutcomeRows] = []
         refused: list[Exception] = []
-        for entry, _ in entries:
+        for outcome in pending:
             try:
-                rows, fault = self._store.prepare(entry)
+                rows, fault = self._tables.prepare(outcome)
             except Exception as error:  # noqa: BLE001 - an outcome of which no row can be made is counted
                 refused.append(error)
                 continue
@@ -228,13 +225,13 @@ class Writer:
                 self._report_stripped(fault)
         if refused:
             self._settle(0, refused, left=len(batch))
-        return batch or (self._take() if entries else [])
+        return batch or (self._take() if pending else [])
 
-    def _write(self, batch: Sequence[Rows]) -> None:
+    def _write(self, batch: Sequence[OutcomeRows]) -> None:
         """Write a batch, again and again while the database fails, unless the record is closed meanwhile."""
         for wait_s in self._waits():
             try:
-                refused = self._store.insert(batch)
+                refused = self._tables.insert(batch)
             except Exception as error:  # noqa: BLE001 - whatever raised, the thread goes on
                 self._report_failure(_kind(error))
             else:
@@ -257,7 +254,7 @@ class Writer:
     def _sweep(self) -> bool:
         """Delete what is too old; return whether there is more. Outcomes do not wait for it."""
         try:
-            more = self._store.sweep()
+            more = self._tables.sweep()
         except Exception as error:  # noqa: BLE001 - as above
             before, self._unswept = self._unswept, _kind(error)
             if not before:
@@ -272,11 +269,11 @@ class Writer:
             abandoned = self._in_flight == 0  # they were counted as lost when the record was closed
             if not abandoned:
                 self._written += written
-                self._losses["refused"] += len(refused)
+                self._dropped["refused"] += len(refused)
                 self._in_flight = left
             self._changed.notify_all()
         if refused and not abandoned:
-            self._report_loss("refused", len(refused), _kind(refused[0]))
+            self._report_dropped("refused", len(refused), _kind(refused[0]))
 
     def _abandon(self) -> None:
         """Count everything that is not written yet as lost."""
@@ -284,17 +281,17 @@ class Writer:
             left = len(self._queue) + self._in_flight
             self._queue.clear()
             self._characters = self._in_flight = 0
-            self._losses["closed"] += left
+            self._dropped["closed"] += left
             self._changed.notify_all()
         if left:
-            self._report_loss("closed", left)
+            self._report_dropped("closed", left)
 
-    def _report_loss(self, loss: _Loss, count: int, reason: str = "") -> None:
-        """Count a loss for `refine.losses()`; the first, the tenth, the hundredth and so on are a warning."""
-        context.count("outcomes", count)
-        total = self._losses[loss]
+    def _report_dropped(self, cause: _DropReason, count: int, reason: str = "") -> None:
+        """Count what was dropped for `refine.losses()`; the first, tenth, hundredth and so on are a warning."""
+        faults.count("outcomes", count)
+        total = self._dropped[cause]
         if len(str(total)) > len(str(total - count)) or total == count:
-            why = reason or {"full": "the queue is full", "closed": "the record was closed"}[loss]
+            why = reason or {"full": "the queue is full", "closed": "the record was closed"}[cause]
             self._warn("%d outcomes so far could not be written: %s", total, why)
 
     def _report_stripped(self, fault: Exception) -> None:
@@ -308,17 +305,17 @@ class Writer:
     def _report_failure(self, kind: str) -> None:
         """Say once that the database fails."""
         if not self._failing:
-            self._lost_before = self._losses.total()
+            self._dropped_before = self._dropped.total()
             self._warn("the database fails (%s); outcomes wait for it", kind)
         self._failing = kind
 
     def _report_recovery(self) -> None:
         """Say that the database works again, and what its absence cost."""
-        lost = self._losses.total() - self._lost_before
+        lost = self._dropped.total() - self._dropped_before
         self._warn("the database works again; %s lost meanwhile", f"{lost} outcomes were" if lost else "none was")
 
     def _warn(self, message: str, *values: object) -> None:
-        with context.logging_safely():
+        with faults.logging_safely():
             _log.warning("record %s: " + message, self._name, *values)
 
 
@@ -335,20 +332,18 @@ def _kind(error: Exception) -> str:
 
 def _size(outcome: Outcome) -> int:
     """Return about how many characters the texts of an outcome have."""
-    messages = [*outcome.conversation, *(attempt.answer for attempt in outcome.attempts)]
-    return sum(_characters(message.content) for message in messages)
-
-
-def _characters(content: object) -> int:
-    match content:
-        case str():
-            return len(content)
-        case list() | tuple():
-            return sum(map(_characters, content))
-        case Mapping():
-            return sum(map(_characters, content.values()))
-        case _:
-            return 0
+    size = 0
+    contents: list[object] = [message.content for message in outcome.conversation]
+    contents += [attempt.answer.content for attempt in outcome.attempts]
+    while contents:
+        content = contents.pop()
+        if isinstance(content, str):
+            size += len(content)
+        elif isinstance(content, Mapping):
+            contents += content.values()
+        elif isinstance(content, list | tuple):
+            contents += content
+    return size
 
 
 _OUTAGES = frozenset({"08", "25", "40", "42", "53", "55", "57", "58", "XX"})
@@ -368,58 +363,51 @@ def _is_outage(error: Exception) -> bool:
     return isinstance(error, OperationalError) or type(error) is DatabaseError
 
 
-def write(engine: Engine, batch: Sequence[Rows]) -> list[Exception]:
+def _write(engine: Engine, batch: Sequence[OutcomeRows]) -> list[Exception]:
     """Write outcomes, and return why some were refused; a refused one never takes others along.
 
     Raises:
         Exception: If the database failed, see `_is_outage`; what was written by then may be written again.
     """
     try:
-        _write_together(engine, batch)
+        try:
+            with engine.connect().execution_options(writes=True) as connection, connection.begin():
+                _append(connection, batch)
+        except IntegrityError:
+            with engine.connect().execution_options(writes=True) as connection, connection.begin():
+                _merge(connection, batch)
     except Exception as error:
         if _is_outage(error):
             raise
         if len(batch) == 1:
             return [error]
         middle = len(batch) // 2
-        return write(engine, batch[:middle]) + write(engine, batch[middle:])
+        return _write(engine, batch[:middle]) + _write(engine, batch[middle:])
     return []
 
 
-def _write_together(engine: Engine, batch: Sequence[Rows]) -> None:
-    try:
-        with engine.connect().execution_options(writes=True) as connection, connection.begin():
-            _append(connection, batch)
-    except IntegrityError:
-        with engine.connect().execution_options(writes=True) as connection, connection.begin():
-            _merge(connection, batch)
-
-
-def _append(connection: Connection, batch: Sequence[Rows]) -> None:
+def _append(connection: Connection, batch: Sequence[OutcomeRows]) -> None:
     """Write rows of which none is there yet."""
     attempts = [row for rows in batch for row in rows.attempts]
     for table, rows in ((OUTCOME, [rows.outcome for rows in batch]), (ATTEMPT, attempts)):
-        if rows and connection.dialect.name == "postgresql":
-            _copy(connection, table, rows)
-        elif rows:
-            names, marks = _columns(table), ", ".join("?" * len(table.columns))
-            values = [tuple(row.get(name) for name in table.columns.keys()) for row in rows]  # noqa: SIM118 - not a dict
-            connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({marks})", values)  # noqa: S608 - our own names
+        columns = table.columns.keys()
+        quoted, values = '", "'.join(columns), [tuple(map(row.get, columns)) for row in rows]
+        if values and connection.dialect.name == "postgresql":
+            _copy(connection, f'COPY {table.name} ("{quoted}") FROM STDIN', values)
+        elif values:
+            marks = ", ".join("?" * len(columns))
+            statement = f'INSERT INTO {table.name} ("{quoted}") VALUES ({marks})'  # noqa: S608 - our own names
+            connection.exec_driver_sql(statement, values)
 
 
-def _copy(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    names = table.columns.keys()
+def _copy(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
     driver: Any = connection.connection.driver_connection
     try:
-        with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({_columns(table)}) FROM STDIN") as copy:
+        with driver.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
-                copy.write_row([row.get(name) for name in names])
+                copy.write_row(row)
     except Exception as error:
         raise _as_sqlalchemy(connection, error) from error
-
-
-def _columns(table: Table) -> str:
-    return ", ".join(f'"{name}"' for name in table.columns.keys())  # noqa: SIM118 - not a dict
 
 
 def _as_sqlalchemy(connection: Connection, error: Exception) -> BaseException:
@@ -432,9 +420,9 @@ def _as_sqlalchemy(connection: Connection, error: Exception) -> BaseException:
     return DBAPIError.instance("COPY", None, error, base, connection_invalidated=lost, dialect=dialect)
 
 
-def _merge(connection: Connection, batch: Sequence[Rows]) -> None:
+def _merge(connection: Connection, batch: Sequence[OutcomeRows]) -> None:
     """Write rows of which some are there already: those stay, but for turns that waited for a review."""
-    latest: dict[str, Rows] = {}
+    latest: dict[str, OutcomeRows] = {}
     for rows in batch:
         known = latest.get(rows.outcome["id"])
         if known is None or known.outcome["stop_reason"] == "interrupted":
@@ -443,7 +431,7 @@ def _merge(connection: Connection, batch: Sequence[Rows]) -> None:
         _merge_one(connection, part)
 
 
-def _merge_one(connection: Connection, rows: Rows) -> None:
+def _merge_one(connection: Connection, rows: OutcomeRows) -> None:
     identifier = rows.outcome["id"]
     waiting = select(OUTCOME.c.id).where(OUTCOME.c.id == identifier, OUTCOME.c.stop_reason == "interrupted")
     connection.execute(delete(ATTEMPT).where(ATTEMPT.c.outcome.in_(waiting)))
@@ -467,32 +455,190 @@ _SLICE = 1_000
 _PAUSE_S = 60.0
 
 
-class Retention:
-    """How long outcomes are kept.
+def _delete_before(connection: Connection, before: int) -> bool:
+    """Delete the oldest outcomes of those that ended before a time, and return whether there are more."""
+    oldest = select(OUTCOME.c.id).where(OUTCOME.c.at < before).order_by(OUTCOME.c.at).limit(_SLICE)
+    identifiers = connection.execute(oldest).scalars().all()
+    if identifiers:
+        for table, column in ((ATTEMPT, ATTEMPT.c.outcome), (LABEL, LABEL.c.outcome), (OUTCOME, OUTCOME.c.id)):
+            connection.execute(delete(table).where(column.in_(identifiers)))
+    return len(identifiers) == _SLICE
+
+
+_BUSY_TIMEOUT_MS = 5_000
+_POSTGRESQL = {
+    "connect_timeout": 5,
+    "application_name": "selfrefine record",
+    "options": "-c statement_timeout=30000",
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 30_000,
+}
+"""Settings of libpq that let a statement fail that a silent server would hold for ever; a URL may set others."""
+
+
+def read_url(text: str) -> URL:
+    """Return the URL of a database.
+
+    Raises:
+        ConfigurationError: If it is no URL of a SQLite file or of PostgreSQL; no password is shown.
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "record is no URL that can be read; give sqlite:///file.db or postgresql://user@host/database"
+        ) from None
+    match url.drivername.partition("+")[0]:
+        case "sqlite":
+            return _sqlite_url(url)
+        case "postgresql" | "postgres":
+            return url.set(drivername="postgresql+psycopg")
+        case other:
+            raise ConfigurationError(
+                f"a record in {other!r} is not supported; give sqlite:///file.db, "
+                f"postgresql://user@host/database, or the path of a .jsonl file"
+            )
+
+
+def _sqlite_url(url: URL) -> URL:
+    path = Path(url.database or "")
+    if not url.database or url.database == ":memory:" or path.is_dir() or not path.parent.is_dir():
+        raise ConfigurationError(
+            f"a record in SQLite is a file in a folder that exists, such as sqlite:///record.db, "
+            f"not {url.database or ':memory:'!r}"
+        )
+    return url.set(drivername="sqlite", database=str(path.absolute()))
+
+
+def masked(url: URL) -> str:
+    """Return a URL for people: without its password and settings."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def _make_engine(url: URL) -> Engine:
+    """Return the connections to a database; a new file of SQLite can be read by its owner alone."""
+    if url.get_backend_name() == "sqlite":
+        _make_private(Path(url.database or ""))
+        engine = create_engine(
+            url,
+            poolclass=NullPool,  # no descriptor outlives a fork, or the file itself
+            connect_args={"check_same_thread": False},  # a stream of rows is read by several threads in turn
+        )
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    settings = {name: value for name, value in _POSTGRESQL.items() if name not in url.query}
+    return create_engine(
+        url, pool_pre_ping=True, pool_size=5, max_overflow=0, pool_timeout=5, connect_args=settings
+    )
+
+
+def _make_private(path: Path) -> None:
+    """Create a file for its owner alone, whatever the umask; SQLite gives its journals the same mode."""
+    with suppress(OSError):  # it is there, or SQLite says what is wrong
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None  # transactions are begun by `_begin_sqlite`, not by the driver
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _begin_sqlite(connection: Any) -> None:
+    """Begin a transaction; one that is going to write says so at once: SQLite lets no reader become a writer."""
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+class Tables:
+    """Connections to the tables; opened and made on first use.
 
     Args:
-        days: Days after which an outcome is deleted, with its attempts and labels; None keeps all.
+        url: The database.
+        texts: Whether texts are stored.
+        redact: What is applied to each text.
+        keep_days: Days after which an outcome is deleted, with its attempts and labels; None keeps all.
     """
 
-    def __init__(self, days: float | None) -> None:
-        self._days = days
-        self._due_at = 0.0
+    def __init__(self, url: URL, *, texts: bool, redact: Sequence[Redact], keep_days: float | None) -> None:
+        self._url, self._texts, self._redact, self._keep_days = url, texts, tuple(redact), keep_days
+        self._sweep_due_at = 0.0
+        self._lock = threading.Lock()
+        self._ready = False
 
-    def is_due(self) -> bool:
-        """Check whether it is time to look for what is too old."""
-        return self._days is not None and time.monotonic() >= self._due_at
+    def prepare(self, pending: PendingOutcome) -> tuple[OutcomeRows, Exception | None]:
+        """Return the rows of an outcome; without texts, and why, where these cannot be read or redacted."""
+        try:
+            return rows_of(pending, texts=self._texts, redact=self._redact), None
+        except Exception as error:
+            if not self._texts:
+                raise
+            return rows_of(pending, texts=False), error
 
-    def delete(self, connection: Connection) -> bool:
-        """Delete the oldest outcomes of those that are too old, 1,000 at most, and return whether there are more.
+    def insert(self, batch: Sequence[OutcomeRows]) -> list[Exception]:
+        """Write outcomes, and return why some were refused; raise if the database failed."""
+        try:
+            return _write(self._connected(), batch)
+        except Exception:
+            self._ready = False  # whatever happened to the database, its tables are looked for again
+            raise
 
-        The next time is at once while there are, else in a minute.
+    def sweep(self) -> bool:
+        """Delete some of what is too old, if it is time; return whether there is more.
+
+        The oldest 1,000 at most go at once; the next time is at once while there are more, else in a minute.
         """
-        before = now_ms() - int((self._days or 0) * _DAY_MS)
-        oldest = select(OUTCOME.c.id).where(OUTCOME.c.at < before).order_by(OUTCOME.c.at).limit(_SLICE)
-        identifiers = connection.execute(oldest).scalars().all()
-        if identifiers:
-            for table, column in ((ATTEMPT, ATTEMPT.c.outcome), (LABEL, LABEL.c.outcome), (OUTCOME, OUTCOME.c.id)):
-                connection.execute(delete(table).where(column.in_(identifiers)))
-        more = len(identifiers) == _SLICE
-        self._due_at = 0.0 if more else time.monotonic() + _PAUSE_S
+        if self._keep_days is None or time.monotonic() < self._sweep_due_at:
+            return False
+        with self.writing() as connection:
+            more = _delete_before(connection, now_ms() - int(self._keep_days * _DAY_MS))
+        self._sweep_due_at = 0.0 if more else time.monotonic() + _PAUSE_S
         return more
+
+    def check(self) -> None:
+        """Connect; raise a `ConfigurationError` that says why it cannot be done."""
+        try:
+            self._connected()
+        except (SQLAlchemyError, OSError) as error:
+            original = getattr(error, "orig", None) or error
+            raise ConfigurationError(
+                f"the record {masked(self._url)} cannot be used: {one_line(original)}; check the "
+                f"URL, and that the "
+                f"database runs"
+            ) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Connect for reading."""
+        self.check()
+        with self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Connect for a transaction that writes."""
+        self.check()
+        with self._transaction() as connection:
+            yield connection
+
+    def dispose(self) -> None:
+        """Close all connections; those of a later use are new ones."""
+        self._engine.dispose()
+
+    def _connected(self) -> Engine:
+        if not self._ready:
+            with self._lock, self._transaction() as connection:
+                migrate(connection)
+            self._ready = True
+        return self._engine
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            yield connection
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return _make_engine(self._url)

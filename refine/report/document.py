@@ -1,14 +1,13 @@
-"""The parts that a report is made of, before it is known whether it becomes a page or Markdown."""
+"""What a report is made of, before it is known whether it becomes a page, Markdown or a table of rows."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
-from xml.etree.ElementTree import Element, tostring
 
 from judges import Verdict
+from judges.offline import Row
 from judges.offline.statistics.intervals import Figure
 from refine.report import wording
 
@@ -16,7 +15,7 @@ Tone = Literal["plain", "soft", "good", "bad", "unsure"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class Scale:
     """A value and its interval on a scale.
 
     Args:
@@ -37,7 +36,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     """A part of a whole: its kind, which is its colour, how many, and what they are."""
 
     kind: str
@@ -46,24 +45,24 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """Parts of a whole, side by side in one bar."""
+class ShareBar:
+    """ShareBar of a whole, side by side in one bar."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class Histogram:
     """How many there are of each, as columns."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
 
 
-Mark = Range | Parts | Columns
+Mark = Scale | ShareBar | Histogram
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A cell of a table.
 
     Args:
@@ -80,7 +79,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """A table; the first column names its rows, and columns of numbers are aligned to the right.
 
     Args:
@@ -91,7 +90,7 @@ class Table:
     """
 
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     numeric: frozenset[int] = frozenset()
     caption: str = ""
 
@@ -121,7 +120,7 @@ class Charts:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedRow:
+class WorstRow:
     """A row with what was asked, what was answered, and each judge's verdict."""
 
     index: int
@@ -139,7 +138,7 @@ class RowList:
     left_out: int = 0
 
 
-Block = Table | Paragraph | Charts | JudgedRow | RowList
+Block = ReportTable | Paragraph | Charts | WorstRow | RowList
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,55 +156,56 @@ class Section:
     blocks: tuple[Block, ...]
 
 
-_Child = Element | str | None | Iterable["Element | str | None"]
-
-_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-
-
-def h(tag: str, /, *children: _Child, **attributes: str | float | None) -> Element:
-    """Return an element.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPair:
+    """A row of the table of all rows.
 
     Args:
-        tag: Its name.
-        children: Texts, elements, or several of them; None is nothing.
-        attributes: Its attributes. `class_` is `class`, and `aria_label` is `aria-label`; None leaves one out.
+        index: Its index in the dataset.
+        sides: The row in each run; None where a run does not have it.
+        label: "good" or "bad", as people call the answer of the last run; empty where nobody did.
     """
-    element = Element(tag)
-    for name, value in attributes.items():
-        if value is not None:
-            element.set(name.rstrip("_").replace("_", "-"), clean(_attribute(value)))
-    for child in children:
-        for part in [child] if child is None or isinstance(child, str | Element) else child:
-            _append(element, part)
-    return element
+
+    index: int
+    sides: tuple[Row | None, ...]
+    label: str = ""
+
+    @property
+    def row(self) -> Row:
+        """The row in the last run that has it."""
+        return next(row for row in reversed(self.sides) if row is not None)
 
 
-def _attribute(value: str | float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNames:
+    """What a run and its judges are called."""
+
+    name: str
+    judges: tuple[str, ...]
 
 
-def _append(element: Element, part: Element | str | None) -> None:
-    if part is None:
-        return
-    if not isinstance(part, str):
-        element.append(part)
-    elif len(element):
-        element[-1].tail = (element[-1].tail or "") + clean(part)
-    else:
-        element.text = (element.text or "") + clean(part)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """All that a report says.
+
+    Args:
+        title: What it is called.
+        headline: In one sentence, what was judged, with what, and when.
+        sections: Its sections, in order.
+        runs: One run, or two that are compared, the earlier one first.
+        rows: All rows.
+        columns: Columns of the metadata by which rows are grouped.
+    """
+
+    title: str
+    headline: str
+    sections: tuple[Section, ...]
+    runs: tuple[RunNames, ...]
+    rows: tuple[RowPair, ...]
+    columns: tuple[str, ...] = ()
 
 
-def clean(text: str) -> str:
-    """Return a text without characters that a page cannot hold."""
-    return _NOT_TEXT.sub("\ufffd", text)
-
-
-def html(element: Element) -> str:
-    """Return an element as HTML. The texts of `script` and `style` are written as they are."""
-    return tostring(element, encoding="unicode", method="html")
-
-
-UNKNOWN = Cell(wording.DASH, tone="soft")
+UNKNOWN = TableCell(wording.DASH, tone="soft")
 
 
 _ENDS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -218,11 +218,11 @@ def scale_end(shares: Sequence[float]) -> float:
 
 
 def filled_table(
-    columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...], numeric: frozenset[int], caption: str
-) -> Table:
+    columns: tuple[str, ...], rows: tuple[tuple[TableCell, ...], ...], numeric: frozenset[int], caption: str
+) -> ReportTable:
     """Return a table without the columns that say nothing in any row."""
     kept = [place for place in range(len(columns)) if place == 0 or any(row[place] != UNKNOWN for row in rows)]
-    return Table(
+    return ReportTable(
         tuple(columns[place] for place in kept),
         tuple(tuple(row[place] for place in kept) for row in rows),
         frozenset(kept.index(place) for place in kept if place in numeric),
@@ -230,23 +230,23 @@ def filled_table(
     )
 
 
-def score_cell(figure: Figure) -> Cell:
+def score_cell(figure: Figure) -> TableCell:
     """Return a cell for a mean score from 0 to 1."""
     if figure.value is None:
         return UNKNOWN
-    return Cell(
+    return TableCell(
         wording.number(figure.value),
         wording.span(figure.low, figure.high),
-        Range(value=figure.value, low=figure.low, high=figure.high),
+        Scale(value=figure.value, low=figure.low, high=figure.high),
     )
 
 
-def share_cell(figure: Figure, *, reference: float | None = None) -> Cell:
+def share_cell(figure: Figure, *, reference: float | None = None) -> TableCell:
     """Return a cell for a share."""
     if figure.value is None:
-        return Cell(wording.why(figure), tone="soft") if figure.reason else UNKNOWN
-    return Cell(
+        return TableCell(wording.why(figure), tone="soft") if figure.reason else UNKNOWN
+    return TableCell(
         wording.percent(figure.value),
         wording.span_percent(figure.low, figure.high),
-        Range(value=figure.value, low=figure.low, high=figure.high, reference=reference),
+        Scale(value=figure.value, low=figure.low, high=figure.high, reference=reference),
     )

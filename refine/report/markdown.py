@@ -1,33 +1,46 @@
-"""The report as Markdown, for a pull request or a wiki; texts of rows are quoted, and none becomes markup."""
+"""The report as Markdown, for a pull request or a wiki, and its rows as CSV; no text of a row becomes markup."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from judges import Verdict
 from judges.offline import Row
 from refine.report import wording
-from refine.report.document import Block, Cell, Charts, JudgedRow, Paragraph, RowList, Section, Table, clean
-from refine.report.sections import headline, sections, title
-from refine.report.view import Entry, Report
+from refine.report.document import (
+    Block,
+    Charts,
+    Document,
+    Paragraph,
+    ReportTable,
+    RowList,
+    RowPair,
+    Section,
+    TableCell,
+    WorstRow,
+)
 
 _MARKUP = re.compile(r"([\\`*_\[\]{|~$]|^[#+=-]+(?=\s|$)|^\d+(?=[.)](?:\s|$)))")
 """What means something to Markdown: within a line, or where one begins."""
 
 
-def markdown(report: Report) -> str:
+def markdown(document: Document) -> str:
     """Return the report in GitHub's Markdown, without the table of all rows."""
-    parts = [f"# {escaped(title(report))}", escaped(headline(report)), *map(_section, sections(report))]
+    parts = [
+        f"# {escape_markup(document.title)}",
+        escape_markup(document.headline),
+        *map(_section, document.sections),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
-def escaped(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Return a text on one line, in which nothing is markup, nor HTML."""
-    return _MARKUP.sub(_neutral, escape(" ".join(clean(text).split()), quote=False))
+    return _MARKUP.sub(_neutral, escape(" ".join(wording.clean(text).split()), quote=False))
 
 
 def _neutral(match: re.Match[str]) -> str:
@@ -35,27 +48,27 @@ def _neutral(match: re.Match[str]) -> str:
 
 
 def _section(part: Section) -> str:
-    return "\n\n".join([f"## {escaped(part.title)}", *map(_block, part.blocks)])
+    return "\n\n".join([f"## {escape_markup(part.title)}", *map(_block, part.blocks)])
 
 
 def _block(block: Block) -> str:
     match block:
-        case Table():
+        case ReportTable():
             return "\n".join(_table(block))
         case Paragraph(text, _):
-            return escaped(text)
+            return escape_markup(text)
         case Charts(charts):
-            return "\n".join(f"- {escaped(chart.caption)}: {escaped(chart.text)}" for chart in charts)
-        case JudgedRow():
-            return "\n".join(_judged_row(block))
+            return "\n".join(f"- {escape_markup(chart.caption)}: {escape_markup(chart.text)}" for chart in charts)
+        case WorstRow():
+            return "\n".join(_worst_row(block))
         case RowList():
             return "\n".join(_row_list(block))
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: ReportTable) -> Iterator[str]:
     if table.caption:
-        yield f"{escaped(table.caption)}:\n"
-    yield _line([escaped(name) for name in table.columns])
+        yield f"{escape_markup(table.caption)}:\n"
+    yield _line([escape_markup(name) for name in table.columns])
     yield _line(["---:" if place in table.numeric else "---" for place in range(len(table.columns))])
     for row in table.rows:
         yield _line(map(_cell, row))
@@ -65,22 +78,22 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(cell: Cell) -> str:
-    return f"{escaped(cell.text)} ({escaped(cell.more)})" if cell.more else escaped(cell.text)
+def _cell(cell: TableCell) -> str:
+    return f"{escape_markup(cell.text)} ({escape_markup(cell.more)})" if cell.more else escape_markup(cell.text)
 
 
 def _row_list(block: RowList) -> Iterator[str]:
-    yield f"### {escaped(block.title)}\n"
+    yield f"### {escape_markup(block.title)}\n"
     for index, text in block.rows:
-        yield f"- row {index}: {escaped(text)}"
+        yield f"- row {index}: {escape_markup(text)}"
     if block.left_out:
         yield f"- and {block.left_out:,} more"
 
 
-def _judged_row(row: JudgedRow) -> Iterator[str]:
+def _worst_row(row: WorstRow) -> Iterator[str]:
     yield f"### Row {row.index}\n"
-    yield f"> **Asked:** {escaped(row.question)}\n>"
-    yield f"> **Answered:** {escaped(row.answer)}\n"
+    yield f"> **Asked:** {escape_markup(row.question)}\n>"
+    yield f"> **Answered:** {escape_markup(row.answer)}\n"
     for verdict in row.verdicts:
         yield from _verdict(verdict, verdict.judge, 0)
 
@@ -91,7 +104,8 @@ def _verdict(verdict: Verdict, name: str, depth: int) -> Iterator[str]:
     )
     mark = "" if verdict.score is None else ", passed" if verdict.passed else ", not passed"
     reasons = " ".join(filter(None, [verdict.rationale, verdict.feedback, verdict.detail]))
-    yield f"{'  ' * depth}- **{escaped(name)}** {outcome}{mark}{f': {escaped(reasons)}' if reasons else ''}"
+    why = f": {escape_markup(reasons)}" if reasons else ""
+    yield f"{'  ' * depth}- **{escape_markup(name)}** {outcome}{mark}{why}"
     for item in verdict.items:
         yield from _verdict(item, item.subject or item.judge or "part", depth + 1)
 
@@ -99,7 +113,7 @@ def _verdict(verdict: Verdict, name: str, depth: int) -> Iterator[str]:
 _NOT_FIRST = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
-def csv_rows(report: Report) -> str:
+def csv_rows(document: Document) -> str:
     """Return a line for each row: what was asked and answered, and each judge's score, rating and reasons.
 
     A text that a spreadsheet could take for a formula begins with an apostrophe; so does one that begins with an
@@ -107,38 +121,36 @@ def csv_rows(report: Report) -> str:
     """
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)
-    writer.writerow(map(cell, _head(report)))
-    writer.writerows(map(cell, _csv_line(entry, report)) for entry in report.entries)
+    writer.writerow(map(csv_cell, _head(document)))
+    writer.writerows(map(csv_cell, _csv_line(pair, document)) for pair in document.rows)
     return buffer.getvalue()
 
 
-def cell(value: object) -> object:
+def csv_cell(value: object) -> object:
     """Return a value as a cell that is no formula; numbers stay numbers."""
     if value is None:
         return ""
     return f"'{value}" if isinstance(value, str) and value.startswith(_NOT_FIRST) else value
 
 
-def _head(report: Report) -> Iterator[str]:
+def _head(document: Document) -> Iterator[str]:
     yield from ("row", "question")
-    for run in report.runs:
-        prefix = f"{run.name}: " if len(report.runs) > 1 else ""
+    for run in document.runs:
+        prefix = f"{run.name}: " if len(document.runs) > 1 else ""
         yield f"{prefix}answer"
         for judge in run.judges:
-            yield from (
-                f"{prefix}{judge.name}{part}" for part in ("", " rating", " passed", " unscored", " reasons")
-            )
+            yield from (f"{prefix}{judge}{part}" for part in ("", " rating", " passed", " unscored", " reasons"))
 
 
-def _csv_line(entry: Entry, report: Report) -> Iterator[object]:
-    sample = entry.row.sample
-    yield entry.index
-    yield entry.row.error if sample is None else sample.question
-    for row, run in zip(entry.sides, report.runs, strict=True):
-        yield from _side(row, [judge.name for judge in run.judges])
+def _csv_line(pair: RowPair, document: Document) -> Iterator[object]:
+    sample = pair.row.sample
+    yield pair.index
+    yield pair.row.error if sample is None else sample.question
+    for row, run in zip(pair.sides, document.runs, strict=True):
+        yield from _side(row, run.judges)
 
 
-def _side(row: Row | None, judges: list[str]) -> Iterator[object]:
+def _side(row: Row | None, judges: Sequence[str]) -> Iterator[object]:
     yield None if row is None or row.sample is None else row.sample.answer
     for name in judges:
         verdict = None if row is None else row.verdicts[name]

@@ -5,52 +5,91 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from itertools import accumulate
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, tostring
 
 from judges import Message, Sample, Verdict
 from judges.offline import Row
 from refine.report import wording
 from refine.report.document import (
+    BarPart,
     Block,
-    Cell,
     Chart,
     Charts,
-    Columns,
-    JudgedRow,
+    Document,
+    Histogram,
     Mark,
     Paragraph,
-    Part,
-    Parts,
-    Range,
+    ReportTable,
     RowList,
+    RowPair,
+    Scale,
     Section,
-    Table,
-    h,
-    html,
+    ShareBar,
+    TableCell,
+    WorstRow,
 )
-from refine.report.sections import headline, sections, title
-from refine.report.view import Entry, Report
 
 _WIDTH, _HEIGHT = 190.0, 16.0
 _COLUMN, _COLUMNS_HEIGHT, _LABEL = 34.0, 96.0, 16.0
 
 
+_Child = Element | str | None | Iterable["Element | str | None"]
+
+
+def _h(tag: str, /, *children: _Child, **attributes: str | float | None) -> Element:
+    """Return an element.
+
+    Args:
+        tag: Its name.
+        children: Texts, elements, or several of them; None is nothing.
+        attributes: Its attributes. `class_` is `class`, and `aria_label` is `aria-label`; None leaves one out.
+    """
+    element = Element(tag)
+    for name, value in attributes.items():
+        if value is not None:
+            element.set(name.rstrip("_").replace("_", "-"), wording.clean(_attribute(value)))
+    for child in children:
+        for part in [child] if child is None or isinstance(child, str | Element) else child:
+            _append(element, part)
+    return element
+
+
+def _attribute(value: str | float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def _append(element: Element, part: Element | str | None) -> None:
+    if part is None:
+        return
+    if not isinstance(part, str):
+        element.append(part)
+    elif len(element):
+        element[-1].tail = (element[-1].tail or "") + wording.clean(part)
+    else:
+        element.text = (element.text or "") + wording.clean(part)
+
+
+def _html(element: Element) -> str:
+    """Return an element as HTML. The texts of `script` and `style` are written as they are."""
+    return tostring(element, encoding="unicode", method="html")
+
+
 def _draw(mark: Mark, text: str | None) -> Element:
     """Return a drawing, named by the text that says the same; None where that text stands beside it."""
     match mark:
-        case Range():
-            return _range(mark, text)
-        case Parts():
-            return _parts(mark, text)
-        case Columns():
-            return _columns(mark, text)
+        case Scale():
+            return _draw_scale(mark, text)
+        case ShareBar():
+            return _draw_shares(mark, text)
+        case Histogram():
+            return _draw_columns(mark, text)
 
 
 def _svg(width: float, height: float, text: str | None, kind: str, *children: Element) -> Element:
-    return h(
+    return _h(
         "svg",
         *children,
         viewBox=f"0 0 {width:g} {height:g}",
@@ -63,33 +102,33 @@ def _svg(width: float, height: float, text: str | None, kind: str, *children: El
     )
 
 
-def _range(mark: Range, text: str | None) -> Element:
+def _draw_scale(mark: Scale, text: str | None) -> Element:
     def place(value: float) -> float:
         share = (value - mark.least) / (mark.most - mark.least)
         return 4 + (_WIDTH - 8) * min(1.0, max(0.0, share))
 
     middle = _HEIGHT / 2
-    parts = [h("line", class_="axis", x1=4.0, x2=_WIDTH - 4, y1=middle, y2=middle)]
+    parts = [_h("line", class_="axis", x1=4.0, x2=_WIDTH - 4, y1=middle, y2=middle)]
     if mark.reference is not None:
         x = place(mark.reference)
-        parts.append(h("line", class_="reference", x1=x, x2=x, y1=1.0, y2=_HEIGHT - 1))
+        parts.append(_h("line", class_="reference", x1=x, x2=x, y1=1.0, y2=_HEIGHT - 1))
     if mark.low is not None and mark.high is not None:
         left, right = place(mark.low), place(mark.high)
         parts.append(
-            h("rect", class_="interval", x=left, y=middle - 4, width=max(1.0, right - left), height=8.0, rx=2.0)
+            _h("rect", class_="interval", x=left, y=middle - 4, width=max(1.0, right - left), height=8.0, rx=2.0)
         )
     if mark.value is not None:
-        parts.append(h("circle", class_="value", cx=place(mark.value), cy=middle, r=3.5))
+        parts.append(_h("circle", class_="value", cx=place(mark.value), cy=middle, r=3.5))
     return _svg(_WIDTH, _HEIGHT, text, "range", *parts)
 
 
-def _parts(mark: Parts, text: str | None) -> Element:
+def _draw_shares(mark: ShareBar, text: str | None) -> Element:
     total = sum(part.size for part in mark.parts) or 1.0
     ends = accumulate(part.size for part in mark.parts)
     rects = [
-        h(
+        _h(
             "rect",
-            h("title", f"{part.name}: {wording.count(part.size)} ({wording.percent(part.size / total)})"),
+            _h("title", f"{part.name}: {wording.count(part.size)} ({wording.percent(part.size / total)})"),
             class_=part.kind,
             x=_WIDTH * (end - part.size) / total,
             y=2.0,
@@ -102,7 +141,7 @@ def _parts(mark: Parts, text: str | None) -> Element:
     return _svg(_WIDTH, _HEIGHT, text, "parts", *rects)
 
 
-def _columns(mark: Columns, text: str | None) -> Element:
+def _draw_columns(mark: Histogram, text: str | None) -> Element:
     most = max((part.size for part in mark.parts), default=0.0) or 1.0
     return _svg(
         _COLUMN * len(mark.parts),
@@ -113,13 +152,13 @@ def _columns(mark: Columns, text: str | None) -> Element:
     )
 
 
-def _column(part: Part, place: int, most: float) -> Element:
+def _column(part: BarPart, place: int, most: float) -> Element:
     x, height = place * _COLUMN, _COLUMNS_HEIGHT * part.size / most
     middle = x + _COLUMN / 2
-    return h(
+    return _h(
         "g",
-        h("title", f"{part.name}: {wording.count(part.size)}"),
-        h(
+        _h("title", f"{part.name}: {wording.count(part.size)}"),
+        _h(
             "rect",
             class_=part.kind,
             x=x + 3,
@@ -128,10 +167,10 @@ def _column(part: Part, place: int, most: float) -> Element:
             height=max(height, 0.8),
             rx=1.5,
         ),
-        h("text", wording.count(part.size), class_="tick", x=middle, y=_LABEL + _COLUMNS_HEIGHT - height - 4)
+        _h("text", wording.count(part.size), class_="tick", x=middle, y=_LABEL + _COLUMNS_HEIGHT - height - 4)
         if part.size
         else None,
-        h("text", part.name.partition(" ")[0], class_="tick", x=middle, y=2 * _LABEL + _COLUMNS_HEIGHT - 4),
+        _h("text", part.name.partition(" ")[0], class_="tick", x=middle, y=2 * _LABEL + _COLUMNS_HEIGHT - 4),
     )
 
 
@@ -144,29 +183,28 @@ _LONGEST_TEXT = 20_000
 _LONGEST_QUESTION = 160
 
 
-def _index_json(report: Report) -> str:
+def _index_json(document: Document) -> str:
     """Return what the table and its filters need, column by column, as JSON for inside a page."""
-    entries = report.entries
-    names = list(dict.fromkeys(judge.name for run in report.runs for judge in run.judges))
-    columns = list(report.run.slices)
+    rows = document.rows
+    names = list(dict.fromkeys(judge for run in document.runs for judge in run.judges))
     return _page_json(
         {
             "judges": names,
-            "runs": [run.name for run in report.runs],
+            "runs": [run.name for run in document.runs],
             "portion": _PORTION,
-            "rows": [entry.index for entry in entries],
-            "questions": [_question(entry.row) for entry in entries],
-            "labels": [entry.label for entry in entries] if any(entry.label for entry in entries) else [],
-            "cells": [[_cells(entries, name, side) for side in range(len(report.runs))] for name in names],
-            "groups": {column: [_group(entry.row, column) for entry in entries] for column in columns},
+            "rows": [pair.index for pair in rows],
+            "questions": [_question(pair.row) for pair in rows],
+            "labels": [pair.label for pair in rows] if any(pair.label for pair in rows) else [],
+            "cells": [[_cells(rows, name, side) for side in range(len(document.runs))] for name in names],
+            "groups": {column: [_group(pair.row, column) for pair in rows] for column in document.columns},
         }
     )
 
 
-def _portions_json(entries: Sequence[Entry]) -> Iterator[str]:
+def _portions_json(rows: Sequence[RowPair]) -> Iterator[str]:
     """Yield the texts and verdicts of rows, as JSON for inside a page, some hundred rows at a time."""
-    for start in range(0, len(entries), _PORTION):
-        yield _page_json([_details(entry) for entry in entries[start : start + _PORTION]])
+    for start in range(0, len(rows), _PORTION):
+        yield _page_json([_details(pair) for pair in rows[start : start + _PORTION]])
 
 
 def _page_json(value: object) -> str:
@@ -182,8 +220,8 @@ def _question(row: Row) -> str:
     return " ".join(text[: 2 * _LONGEST_QUESTION].split())[:_LONGEST_QUESTION]
 
 
-def _cells(entries: Sequence[Entry], name: str, side: int) -> dict[str, list[object]]:
-    verdicts = [_verdict_cell(entry.sides[side], name) for entry in entries]
+def _cells(rows: Sequence[RowPair], name: str, side: int) -> dict[str, list[object]]:
+    verdicts = [_verdict_cell(pair.sides[side], name) for pair in rows]
     return {
         "score": [None if v is None or v.score is None else round(v.score, 4) for v in verdicts],
         "rating": [None if v is None else v.rating for v in verdicts],
@@ -201,10 +239,10 @@ def _group(row: Row, column: str) -> str:
     return "" if value is None else str(value)
 
 
-def _details(entry: Entry) -> dict[str, object]:
-    sample = entry.row.sample
+def _details(pair: RowPair) -> dict[str, object]:
+    sample = pair.row.sample
     shared: dict[str, object] = {} if sample is None else _shared(sample)
-    return {**shared, "sides": [None if row is None else _side(row) for row in entry.sides]}
+    return {**shared, "sides": [None if row is None else _side(row) for row in pair.sides]}
 
 
 def _shared(sample: Sample) -> dict[str, object]:
@@ -215,8 +253,8 @@ def _shared(sample: Sample) -> dict[str, object]:
     }
     fields = {
         "question": _cut(sample.question),
-        "earlier": [_said(message) for message in earlier],
-        "steps": [_said(message) for message in sample.steps],
+        "earlier": [_role_and_text(message) for message in earlier],
+        "steps": [_role_and_text(message) for message in sample.steps],
         "reference": _cut(sample.reference or ""),
         "contexts": [_cut(context) for context in sample.retrieved_contexts or ()],
         "metadata": [[name, _cut(value)] for name, value in metadata.items()],
@@ -224,7 +262,7 @@ def _shared(sample: Sample) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _said(message: Message) -> list[str]:
+def _role_and_text(message: Message) -> list[str]:
     calls = [f"{call.name}({json.dumps(call.args, ensure_ascii=False)})" for call in message.tool_calls]
     return [message.role, _cut("\n".join(filter(None, [message.content, *calls])))]
 
@@ -234,11 +272,11 @@ def _side(row: Row) -> dict[str, object]:
     return {
         "answer": None if answer is None else _cut(answer),
         "error": row.error,
-        "verdicts": {name: _judged(verdict) for name, verdict in row.verdicts.items()},
+        "verdicts": {name: _verdict_fields(verdict) for name, verdict in row.verdicts.items()},
     }
 
 
-def _judged(verdict: Verdict) -> dict[str, object]:
+def _verdict_fields(verdict: Verdict) -> dict[str, object]:
     fields: dict[str, object] = {
         "score": verdict.score,
         "rating": verdict.rating,
@@ -250,7 +288,7 @@ def _judged(verdict: Verdict) -> dict[str, object]:
         "feedback": _cut(verdict.feedback),
         "detail": _cut(verdict.detail),
         "raw": _cut(verdict.raw),
-        "items": [{**_judged(item), "judge": item.judge} for item in verdict.items],
+        "items": [{**_verdict_fields(item), "judge": item.judge} for item in verdict.items],
     }
     return {name: value for name, value in fields.items() if value is not None and value not in ("", [])}
 
@@ -262,29 +300,28 @@ def _cut(text: str) -> str:
 _INERT = "application/json"
 
 
-def page(report: Report) -> str:
+def page(document: Document) -> str:
     """Return the report as an HTML document that can be opened from a file, sent by mail and printed."""
     style, script = _static("report.css"), _static("report.js")
-    parts = sections(report)
-    head = h(
+    head = _h(
         "head",
-        h("meta", charset="utf-8"),
-        h("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
-        h("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        h("meta", name="referrer", content="no-referrer"),
-        h("meta", name="color-scheme", content="light dark"),
-        h("title", f"{title(report)} – report"),
-        h("style", style),
+        _h("meta", charset="utf-8"),
+        _h("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
+        _h("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        _h("meta", name="referrer", content="no-referrer"),
+        _h("meta", name="color-scheme", content="light dark"),
+        _h("title", f"{document.title} – report"),
+        _h("style", style),
     )
-    body = h(
+    body = _h(
         "body",
-        h("a", "To the rows", class_="skip", href="#rows"),
-        _header(report, parts),
-        h("main", *map(_section, parts), _rows_section(report)),
-        *_data(report),
-        h("script", script, type="module"),
+        _h("a", "To the rows", class_="skip", href="#rows"),
+        _header(document),
+        _h("main", *map(_section, document.sections), _rows_section(document)),
+        *_data(document),
+        _h("script", script, type="module"),
     )
-    return f"<!doctype html>\n{html(h('html', head, body, lang='en'))}\n"
+    return f"<!doctype html>\n{_html(_h('html', head, body, lang='en'))}\n"
 
 
 def _static(name: str) -> str:
@@ -302,111 +339,112 @@ def _digest(text: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _data(report: Report) -> Iterator[Element]:
-    yield h("script", _index_json(report), type=_INERT, id="index")
-    for text in _portions_json(report.entries):
-        yield h("script", text, type=_INERT, class_="portion")
+def _data(document: Document) -> Iterator[Element]:
+    yield _h("script", _index_json(document), type=_INERT, id="index")
+    for text in _portions_json(document.rows):
+        yield _h("script", text, type=_INERT, class_="portion")
 
 
-def _header(report: Report, parts: tuple[Section, ...]) -> Element:
-    links = [h("a", part.title, href=f"#{part.key}") for part in parts]
-    return h(
+def _header(document: Document) -> Element:
+    links = [_h("a", part.title, href=f"#{part.key}") for part in document.sections]
+    return _h(
         "header",
-        h("p", "Report", class_="kind"),
-        h("h1", title(report)),
-        h("p", headline(report), class_="about"),
-        h("nav", *links, h("a", "All rows", href="#rows"), aria_label="Sections"),
+        _h("p", "Report", class_="kind"),
+        _h("h1", document.title),
+        _h("p", document.headline, class_="about"),
+        _h("nav", *links, _h("a", "All rows", href="#rows"), aria_label="Sections"),
     )
 
 
 def _section(part: Section) -> Element:
     heading = f"{part.key}-title"
     blocks = [_block(block) for block in part.blocks]
-    return h("section", h("h2", part.title, id=heading), *blocks, id=part.key, aria_labelledby=heading)
+    return _h("section", _h("h2", part.title, id=heading), *blocks, id=part.key, aria_labelledby=heading)
 
 
 def _block(block: Block) -> Element:
     match block:
-        case Table():
+        case ReportTable():
             return _table(block)
         case Paragraph(text, tone):
-            return h("p", text, class_=f"note {tone}")
+            return _h("p", text, class_=f"note {tone}")
         case Charts(charts):
-            return h("div", *map(_chart, charts), class_="charts")
-        case JudgedRow():
-            return _judged_row(block)
+            return _h("div", *map(_chart, charts), class_="charts")
+        case WorstRow():
+            return _worst_row(block)
         case RowList():
             return _row_list(block)
 
 
-def _table(table: Table) -> Element:
+def _table(table: ReportTable) -> Element:
     numbers = ["number" if place in table.numeric else None for place in range(len(table.columns))]
-    head = h(
-        "tr", *(h("th", name, scope="col", class_=kind) for name, kind in zip(table.columns, numbers, strict=True))
+    head = _h(
+        "tr",
+        *(_h("th", name, scope="col", class_=kind) for name, kind in zip(table.columns, numbers, strict=True)),
     )
     rows = [
-        h(
+        _h(
             "tr",
-            h("th", *_inside(row[0]), scope="row", class_=row[0].tone),
+            _h("th", *_inside(row[0]), scope="row", class_=row[0].tone),
             *(
-                h("td", *_inside(cell), class_=" ".join(filter(None, (kind, cell.tone))), data_column=name)
+                _h("td", *_inside(cell), class_=" ".join(filter(None, (kind, cell.tone))), data_column=name)
                 for cell, kind, name in zip(row[1:], numbers[1:], table.columns[1:], strict=True)
             ),
         )
         for row in table.rows
     ]
-    caption = h("caption", table.caption) if table.caption else None
-    grid = h("table", caption, h("thead", head), h("tbody", *rows))
-    return h(
+    caption = _h("caption", table.caption) if table.caption else None
+    grid = _h("table", caption, _h("thead", head), _h("tbody", *rows))
+    return _h(
         "div", grid, class_="card wide", tabindex=0, role="region", aria_label=table.caption or table.columns[0]
     )
 
 
-def _inside(cell: Cell) -> Iterator[Element]:
+def _inside(cell: TableCell) -> Iterator[Element]:
     if cell.mark is not None:
         yield _draw(cell.mark, None)
-    yield h("span", cell.text, class_="figure")
+    yield _h("span", cell.text, class_="figure")
     if cell.more:
-        yield h("small", cell.more)
+        yield _h("small", cell.more)
 
 
 def _chart(chart: Chart) -> Element:
-    return h("figure", h("figcaption", chart.caption), _draw(chart.mark, chart.text), class_="card chart")
+    return _h("figure", _h("figcaption", chart.caption), _draw(chart.mark, chart.text), class_="card chart")
 
 
 def _row_list(block: RowList) -> Element:
-    items = [h("li", _row_link(index), f" {text}") for index, text in block.rows]
+    items = [_h("li", _row_link(index), f" {text}") for index, text in block.rows]
     more = (
-        h("p", f"and {block.left_out:,} more, in the table of all rows", class_="note soft")
+        _h("p", f"and {block.left_out:,} more, in the table of all rows", class_="note soft")
         if block.left_out
         else None
     )
-    return h("div", h("h3", block.title), h("ul", *items, class_="rows-named"), more)
+    return _h("div", _h("h3", block.title), _h("ul", *items, class_="rows-named"), more)
 
 
 def _row_link(index: int) -> Element:
     """Return a link that opens a row in the table of all rows."""
-    return h("a", f"row {index}", href=f"#row={index}")
+    return _h("a", f"row {index}", href=f"#row={index}")
 
 
-def _judged_row(row: JudgedRow) -> Element:
-    return h(
+def _worst_row(row: WorstRow) -> Element:
+    return _h(
         "article",
-        h("header", _row_link(row.index), h("p", row.question, class_="question")),
-        h("p", row.answer, class_="answer"),
-        h("div", *map(_verdict, row.verdicts), class_="verdicts"),
+        _h("header", _row_link(row.index), _h("p", row.question, class_="question")),
+        _h("p", row.answer, class_="answer"),
+        _h("div", *map(_verdict, row.verdicts), class_="verdicts"),
         class_="card judged",
     )
 
 
 def _verdict(verdict: Verdict) -> Element:
-    return h(
+    return _h(
         "div",
-        h("p", h("strong", verdict.judge), _badge(verdict), class_="who"),
-        h("p", verdict.rationale, class_="rationale") if verdict.rationale else None,
-        h("p", verdict.feedback, class_="feedback") if verdict.feedback else None,
-        h("p", verdict.detail, class_="detail soft") if verdict.detail else None,
-        h("ul", *map(_item, verdict.items), class_="items") if verdict.items else None,
+        _h("p", _h("strong", verdict.judge), _badge(verdict), class_="who"),
+        _h("p", verdict.rationale, class_="rationale") if verdict.rationale else None,
+        _h("p", verdict.feedback, class_="feedback") if verdict.feedback else None,
+        _h("p", verdict.detail, class_="detail soft") if verdict.detail else None,
+        _h("ul", *map(_item, verdict.items), class_="items") if verdict.items else None,
         class_="verdict",
     )
 
@@ -415,12 +453,12 @@ def _item(item: Verdict) -> Element:
     """Return a part of a verdict in a line or two: its mark, what was judged, and why."""
     kind, mark = ("soft", "–") if item.score is None else ("good", "✓") if item.passed else ("bad", "✗")
     reasons = [item.rationale, item.feedback, wording.reason(item.unscored or ""), item.detail]
-    return h(
+    return _h(
         "li",
-        h("span", mark, class_=kind, role="img", aria_label=_outcome(item)),
-        h("span", item.subject or item.judge),
-        h("small", " ".join(filter(None, reasons))),
-        h("ul", *map(_item, item.items), class_="items") if item.items else None,
+        _h("span", mark, class_=kind, role="img", aria_label=_outcome(item)),
+        _h("span", item.subject or item.judge),
+        _h("small", " ".join(filter(None, reasons))),
+        _h("ul", *map(_item, item.items), class_="items") if item.items else None,
     )
 
 
@@ -430,26 +468,26 @@ def _outcome(verdict: Verdict) -> str:
 
 def _badge(verdict: Verdict) -> Element:
     if verdict.score is None:
-        return h("span", wording.reason(verdict.unscored or "unscored"), class_="badge runscored")
+        return _h("span", wording.reason(verdict.unscored or "unscored"), class_="badge runscored")
     text = f"{wording.number(verdict.score, '.2f')} {_outcome(verdict)}"
-    return h("span", text, class_=f"badge r{verdict.rating}")
+    return _h("span", text, class_=f"badge r{verdict.rating}")
 
 
-def _rows_section(report: Report) -> Element:
-    return h(
+def _rows_section(document: Document) -> Element:
+    return _h(
         "section",
-        h("h2", "All rows", id="rows-title"),
-        h("div", id="filter", class_="filter", role="search"),
-        h("p", id="count", class_="note soft", role="status"),
-        h(
+        _h("h2", "All rows", id="rows-title"),
+        _h("div", id="filter", class_="filter", role="search"),
+        _h("p", id="count", class_="note soft", role="status"),
+        _h(
             "div",
-            h("div", id="grid", class_="card"),
-            h("div", id="detail", class_="card", tabindex=-1, role="region", aria_label="The chosen row"),
+            _h("div", id="grid", class_="card"),
+            _h("div", id="detail", class_="card", tabindex=-1, role="region", aria_label="The chosen row"),
             class_="split",
         ),
-        h(
+        _h(
             "p",
-            f"{wording.plural(len(report.entries), 'row')}: the table needs a screen, and JavaScript.",
+            f"{wording.plural(len(document.rows), 'row')}: the table needs a screen, and JavaScript.",
             class_="note soft on-paper",
         ),
         id="rows",

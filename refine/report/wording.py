@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from judges.offline.statistics.intervals import Figure
 
 DASH = "–"
+
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 _REASONS = {
     "too_few": "too few rows",
@@ -15,6 +18,11 @@ _REASONS = {
     "no_overlap": "no row has both",
     "not_identified": "the data cannot tell",
 }
+
+
+def clean(text: str) -> str:
+    """Return a text without characters that a page cannot hold."""
+    return _NOT_TEXT.sub("\ufffd", text)
 
 
 def number(value: float | None, form: str = ".3f") -> str:

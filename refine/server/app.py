@@ -1,4 +1,4 @@
-"""The application: which path is served by what."""
+"""The application: the routes beside the judged ones, and which path is served by what."""
 
 from __future__ import annotations
 
@@ -20,29 +20,49 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from graphs import DeadlinePassed, Draft, Outcome, Unanswered, acall_within, arun, withhold
 from judges.entry import Explanation
 from judges.errors import BadSample
 from judges.sample import Sample, canonical_field
 from judges.verdict import Verdict
-from refine.server.answering import UpstreamGenerator
-from refine.server.dialects import chat
-from refine.server.dialects.protocol import Dialect, Json, JudgedRequest, objects, string
-from refine.server.errors import ApiError
-from refine.server.forms import DIALECTS, form_for, refused
-from refine.server.guards import Guard
-from refine.server.metrics import CONTENT_TYPE, Metrics
-from refine.server.requests import Caller, Incoming, RawHeaders, to_client, to_upstream
-from refine.server.responder import Client, ClientGone, Reply, failure, racing, read_body, respond, shutting_down
-from refine.server.service import Exchange, JudgedRoute, PostRoute, Service, unexpected
+from refine.server.access import Caller, Incoming, ServedGuard, request_headers, request_id
+from refine.server.dialects import DIALECTS, chat, form_for
+from refine.server.dialects.protocol import (
+    ApiDialect,
+    GuardReply,
+    Json,
+    JudgedRequest,
+    RawHeaders,
+    failure,
+    objects,
+    string,
+)
+from refine.server.errors import ApiError, openai_error
+from refine.server.observers import CONTENT_TYPE, Metrics
+from refine.server.service import (
+    PREFIX,
+    Client,
+    ClientGone,
+    Exchange,
+    GuardApp,
+    JudgedRoute,
+    PostRoute,
+    Service,
+    race,
+    read_body,
+    respond,
+    shutting_down,
+    unexpected,
+)
+from refine.server.upstream import UpstreamGenerator, to_client
 
-JUDGE_PATH = "/v1/judge"
+_JUDGE_PATH = "/v1/judge"
 _TEXTS = {"rationale", "feedback", "detail", "raw", "subject"}
 
 
-async def judge(guard: Guard, row: Json) -> Reply:
+async def _judge_row(guard: ServedGuard, row: Json) -> GuardReply:
     """Judge a row as a dataset holds it, `{"question": ..., "answer": ...}`, and return the verdict.
 
     Raises:
@@ -58,13 +78,13 @@ async def judge(guard: Guard, row: Json) -> Reply:
         )
     verdict = await _verdict_on(sample, guard)
     accepted = verdict.reaches(guard.loop.policy.success_rating)
-    fields = verdict_object(verdict, sample, guard)
-    return Reply(
+    fields = _verdict_fields(verdict, sample, guard)
+    return GuardReply(
         200, {"guard": guard.name, "accepted": accepted, **fields}, [(b"x-refine-guard", guard.name.encode())]
     )
 
 
-async def _verdict_on(sample: Sample, guard: Guard) -> Verdict:
+async def _verdict_on(sample: Sample, guard: ServedGuard) -> Verdict:
     """Ask the judge, for no longer than the policy lets an answer take."""
     try:
         return await acall_within(guard.loop.policy.deadline_s, guard.judge.acall(sample))
@@ -72,7 +92,7 @@ async def _verdict_on(sample: Sample, guard: Guard) -> Verdict:
         return Verdict.without_score("deadline", "the judge took too long")
 
 
-def verdict_object(verdict: Verdict, sample: Sample, guard: Guard) -> Json:
+def _verdict_fields(verdict: Verdict, sample: Sample, guard: ServedGuard) -> Json:
     """Return a verdict as a client may see it: marks, figures, and what texts the guard reveals."""
     fields = _without_texts(verdict.model_dump(mode="json", exclude={"raw"}))
     evidence = sample.model_dump(mode="json", exclude_defaults=True, exclude={"user_input", "response"})
@@ -89,21 +109,23 @@ def _without_texts(verdict: dict[str, Any]) -> Json:
     return {**fields, "items": [_without_texts(item) for item in fields.get("items", ())]}
 
 
-GUARDRAIL_PATH = "/beta/litellm_basic_guardrail_api"
+_GUARDRAIL_PATH = "/beta/litellm_basic_guardrail_api"
 _MOST_TEXTS = 100
 """Texts of one request, which are judged at once; a response of LiteLLM has one for each choice."""
+
+
 _UNKNOWN_QUESTION = (
     "The question is not known. Keep what the answer says, in its language, and mend only its faults."
 )
 
 
-def guard_named(body: Json) -> str | None:
+def _read_guard_name(body: Json) -> str | None:
     """Return the guard that LiteLLM's configuration names, in `additional_provider_specific_params`."""
     settings = body.get("additional_provider_specific_params")
     return (string(settings.get("guard")) or None) if isinstance(settings, dict) else None
 
 
-async def check(guard: Guard, body: Json, headers: Mapping[str, str]) -> Reply:
+async def _check_texts(guard: ServedGuard, body: Json, headers: Mapping[str, str]) -> GuardReply:
     """Judge the texts of a response; a request, which holds no answer yet, is let through.
 
     Args:
@@ -124,16 +146,16 @@ async def check(guard: Guard, body: Json, headers: Mapping[str, str]) -> Reply:
             400, f"texts has {len(texts)} texts; send {_MOST_TEXTS} at most", code="invalid", param="texts"
         )
     if body["input_type"] == "request" or not any(text.strip() for text in texts):
-        return Reply(200, {"action": "NONE"})
+        return GuardReply(200, {"action": "NONE"})
     messages = objects(body.get("structured_messages"))
     if not messages:
         _check_needs(guard)
-    checked = [_Checked(guard, text, messages, string(body.get("model")), headers) for text in texts]
-    return Reply(200, _action(guard, texts, await asyncio.gather(*(one.outcome() for one in checked))))
+    checked = [_CheckedText(guard, text, messages, string(body.get("model")), headers) for text in texts]
+    return GuardReply(200, _action(guard, texts, await asyncio.gather(*(one.outcome() for one in checked))))
 
 
-def _check_needs(guard: Guard) -> None:
-    judges = needing_question(guard.judge.explain())
+def _check_needs(guard: ServedGuard) -> None:
+    judges = _judges_without_question(guard.judge.explain())
     if judges:
         raise ApiError(
             422,
@@ -143,15 +165,15 @@ def _check_needs(guard: Guard) -> None:
         )
 
 
-def needing_question(explanation: Explanation) -> list[str]:
+def _judges_without_question(explanation: Explanation) -> list[str]:
     """Return the names of the judges, among it and those inside it, that need the question."""
     if explanation.parts:
-        return [name for part in explanation.parts for name in needing_question(part)]
+        return [name for part in explanation.parts for name in _judges_without_question(part)]
     needs = any(canonical_field(need) == "user_input" for need in explanation.needs)
     return [explanation.judge] if needs else []
 
 
-def _action(guard: Guard, texts: Sequence[str], outcomes: Sequence[Outcome]) -> Json:
+def _action(guard: ServedGuard, texts: Sequence[str], outcomes: Sequence[Outcome]) -> Json:
     released = ["" if one.answer is None else str(one.answer.text) for one in outcomes]
     for outcome in outcomes:
         if outcome.answer is None or not (outcome.passed or _let_through(outcome, guard)):
@@ -161,14 +183,14 @@ def _action(guard: Guard, texts: Sequence[str], outcomes: Sequence[Outcome]) -> 
     return {"action": "NONE"}
 
 
-def _let_through(outcome: Outcome, guard: Guard) -> bool:
+def _let_through(outcome: Outcome, guard: ServedGuard) -> bool:
     """Whether an answer without a verdict goes out, since the guard fails open."""
     policy = guard.loop.policy
     unjudged = outcome.stop_reason == "judge_failed" and policy.on_judge_error == "accept"
     return unjudged or outcome.stop_reason == "skipped" or policy.shadow
 
 
-def _reason(outcome: Outcome, guard: Guard) -> str:
+def _reason(outcome: Outcome, guard: ServedGuard) -> str:
     """Say why, without judged text."""
     best = outcome.best
     if best is None:
@@ -178,10 +200,10 @@ def _reason(outcome: Outcome, guard: Guard) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckedText:
     """One text to judge, and to have mended where there is an upstream."""
 
-    guard: Guard
+    guard: ServedGuard
     text: str
     messages: Sequence[Json] = field(repr=False)
     model: str
@@ -190,7 +212,7 @@ class _Checked:
     async def outcome(self) -> Outcome:
         messages = list(self.messages) or [{"role": "user", "content": _UNKNOWN_QUESTION}]
         conversation = chat.conversation({"messages": messages})
-        loop = self.guard.loop.with_generator(_GivenFirst(self.text, self._mending(messages, conversation)))
+        loop = self.guard.loop.with_generator(_FirstDraft(self.text, self._mending(messages, conversation)))
         try:
             return await arun(loop, {"messages": conversation})
         except Unanswered as error:
@@ -211,7 +233,7 @@ class _Checked:
         )
 
 
-class _GivenFirst:
+class _FirstDraft:
     """Gives a text as the first draft; the upstream writes the others."""
 
     may_interrupt = False
@@ -230,39 +252,39 @@ class _GivenFirst:
         return await self._then.adraft(prompt, config, temperature)
 
 
-class JudgeRoute(PostRoute):
+class _JudgeRoute(PostRoute):
     """`POST /v1/judge`: a verdict on a given exchange."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(service, chat)
 
-    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> Reply | None:
+    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
         """Judge one row; see the base class."""
         guard = exchange.choose_guard("", caller)
-        return await _respond(judge(guard, body), client, self._service)
+        return await _respond(_judge_row(guard, body), client, self._service)
 
 
-class LiteLLMRoute(PostRoute):
+class _LiteLLMRoute(PostRoute):
     """LiteLLM's generic guardrail."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(service, chat)
 
-    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> Reply | None:
+    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
         """Check the texts of a response; see the base class."""
-        guard = exchange.choose_guard("", caller, guard_named(body))
-        work = check(guard, body, self._headers(exchange, guard, caller))
+        guard = exchange.choose_guard("", caller, _read_guard_name(body))
+        work = _check_texts(guard, body, self._headers(exchange, guard, caller))
         return await _respond(work, client, self._service)
 
-    def _headers(self, exchange: Exchange, guard: Guard, caller: Caller) -> dict[str, str]:
-        return {} if guard.upstream is None else exchange.upstream_headers(guard, caller, chat.KEY_HEADER)
+    def _headers(self, exchange: Exchange, guard: ServedGuard, caller: Caller) -> dict[str, str]:
+        return {} if guard.upstream is None else exchange.upstream_headers(guard.upstream, caller, chat.KEY_HEADER)
 
 
-async def _respond(work: Coroutine[Any, Any, Reply], client: Client, service: Service) -> Reply | None:
+async def _respond(work: Coroutine[Any, Any, GuardReply], client: Client, service: Service) -> GuardReply | None:
     return await respond(work, client, chat, keep_alive_s=None, catch=unexpected, running=service.running)
 
 
-def operations(service: Service, metrics: Metrics | None) -> list[Route]:
+def _operations(service: Service, metrics: Metrics | None) -> list[Route]:
     """Return the routes; without metrics there is none for them."""
 
     async def healthz(_: Request) -> Response:
@@ -282,22 +304,27 @@ def operations(service: Service, metrics: Metrics | None) -> list[Route]:
     return routes if metrics is None else [*routes, Route("/metrics", read_metrics)]
 
 
-PREFIX = "/v1"
 _UNJUDGED: RawHeaders = [
     (b"x-refine-passed", b"false"),
     (b"x-refine-attempts", b"0"),
     (b"x-refine-stop-reason", b"skipped"),
 ]
+
+
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _JUDGED = frozenset({"chat/completions", "responses", "messages", "judge"})
 """Paths that some server may take for a judged one, however they are written."""
+
+
 _FORBIDDEN = ("\\", "//", "/../", "/./", "%")
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 """Methods that pass; TRACE, for one, would send the operator's key back."""
+
+
 _PARAMETERS = re.compile(r";[^/]*")
 
 
-class PassThrough:
+class _PassThroughRoute:
     """Passes requests below `/v1` on to the upstream of a guard: an ASGI application.
 
     Args:
@@ -330,7 +357,7 @@ class PassThrough:
         exchange.done(status, perf_counter() - started)
 
     async def _pass(
-        self, scope: Scope, exchange: Exchange, client: Client, caller: Caller, form: Dialect
+        self, scope: Scope, exchange: Exchange, client: Client, caller: Caller, form: ApiDialect
     ) -> int | None:
         incoming = exchange.incoming
         path = self._path(scope)
@@ -338,14 +365,12 @@ class PassThrough:
         body = b""
         if scope["method"] not in _BODILESS or "content-length" in incoming.headers:
             body = await read_body(client.receive, incoming.headers, self._service.limits)
-        headers = {
-            **to_upstream(incoming.headers, incoming.id),
-            **guard.required_upstream.credentials(caller.credentials, form.KEY_HEADER),
-        }
-        passing = _Passing(guard, client, headers, form)
+        upstream = guard.required_upstream
+        headers = upstream.headers(incoming.headers, incoming.id, caller.credentials, form.KEY_HEADER)
+        passing = _PassedRequest(guard, client, headers, form)
         query = scope.get("query_string", b"").decode("latin-1")
         work = passing.run(scope["method"], path, query, body)
-        if not await racing(work, client, self._service.running) and passing.status is None:
+        if not await race(work, client, self._service.running) and passing.status is None:
             raise shutting_down()
         return passing.status
 
@@ -368,10 +393,10 @@ class PassThrough:
         return raw
 
 
-class _Passing:
+class _PassedRequest:
     """One request on its way through."""
 
-    def __init__(self, guard: Guard, client: Client, headers: dict[str, str], form: Dialect) -> None:
+    def __init__(self, guard: ServedGuard, client: Client, headers: dict[str, str], form: ApiDialect) -> None:
         self._guard = guard
         self._client = client
         self._headers = headers
@@ -406,60 +431,61 @@ class _Passing:
             await self._client.some(b"", last=True)
 
 
-class GuardApp:
-    """The ASGI application of the guard: judged paths first, then what passes through, then everything else.
+_MESSAGES = {
+    404: ("unknown_path", "there is no such path; a client's base URL ends in /v1"),
+    405: ("method_not_allowed", "this path does not take this method"),
+}
+
+
+async def _answer_refusal(request: Request, error: Exception) -> Response:
+    """Return what a path that is none of the API's answers to a request that it does not take."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
+    code, message = _MESSAGES.get(error.status_code, ("refused", error.detail))
+    body = openai_error(ApiError(error.status_code, message, code=code))
+    identifier = request_id(request_headers(request.scope["headers"]))
+    return JSONResponse(body, error.status_code, {**(error.headers or {}), "x-request-id": identifier})
+
+
+def make_guard_app(
+    service: Service,
+    *,
+    metrics: Metrics | None = None,
+    pass_through: Sequence[str] = ("*",),
+    routes: Sequence[BaseRoute] = (),
+    on_close: Callable[[], None] = lambda: None,
+) -> GuardApp:
+    """Return the application.
 
     Args:
         service: What the routes share.
         metrics: What `/metrics` shows; None leaves it out.
-        pass_through: Patterns of the paths below `/v1` that pass through unjudged; see `PassThrough`.
+        pass_through: Patterns of the paths below `/v1` that pass through unjudged; see `_PassThroughRoute`.
         routes: Further routes of Starlette, for instance those of the page.
         on_close: Called in a thread when everything is answered.
     """
 
-    def __init__(
-        self,
-        service: Service,
-        *,
-        metrics: Metrics | None = None,
-        pass_through: Sequence[str] = ("*",),
-        routes: Sequence[BaseRoute] = (),
-        on_close: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.service = service
-        self.has_page = bool(routes)
-        self._on_close = on_close
-        self._exact: dict[str, ASGIApp] = {
-            **{f"{PREFIX}{dialect.PATH}": JudgedRoute(dialect, service) for dialect in DIALECTS},
-            JUDGE_PATH: JudgeRoute(service),
-            GUARDRAIL_PATH: LiteLLMRoute(service),
-        }
-        self._pass = PassThrough(service, pass_through)
-        self._others = Starlette(
-            routes=[*operations(service, metrics), *routes],
-            lifespan=self._lifespan,
-            exception_handlers={HTTPException: refused},
-        )
-
     @asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         """Close the connections to the upstreams, and whatever else is open, once everything is answered."""
         try:
             yield
         finally:
-            for upstream in {guard.upstream for guard in self.service.guards if guard.upstream is not None}:
+            for upstream in {guard.upstream for guard in service.guards if guard.upstream is not None}:
                 await upstream.aclose()
-            await asyncio.to_thread(self._on_close)
+            await asyncio.to_thread(on_close)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        if scope["type"] == "http":
-            path: str = scope["path"]
-            judged = self._exact.get(path) or self._exact.get(path.rstrip("/"))
-            if judged is not None:
-                await judged(scope, receive, send)
-                return
-            if path.startswith(f"{PREFIX}/"):
-                await self._pass(scope, receive, send)
-                return
-        await self._others(scope, receive, send)
+    return GuardApp(
+        service,
+        exact={
+            **{f"{PREFIX}{dialect.PATH}": JudgedRoute(dialect, service) for dialect in DIALECTS},
+            _JUDGE_PATH: _JudgeRoute(service),
+            _GUARDRAIL_PATH: _LiteLLMRoute(service),
+        },
+        below_prefix=_PassThroughRoute(service, pass_through),
+        others=Starlette(
+            routes=[*_operations(service, metrics), *routes],
+            lifespan=lifespan,
+            exception_handlers={HTTPException: _answer_refusal},
+        ),
+        has_page=bool(routes),
+    )

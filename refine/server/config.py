@@ -33,7 +33,6 @@ from pydantic_settings import (
 )
 
 from judges.errors import ConfigurationError, one_line, shortened
-from refine.server.guards import Revealed
 
 _PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")
@@ -41,6 +40,7 @@ _NAME = r"^[\w.-]{1,64}$"
 _NO_PART = ("list[", "bool", "str", "function-", "[key]")
 """What pydantic adds to the path of a value, and is none of its keys."""
 _OFF = ("false", "no", "off", "none", "0")
+Revealed = Literal["rationale", "feedback"]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -126,7 +126,7 @@ class NamedGuardSettings(GuardSettings):
     models: list[str] = []
 
 
-class KeySettings(BaseModel):
+class ServerKey(BaseModel):
     """One of the server's own keys, as `refine key` prints it.
 
     Args:
@@ -142,8 +142,24 @@ class KeySettings(BaseModel):
     guards: list[str] | None = None
 
 
-class ServerSettings(BaseSettings, GuardSettings):
-    """Settings of the server.
+class RequestLimits(BaseModel):
+    """Limits of the requests to the server.
+
+    Args:
+        max_body_bytes: Most bytes of a body.
+        body_timeout_s: Seconds in which a body must be complete.
+        max_in_flight: Most requests answered at once.
+        max_in_flight_per_key: Most of them for one key.
+    """
+
+    max_body_bytes: int = Field(default=10_000_000, ge=1_000)
+    body_timeout_s: _Positive = 30.0
+    max_in_flight: int = Field(default=1_000, ge=1)
+    max_in_flight_per_key: int = Field(default=1_000, ge=1)
+
+
+class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
+    """Settings of the server; limits of its requests are those of `RequestLimits`.
 
     Args:
         host: Address to listen at.
@@ -165,12 +181,8 @@ class ServerSettings(BaseSettings, GuardSettings):
         page_key: Its key, or `"env:NAME"`; without one it answers to this machine alone.
         log_level: Least level of the log, which is JSON lines on standard error.
         keep_alive_s: Seconds between comments to a waiting client that streams.
-        max_body_bytes: Most bytes of a body.
-        body_timeout_s: Seconds in which a body must be complete.
         max_header_bytes: Most bytes of the headers.
         header_timeout_s: Seconds in which they must be complete.
-        max_in_flight: Most requests answered at once.
-        max_in_flight_per_key: Most of them for one key.
         ready_s: Seconds for which `/readyz` says no before the server stops to listen.
         drain_s: Seconds that requests in flight then have.
     """
@@ -184,7 +196,7 @@ class ServerSettings(BaseSettings, GuardSettings):
     guards: dict[Annotated[str, Field(pattern=_NAME)], NamedGuardSettings] = {}
     default_guard: str | None = None
     route_by_header: bool = True
-    keys: list[KeySettings] = []
+    keys: list[ServerKey] = []
     allowed_hosts: list[Annotated[str, AfterValidator(_host_pattern)]] = []
     record: Annotated[str | Literal[False] | None, BeforeValidator(_off)] = None
     record_texts: bool = False
@@ -196,12 +208,8 @@ class ServerSettings(BaseSettings, GuardSettings):
     page_key: SecretStr | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     keep_alive_s: _Positive = 10.0
-    max_body_bytes: int = Field(default=10_000_000, ge=1_000)
-    body_timeout_s: _Positive = 30.0
     max_header_bytes: int = Field(default=32_768, ge=1_000)
     header_timeout_s: _Positive = 10.0
-    max_in_flight: int = Field(default=1_000, ge=1)
-    max_in_flight_per_key: int = Field(default=1_000, ge=1)
     ready_s: float = Field(default=5.0, ge=0, allow_inf_nan=False)
     drain_s: float = Field(default=20.0, ge=0, allow_inf_nan=False)
 
@@ -361,7 +369,7 @@ def _hint(path: list[str]) -> str:
     if path[0] == "guards" and len(path) > 2:  # noqa: PLR2004 - guards.NAME.KEY
         known = NamedGuardSettings
     elif path[0] == "keys" and len(path) > 1:
-        known = KeySettings
+        known = ServerKey
     names = list(known.model_fields)
     near = get_close_matches(path[-1], names, n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(names))}"

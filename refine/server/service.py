@@ -1,44 +1,354 @@
-"""What every route of the server shares, and the judged routes themselves."""
+"""What every route of the server shares: reading a request, waiting with its client, replying, observing.
+
+A streaming client gets nothing before the first interval has passed, so that an error that comes at once has its
+own status. The work ends with the client, however it leaves: nothing goes on in the background.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any, TypeVar
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from graphs import Outcome, Policy
-from refine.server import requests
-from refine.server.answering import Answered, Question, answer
-from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
-from refine.server.errors import ApiError
-from refine.server.guards import Guard, Guards
-from refine.server.requests import GUARD_HEADER, Caller, Incoming, Keys, to_upstream
-from refine.server.responder import (
-    Admission,
-    Client,
-    ClientGone,
-    Form,
-    Limits,
-    Reply,
-    Work,
-    check_encoding,
+from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, Keys, ServedGuard
+from refine.server.answers import GuardedAnswer, GuardedRequest, answer
+from refine.server.config import RequestLimits
+from refine.server.dialects.protocol import (
+    ApiDialect,
+    GuardReply,
+    Json,
+    JudgedRequest,
+    RawHeaders,
     failure,
-    read_body,
-    respond,
+    read_object,
+    write_json,
 )
+from refine.server.errors import ApiError
+from refine.server.upstream import Upstream
 from refine.telemetry import continued_trace, is_traced, trace_question
+
+_DRAINED = 2
+"""How many times the limit is read before an error is sent, which many clients read only after their body."""
+
+
+class ClientGone(Exception):  # noqa: N818 - what happened
+    """The client left before its request was complete."""
+
+
+async def read_body(receive: Receive, headers: Mapping[str, str], limits: RequestLimits) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        ApiError: If it is too large (413), or not complete in time (408).
+        ClientGone: If the client leaves.
+    """
+    promised = headers.get("content-length", "")
+    too_large = promised.isdigit() and int(promised) > limits.max_body_bytes
+    try:
+        async with asyncio.timeout(limits.body_timeout_s):
+            return await _read(receive, limits.max_body_bytes, too_large=too_large)
+    except TimeoutError:
+        raise ApiError(
+            408,
+            f"the body was not complete within {limits.body_timeout_s:g} s; send it again",
+            code="body_timeout",
+        ) from None
+
+
+async def _read(receive: Receive, most: int, *, too_large: bool) -> bytes:
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= most * _DRAINED:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part = message.get("body", b"")
+        size += len(part)
+        too_large = too_large or size > most
+        if too_large:
+            parts.clear()
+        else:
+            parts.append(part)
+        more = message.get("more_body", False)
+    if too_large:
+        raise ApiError(413, f"the body is larger than {most:,} bytes; send a smaller one", code="body_too_large")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def check_encoding(headers: Mapping[str, str]) -> None:
+    """Refuse a body that is compressed, whose size nobody knows before it is read.
+
+    Raises:
+        ApiError: If it is (415).
+    """
+    encoding = headers.get("content-encoding", "identity")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
+
+
+class Admission:
+    """Counts the requests in flight, and refuses those beyond a limit.
+
+    Args:
+        limits: The limits.
+    """
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._limits = limits
+        self._by_key: Counter[str] = Counter()
+        self.in_flight = 0
+
+    def enter(self, key: str) -> None:
+        """Take a place for one request of a key; `leave` must follow.
+
+        Raises:
+            ApiError: If there is none: 429 where the key has too many, 503 where the server has.
+        """
+        limits = self._limits
+        if self._by_key[key] >= limits.max_in_flight_per_key:
+            raise ApiError(
+                429,
+                f"{limits.max_in_flight_per_key} requests of this key are being answered; wait for one of them",
+                code="too_many_requests",
+                retry_after_s=1,
+            )
+        if self.in_flight >= limits.max_in_flight:
+            raise ApiError(503, "the server is busy; try again", code="server_busy", retry_after_s=1)
+        self.in_flight += 1
+        self._by_key[key] += 1
+
+    def leave(self, key: str) -> None:
+        """Give the place of one request of a key back."""
+        self.in_flight -= 1
+        if self._by_key[key] > 1:
+            self._by_key[key] -= 1
+        else:
+            del self._by_key[key]
+
+    @contextmanager
+    def place(self, key: str) -> Iterator[None]:
+        """Hold a place for one request of a key in a `with` block; otherwise as `enter`."""
+        self.enter(key)
+        try:
+            yield
+        finally:
+            self.leave(key)
+
+
+_EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+_UNBUFFERED = (b"x-accel-buffering", b"no")
+_OK = 200
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Client:
+    """The client's side of a request.
+
+    Args:
+        receive: ASGI's receive, after the body was read.
+        send: ASGI's send.
+        headers: Headers of every response: the request's id.
+    """
+
+    receive: Receive
+    send: Send
+    headers: RawHeaders
+
+    async def left(self) -> None:
+        """Wait until the client has left."""
+        while (await self.receive())["type"] != "http.disconnect":
+            """A client sends nothing more after its body."""
+
+    async def whole(self, reply: GuardReply) -> None:
+        """Send a response in one piece."""
+        body = write_json(reply.document) if reply.body is None else reply.body
+        length = (b"content-length", str(len(body)).encode())
+        await self.start(reply.status, [(b"content-type", reply.kind), length, *reply.headers])
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def start_events(self, headers: RawHeaders) -> None:
+        """Send the head of a stream of events."""
+        await self.start(200, [*_EVENTS, _UNBUFFERED, *headers])
+
+    async def some(self, part: bytes, *, last: bool = False) -> None:
+        """Send a part of a stream."""
+        await self.send({"type": "http.response.body", "body": part, "more_body": not last})
+
+    async def start(self, status: int, headers: RawHeaders) -> None:
+        """Send the head of a response."""
+        await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
+
+
+def shutting_down() -> ApiError:
+    """Return the error for a request that was cut off by the server's end."""
+    return ApiError(503, "the server shuts down; ask again", code="shutting_down", retry_after_s=1)
+
+
+class CutOff(Exception):  # noqa: N818 - what happened
+    """The server ends, and waits no longer for this request."""
+
+
+class RequestTask:
+    """What is done for one request, in the request's own task: it is cancelled if the client leaves.
+
+    Args:
+        client: The client.
+        running: Where the work is kept while it goes on; whoever calls `cancel` of it there cuts it off.
+        keep_alive: A comment for a streaming client.
+        keep_alive_s: Seconds between comments; None sends none.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        running: set[RequestTask],
+        *,
+        keep_alive: bytes = b"",
+        keep_alive_s: float | None = None,
+    ) -> None:
+        self._client = client
+        self._running = running
+        self._keep_alive = keep_alive
+        self._keep_alive_s = keep_alive_s
+        self._task: asyncio.Task[Any] | None = None
+        self._ended_by: type[Exception] | None = None
+        self.started = False
+        """Whether the head of a stream of events was sent."""
+
+    async def done(self, work: Coroutine[Any, Any, R]) -> R:
+        """Do the work, and return what it returns.
+
+        Raises:
+            ClientGone: If the client leaves before it is done.
+            CutOff: If the server waits no longer.
+        """
+        task = self._task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in one
+        cancellations = task.cancelling()
+        self._running.add(self)
+        watching = asyncio.ensure_future(self._watch())
+        try:
+            try:
+                return await work
+            finally:
+                watching.cancel()
+                self._running.discard(self)
+                if self._ended_by is not None:
+                    await asyncio.sleep(0)  # a cancellation that has not come yet comes here
+        except asyncio.CancelledError:
+            if self._ended_by is None or task.uncancel() > cancellations:
+                raise
+            raise self._ended_by from None
+
+    def cancel(self) -> None:
+        """Cut it off."""
+        self._end(CutOff)
+
+    def _end(self, reason: type[Exception]) -> None:
+        if self._ended_by is None and self._task is not None:
+            self._ended_by = reason
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        """Send comments until the client leaves."""
+        while self._keep_alive_s is not None and not await self._left_within(self._keep_alive_s):
+            if not self.started:
+                await self._client.start_events([])
+                self.started = True
+            await self._client.some(self._keep_alive)
+        if self._keep_alive_s is None:
+            await self._client.left()
+        self._end(ClientGone)
+
+    async def _left_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._client.left()
+                return True
+        return False
+
+
+async def respond(
+    work: Coroutine[Any, Any, GuardReply],
+    client: Client,
+    form: ApiDialect,
+    *,
+    keep_alive_s: float | None,
+    catch: Callable[[Exception], ApiError],
+    running: set[RequestTask],
+) -> GuardReply | None:
+    """Do the work and send what it came to; return that, or None where the client left.
+
+    Args:
+        work: Makes the reply. It is cancelled if the client leaves.
+        client: Where to send it.
+        form: How events and errors are written.
+        keep_alive_s: Seconds between comments to a streaming client; None sends one whole response.
+        catch: Turns an error of the work into one to send.
+        running: Where the work is kept while it goes on; whoever cancels it there ends the request with an error.
+    """
+    under_way = RequestTask(client, running, keep_alive=form.KEEP_ALIVE, keep_alive_s=keep_alive_s)
+    try:
+        reply = await under_way.done(work)
+    except ClientGone:
+        return None
+    except CutOff:
+        reply = failure(shutting_down(), form)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+        reply = failure(error if isinstance(error, ApiError) else catch(error), form)
+    if keep_alive_s is None:
+        await client.whole(reply)
+    else:
+        await _stream(reply, client, form, started=under_way.started)
+    return reply
+
+
+async def race(work: Coroutine[Any, Any, None], client: Client, running: set[RequestTask]) -> bool:
+    """Do work that sends its response itself, and return whether it ended so; cancel it if the client leaves.
+
+    Args:
+        work: Sends the response.
+        client: Where it goes.
+        running: Where the work is kept while it goes on, for whoever cancels it.
+    """
+    try:
+        await RequestTask(client, running).done(work)
+    except ClientGone:
+        """Nobody is left to be told."""
+    except CutOff:
+        return False
+    return True
+
+
+async def _stream(reply: GuardReply, client: Client, form: ApiDialect, *, started: bool) -> None:
+    """Send a reply to a client that streams: as events, or an error with its status if that is not out yet."""
+    is_answer = reply.status == _OK and reply.body is None
+    if not is_answer and not started:
+        await client.whole(reply)
+        return
+    events = b"".join(form.events(reply.document) if is_answer else form.error_events(reply.document))
+    if not started:
+        await client.start_events(reply.headers)
+    await client.some(events, last=True)
+
 
 _log = logging.getLogger("refine.server")
 
 
 @dataclass(slots=True, kw_only=True)
-class Served:
+class ServedRequest:
     """One request that was served, for whoever observes.
 
     Args:
@@ -60,7 +370,7 @@ class Served:
     policy: Policy | None = None
 
 
-_Observer = Callable[[Served], None]
+_Observer = Callable[[ServedRequest], None]
 """Told of every request served; must not block, and must not raise."""
 
 
@@ -71,7 +381,7 @@ class Service:
     Args:
         guards: The guards.
         keys: The keys that are let in.
-        limits: Limits of a request.
+        limits: RequestLimits of a request.
         keep_alive_s: Seconds between comments to a waiting client that streams.
         observers: Told of every request served.
         draining: Whether the server is about to stop.
@@ -79,16 +389,16 @@ class Service:
 
     guards: Guards
     keys: Keys = field(default_factory=Keys)
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     keep_alive_s: float = 10.0
     observers: tuple[_Observer, ...] = ()
     draining: bool = False
 
     def __post_init__(self) -> None:
         self.admission = Admission(self.limits)
-        self.running: set[Work] = set()
+        self.running: set[RequestTask] = set()
 
-    def observe(self, served: Served) -> None:
+    def observe(self, served: ServedRequest) -> None:
         """Tell the observers; one that raises costs nobody an answer."""
         for observer in self.observers:
             try:
@@ -113,7 +423,7 @@ class Exchange:
         self.outcome: Outcome | None = None
         self.policy: Policy | None = None
 
-    def choose_guard(self, model: str, caller: Caller, named: str | None = None) -> Guard:
+    def choose_guard(self, model: str, caller: Caller, named: str | None = None) -> ServedGuard:
         """Return the guard for a model, or the one that the header, or else `named`, asks for.
 
         Raises:
@@ -124,16 +434,15 @@ class Exchange:
         self.guard = guard.name
         return guard
 
-    def upstream_headers(self, guard: Guard, caller: Caller, key_header: str) -> dict[str, str]:
-        """Return the headers of a JSON request to a guard's upstream, with the key that its setting says."""
-        key = guard.required_upstream.credentials(caller.credentials, key_header)
-        sent = to_upstream(self.incoming.headers, self.incoming.id)
-        return {**sent, "content-type": "application/json", **key}
+    def upstream_headers(self, upstream: Upstream, caller: Caller, key_header: str) -> dict[str, str]:
+        """Return the headers of a JSON request to an upstream, with the key that its setting says."""
+        sent = upstream.headers(self.incoming.headers, self.incoming.id, caller.credentials, key_header)
+        return {**sent, "content-type": "application/json"}
 
     def done(self, status: int | None, seconds: float) -> None:
         """Tell the observers how it ended."""
         self._service.observe(
-            Served(
+            ServedRequest(
                 guard=self.guard,
                 caller=self.caller,
                 request_id=self.incoming.id,
@@ -153,12 +462,12 @@ class PostRoute(ABC):
         form: How it writes events and errors.
     """
 
-    def __init__(self, service: Service, form: Form) -> None:
+    def __init__(self, service: Service, form: ApiDialect) -> None:
         self._service = service
         self._form = form
 
     @abstractmethod
-    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> Reply | None:
+    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
         """Answer one request, and return the reply that was sent; None where the client left."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -175,7 +484,7 @@ class PostRoute(ABC):
             await client.whole(reply)
         exchange.done(None if reply is None else reply.status, perf_counter() - started)
 
-    async def _serve(self, method: str, exchange: Exchange, client: Client) -> Reply | None:
+    async def _serve(self, method: str, exchange: Exchange, client: Client) -> GuardReply | None:
         service, incoming = self._service, exchange.incoming
         if method != "POST":
             raise ApiError(405, "this path takes POST", code="method_not_allowed", allow="POST")
@@ -185,7 +494,7 @@ class PostRoute(ABC):
         try:
             body = await read_body(client.receive, incoming.headers, service.limits)
             check_encoding(incoming.headers)
-            return await self.serve(exchange, requests.read_object(body), caller, client)
+            return await self.serve(exchange, read_object(body), caller, client)
         finally:
             service.admission.leave(caller.name)
 
@@ -198,11 +507,11 @@ class JudgedRoute(PostRoute):
         service: What the routes share.
     """
 
-    def __init__(self, dialect: Dialect, service: Service) -> None:
+    def __init__(self, dialect: ApiDialect, service: Service) -> None:
         super().__init__(service, dialect)
         self._dialect = dialect
 
-    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> Reply | None:
+    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
         """Answer one request; see the base class."""
         service, request = self._service, self._dialect.read_request(body)
         guard = exchange.choose_guard(request.model, caller)
@@ -215,9 +524,12 @@ class JudgedRoute(PostRoute):
             running=service.running,
         )
 
-    async def _answer(self, exchange: Exchange, guard: Guard, request: JudgedRequest, caller: Caller) -> Reply:
-        headers = exchange.upstream_headers(guard, caller, self._dialect.KEY_HEADER)
-        question = Question(guard, self._dialect, request, headers)
+    async def _answer(
+        self, exchange: Exchange, guard: ServedGuard, request: JudgedRequest, caller: Caller
+    ) -> GuardReply:
+        upstream = guard.required_upstream
+        headers = exchange.upstream_headers(upstream, caller, self._dialect.KEY_HEADER)
+        question = GuardedRequest(guard, upstream, self._dialect, request, headers)
         bind_contextvars(request_id=exchange.incoming.id)  # for the lines of this request, whose task ends with it
         if is_traced():
             answered = await _traced(question, exchange.incoming.headers)
@@ -227,7 +539,7 @@ class JudgedRoute(PostRoute):
         return answered.reply
 
 
-async def _traced(question: Question, headers: Mapping[str, str]) -> Answered:
+async def _traced(question: GuardedRequest, headers: Mapping[str, str]) -> GuardedAnswer:
     guard = question.guard
     with (
         continued_trace(headers),
@@ -244,3 +556,45 @@ def unexpected(error: Exception) -> ApiError:
     places = "".join(traceback.format_tb(error.__traceback__))  # its message may quote what was judged
     _log.error("the guard failed: %s\n%s", type(error).__name__, places)
     return ApiError(500, "the guard failed; the server's log says why", code="internal_error")
+
+
+PREFIX = "/v1"
+
+
+class GuardApp:
+    """The ASGI application of the guard: paths of its own first, then what passes through, then everything else.
+
+    Args:
+        service: What the routes share.
+        exact: What serves a path, a slash at its end or not.
+        below_prefix: What serves the other paths below `/v1`.
+        others: What serves all other paths, and the lifespan.
+        has_page: Whether the page is among those.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        exact: Mapping[str, ASGIApp],
+        below_prefix: ASGIApp,
+        others: ASGIApp,
+        has_page: bool = False,
+    ) -> None:
+        self.service = service
+        self.has_page = has_page
+        self._exact = exact
+        self._below_prefix = below_prefix
+        self._others = others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        serve = self._others
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            own = self._exact.get(path) or self._exact.get(path.rstrip("/"))
+            if own is not None:
+                serve = own
+            elif path.startswith(f"{PREFIX}/"):
+                serve = self._below_prefix
+        await serve(scope, receive, send)

@@ -9,24 +9,94 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import NoReturn, Self
 
 import aiohttp
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
 from pydantic import SecretStr
 from yarl import URL
 
+from graphs import Draft, RefineError
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
-from judges.models.providers.http import checked_address
+from judges.models.providers.http import checked_address, with_trace
 from judges.models.providers.http_errors import EndpointReplyError
 from judges.models.providers.sessions import Sessions
 from judges.models.wrappers.breaker import Breaker
-from judges.runtime.context import with_trace
+from judges.verdict import Usage
+from refine.server.dialects.protocol import ApiDialect, Json, JudgedRequest, RawHeaders, read_json, write_json
 from refine.server.errors import ApiError, UpstreamFailed
-from refine.server.requests import RawHeaders, to_client
+
+_HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+_NOT_SENT = _HOP_BY_HOP | {
+    "accept-encoding",
+    "api-key",
+    "authorization",
+    "content-length",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "x-api-key",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-request-id",
+    "x-rewrite-url",
+}
+"""Credentials, what belongs to one connection, and what would make another request of it."""
+
+
+_NOT_RETURNED = _HOP_BY_HOP | {
+    "access-control-allow-origin",
+    "alt-svc",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "date",
+    "server",
+    "set-cookie",
+    "strict-transport-security",
+    "x-request-id",
+}
+
+
+_OURS = "x-refine-"
+_FORWARDED = "x-forwarded-"
+
+
+def to_client(headers: Iterable[tuple[str, str]]) -> RawHeaders:
+    """Return an upstream's headers to pass on; its request id is kept beside the guard's own."""
+    returned: RawHeaders = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower == "x-request-id":
+            lower = "x-refine-upstream-request-id"
+        elif lower in _NOT_RETURNED or lower.startswith(_OURS):
+            continue
+        returned.append((lower.encode("latin-1"), value.encode("latin-1", "replace")))
+    return returned
 
 
 class _CallResult:
@@ -90,6 +160,8 @@ class UpstreamBreaker:
 _CONNECTING_S = 10.0
 _IDLE_S = 4.0
 """Seconds that a connection is kept unused: below the 5 s after which common servers close theirs."""
+
+
 _CONNECTIONS = 4_096
 _LARGE = 1 << 20
 _UNAVAILABLE = frozenset({500, 502, 503, 504})
@@ -171,6 +243,26 @@ class Upstream:
         if not key:
             return {}
         return {name: f"Bearer {key}" if name == "authorization" else key}
+
+    def headers(
+        self, sent: Mapping[str, str], identifier: str, caller: Mapping[str, str], key_header: str
+    ) -> dict[str, str]:
+        """Return a request's headers to send on, with no credential but what the setting of the key says.
+
+        Args:
+            sent: The client's headers.
+            identifier: Id of the request.
+            caller: Headers with the caller's key for the upstream.
+            key_header: The header for the operator's key, unless a setting names another.
+        """
+        named = {name.strip().lower() for name in sent.get("connection", "").split(",")}
+        passed = {
+            name: value
+            for name, value in sent.items()
+            if name not in _NOT_SENT and name not in named and not name.startswith((_OURS, _FORWARDED))
+        }
+        key = self.credentials(caller, key_header)
+        return {**passed, "accept-encoding": "identity", "x-request-id": identifier, **key}
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> UpstreamReply:
         """Post JSON and return the whole response, whatever its status.
@@ -261,3 +353,143 @@ def _check_status(status: int) -> None:
     """Refuse a status that no server may pass on: one that ends no request, or none of HTTP's."""
     if status not in _STATUSES:
         raise UpstreamFailed(502, f"the upstream answered with status {status}", code="upstream_reply")
+
+
+_GZIP = b"\x1f\x8b"
+_GZIP_WINDOW = 31
+_MOST_BYTES = 50_000_000
+_OK = range(200, 300)
+_IDEMPOTENCY = "idempotency-key"
+
+
+class UpstreamRefused(RefineError):  # noqa: N818 - what the upstream did
+    """The upstream answered with an error; `reply` is to be passed on as it is."""
+
+    def __init__(self, reply: UpstreamReply) -> None:
+        super().__init__(f"the upstream answered with status {reply.status}")
+        self.status_code = reply.status
+        self.reply = reply
+
+
+@dataclass(slots=True)
+class RawAnswer:
+    """An upstream's reply: its JSON, and the headers to pass on."""
+
+    document: Json = field(repr=False)
+    headers: RawHeaders = field(repr=False)
+
+
+class UpstreamGenerator:
+    """Generates the drafts of one request, and keeps each reply as it came.
+
+    Args:
+        upstream: Where to send it.
+        dialect: The protocol of client and upstream.
+        request: The request.
+        length: How many messages the conversation has; those after it in a prompt were added by the loop.
+        headers: Headers of every attempt.
+        models: Another model's name from an attempt number on.
+    """
+
+    may_interrupt = False
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        dialect: ApiDialect,
+        request: JudgedRequest,
+        *,
+        length: int,
+        headers: Mapping[str, str],
+        models: Mapping[int, str],
+    ) -> None:
+        self._upstream = upstream
+        self._dialect = dialect
+        self._request = request
+        self._length = length
+        self._headers = headers
+        self._models = models
+        self._numbers = count(1)
+        self.answers: dict[str, RawAnswer] = {}
+
+    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        """Return the upstream's answer; its raw reply is in `answers` by the id of the message.
+
+        Raises:
+            UpstreamRefused: If the upstream answers with an error.
+            UpstreamFailed: If it gives no reply that can be used.
+        """
+        del config
+        number = next(self._numbers)
+        payload = self._payload(prompt, number, temperature)
+        reply = await self._upstream.post(self._dialect.PATH, write_json(payload), self._headers_of(number))
+        reply = _uncompress(reply)
+        document = _document(reply)
+        answer, usage = self._read(document)
+        answer.id = f"attempt-{number}"
+        self.answers[answer.id] = RawAnswer(document, reply.headers)
+        name = answer.response_metadata.get("model_name") or self._request.model or None
+        return Draft(answer=answer, calls=((name, usage),))
+
+    def _read(self, document: Json) -> tuple[AIMessage, Usage]:
+        try:
+            return self._dialect.read_answer(document)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            text = "the upstream's reply has fields of no known form"
+            raise UpstreamFailed(502, text, code="upstream_reply") from None
+
+    def _payload(self, prompt: list[BaseMessage], number: int, temperature: float | None) -> Json:
+        payload, added = self._request.payload, prompt[self._length :]
+        if added:
+            payload = self._dialect.with_feedback(payload, added)  # type: ignore[arg-type]  # made by the loop
+        if temperature is not None:
+            payload = {**payload, "temperature": temperature}
+        in_force = [first for first in self._models if first <= number]
+        return {**payload, "model": self._models[max(in_force)]} if in_force else payload
+
+    def _headers_of(self, number: int) -> Mapping[str, str]:
+        """Return the headers of an attempt: a further one is not a repetition of the first."""
+        key = self._headers.get(_IDEMPOTENCY)
+        if number == 1 or key is None:
+            return self._headers
+        return {**self._headers, _IDEMPOTENCY: f"{key}-{number}"}
+
+
+def _uncompress(reply: UpstreamReply) -> UpstreamReply:
+    """Return a reply whose body is not compressed by gzip; JSON and HTML never begin as such a body does.
+
+    Raises:
+        UpstreamFailed: If the body is broken, or too large.
+    """
+    if not reply.body.startswith(_GZIP):
+        return reply
+    reader = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        body = reader.decompress(reply.body, _MOST_BYTES)
+    except zlib.error:
+        raise UpstreamFailed(502, "the upstream's reply is no whole gzip", code="upstream_reply") from None
+    if not reader.eof:
+        raise UpstreamFailed(
+            502, f"the upstream's reply is cut, or larger than {_MOST_BYTES:,} bytes", code="upstream_reply"
+        )
+    return replace(reply, body=body)
+
+
+def _document(reply: UpstreamReply) -> Json:
+    if reply.status not in _OK:
+        raise UpstreamRefused(reply)
+    try:
+        document = read_json(reply.body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise UpstreamFailed(502, "the upstream's reply is not a JSON object", code="upstream_reply")
+    if isinstance(document.get("error"), dict) and not document.get("choices") and not document.get("output"):
+        raise UpstreamRefused(UpstreamReply(_status_in(document["error"]), reply.kind, reply.headers, reply.body))
+    return document
+
+
+def _status_in(error: Json) -> int:
+    """Return the status that an error names which came with status 200, as some gateways send it."""
+    code = error.get("code")
+    return code if type(code) is int and 400 <= code < 600 else 502  # noqa: PLR2004 - HTTP's errors

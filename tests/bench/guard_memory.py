@@ -52,7 +52,7 @@ class Footprint:
 @contextmanager
 def guard(root: str, *options: str, log: list[str] | None = None) -> Iterator[tuple[int, int]]:
     """Run `refine serve` while the block runs; yields its port and its process id, and fills `log`."""
-    command = [sys.executable, "-m", "refine.cli", "serve", "--port", "0", "--no-record", "--success-rating", "4"]
+    command = [sys.executable, "-m", "refine", "serve", "--port", "0", "--no-record", "--success-rating", "4"]
     models = ["--upstream", f"{root}/0/v1", "--judge-base-url", f"{root}/0/v1", "--judge-model", "m"]
     with Popen([*command, *models, "--judge", "helpfulness", *options], stderr=PIPE, text=True) as process:
         assert process.stderr is not None

@@ -25,9 +25,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from judges import Helpfulness, OpenAICompatible
 from judges.models.structured import response_format
-from refine.server.building import service_of
+from refine.server.assembly import make_service
 from refine.server.config import load_settings
-from refine.server.running import app_of, listening_socket
+from refine.server.running import listening_socket, make_app
 
 ATTEMPTS = 3
 
@@ -43,7 +43,7 @@ def guard(url: str) -> ASGIApp:
         "max_attempts": ATTEMPTS,
     }
     settings = load_settings(None, flags)
-    return app_of(settings, service_of(settings))
+    return make_app(settings, make_service(settings))
 
 
 class Plain:

@@ -10,7 +10,7 @@ import pytest
 import judges
 from judges import Sample
 from judges.catalogue.registry import entry_called
-from judges.hints import translated
+from judges.hints import translate_settings
 from judges.sample import FIELD_NAMES, canonical_field
 from judges.testing import ScriptedModel
 
@@ -68,7 +68,7 @@ def test_names_of_settings_elsewhere_stand_for_those_here() -> None:
     for there, here in rows("| there | here |"):
         name, _, value = here.strip("`").partition("=")
         for rival, given in re.findall(r"`(\w+)(=True)?`", there):
-            settings = translated({rival: True if given else "x", "other": 1}, {name, "other"})
+            settings = translate_settings({rival: True if given else "x", "other": 1}, {name, "other"})
             assert settings == {name: float(value) if value else "x", "other": 1}
 
 

@@ -181,7 +181,7 @@ def test_rules_of_the_operator_are_shown(name: str) -> None:
         ("harm", {"limits": {"hate": True}}, "not True"),
         ("prompt_injection", {"attacks": []}, "attacks is a list of some of indirect, direct, not []"),
         ("prompt_injection", {"rules": " "}, "rules says in words what to judge by, not ' '"),
-        ("refusal", {"rules": 5}, "rules says in words what to judge by, not 5"),
+        ("refusal", {"rules": 5}, "rules is a text, not 5"),
     ],
 )
 def test_a_wrong_setting_is_refused(name: str, settings: dict[str, Any], expected: str) -> None:

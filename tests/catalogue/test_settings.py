@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
@@ -13,8 +13,9 @@ import judges
 from judges import ConfigurationError, Entry, Judge, Panel, Sample, Verdict
 from judges.catalogue.metric import MetricSettings, ModelSettings
 from judges.catalogue.registry import default_registry
-from judges.entry import SHARED, Setting, load_line, settings_of
+from judges.entry import Setting
 from judges.requests import Deliberation
+from judges.settings import SHARED, load_line, means, settings_of
 from judges.testing import ScriptedModel
 
 MODEL = "openai:gpt-5-mini"
@@ -96,23 +97,16 @@ def test_explain_lists_the_settings() -> None:
 
 
 class Brief(Judge):
-    """Judge whether an answer is brief.
+    """Judge whether an answer is brief."""
 
-    Args:
-        limit: Most characters,
-            blanks included; None for any number.
-        strict: Whether.
-        words: Words that count.
-    """
-
-    entry = Entry(name="my.brief", asks="Is it brief?", needs=("response",), examples=("limit=80",))
+    entry = Entry(name="my.brief", asks="Is it brief?", needs=("response",))
     name = "brief"
 
     def __init__(
         self,
-        limit: int | None,
+        limit: Annotated[int | None, means("Most characters, blanks included; None for any number.", 80, ge=0)],
         *,
-        strict: bool = False,
+        strict: Annotated[bool, means("Whether.")] = False,
         mode: Literal["a", "b"] = "a",
         words: Sequence[str] | Mapping[str, Any] = (),
     ) -> None:
@@ -125,7 +119,7 @@ class Brief(Judge):
 
 
 def test_a_judge_of_ones_own_explains_its_settings_too() -> None:
-    """They are read from its signature and its docstring; switches and choices find their own examples."""
+    """They are read from its signature; switches and choices find their own examples."""
     limit, strict, mode, words = Brief(5).explain().settings
     assert limit == Setting(
         name="limit",
@@ -214,7 +208,7 @@ def test_the_model_may_stand_without_a_name() -> None:
     chat = ScriptedModel([])
     assert repr(judges.load("helpfulness", chat)) == repr(judges.load("helpfulness", model=chat))
     assert judges.load("semantic_similarity", "minilm").name == "ragas.semantic_similarity"
-    with pytest.raises(ConfigurationError, match=r"'length' takes 1 positional .*; it asks no model, .*at_most"):
+    with pytest.raises(ConfigurationError, match=r"'length' takes 0 positional .*; it asks no model, .*at_most"):
         judges.load("length", 80)
     with pytest.raises(ConfigurationError, match="multiple values for argument 'model'"):
         judges.load("helpfulness", chat, model=chat)

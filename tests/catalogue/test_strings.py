@@ -139,7 +139,11 @@ def test_normalisation_serves_similarity_and_presence() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("non_llm_string_similarity", {"distance_measure": "euclid"}, "distance_measure is one of levenshtein"),
+        (
+            "non_llm_string_similarity",
+            {"distance_measure": "euclid"},
+            "distance_measure is 'levenshtein'",
+        ),
         ("exact_match", {"normalize": ["lower"]}, "normalize is a list of any of nfkc, trim, casefold"),
         ("exact_match", {"normalize": "trim"}, "normalize is a list"),
         ("string_presence", {"threshold": 2}, "threshold"),

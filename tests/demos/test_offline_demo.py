@@ -41,7 +41,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, done.stdout
 
 
-def test_it_is_told_in_eighty_columns_without_colours(shown: tuple[Path, str]) -> None:
+def test_it_is_shown_in_eighty_columns_without_colours(shown: tuple[Path, str]) -> None:
     """Every step has its heading, no line is too wide, nothing is coloured, and the end says what is promised."""
     _, text = shown
     for heading in ("Record", "Label", "Align", "Certify", "Guard", "Change something", "Replay", "Report"):

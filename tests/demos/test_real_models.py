@@ -86,9 +86,9 @@ def test_a_real_judge_is_shown_live(server: ModelServer, capsys: pytest.CaptureF
     )
 
 
-@pytest.mark.parametrize(("option", "told"), [("--generator", "generator"), ("--judge", "judge")])
-def test_a_model_that_cannot_be_asked_is_told_in_one_line(
-    server: ModelServer, capsys: pytest.CaptureFixture[str], option: str, told: str
+@pytest.mark.parametrize(("option", "message"), [("--generator", "generator"), ("--judge", "judge")])
+def test_a_model_that_cannot_be_asked_is_reported_in_one_line(
+    server: ModelServer, capsys: pytest.CaptureFixture[str], option: str, message: str
 ) -> None:
     """A server that refuses the request ends the demo with 2 and one line, not with a low rating."""
     code = weather(["--json", "--seed=1", "--base-url", server.url, option, "locked"])
@@ -96,7 +96,7 @@ def test_a_model_that_cannot_be_asked_is_told_in_one_line(
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
     assert (code, captured.out) == (2, "")
-    assert f"the {told} could not be asked" in line
+    assert f"the {message} could not be asked" in line
     assert "AuthenticationError" in line
 
 

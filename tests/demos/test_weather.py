@@ -34,8 +34,8 @@ class Ran:
     @property
     def record(self) -> dict[str, Any]:
         """The JSON object on stdout."""
-        told: dict[str, Any] = json.loads(self.out)
-        return told
+        data: dict[str, Any] = json.loads(self.out)
+        return data
 
 
 Run = Callable[..., Ran]
@@ -172,7 +172,7 @@ def test_a_possible_first_answer_is_not_asked_for_again(weather: Run) -> None:
     assert "accepted after 1 attempt in" in ran.out
 
 
-def test_without_rich_the_same_is_told_in_plain_text(weather: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rich_the_same_is_reported_in_plain_text(weather: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rich is not installed the demo prints the same words."""
     coloured = weather("--seed", REFUSED_FIRST)
     for module in [name for name in sys.modules if name == "rich" or name.startswith("rich.")]:
@@ -197,7 +197,7 @@ def test_a_text_cannot_steer_the_terminal(weather: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--success-rating", "5"], "success_rating"),
         (["--max-attempts", "0"], "max_attempts"),
@@ -211,8 +211,8 @@ def test_a_text_cannot_steer_the_terminal(weather: Run) -> None:
         (["--judge", "openai:gpt-5-mini"], "openai:gpt-5-mini"),
     ],
 )
-def test_bad_options_are_told_in_one_line(
-    weather: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+def test_bad_options_are_reported_in_one_line(
+    weather: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     """An option that is wrong, or a model without a key, exits with 2 and one line that names it."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -222,7 +222,7 @@ def test_bad_options_are_told_in_one_line(
     (line,) = ran.err.splitlines()
     assert (ran.code, ran.out) == (2, "")
     assert line.startswith("demos.weather: ")
-    assert told in line
+    assert message in line
 
 
 def test_without_langchain_the_missing_extra_is_named(weather: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,8 +47,8 @@ def good(asked: Asked, *, rating: int = 4) -> Reply:
     if asked["model"] == WRITER:
         return Reply("Paris is the capital of France.")
     if "Assessment" in tools_of(asked):
-        told = {"rationale": "It is.", "rating": rating, "feedback": "" if rating > 2 else "Say more."}
-        return Reply(calls=(("Assessment", told),))
+        fields = {"rationale": "It is.", "rating": rating, "feedback": "" if rating > 2 else "Say more."}
+        return Reply(calls=(("Assessment", fields),))
     return Reply(f'{{"rationale": "It is.", "rating": {rating}, "feedback": ""}}')
 
 

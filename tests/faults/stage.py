@@ -139,9 +139,9 @@ class Stage:
 async def run(refiner: SelfRefine, how: How, question: str = "What is the capital of France?") -> End:
     """Ask a question in one of three ways, and tell the one end it comes to."""
     started = time.perf_counter()
-    told, answer = await _ended(refiner, how, question)
-    ratings = tuple(one["unscored"] or one["rating"] for one in told["attempts"])
-    return End(told["stop_reason"], told["passed"], ratings, answer, time.perf_counter() - started)
+    ended, answer = await _ended(refiner, how, question)
+    ratings = tuple(one["unscored"] or one["rating"] for one in ended["attempts"])
+    return End(ended["stop_reason"], ended["passed"], ratings, answer, time.perf_counter() - started)
 
 
 async def _ended(refiner: SelfRefine, how: How, question: str) -> tuple[dict[str, Any], AIMessage | None]:

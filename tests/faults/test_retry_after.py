@@ -21,8 +21,8 @@ OWN_PACE_S = 8.0
 
 def busy(**headers: str) -> Fault:
     """Make a server that is busy, and says until when."""
-    told = {name.replace("_", "-"): one for name, one in headers.items()}
-    return Fault("busy", lambda asked, reply: Reply("busy", status=429, headers=told))
+    fields = {name.replace("_", "-"): one for name, one in headers.items()}
+    return Fault("busy", lambda asked, reply: Reply("busy", status=429, headers=fields))
 
 
 def date(seconds: float) -> str:
@@ -70,10 +70,10 @@ async def test_a_date_is_obeyed(stage: Stage, seconds: float, client: Client) ->
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("told", ["86400", "1e9", "inf", "Fri, 31 Dec 9999 23:59:59 GMT"])
-async def test_an_absurd_wait_is_capped(stage: Stage, told: str, client: Client) -> None:
+@pytest.mark.parametrize("seconds", ["86400", "1e9", "inf", "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_an_absurd_wait_is_capped(stage: Stage, seconds: str, client: Client) -> None:
     """However long the provider says, no single wait is longer than the cap."""
-    refiner = stage.refiner(busy(retry_after=told), "judge", client=client)
+    refiner = stage.refiner(busy(retry_after=seconds), "judge", client=client)
 
     with no_waiting() as waits:
         await run(refiner, "async")
@@ -83,14 +83,14 @@ async def test_an_absurd_wait_is_capped(stage: Stage, told: str, client: Client)
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
-    "told",
+    "seconds",
     ["-5", "0", "nan", "", "soon", "Thu, 01 Jan 1970 00:00:00 GMT", "Mon, 99 Foo 99999 99:99:99 GMT", "-inf"],
 )
 async def test_what_cannot_be_obeyed_leaves_the_driver_its_own_pace(
-    stage: Stage, told: str, client: Client
+    stage: Stage, seconds: str, client: Client
 ) -> None:
     """Negative, past or unreadable: the waits are the driver's own, short and never negative."""
-    refiner = stage.refiner(busy(retry_after=told), "judge", client=client)
+    refiner = stage.refiner(busy(retry_after=seconds), "judge", client=client)
 
     with no_waiting() as waits:
         await run(refiner, "async")

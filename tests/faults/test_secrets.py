@@ -120,17 +120,17 @@ class Scene:
         url = url.replace("//", f"//user:{SECRET}@") if place == "userinfo" else url
         headers = {"x-access": SECRET} if place == "header" else None
         query = {"signature": SECRET} if place == "query" else None
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "base_url": url,
             "api_key": key,
             "default_headers": headers,
             "default_query": query,
         }
         if client == "langchain" or place == "userinfo":
-            return self.stage.chat(WRITER, **told), self.stage.chat(CRITIC, **told)
+            return self.stage.chat(WRITER, **fields), self.stage.chat(CRITIC, **fields)
         signed = f"{url}?signature={SECRET}" if query else url
         self.opened.append(OpenAICompatible(signed, model=CRITIC, api_key=key, headers=headers))
-        return self.stage.chat(WRITER, **told), self.opened[-1]
+        return self.stage.chat(WRITER, **fields), self.opened[-1]
 
     async def surfaces(self, planted: Planted) -> dict[str, str]:
         """Run what was planted in several ways, and collect all that can be seen of it from outside."""
@@ -226,8 +226,8 @@ def careless(model: str | None) -> Callable[[Asked], Reply | Wire]:
         if asked["model"] != model:
             return good(asked)
         quoted = SECRET if SECRET in repr(asked) else "nothing"  # first, before a message is cut short
-        told = f"{quoted} is not welcome at {asked['path']} with {asked['headers']} and {asked['messages']}"
-        return answered({"error": {"message": told, "type": "invalid"}}, status=401)
+        text = f"{quoted} is not welcome at {asked['path']} with {asked['headers']} and {asked['messages']}"
+        return answered({"error": {"message": text, "type": "invalid"}}, status=401)
 
     return reply
 
@@ -292,7 +292,7 @@ def test_our_own_clients_errors_hold_no_secret(scene: Scene, place: str, sent: s
     ids=["userinfo", "no address", "key with a newline", "key with a dash", "header", "extra"],
 )
 def test_a_secret_in_a_setting_that_is_refused_is_not_quoted(settings: dict[str, Any]) -> None:
-    """What cannot be used is told by its name alone."""
+    """What cannot be used is reported by its name alone."""
     try:
         shown = repr(OpenAICompatible(model="m", **settings))
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""A stage for killed processes: takes turns on a thread in children of its own, and kills them where it is told.
+"""A stage for killed processes: takes turns on a thread in children of its own, and kills them where asked to.
 
 Run as a program it reads one turn a line, as JSON, and prints how its child ended. Everything is loaded once, so a
 child starts in milliseconds; it shares nothing with another one but the checkpointer and a file of calls.

@@ -241,8 +241,8 @@ def test_a_checkpointed_graph_tells_the_kind_too() -> None:
     )
 
 
-def test_why_a_turn_was_not_judged_is_told() -> None:
-    """Sampling, a function of the policy and tool calls are told apart."""
+def test_why_a_turn_was_not_judged_is_reported() -> None:
+    """Sampling, a function of the policy and tool calls are distinguished."""
     cases: dict[str, dict[str, Any]] = {"sample_rate": {"sample_rate": 0.0}, "skip": {"skip": lambda answer: True}}
     for reason, settings in cases.items():
         outcome = SelfRefine(ScriptedModel(["hi"]), ScriptedJudge([]), **settings).refine("what?")

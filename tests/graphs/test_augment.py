@@ -56,8 +56,8 @@ def texts(augmenter: Augmenter, made: Refinement) -> list[tuple[str, str]]:
 def quoted(note: str) -> str:
     """Read the feedback back out of a note."""
     line = next(line for line in note.splitlines() if '"' in line)
-    told: str = json.loads(line[line.index('"') :])
-    return told
+    data: str = json.loads(line[line.index('"') :])
+    return data
 
 
 def test_last_draft_shows_the_last_draft_and_its_feedback() -> None:
@@ -79,10 +79,10 @@ def test_feedback_only_shows_no_draft() -> None:
 
 def test_all_drafts_shows_each_with_rating_and_feedback() -> None:
     """Every draft is followed by its rating and feedback; the request to answer again stands once, at the end."""
-    told = texts(all_drafts, refused("first fault", "second fault", "third fault"))
-    assert [kind for kind, _ in told] == ["ai", "human"] * 3
-    assert [text for kind, text in told if kind == "ai"] == ["draft 1", "draft 2", "draft 3"]
-    notes = [text for kind, text in told if kind == "human"]
+    notes_and_drafts = texts(all_drafts, refused("first fault", "second fault", "third fault"))
+    assert [kind for kind, _ in notes_and_drafts] == ["ai", "human"] * 3
+    assert [text for kind, text in notes_and_drafts if kind == "ai"] == ["draft 1", "draft 2", "draft 3"]
+    notes = [text for kind, text in notes_and_drafts if kind == "human"]
     assert [re.findall(r"\((\d)/4\)", note) for note in notes] == [["1"], ["2"], ["3"]]
     assert ["again" in note for note in notes] == [False, False, True]
 
@@ -90,8 +90,8 @@ def test_all_drafts_shows_each_with_rating_and_feedback() -> None:
 @pytest.mark.parametrize(("k", "shown"), [(1, ["draft 3"]), (2, ["draft 2", "draft 3"])])
 def test_last_drafts_shows_the_last_k(k: int, shown: list[str]) -> None:
     """`last_drafts(k)` shows k drafts."""
-    told = texts(last_drafts(k), refused("a", "b", "c"))
-    assert [text for kind, text in told if kind == "ai"] == shown
+    notes_and_drafts = texts(last_drafts(k), refused("a", "b", "c"))
+    assert [text for kind, text in notes_and_drafts if kind == "ai"] == shown
 
 
 @pytest.mark.parametrize("k", [0, -1, True, 1.5, "2", None])
@@ -155,14 +155,14 @@ def test_a_reference_across_the_bound_is_withheld() -> None:
 
 @pytest.mark.parametrize("made", [None, "again", ["again"], [("user", "again")], {"messages": []}, 7])
 def test_an_own_augmenter_gives_messages(made: Any) -> None:
-    """A function that gives anything but messages is told so, without what it gave."""
+    """A function that gives anything but messages is refused, without what it gave."""
     policy = Policy(augment=lambda _: made)
     judged = Refinement(policy=policy).add_draft(AIMessage("draft")).add_verdict(Verdict.rated(1), now=0)
     with pytest.raises(
         ConfigurationError, match=r"augment function returned .*; return a list of messages"
-    ) as told:
+    ) as raised:
         judged.add_messages(added_messages(judged))
-    assert "again'" not in str(told.value).split(";")[0]
+    assert "again'" not in str(raised.value).split(";")[0]
 
 
 def test_an_own_augmenter_may_give_a_tuple_or_nothing() -> None:
@@ -342,7 +342,7 @@ def test_reference_and_nonce_reach_nobody(reference: str, way: int, caplog: pyte
         assert outcome.answer is not None
         assert (outcome.passed, len(model.prompts)) == (True, 3)
         prompts = "\n".join(str(one.text) for prompt in model.prompts for one in prompt)
-        told = [
+        values = [
             prompts,
             str(outcome.answer.content),
             str(outcome.answer.response_metadata),
@@ -351,7 +351,7 @@ def test_reference_and_nonce_reach_nobody(reference: str, way: int, caplog: pyte
         ]
         nonces = reply.nonces  # type: ignore[attr-defined]  # see above
         assert len(nonces) == 4
-        for text in told:
+        for text in values:
             folded = " ".join(text.casefold().split())
             for canary in (reference, *nonces):
                 shown = " ".join(canary.casefold().split())

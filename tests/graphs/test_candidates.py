@@ -498,7 +498,7 @@ async def _acustom(graph: Any) -> list[Any]:
     return [event async for event in graph.astream(ASKED, stream_mode="custom")]
 
 
-def test_failed_candidates_are_told() -> None:
+def test_failed_candidates_are_reported() -> None:
     """An event says which candidate came to no draft, and why."""
     _, overrides = speakers([ValueError("Xq7Z")], ["b4"])
     graph = self_refine("none:such", by_text(), policy=Policy(candidates=2, overrides=overrides))

@@ -27,10 +27,10 @@ def test_a_change_of_the_computers_clock_changes_nothing(
     jump_s: float, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A day forth or back in the midst of a question neither ends it nor makes it take a day."""
-    told = time.time
+    real_time = time.time
 
     def generate(_: object) -> str:
-        monkeypatch.setattr(time, "time", lambda: told() + jump_s)
+        monkeypatch.setattr(time, "time", lambda: real_time() + jump_s)
         return "draft"
 
     refiner = SelfRefine(generate, ScriptedJudge([1, 4]), deadline_s=30, **settings)

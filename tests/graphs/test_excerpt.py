@@ -1,4 +1,4 @@
-"""What a judge is shown of a long conversation and of long tool results is bounded, and it is told so."""
+"""What a judge is shown of a long conversation and of long tool results is bounded, and it says so."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_middle_of_a_long_conversation_is_left_out() -> None:
     assert f"[{len(messages) - len(contents) + 1} messages" in note
 
 
-def test_a_model_that_judges_is_told() -> None:
+def test_a_model_that_judges_is_reported() -> None:
     """The note stands in the judge's prompt; the bound is a setting."""
     model = ScriptedModel([GOOD])
     SelfRefine(ScriptedModel(["draft"]), Helpfulness(model), max_conversation_chars=2_000).refine(talk(50))

@@ -145,18 +145,18 @@ def test_what_cannot_generate_is_refused(given: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [("nobody:gpt-5", "cannot be set up"), ("mistralai:large", r"not available: install the provider's package")],
     ids=["unknown provider", "missing package"],
 )
-async def test_a_model_that_cannot_be_made_is_told_once(name: str, told: str) -> None:
+async def test_a_model_that_cannot_be_made_is_reported_once(name: str, message: str) -> None:
     """A name of an unknown provider, or one without its package, is one clear error at the first question."""
     refiner = SelfRefine(name, ScriptedJudge([4]))
-    with pytest.raises(ConfigurationError, match=told) as raised:
+    with pytest.raises(ConfigurationError, match=message) as raised:
         refiner.invoke("hello")
     assert repr(name) in str(raised.value)
     assert "\n" not in str(raised.value).partition("\nDuring task")[0]
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         await refiner.ainvoke("hello")
 
 
@@ -369,7 +369,7 @@ def test_a_tool_cannot_ask_a_human_without_a_checkpointer() -> None:
 
 
 def test_a_tool_cannot_ask_a_human_in_a_memory_of_its_own() -> None:
-    """An agent whose own checkpointer holds the interrupt could never be resumed through the loop: told so."""
+    """An agent whose own checkpointer holds the interrupt could never be resumed through the loop: it says so."""
     model = ScriptedModel([ToolCall(name="approve", args={"action": "pay"}), "paid"])
     agent = create_agent(model, tools=[approve], checkpointer=InMemorySaver())
     with pytest.raises(ConfigurationError, match="an agent inside none of its own"):

@@ -29,23 +29,23 @@ MARK = "Xq7Zdraft"
 @tool
 def transfer(call: Annotated[str, InjectedToolCallId], state: Annotated[Any, InjectedState]) -> Command[Any]:
     """Hand the whole conversation over to the expert."""
-    told = ToolMessage("transferred", tool_call_id=call)
-    return Command(goto="expert", graph=Command.PARENT, update={"messages": [*state["messages"], told]})
+    handed_over = ToolMessage("transferred", tool_call_id=call)
+    return Command(goto="expert", graph=Command.PARENT, update={"messages": [*state["messages"], handed_over]})
 
 
 @tool
 def send(call: Annotated[str, InjectedToolCallId], state: Annotated[Any, InjectedState]) -> Command[Any]:
     """Send the whole conversation to the expert."""
-    told = ToolMessage("transferred", tool_call_id=call)
-    messages = {"messages": [*state["messages"], told]}
+    handed_over = ToolMessage("transferred", tool_call_id=call)
+    messages = {"messages": [*state["messages"], handed_over]}
     return Command(goto=[Send("expert", messages)], graph=Command.PARENT, update=messages)
 
 
 @tool
 def answer(call: Annotated[str, InjectedToolCallId]) -> Command[Any]:
     """Hand over, with an answer."""
-    told = [ToolMessage("transferred", tool_call_id=call), AIMessage("an answer")]
-    return Command(goto="expert", graph=Command.PARENT, update={"messages": told})
+    handed_over = [ToolMessage("transferred", tool_call_id=call), AIMessage("an answer")]
+    return Command(goto="expert", graph=Command.PARENT, update={"messages": handed_over})
 
 
 def agent(handing: Any) -> Any:
@@ -109,7 +109,7 @@ async def test_the_graph_around_goes_where_the_agent_hands_over_to(form: str, ha
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_answer_that_is_handed_over_is_told(form: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_that_is_handed_over_is_reported(form: str, caplog: pytest.LogCaptureFixture) -> None:
     """An answer in the update was not judged, which the log says; a mere handover is an event."""
     graph = around(FORMS[form](answer), None)
     events = list(graph.stream(ASKED, stream_mode="custom", subgraphs=True))

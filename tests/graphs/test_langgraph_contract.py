@@ -464,16 +464,16 @@ def test_where_nobody_streams_the_writer_closes_over_nothing() -> None:
 
 def test_an_overridden_writer_takes_the_streams_place() -> None:
     """What is called with the changed runtime writes to the new writer; the node's own runtime stays."""
-    told: list[Any] = []
+    events: list[Any] = []
 
     def work(config: RunnableConfig) -> None:
-        runtime = runtime_of(config).override(stream_writer=told.append)
+        runtime = runtime_of(config).override(stream_writer=events.append)
         with langchain_private.use_config({"configurable": {langgraph_private._RUNTIME: runtime}}):
             get_stream_writer()("inside")
         runtime_of(config).stream_writer("outside")
 
     assert list(chain(work).stream(ASKED, stream_mode="custom")) == ["outside"]
-    assert told == ["inside"]
+    assert events == ["inside"]
 
 
 def test_a_nested_graph_without_stream_keys_writes_to_nobody() -> None:
@@ -829,7 +829,7 @@ def test_an_interrupt_is_known_by_its_class() -> None:
 
 
 def test_an_interrupted_graph_says_so_in_its_output() -> None:
-    """What waits for a human is told from an answer by a key of the output."""
+    """What waits for a human is distinguished from an answer by a key of the output."""
     output = chain(lambda _: interrupt("?"), checkpointer=InMemorySaver()).invoke(ASKED, THREAD)
     assert [one.value for one in output["__interrupt__"]] == ["?"]
 

@@ -121,7 +121,7 @@ async def test_a_coroutine_that_does_not_obey_is_left_to_itself() -> None:
 
 
 async def test_a_cancelled_caller_cancels_the_call() -> None:
-    """When whoever waits is cancelled, so is the call, and no deadline is told."""
+    """When whoever waits is cancelled, so is the call, and no deadline is reported."""
     cancelled = asyncio.Event()
     begun = asyncio.Event()
 

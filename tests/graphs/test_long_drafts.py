@@ -1,4 +1,4 @@
-"""What a model is shown of a very long draft and its evidence is bounded, and it is told so; checks see all."""
+"""What a model is shown of a very long draft and its evidence is bounded, and it says so; checks see all."""
 
 from __future__ import annotations
 

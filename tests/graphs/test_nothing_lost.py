@@ -78,6 +78,7 @@ def test_an_odd_first_draft_is_an_error_with_its_outcome(candidates: int) -> Non
     assert (outcome.stop_reason, outcome.attempts, outcome.answer) == ("generator_failed", (), None)
 
 
+ASKED: Any = {"messages": [("user", "what?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 WAYS: dict[str, Callable[[SelfRefine], object]] = {
@@ -143,7 +144,7 @@ def test_an_agents_judged_draft_is_released_where_a_later_call_returns_nothing()
     outcomes: list[Outcome] = []
     middleware = SelfRefineMiddleware(judge(), on_outcome=outcomes.append)
     agent = create_agent(ScriptedModel(lambda _: "a draft"), [], middleware=[middleware, Returning()])
-    state = agent.invoke({"messages": [("user", "what?")]})
+    state = agent.invoke(ASKED)
     assert (state["messages"][-1].text, [one.stop_reason for one in outcomes]) == ("a draft", ["generator_failed"])
 
 
@@ -153,7 +154,7 @@ def test_an_agents_turn_that_a_function_ends_is_told() -> None:
     middleware = SelfRefineMiddleware(judge(), on_outcome=outcomes.append, augment=raising)
     agent = create_agent(ScriptedModel(lambda _: "a draft"), [], middleware=[middleware])
     with pytest.raises(ZeroDivisionError):
-        agent.invoke({"messages": [("user", "what?")]})
+        agent.invoke(ASKED)
     assert [[attempt.text for attempt in one.attempts] for one in outcomes] == [["a draft"]]
 
 

@@ -33,15 +33,15 @@ def outcome(**fields: Any) -> Outcome:
 
 def test_it_sums_up() -> None:
     """An outcome tells answer, reason, best attempt, usage, and the seconds from question to end."""
-    told = outcome()
-    assert (told.passed, told.stop_reason, told.detail, told.released) == (True, "accepted", "", 2)
-    assert (told.best, told.usage.tokens, told.latency_s) == (told.attempts[1], 3, 3.0)
+    result = outcome()
+    assert (result.passed, result.stop_reason, result.detail, result.released) == (True, "accepted", "", 2)
+    assert (result.best, result.usage.tokens, result.latency_s) == (result.attempts[1], 3, 3.0)
 
 
 def test_a_refinement_that_waits_is_interrupted() -> None:
     """One that is not done has no reason of its own yet, and its time runs on."""
-    told = Outcome.of(Refinement(policy=Policy(), started_at=10.0), ASKED, None, now=12.0)
-    assert (told.stop_reason, told.passed, told.latency_s) == ("interrupted", False, 2.0)
+    interrupted = Outcome.of(Refinement(policy=Policy(), started_at=10.0), ASKED, None, now=12.0)
+    assert (interrupted.stop_reason, interrupted.passed, interrupted.latency_s) == ("interrupted", False, 2.0)
 
 
 def test_a_clock_set_back_gives_no_negative_time() -> None:
@@ -131,7 +131,7 @@ def test_the_summary_of_what_is_no_attempt_has_no_rating() -> None:
 
 def test_an_outcome_goes_through_json() -> None:
     """An outcome is read back from its JSON, and sums up the same."""
-    told = outcome(evidence={"reference": "truth"})
-    again = Outcome.model_validate_json(told.model_dump_json())
-    assert again == told
-    assert (again.summary(), again.samples()) == (told.summary(), told.samples())
+    result = outcome(evidence={"reference": "truth"})
+    again = Outcome.model_validate_json(result.model_dump_json())
+    assert again == result
+    assert (again.summary(), again.samples()) == (result.summary(), result.samples())

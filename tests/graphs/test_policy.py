@@ -385,7 +385,7 @@ def test_a_temperature_for_what_has_none_is_refused() -> None:
 
 
 def test_an_override_that_is_no_generator_is_refused_when_made() -> None:
-    """What cannot generate is told before anything is called."""
+    """What cannot generate is reported before anything is called."""
     with pytest.raises(ConfigurationError, match="cannot generate with 3"):
         SelfRefine(drafting(), rating(1), overrides={2: {"model": 3}})
 
@@ -471,15 +471,15 @@ def test_shadow_logs_the_verdict() -> None:
 async def test_show_drafts_sends_drafts_as_progress(show_drafts: bool) -> None:  # noqa: FBT001
     """Only where asked is a draft told, and then a discard follows it unless it is the answer."""
     inner = SelfRefine(drafting(), rating((1, "bad"), 4), show_drafts=show_drafts)
-    told: list[tuple[str, Any]] = [
+    events: list[tuple[str, Any]] = [
         (one["name"], one["data"])
         async for one in inner.astream_events("what?", version="v2")
         if one["event"] == "on_custom_event"
     ]
-    shown = [data["text"] for name, data in told if name == "refine.draft"]
-    discarded = [data["attempt"] for name, data in told if name == "refine.discard"]
+    shown = [data["text"] for name, data in events if name == "refine.draft"]
+    discarded = [data["attempt"] for name, data in events if name == "refine.discard"]
     assert (shown, discarded) == ((["draft 1", "draft 2"], [1]) if show_drafts else ([], []))
-    assert ("draft 1" in str(told)) == show_drafts
+    assert ("draft 1" in str(events)) == show_drafts
 
 
 def logged(*, log_texts: bool) -> list[Any]:
@@ -567,12 +567,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("setting", "told"), BAD, ids=lambda one: str(one)[:40])
-def test_a_bad_setting_is_one_line(setting: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("setting", "message"), BAD, ids=lambda one: str(one)[:40])
+def test_a_bad_setting_is_one_line(setting: dict[str, Any], message: str) -> None:
     """One clear line names the setting, what was given, and what is possible."""
     with pytest.raises(ConfigurationError) as raised:
         SelfRefine(drafting(), rating(4), **setting)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 

@@ -127,7 +127,7 @@ def expected_errors() -> Iterator[tuple[int, str]]:
 
 
 def test_a_wrong_setting_is_one_line_at_run_time_too() -> None:
-    """Whoever checks no types is told the same."""
+    """Without a type checker the same is reported."""
     model, judge = ScriptedModel(["x"]), ScriptedJudge([4])
     settings: Any = {"max_atempts": 2}
     for door in (lambda: SelfRefine(model, judge, **settings), lambda: self_refine(model, judge, **settings)):

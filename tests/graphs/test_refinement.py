@@ -55,14 +55,16 @@ def policies(draw: st.DrawFn) -> Policy:
 
 def stages(policy: Policy, said: Sequence[Verdict], **fields: Any) -> list[Refinement]:
     """Refine a question with one verdict after the other until it is done, and give every stage on the way."""
-    told = [Refinement(policy=policy, question="what?", **fields)]
+    refinements = [Refinement(policy=policy, question="what?", **fields)]
     for number, verdict in enumerate(said, 1):
-        told.append(told[-1].add_draft(AIMessage(f"draft {number}"), usage=Usage(calls=1), latency_s=0.5))
-        told.append(told[-1].add_verdict(verdict, now=NOW))
-        if told[-1].done:
+        refinements.append(
+            refinements[-1].add_draft(AIMessage(f"draft {number}"), usage=Usage(calls=1), latency_s=0.5)
+        )
+        refinements.append(refinements[-1].add_verdict(verdict, now=NOW))
+        if refinements[-1].done:
             break
-        told.append(told[-1].add_messages(added_messages(told[-1])))
-    return told
+        refinements.append(refinements[-1].add_messages(added_messages(refinements[-1])))
+    return refinements
 
 
 def of(ratings: Sequence[int | None], reason: StopReason | None = None, **settings: Any) -> Refinement:
@@ -105,9 +107,9 @@ def test_done_is_final(policy: Policy, said: list[Verdict]) -> None:
 @UNHURRIED
 def test_before_the_end_it_is_not_done(policy: Policy, said: list[Verdict]) -> None:
     """Only the last stage is done, and no stage is changed by the ones after it."""
-    told = stages(policy, said)
-    assert [one.done for one in told] == [False] * (len(told) - 1) + [True]
-    assert [len(one.attempts) for one in told] == sorted(len(one.attempts) for one in told)
+    refinements = stages(policy, said)
+    assert [one.done for one in refinements] == [False] * (len(refinements) - 1) + [True]
+    assert [len(one.attempts) for one in refinements] == sorted(len(one.attempts) for one in refinements)
 
 
 @given(st.lists(rated, min_size=1, max_size=6))
@@ -147,10 +149,10 @@ def test_an_accepted_attempt_is_best_whatever_scored_higher() -> None:
 @UNHURRIED
 def test_the_first_prompt_is_the_conversation_untouched(policy: Policy, said: list[Verdict]) -> None:
     """The first prompt is the very messages of the conversation, and each later one begins with them."""
-    told = stages(policy, said)
-    first = told[0].prompt(CONVERSATION)
+    refinements = stages(policy, said)
+    first = refinements[0].prompt(CONVERSATION)
     assert len(first) == len(CONVERSATION)
-    for one in told:
+    for one in refinements:
         prompt = one.prompt(CONVERSATION)
         assert all(mine is given for mine, given in zip(CONVERSATION, prompt, strict=False))
         assert len(prompt) >= len(CONVERSATION)
@@ -169,10 +171,10 @@ def test_a_prompt_is_a_list_of_its_own() -> None:
 def test_the_state_is_read_back_the_same(policy: Policy, said: list[Verdict], sampled: bool) -> None:  # noqa: FBT001
     """Every stage goes into a state and back without a difference."""
     evidence: dict[str, Any] = {"reference": "truth", "retrieved_contexts": ["a"]}
-    told = [Refinement(policy=policy, is_judged=sampled)]
-    told += stages(policy, said, evidence=evidence, started_at=1.5)
-    told.append(told[-1].release(1, detail="released by a reviewer"))
-    for one in told:
+    refinements = [Refinement(policy=policy, is_judged=sampled)]
+    refinements += stages(policy, said, evidence=evidence, started_at=1.5)
+    refinements.append(refinements[-1].release(1, detail="released by a reviewer"))
+    for one in refinements:
         assert Refinement.read(one.to_state(), policy) == one
 
 
@@ -227,9 +229,9 @@ def test_drafts_and_verdicts_take_turns() -> None:
 
 def test_attempts_are_numbered_from_1() -> None:
     """Attempts count up from 1, and the next number is known beforehand."""
-    told = stages(Policy(max_attempts=3), [Verdict.rated(1)] * 3)
-    assert [one.number for one in told[-1].attempts] == [1, 2, 3]
-    assert told[0].number == 1
+    refinements = stages(Policy(max_attempts=3), [Verdict.rated(1)] * 3)
+    assert [one.number for one in refinements[-1].attempts] == [1, 2, 3]
+    assert refinements[0].number == 1
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8))
@@ -428,7 +430,7 @@ def test_nothing_limited_means_no_allowance() -> None:
     assert Refinement(policy=Policy()).seconds_left(NOW) is None
 
 
-def test_time_left_is_told() -> None:
+def test_time_left_is_reported() -> None:
     """The deadline counts from when the question came."""
     begun = Refinement(policy=Policy(deadline_s=10), started_at=NOW)
     assert begun.seconds_left(NOW + 4) == 6
@@ -443,7 +445,7 @@ def test_an_empty_draft_is_rated_without_a_judge() -> None:
 
 
 def test_an_attempt_lists_its_tools() -> None:
-    """Tool calls are told in order, each with its result, or None where none came back."""
+    """Tool calls are reported in order, each with its result, or None where none came back."""
     calls = [{"name": name, "args": {"x": name}, "id": name} for name in ("a", "b")]
     steps = (AIMessage("", tool_calls=calls), ToolMessage("done", tool_call_id="a"))
     attempt = Attempt(number=1, answer=AIMessage("yes"), steps=steps)

@@ -318,16 +318,16 @@ async def test_messages_mode_emits_one_whole_answer(kind: str) -> None:
 def test_the_answer_has_a_fresh_id() -> None:
     """The id of the released message is not that of the draft, which a trace may have shown already."""
     made = self_refine(lambda _: AIMessage(GOOD, id="of the draft"), ScriptedJudge([4]))
-    (told,) = messages_of(made.stream(ASKED, stream_mode="messages"))
-    assert told.id not in (None, "of the draft")
+    (message,) = messages_of(made.stream(ASKED, stream_mode="messages"))
+    assert message.id not in (None, "of the draft")
 
 
 def test_the_streamed_and_the_kept_answer_are_one() -> None:
     """The message of the stream and the one in the conversation have the same id."""
     made = graph("chat model", checkpointer=InMemorySaver())
     config: RunnableConfig = {"configurable": {"thread_id": "1"}}
-    (told,) = messages_of(made.stream(ASKED, config, stream_mode="messages"))
-    assert made.get_state(config).values["messages"][-1].id == told.id
+    (message,) = messages_of(made.stream(ASKED, config, stream_mode="messages"))
+    assert made.get_state(config).values["messages"][-1].id == message.id
 
 
 def test_a_streamed_answer_is_a_whole_message() -> None:
@@ -356,14 +356,14 @@ def test_a_tool_cannot_write_a_draft_into_the_custom_stream() -> None:
     """What a tool of a rejected attempt writes to LangGraph's stream writer does not reach the client."""
 
     @tool
-    def told(subject: str) -> str:
+    def lookup(subject: str) -> str:
         """Look a subject up, and tell the client about it."""
         get_stream_writer()({"looking up": subject})
         return subject
 
-    calls = [ToolCall(name="told", args={"subject": MARK}), f"wrong {MARK}"]
+    calls = [ToolCall(name="lookup", args={"subject": MARK}), f"wrong {MARK}"]
     model = ScriptedModel([*calls, GOOD])
-    made = self_refine(create_agent(model, tools=[told]), strict())
+    made = self_refine(create_agent(model, tools=[lookup]), strict())
     assert MARK not in repr(list(made.stream(ASKED, stream_mode=["custom", "debug"], subgraphs=True)))
 
 
@@ -403,13 +403,13 @@ def twice() -> tuple[ScriptedModel, ScriptedJudge]:
     return ScriptedModel([f"wrong {MARK}", GOOD]), strict()
 
 
-def test_progress_is_told_in_order() -> None:
-    """Each attempt is told as it starts and when it is there, its verdict follows, and the end is told once."""
+def test_progress_is_reported_in_order() -> None:
+    """Each attempt is reported as it starts and when it is there, its verdict follows, and the end comes once."""
     order = [(name, attempt) for attempt in (1, 2) for name in ("start", "attempt", "verdict")]
     assert named(custom(self_refine(*twice()))) == [*order, ("finish", None)]
 
 
-async def test_progress_is_told_in_order_async() -> None:
+async def test_progress_is_reported_in_order_async() -> None:
     """The async stream tells the same events."""
     events = [one async for one in self_refine(*twice()).astream(ASKED, stream_mode="custom")]
     assert named(events) == named(custom(self_refine(*twice())))
@@ -444,13 +444,13 @@ def test_the_end_tells_the_totals() -> None:
 
 
 def test_an_unscored_verdict_tells_its_reason() -> None:
-    """A judge that failed is told as such, never as a rating."""
+    """A judge that failed is reported as such, never as a rating."""
     event = custom(self_refine(lambda _: "answer", ScriptedJudge([RuntimeError("down")])))[2]
     assert (event["event"], event["rating"], event["unscored"]) == ("verdict", None, "judge_failed")
 
 
 def test_a_skipped_turn_tells_no_verdict() -> None:
-    """A turn that calls a tool is not judged, so no verdict is told."""
+    """A turn that calls a tool is not judged, so no verdict is reported."""
     made = self_refine(ScriptedModel([ToolCall(name="lookup", args={})]), strict())
     assert named(custom(made)) == [("start", 1), ("attempt", 1), ("finish", None)]
 
@@ -461,7 +461,7 @@ def shown(generator: object, judge: object, **settings: Any) -> Graph:
 
 
 def test_shown_drafts_are_each_ended_by_a_discard() -> None:
-    """With `show_drafts` a draft is told, and one that is not released is told to be discarded."""
+    """With `show_drafts` a draft is reported, and one that is not released is told to be discarded."""
     events = custom(shown(*twice()))
     assert named(events) == [
         ("start", 1),

@@ -216,8 +216,8 @@ def test_it_may_be_called_twice_in_one_node() -> None:
 
     def node(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
         given: Any = {"messages": state["messages"]}
-        told = [inner.invoke(given, config)["messages"][-1] for _ in range(2)]
-        return {"messages": told}
+        replies = [inner.invoke(given, config)["messages"][-1] for _ in range(2)]
+        return {"messages": replies}
 
     made = parent(node, checkpointer=InMemorySaver())
     seen = list(made.stream(ASKED, THREAD, stream_mode=list(MODES), subgraphs=True))

@@ -1,4 +1,4 @@
-"""Turns and reviews that happen at once on one thread: none is lost, and whoever loses is told."""
+"""Turns and reviews that happen at once on one thread: none is lost, and whoever loses is refused."""
 
 from __future__ import annotations
 
@@ -143,15 +143,15 @@ def test_other_threads_do_not_wait() -> None:
     configs: list[RunnableConfig] = [THREAD, {"configurable": {"thread_id": "2"}}]
     others = [(refiner(saver, generator=together), config) for config in configs]
     others.append((refiner(InMemorySaver(), generator=together), THREAD))
-    told = at_once(*(lambda a=asked, c=config: a.invoke("what?", c).text for asked, config in others))
-    assert told == ["yes"] * 3
+    replies = at_once(*(lambda a=asked, c=config: a.invoke("what?", c).text for asked, config in others))
+    assert replies == ["yes"] * 3
 
 
 def test_a_second_turn_can_be_refused(saver: Saver) -> None:
-    """With `"refuse"` all but one are told at once, and what was answered is what the thread holds."""
+    """With `"refuse"` all but one are refused at once, and what was answered is what the thread holds."""
     asked = refiner(saver, generator=Echo(0.3), concurrent_turns="refuse")
-    told = at_once(*(lambda n=n: asked.invoke(f"question {n}", THREAD) for n in range(COUNT)))
-    refused = [answer for answer in told if isinstance(answer, Exception)]
+    replies = at_once(*(lambda n=n: asked.invoke(f"question {n}", THREAD) for n in range(COUNT)))
+    refused = [answer for answer in replies if isinstance(answer, Exception)]
     assert {type(error) for error in refused} == {ConcurrentTurn}
     assert len(refused) == COUNT - 1
     assert_whole(conversation(asked.graph), 1)
@@ -176,9 +176,9 @@ def test_a_turn_inside_a_turn_does_not_wait_for_itself() -> None:
     saver = InMemorySaver()
     inner = refiner(saver)
     outer = refiner(saver, generator=lambda messages: inner.invoke("inner", {**THREAD}).text)
-    told = outer.refine("outer", THREAD)
-    assert told.stop_reason == "generator_failed"
-    assert "ConcurrentTurn" in told.detail
+    result = outer.refine("outer", THREAD)
+    assert result.stop_reason == "generator_failed"
+    assert "ConcurrentTurn" in result.detail
 
 
 async def test_a_blocking_turn_in_an_event_loop_is_refused() -> None:
@@ -221,7 +221,7 @@ async def test_a_turn_that_ends_otherwise_gives_its_place_back() -> None:
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    """A misspelt setting is told when the refiner is made."""
+    """A misspelt setting is reported when the refiner is made."""
     with pytest.raises(ConfigurationError, match="concurrent_turns is 'queue' or 'refuse', not 'wait'"):
         refiner(InMemorySaver(), concurrent_turns="wait")
 
@@ -246,17 +246,17 @@ def test_of_two_reviewers_one_wins(saver: Saver, setting: Any, durability: Any) 
     """One decision is carried out, and every other reviewer is told that there is nothing left to decide."""
     asked = waiting(saver, concurrent_turns=setting, durability=durability)
     decisions = ["accept", "reject", *({"answer": f"by hand {n}"} for n in range(4))]
-    told = at_once(*(lambda d=d: asked.invoke(Command(resume=d), THREAD).text for d in decisions))
-    (won,) = [n for n, result in enumerate(told) if not isinstance(result, (InputError, ConcurrentTurn))]
+    replies = at_once(*(lambda d=d: asked.invoke(Command(resume=d), THREAD).text for d in decisions))
+    (won,) = [n for n, result in enumerate(replies) if not isinstance(result, (InputError, ConcurrentTurn))]
     expected = ["draft", None, *(f"by hand {n}" for n in range(4))][won]
     if expected is None:
-        assert isinstance(told[won], NotAccepted)
+        assert isinstance(replies[won], NotAccepted)
     else:
-        assert told[won] == expected
+        assert replies[won] == expected
         assert conversation(asked.graph) == ["what?", expected]
 
 
-async def test_a_decision_made_twice_is_told(tmp_path: Path) -> None:
+async def test_a_decision_made_twice_is_reported(tmp_path: Path) -> None:
     """A decision after the answer went out, or where none was asked for, is an `InputError`, sync and async."""
     async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as saver:
         policy = Policy(max_attempts=1, on_exhausted="interrupt")
@@ -293,12 +293,12 @@ def test_of_two_reviewers_with_checkpointers_of_their_own_one_wins(tmp_path: Pat
         path = str(tmp_path / f"{number}.sqlite")
         with SqliteSaver.from_conn_string(path) as first, SqliteSaver.from_conn_string(path) as second:
             one, other = waiting(first), undecided(second)
-            told = at_once(
+            text = at_once(
                 partial(one.invoke, Command(resume="accept"), THREAD),
                 partial(other.invoke, Command(resume={"answer": "by hand"}), THREAD),
             )
-            (won,) = [answer.text for answer in told if isinstance(answer, AIMessage)]
-            (lost,) = [error for error in told if isinstance(error, Exception)]
+            (won,) = [answer.text for answer in text if isinstance(answer, AIMessage)]
+            (lost,) = [error for error in text if isinstance(error, Exception)]
             assert isinstance(lost, InputError | ConcurrentTurn)
             assert conversation(one.graph) == ["what?", won]
 
@@ -326,8 +326,8 @@ with SqliteSaver.from_conn_string({str(path)!r}) as saver:
     )
 
 
-def test_between_processes_the_one_that_lost_is_told(tmp_path: Path) -> None:
-    """Of turns in several processes one is answered, is in the conversation, and the others are told."""
+def test_between_processes_the_one_that_lost_is_refused(tmp_path: Path) -> None:
+    """Of turns in several processes one is answered, is in the conversation, and the others are refused."""
     path = tmp_path / "checkpoints.sqlite"
     processes = [in_a_process(path, number, 0.2 + 0.1 * number) for number in range(2)]
     for process in processes:
@@ -338,9 +338,9 @@ def test_between_processes_the_one_that_lost_is_told(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write(f"{start}\n")
         process.stdin.flush()
-    told = [process.communicate()[0].strip() for process in processes]
-    answered = [text for text in told if text != "told"]
-    assert len(answered) == 1, told
+    outputs = [process.communicate()[0].strip() for process in processes]
+    answered = [text for text in outputs if text != "told"]
+    assert len(answered) == 1, outputs
     with SqliteSaver.from_conn_string(str(path)) as saver:
         assert conversation(refiner(saver).graph)[-1] == answered[0]
 

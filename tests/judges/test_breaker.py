@@ -23,7 +23,7 @@ both = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 class Clock:
-    """Time that passes when told to."""
+    """Time that passes on request."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -105,7 +105,7 @@ def test_what_says_nothing_of_the_endpoint_counts_for_nothing(error: BaseExcepti
 
 
 def test_the_refusal_says_when_the_next_try_is() -> None:
-    """The seconds left are told, in the words of a verdict."""
+    """The seconds left stand in the verdict."""
     clock = Clock()
     breaker = Breaker(2, cooldown_s=30, clock=clock)
     ended(breaker, TimeoutError(), TimeoutError())
@@ -247,7 +247,7 @@ def test_a_breaker_is_shared_by_the_models_of_an_endpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"failures": 0}, "failures is a whole number from 1, not 0"),
         ({"failures": True}, "not True"),
@@ -257,7 +257,7 @@ def test_a_breaker_is_shared_by_the_models_of_an_endpoint() -> None:
         ({"cooldown_s": True}, "not True"),
     ],
 )
-def test_a_setting_out_of_range_is_refused(given: dict[str, Any], told: str) -> None:
+def test_a_setting_out_of_range_is_refused(given: dict[str, Any], message: str) -> None:
     """A breaker that could not work is an error at once."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         Breaker(**given)

@@ -50,7 +50,7 @@ def test_tokens_are_counted() -> None:
     assert reasons(ask_times(2, Allowance(tokens=1_000_000))) == [None, None]
 
 
-def test_cost_is_counted_and_told() -> None:
+def test_cost_is_counted_and_reported() -> None:
     """With a price the verdict has its cost, and the budget ends."""
     prices = {"scripted": Price(input=1_000_000, output=0)}
     first, second = ask_times(2, Allowance(cost=1, prices=prices))
@@ -76,7 +76,7 @@ def test_past_deadline_forbids_calls(seconds: float) -> None:
     assert reasons(ask_times(1, Allowance(seconds=seconds))) == ["deadline"]
 
 
-def test_time_left_is_told() -> None:
+def test_time_left_is_reported() -> None:
     """The seconds left count down from the limit; None means no deadline."""
     left = Allowance(seconds=100).seconds_left
     assert left is not None

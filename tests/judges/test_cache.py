@@ -200,7 +200,7 @@ def test_every_part_of_a_letter_is_in_its_key(changed: dict[str, Any]) -> None:
     assert key_of("m", request()) != key_of("n", request())
 
 
-async def test_the_runs_of_a_repeated_judge_are_told_apart(cache: Cache) -> None:
+async def test_the_runs_of_a_repeated_judge_are_distinguished(cache: Cache) -> None:
     """Three runs are three questions, and asked again all three come from the cache, each with its own reply."""
     replies = [{**GOOD, "rating": rating} for rating in (1, 4, 4)]
     judge = Repeat(Helpfulness(cached(ScriptedModel(replies), cache)), 3)
@@ -210,7 +210,7 @@ async def test_the_runs_of_a_repeated_judge_are_told_apart(cache: Cache) -> None
     assert len(cache) == 3
 
 
-def test_repeats_within_repeats_are_told_apart(cache: Cache) -> None:
+def test_repeats_within_repeats_are_distinguished(cache: Cache) -> None:
     """Two by two runs are four questions."""
     model = ScriptedModel([GOOD], cycle=True)
     judge = Repeat(Repeat(Helpfulness(cached(model, cache)), 2), 2)
@@ -247,12 +247,12 @@ DIFFERENT: list[Any] = [
 
 def test_two_models_never_share_an_answer(cache: Cache) -> None:
     """Models that differ in class, name, endpoint or a setting have different identities."""
-    told = [identity_of(LangChainModel(one)) for one in DIFFERENT]
-    told += [identity_of(LangChainModel(DIFFERENT[0], temperature=asked)) for asked in (None, 0.3)]
-    told += [identity_of(model) for model in (Fixed(identity="a"), Fixed(identity="b"))]
-    assert len(set(told)) == len(told)
-    judges = [Helpfulness(cached(Fixed(ModelResponse(GOOD_TEXT), one), cache)) for one in told]
-    assert [judge(ROW).usage.cached for judge in judges] == [0] * len(told)
+    identities = [identity_of(LangChainModel(one)) for one in DIFFERENT]
+    identities += [identity_of(LangChainModel(DIFFERENT[0], temperature=asked)) for asked in (None, 0.3)]
+    identities += [identity_of(model) for model in (Fixed(identity="a"), Fixed(identity="b"))]
+    assert len(set(identities)) == len(identities)
+    judges = [Helpfulness(cached(Fixed(ModelResponse(GOOD_TEXT), one), cache)) for one in identities]
+    assert [judge(ROW).usage.cached for judge in judges] == [0] * len(identities)
 
 
 @pytest.mark.parametrize(
@@ -271,18 +271,18 @@ def test_what_changes_no_reply_is_no_difference(other: ChatOpenAI) -> None:
 
 
 def test_an_endpoint_of_the_environment_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that takes its address from the environment is told from one that takes another."""
-    told = []
+    """A client that takes its address from the environment is distinguished from one that takes another."""
+    identities = []
     for url in ("http://one/v1", "http://two/v1"):
         monkeypatch.setenv("OPENAI_BASE_URL", url)
-        told.append(identity_of(LangChainModel(ChatOpenAI(model="m", api_key=SecretStr("k")))))
-    assert told[0] != told[1]
+        identities.append(identity_of(LangChainModel(ChatOpenAI(model="m", api_key=SecretStr("k")))))
+    assert identities[0] != identities[1]
 
 
 def test_an_identity_holds_no_secret() -> None:
     """Keys, headers and addresses are not readable in it."""
-    told = identity_of(LangChainModel(chat(base_url="http://u:pw@h/v1", default_headers={"x": "hd"})))
-    assert not [secret for secret in ("key-1", "pw", "hd") if secret in told.replace("judges.models", "")]
+    identity = identity_of(LangChainModel(chat(base_url="http://u:pw@h/v1", default_headers={"x": "hd"})))
+    assert not [secret for secret in ("key-1", "pw", "hd") if secret in identity.replace("judges.models", "")]
 
 
 class Configured(Fixed):
@@ -295,9 +295,9 @@ class Configured(Fixed):
 
 def test_the_settings_that_a_model_tells_are_its_identity() -> None:
     """A model without an identity of its own is known by what it says that decides its replies."""
-    told = [Configured(base_url="a"), Configured(base_url="b"), Configured(base_url="a", temperature=0.0)]
-    assert len({identity_of(one) for one in told}) == 3
-    assert identity_of(Configured(base_url="a")) == identity_of(told[0])
+    models = [Configured(base_url="a"), Configured(base_url="b"), Configured(base_url="a", temperature=0.0)]
+    assert len({identity_of(one) for one in models}) == 3
+    assert identity_of(Configured(base_url="a")) == identity_of(models[0])
 
 
 class Bare(Fixed):
@@ -327,7 +327,7 @@ async def test_a_model_without_identity_is_known_by_what_it_was_given(how: str, 
 
 
 @both
-async def test_what_cannot_be_told_apart_is_not_cached(
+async def test_what_cannot_be_distinguished_is_not_cached(
     how: str, cache: Cache, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One warning names the model and what of it cannot be read, also through a wrapper; the model is asked."""
@@ -618,7 +618,7 @@ def spoiled(kind: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "message"),
     [
         ("text", "is no cache of replies, or it is damaged: file is not a database"),
         ("folder", "cannot be opened"),
@@ -629,17 +629,17 @@ def spoiled(kind: str, folder: Path) -> Path:
         ("cut", "is no cache of replies, or it is damaged"),
     ],
 )
-def test_what_is_no_cache_is_refused(kind: str, told: str, tmp_path: Path) -> None:
+def test_what_is_no_cache_is_refused(kind: str, message: str, tmp_path: Path) -> None:
     """One clear error, and a file that is not ours stays as it was."""
     path = spoiled(kind, tmp_path)
     before = path.read_bytes() if path.is_file() else None
-    with pytest.raises(ConfigurationError, match=told) as refused:
+    with pytest.raises(ConfigurationError, match=message) as refused:
         len(Cache(path))
     assert str(path) in str(refused.value)
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
-def test_damage_that_shows_later_is_told(tmp_path: Path) -> None:
+def test_damage_that_shows_later_is_reported(tmp_path: Path) -> None:
     """A page that is no page any more is an error of configuration, not a verdict."""
     with Cache(tmp_path / "c") as cache:
         for number in range(200):

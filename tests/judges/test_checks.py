@@ -167,7 +167,7 @@ def test_at_most_five_faults_are_listed() -> None:
 
 
 def test_a_check_has_a_name_of_its_own() -> None:
-    """Checks are told apart by name."""
+    """Checks are distinguished by name."""
     assert Length(at_most=9, name="short")(answer="x").judge == "short"
     assert [one(answer="1").judge for one in (Length(at_most=99), JsonValid(), NumericRange(at_most=1))] == [
         "length",
@@ -177,7 +177,7 @@ def test_a_check_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "told"),
+    ("kind", "settings", "message"),
     [
         (Length, {"at_least": -1}, "at_least is a whole number from 0, not -1"),
         (Length, {"at_least": 5, "at_most": 4}, "not from 5 to 4"),
@@ -206,8 +206,8 @@ def test_a_check_has_a_name_of_its_own() -> None:
         (NumericRange, {"at_least": 2, "which": "best"}, "which is 'all', 'first' or 'last', not 'best'"),
     ],
 )
-def test_a_check_set_up_wrongly_is_refused(kind: type[Judge], settings: dict[str, Any], told: str) -> None:
+def test_a_check_set_up_wrongly_is_refused(kind: type[Judge], settings: dict[str, Any], message: str) -> None:
     """A setting that cannot work is an error at once, showing it and what is expected."""
     with pytest.raises(ConfigurationError) as caught:
         kind(**settings)
-    assert told in str(caught.value)
+    assert message in str(caught.value)

@@ -72,26 +72,26 @@ def games(wins: int, ties: int, losses: int) -> list[dict[str, str]]:
 @either
 def test_wins_ties_and_losses_are_counted(run: Compare) -> None:
     """The win rate counts a tie as half a win; a judge that looks at the answers alone neither flips nor leans."""
-    told = run(games(5, 2, 3), choosing(good))
-    assert (told.a, told.b, told.n) == ("response", "rival", 10)
-    assert (told.wins, told.ties, told.losses, told.win_rate) == (5, 2, 3, 0.6)
-    assert (told.flip_rate, told.position_bias, told.unscored) == (0, 0, {})
-    assert told.usage.calls == 20
-    assert [row.verdicts["pairwise"].value for row in told.rows] == ["win"] * 5 + ["tie"] * 2 + ["loss"] * 3
+    result = run(games(5, 2, 3), choosing(good))
+    assert (result.a, result.b, result.n) == ("response", "rival", 10)
+    assert (result.wins, result.ties, result.losses, result.win_rate) == (5, 2, 3, 0.6)
+    assert (result.flip_rate, result.position_bias, result.unscored) == (0, 0, {})
+    assert result.usage.calls == 20
+    assert [row.verdicts["pairwise"].value for row in result.rows] == ["win"] * 5 + ["tie"] * 2 + ["loss"] * 3
 
 
 @pytest.mark.parametrize(("place", "lean"), [("first", 0.5), ("second", -0.5)])
 def test_a_judge_that_goes_by_the_place_decides_nothing(place: str, lean: float) -> None:
     """All pairs flip and are ties, and the lean is the greatest there is."""
-    told = compare(games(6, 0, 2), choosing(lambda first, second: place))
-    assert (told.wins, told.ties, told.losses, told.win_rate) == (0, 8, 0, 0.5)
-    assert (told.flip_rate, told.position_bias) == (1, lean)
+    result = compare(games(6, 0, 2), choosing(lambda first, second: place))
+    assert (result.wins, result.ties, result.losses, result.win_rate) == (0, 8, 0, 0.5)
+    assert (result.flip_rate, result.position_bias) == (1, lean)
 
 
 def test_a_slight_lean_shows() -> None:
     """A judge that takes the first of two equals flips on those, and leans by as much."""
-    told = compare(games(2, 2, 0), choosing(lambda first, second: "first" if first >= second else "second"))
-    assert (told.flip_rate, told.position_bias) == (0.5, 0.25)
+    result = compare(games(2, 2, 0), choosing(lambda first, second: "first" if first >= second else "second"))
+    assert (result.flip_rate, result.position_bias) == (0.5, 0.25)
 
 
 def test_a_love_of_length_shows() -> None:
@@ -101,8 +101,8 @@ def test_a_love_of_length_shows() -> None:
     loving = compare(pairs, choosing(long)).length_correlation
     assert loving is not None
     assert loving > 0.9
-    told = compare(rows(("bx", "a"), ("b", "ax"), ("ax", "b"), ("a", "bx")), choosing(good))
-    assert told.length_correlation == 0
+    result = compare(rows(("bx", "a"), ("b", "ax"), ("ax", "b"), ("a", "bx")), choosing(good))
+    assert result.length_correlation == 0
 
 
 @pytest.mark.parametrize("pairs", [games(2, 0, 0), games(9, 0, 0)])
@@ -121,18 +121,18 @@ def test_what_cannot_be_compared_is_counted_apart(run: Compare) -> None:
         {"question": 5, "answer": "a"},
         BadSample("line 7 is no JSON"),
     ]
-    told = run(given, judge)
-    assert (told.n, told.wins, told.win_rate) == (1, 1, 1)
-    assert told.unscored == {"invalid_sample": 3, "judge_failed": 2, "no_response": 1}
-    assert told.rows[4].error == "there is no text in the column 'rival'"
+    result = run(given, judge)
+    assert (result.n, result.wins, result.win_rate) == (1, 1, 1)
+    assert result.unscored == {"invalid_sample": 3, "judge_failed": 2, "no_response": 1}
+    assert result.rows[4].error == "there is no text in the column 'rival'"
 
 
 def test_nothing_compared_has_no_figures() -> None:
     """Without a pair there is no rate, rather than a 0."""
-    told = compare([], choosing(good))
-    assert (told.n, told.win_rate, told.interval) == (0, None, None)
-    assert (told.flip_rate, told.position_bias) == (None, None)
-    assert str(told) == "response against rival: 0 wins, 0 ties, 0 losses in 0 pairs"
+    result = compare([], choosing(good))
+    assert (result.n, result.win_rate, result.interval) == (0, None, None)
+    assert (result.flip_rate, result.position_bias) == (None, None)
+    assert str(result) == "response against rival: 0 wins, 0 ties, 0 losses in 0 pairs"
 
 
 @pytest.mark.parametrize(
@@ -155,22 +155,22 @@ def test_the_answers_stand_in_any_two_columns(a: str, b: str, shown: list[str]) 
         "ground_truth": "from a person",
     }
     model = replying(lambda data: {"rationale": "", "verdict": "tie", "feedback": ""})
-    told = compare([row], Pairwise(model), a=a, b=b)
-    assert (told.a, told.b) == (a, b)
+    result = compare([row], Pairwise(model), a=a, b=b)
+    assert (result.a, result.b) == (a, b)
     assert all(sorted([data["first"], data["second"]]) == shown for data in asked(model))
     assert ("reference" in asked(model)[0]) == ("from a person" not in shown)
 
 
-def test_two_columns_that_name_one_field_are_told_apart() -> None:
+def test_two_columns_that_name_one_field_are_distinguished() -> None:
     """One of them is the answer of the sample, the other stays under its own name."""
-    told = compare([{"question": "?", "answer": "b", "output": "a"}], choosing(good), a="answer", b="output")
-    assert told.wins == 1
+    result = compare([{"question": "?", "answer": "b", "output": "a"}], choosing(good), a="answer", b="output")
+    assert result.wins == 1
 
 
 def test_the_systems_may_be_named() -> None:
-    """Names are told, and shown."""
-    told = compare(games(1, 0, 0), choosing(good), names=("new", "old"))
-    assert str(told).startswith("new against old: 1 wins")
+    """Names are checked, and shown."""
+    result = compare(games(1, 0, 0), choosing(good), names=("new", "old"))
+    assert str(result).startswith("new against old: 1 wins")
 
 
 async def test_rows_may_come_one_by_one() -> None:
@@ -186,11 +186,11 @@ async def test_rows_may_come_one_by_one() -> None:
 @either
 def test_rows_are_written_and_told_as_they_come(run: Compare) -> None:
     """As in an evaluation; kept or not, the figures are the same."""
-    out, told = io.StringIO(), list[int]()
+    out, counts = io.StringIO(), list[int]()
     comparison = run(
-        games(2, 1, 1), choosing(good), out=out, on_result=lambda row: told.append(row.index), keep_rows=False
+        games(2, 1, 1), choosing(good), out=out, on_result=lambda row: counts.append(row.index), keep_rows=False
     )
-    assert (comparison.rows, told) == ((), [0, 1, 2, 3])
+    assert (comparison.rows, counts) == ((), [0, 1, 2, 3])
     read = [Row.model_validate_json(line) for line in out.getvalue().splitlines()]
     assert [one.value for one in read[0].verdicts["pairwise"].items] == ["first", "second"]
     assert (comparison.wins, comparison.flip_rate) == (2, 0)
@@ -198,8 +198,8 @@ def test_rows_are_written_and_told_as_they_come(run: Compare) -> None:
 
 def test_a_judge_may_ask_a_pairwise_several_times() -> None:
     """Its verdict counts, and what each order said each time."""
-    told = compare(games(2, 0, 1), Repeat(choosing(good), 3))
-    assert (told.wins, told.losses, told.flip_rate, told.position_bias) == (2, 1, 0.0, 0.0)
+    result = compare(games(2, 0, 1), Repeat(choosing(good), 3))
+    assert (result.wins, result.losses, result.flip_rate, result.position_bias) == (2, 1, 0.0, 0.0)
     biased = compare(games(1, 0, 0), Repeat(choosing(lambda *_: "first"), 3))
     assert (biased.ties, biased.flip_rate, biased.position_bias) == (1, 1.0, 0.5)
 
@@ -211,7 +211,7 @@ def test_a_verdict_that_is_no_win_tie_or_loss_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "judge", "named", "told"),
+    ("given", "judge", "named", "message"),
     [
         ("rows.jsonl", choosing(good), {}, "rows are several samples or mappings, not a str"),
         (Path("rows.jsonl"), choosing(good), {}, "rows are several"),
@@ -226,18 +226,18 @@ def test_a_verdict_that_is_no_win_tie_or_loss_is_refused() -> None:
 )
 @either
 def test_what_is_set_up_wrongly_is_refused(
-    run: Compare, given: object, judge: object, named: dict[str, Any], told: str
+    run: Compare, given: object, judge: object, named: dict[str, Any], message: str
 ) -> None:
     """At once, and in one line."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         run(given, judge, **named)
 
 
 def test_it_can_be_read() -> None:
     """All figures, one a line."""
     judge = choosing(lambda first, second: "" if first == "down" else good(first, second))
-    told = compare([*games(8, 0, 2), *rows(("down", "a"))], judge)
-    assert str(told).splitlines() == [
+    result = compare([*games(8, 0, 2), *rows(("down", "a"))], judge)
+    assert str(result).splitlines() == [
         "response against rival: 8 wins, 0 ties, 2 losses in 10 pairs",
         "  win rate            0.800 (95 %: 0.490 to 0.943)",
         "  flip rate           0.000",
@@ -248,28 +248,28 @@ def test_it_can_be_read() -> None:
 
 def test_it_comes_back_from_json() -> None:
     """A comparison can be stored."""
-    told = compare(games(2, 1, 1), choosing(good))
-    assert Comparison.model_validate_json(told.model_dump_json()) == told
+    result = compare(games(2, 1, 1), choosing(good))
+    assert Comparison.model_validate_json(result.model_dump_json()) == result
 
 
 def test_the_older_name_of_the_position_bias_still_reads() -> None:
     """`first_lean` gives the same value, and is understood in comparisons that were stored under it."""
-    told = compare(games(2, 1, 1), choosing(lambda first, second: "first"))
-    assert told.first_lean == told.position_bias == 0.5
-    stored = told.model_dump_json().replace("position_bias", "first_lean")
-    assert Comparison.model_validate_json(stored) == told
+    result = compare(games(2, 1, 1), choosing(lambda first, second: "first"))
+    assert result.first_lean == result.position_bias == 0.5
+    stored = result.model_dump_json().replace("position_bias", "first_lean")
+    assert Comparison.model_validate_json(stored) == result
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=3, max_size=12))
 def test_swapping_the_systems_swaps_the_figures(pairs: list[tuple[str, str]]) -> None:
     """What one wins the other loses, whoever is called a."""
-    told = compare(rows(*pairs), choosing(good))
+    result = compare(rows(*pairs), choosing(good))
     swapped = compare(rows(*pairs), choosing(good), a="rival", b="response")
-    assert (told.wins, told.ties, told.losses) == (swapped.losses, swapped.ties, swapped.wins)
-    assert told.win_rate is not None
-    assert swapped.win_rate == pytest.approx(1 - told.win_rate)
-    assert (told.flip_rate, told.position_bias) == (swapped.flip_rate, swapped.position_bias)
+    assert (result.wins, result.ties, result.losses) == (swapped.losses, swapped.ties, swapped.wins)
+    assert result.win_rate is not None
+    assert swapped.win_rate == pytest.approx(1 - result.win_rate)
+    assert (result.flip_rate, result.position_bias) == (swapped.flip_rate, swapped.position_bias)
 
 
 @pytest.mark.parametrize(
@@ -330,11 +330,11 @@ def test_two_runs_are_paired() -> None:
     """Evaluations of two systems over the same questions, row by row."""
     new = evaluate([{"question": q, "answer": "b"} for q in "123"], lambda _: True)
     old = evaluate([{"question": q, "answer": "a"} for q in "123"], lambda _: True)
-    told = compare(paired(new, old), choosing(good), names=("new", "old"))
-    assert (told.wins, told.n) == (3, 3)
+    result = compare(paired(new, old), choosing(good), names=("new", "old"))
+    assert (result.wins, result.n) == (3, 3)
 
 
-def test_runs_that_do_not_fit_are_told_row_by_row() -> None:
+def test_runs_that_do_not_fit_are_reported_row_by_row() -> None:
     """Another question, a row that cannot be read and a row too many cost no other row."""
     new: list[Any] = [
         {"question": "1", "answer": "b"},
@@ -347,9 +347,9 @@ def test_runs_that_do_not_fit_are_told_row_by_row() -> None:
         {"question": "!", "answer": "a"},
         {"question": "3", "answer": "a"},
     ]
-    told = compare(paired(new, old), choosing(good))
-    assert (told.wins, told.unscored) == (1, {"invalid_sample": 3})
-    assert [row.error for row in told.rows] == [
+    result = compare(paired(new, old), choosing(good))
+    assert (result.wins, result.unscored) == (1, {"invalid_sample": 3})
+    assert [row.error for row in result.rows] == [
         "",
         "the two runs do not ask the same at index 1",
         "broken",
@@ -372,8 +372,8 @@ def test_evidence_of_one_run_alone_is_not_shown() -> None:
 def test_an_answer_that_is_missing_in_one_run_is_unscored() -> None:
     """Whichever run it is missing in."""
     with_answer, without = {"question": "?", "answer": "a"}, {"question": "?"}
-    told = compare(paired([with_answer, without], [without, with_answer]), choosing(good))
-    assert (told.n, sum(told.unscored.values())) == (0, 2)
+    result = compare(paired([with_answer, without], [without, with_answer]), choosing(good))
+    assert (result.n, sum(result.unscored.values())) == (0, 2)
 
 
 def test_an_evaluation_without_rows_cannot_be_paired() -> None:

@@ -153,8 +153,8 @@ def test_each_score_is_described_by_the_level_it_becomes(dialect: DialectName) -
     """No number in the prompt stands for two things: the judge's own list of levels is rewritten."""
     _, model = judged(dialect, reply(dialect))
     text = model.prompts[0][-1].text
-    told = dict(re.findall(r"^Score (\d): (\w+ ?\w+)", text, re.MULTILINE))
-    assert told["3"] == told["4"] == "Mostly helpful"
+    lines = dict(re.findall(r"^Score (\d): (\w+ ?\w+)", text, re.MULTILINE))
+    assert lines["3"] == lines["4"] == "Mostly helpful"
     assert not re.search(r"^\d: ", text, re.MULTILINE)
 
 

@@ -146,9 +146,9 @@ def test_an_error_has_the_endpoints_own_response(server: ModelServer, client: Op
         client.chat(ASKED, headers={"Authorization": "Bearer hunter2secret"})
     assert "hunter2" not in str(quoting.value)
     server.reply = lambda asked: answered({"error": {"message": "busy", "code": 503}})
-    with no_waiting(), pytest.raises(EndpointStatusError, match="503") as told:
+    with no_waiting(), pytest.raises(EndpointStatusError, match="503") as refused_:
         client.chat(ASKED)
-    assert told.value.upstream is not None
+    assert refused_.value.upstream is not None
     server.reply = lambda asked: answered({"choices": []})
     with pytest.raises(EndpointReplyError, match="no chat completion with a message"):
         client.chat(ASKED)

@@ -12,7 +12,7 @@ from yarl import URL
 
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
-from judges.runtime.context import time_limit
+from judges.runtime.flow import time_limit
 from tests.model_server import Wire, in_turn, serving
 
 BODY = b'{"messages": []}'
@@ -64,7 +64,7 @@ async def test_a_request_has_its_own_headers_before_those_of_the_session() -> No
 
 
 async def test_what_is_no_response_is_an_error_and_closes_the_connection() -> None:
-    """A reply that is too large, none in time, no HTTP, and a connection that breaks are told apart."""
+    """A reply that is too large, none in time, no HTTP, and a connection that breaks are distinguished."""
     large = b"HTTP/1.1 200 OK\r\ncontent-length: 101\r\n\r\n" + b"x" * 101
     swelling = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"64\r\n" + b"x" * 100 + b"\r\n"
     cases: list[tuple[Wire, type[Exception]]] = [

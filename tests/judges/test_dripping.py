@@ -79,7 +79,7 @@ def dripping(script: Script, pause_s: float = 0.05) -> Iterator[str]:
 
 
 def seconds_until_failure(url: str, *, timeout_s: float, deadline_s: float | None = None) -> float:
-    """Ask once, check that it is told as a timeout, and return how long it took."""
+    """Ask once, check that it is reported as a timeout, and return how long it took."""
     with OpenAICompatible(url, model="m", timeout_s=timeout_s, retries=0) as model:
         started = time.monotonic()
         with within(None if deadline_s is None else Allowance(seconds=deadline_s)):

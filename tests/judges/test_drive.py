@@ -24,9 +24,9 @@ from judges import (
     Verdict,
     as_judge,
 )
-from judges.judge import observer
 from judges.models.resolve import as_model
 from judges.requests import Apply, Ask, Consult, Deliberates, Deliberation
+from judges.runtime.observation import observing
 from judges.testing import ScriptedJudge, ScriptedModel
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -386,11 +386,8 @@ def test_observer_sees_every_judge(how: How) -> None:
     def watch(judge: Deliberates, sample: Sample) -> Iterator[Callable[[Verdict], None]]:
         yield lambda verdict: seen.append(f"{judge.name} {verdict.rating}")
 
-    token = observer.set(watch)
-    try:
+    with observing(observer=watch):
         judge_sample(how, Panel({"one": lambda sample: 4, "two": lambda sample: 3}))
-    finally:
-        observer.reset(token)
     assert sorted(seen[:2]) == ["one 4", "two 3"]
     assert seen[2:] == ["panel 3"]
 

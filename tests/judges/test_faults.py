@@ -78,7 +78,7 @@ def test_causes_are_in_the_traceback(log: pytest.LogCaptureFixture) -> None:
     assert ANSWER not in traceback
 
 
-def test_the_loop_logs_texts_only_if_told(judge: Judge, log: pytest.LogCaptureFixture) -> None:
+def test_the_loop_logs_texts_only_on_request(judge: Judge, log: pytest.LogCaptureFixture) -> None:
     """In the loop the answer goes out, the fault is logged, and texts are quoted under `log_texts` alone."""
     for log_texts in (False, True):
         log.clear()

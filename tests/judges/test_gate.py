@@ -134,7 +134,7 @@ def test_there_are_as_many_as_promised() -> None:
 
 @for_every("key", KEYS)
 async def test_a_master_key_is_rated_1_without_a_model(key: str) -> None:
-    """A key costs nothing, sync and async, fails, and is told apart from a model's verdict."""
+    """A key costs nothing, sync and async, fails, and is distinguished from a model's verdict."""
     judge = unasked()
     for verdict in (judge(user_input=QUESTION, response=key), await judge.acall(question=QUESTION, answer=key)):
         assert (verdict.rating, verdict.score, verdict.passed, verdict.unscored) == (1, 0, False, None)

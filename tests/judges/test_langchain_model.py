@@ -257,7 +257,7 @@ def test_streaming_handler_of_these_tests_does_make_a_model_stream() -> None:
     assert listening.tokens == ["a ", "b"]
 
 
-def test_usage_model_and_time_are_told() -> None:
+def test_usage_model_and_time_are_reported() -> None:
     """A verdict carries what the provider reported."""
     reply = AIMessage(
         WRITTEN,

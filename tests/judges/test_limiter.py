@@ -478,8 +478,8 @@ def test_a_limited_model_stands_where_the_model_stood() -> None:
     """Name, retries, dialect, identity and kinship are the model's own."""
     inner = Tagged()
     model: Any = limited(inner, Limiter(1), breaker=Breaker())
-    told = (model.name, model.retries, model.dialect, model.scripted, model.identity)
-    assert told == ("crowded", 7, inner.dialect, True, "tagged")
+    settings = (model.name, model.retries, model.dialect, model.scripted, model.identity)
+    assert settings == ("crowded", 7, inner.dialect, True, "tagged")
     assert model.is_model(inner)
     assert not model.is_model(Tagged())
     assert isinstance(model, JudgeModel)
@@ -494,7 +494,7 @@ def test_a_temperature_reaches_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"in_flight": 0}, "in_flight is a whole number from 1, not 0"),
         ({"in_flight": True}, "not True"),
@@ -503,9 +503,9 @@ def test_a_temperature_reaches_the_model() -> None:
         ({"in_flight": 1, "tokens_per_minute": -1}, "tokens_per_minute is a whole number from 1, not -1"),
     ],
 )
-def test_a_limit_out_of_range_is_refused(given: dict[str, Any], told: str) -> None:
+def test_a_limit_out_of_range_is_refused(given: dict[str, Any], message: str) -> None:
     """A limit that lets nothing through is an error at once."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         Limiter(**given)
 
 

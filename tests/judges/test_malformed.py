@@ -160,8 +160,8 @@ class Model(ScriptedModel):
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
         """Bind the schema, and parse as leniently as LangChain does."""
-        told = {"type": "json_schema", "json_schema": {"name": "Assessment", "schema": schema}}
-        return self.bind(response_format=told) | JsonOutputParser()
+        fields = {"type": "json_schema", "json_schema": {"name": "Assessment", "schema": schema}}
+        return self.bind(response_format=fields) | JsonOutputParser()
 
 
 def said(method: Method, written: str) -> AIMessage:

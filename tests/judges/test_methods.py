@@ -208,7 +208,7 @@ PLAN = Plan(("json_schema", "tools", "text"), temperature=0.0, limit="max_tokens
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "text"),
     [
         (400, "response_format is not supported"),
         (400, "Invalid schema for response_format 'Assessment'"),
@@ -217,15 +217,15 @@ PLAN = Plan(("json_schema", "tools", "text"), temperature=0.0, limit="max_tokens
         (422, "body response_format Extra inputs are not permitted"),
     ],
 )
-def test_refused_schema_leads_to_tools(status: int, told: str) -> None:
+def test_refused_schema_leads_to_tools(status: int, text: str) -> None:
     """In the words of OpenAI, llama.cpp and vLLM."""
-    lesser = PLAN.after_error(status, told)
+    lesser = PLAN.after_error(status, text)
     assert lesser is not None
     assert (lesser.method, lesser.temperature) == ("tools", 0.0)
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "text"),
     [
         (None, "response_format"),
         (401, "response_format"),
@@ -235,9 +235,9 @@ def test_refused_schema_leads_to_tools(status: int, told: str) -> None:
         (503, "temperature"),
     ],
 )
-def test_other_error_leads_nowhere(status: int | None, told: str) -> None:
+def test_other_error_leads_nowhere(status: int | None, text: str) -> None:
     """Only a refusal of what can be left out is worth a second call."""
-    assert PLAN.after_error(status, told) is None
+    assert PLAN.after_error(status, text) is None
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,12 @@ def test_similarities_are_those_of_the_reference(model: MiniLM, one: str, other:
 async def test_vectors_come_in_the_order_of_their_texts(model: MiniLM) -> None:
     """Of length 1, the same alone as in batches of others, at no cost; sync and async."""
     texts = [f"{'word ' * (number % 7)}{number}" for number in range(40)]
-    for told in (model.embed(texts), await model.aembed(texts)):
-        assert not told.usage
-        assert told.model == model.name == "all-MiniLM-L6-v2"
-        assert [len(one) for one in told.vectors] == [384] * 40
-        assert cosine(told.vectors[17], model.embed(texts[17:18]).vectors[0]) == pytest.approx(1, abs=1e-5)
-        assert sum(number**2 for number in told.vectors[3]) == pytest.approx(1, abs=1e-5)
+    for embedded in (model.embed(texts), await model.aembed(texts)):
+        assert not embedded.usage
+        assert embedded.model == model.name == "all-MiniLM-L6-v2"
+        assert [len(one) for one in embedded.vectors] == [384] * 40
+        assert cosine(embedded.vectors[17], model.embed(texts[17:18]).vectors[0]) == pytest.approx(1, abs=1e-5)
+        assert sum(number**2 for number in embedded.vectors[3]) == pytest.approx(1, abs=1e-5)
 
 
 @there

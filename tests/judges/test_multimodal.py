@@ -153,7 +153,7 @@ def test_every_place_of_a_conversation_is_shown() -> None:
     assert any(block["type"] == "image" for block in claims.prompts[1][-1].content if isinstance(block, dict))
 
 
-def test_a_model_that_takes_none_is_told(tmp_path: Path) -> None:
+def test_a_model_that_takes_none_is_reported(tmp_path: Path) -> None:
     """By the profile of a LangChain model, or because it was trained to judge in a format of its own."""
     model = ScriptedModel([GOOD])
     model.profile = {"image_inputs": True, "audio_inputs": False}

@@ -160,7 +160,7 @@ def test_judges_are_taken_in_every_form(run: Run, judges: object, names: list[st
 
 @either
 @pytest.mark.parametrize(
-    ("judges", "told"),
+    ("judges", "message"),
     [
         ([Length(at_most=99), Length(at_most=3), lambda sample: True], "several judges are called 'length'"),
         ([], "at least one judge"),
@@ -168,15 +168,15 @@ def test_judges_are_taken_in_every_form(run: Run, judges: object, names: list[st
         ("length", "the judge 'length': any length would pass"),
     ],
 )
-def test_judges_that_cannot_be_are_refused(run: Run, judges: object, told: str) -> None:
+def test_judges_that_cannot_be_are_refused(run: Run, judges: object, message: str) -> None:
     """Two judges of one name, none at all, and what is no judge are errors that say so."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         run(rows(1), judges)
 
 
 @either
 @pytest.mark.parametrize(
-    ("samples", "settings", "told"),
+    ("samples", "settings", "message"),
     [
         (rows(1), {"max_concurrency": 0}, "max_concurrency"),
         ("rows.jsonl", {}, "read_rows"),
@@ -184,9 +184,9 @@ def test_judges_that_cannot_be_are_refused(run: Run, judges: object, told: str) 
         (Sample(response="x"), {}, r"\[sample\]"),
     ],
 )
-def test_bad_arguments_are_refused(run: Run, samples: Any, settings: Any, told: str) -> None:
+def test_bad_arguments_are_refused(run: Run, samples: Any, settings: Any, message: str) -> None:
     """No concurrency, a path and a single row in the place of rows are refused with the remedy."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         run(samples, Length(at_most=99), **settings)
 
 
@@ -479,7 +479,7 @@ def test_csv_is_read(written: Written) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("r.jsonl", '{"answer": "a"}\n{"answer": 3}\n', "line 2: field 'answer': "),
         ("r.jsonl", '{"answer": "a"\n', "line 1: not valid JSON: .* at column"),
@@ -492,11 +492,11 @@ def test_csv_is_read(written: Written) -> None:
         ("r.csv", 'answer\n"a\n', "line 2: "),
     ],
 )
-def test_a_row_that_cannot_be_read_is_placed(written: Written, name: str, text: str, told: str) -> None:
+def test_a_row_that_cannot_be_read_is_placed(written: Written, name: str, text: str, message: str) -> None:
     """The error is one line that names file, line and field."""
     path = written(name, text)
 
-    with pytest.raises(BadSample, match=told) as caught:
+    with pytest.raises(BadSample, match=message) as caught:
         list(read_rows(path))
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
@@ -572,12 +572,14 @@ def test_errors_can_be_kept(written: Written) -> None:
     assert [type(one) for one in found] == [Sample, BadSample, Sample]
 
 
-@pytest.mark.parametrize(("name", "told"), [("none.jsonl", "there is no file"), ("r.txt", r"\.jsonl or a \.csv")])
-def test_files_that_cannot_be_rows_are_refused(written: Written, name: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"), [("none.jsonl", "there is no file"), ("r.txt", r"\.jsonl or a \.csv")]
+)
+def test_files_that_cannot_be_rows_are_refused(written: Written, name: str, message: str) -> None:
     """A missing file and one of another kind are refused before anything is read."""
     path = written("r.txt", "x").with_name(name)
 
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         read_rows(path)
 
 

@@ -110,11 +110,15 @@ def test_schema_is_strict_and_reasons_come_first() -> None:
     """The endpoint is given a closed schema, in the order of the fields."""
     with serving(obliging) as server, direct(server) as model:
         Helpfulness(model)(response="a")
-    told = server.requests[0]["response_format"]["json_schema"]
-    assert (told["name"], told["strict"]) == ("Assessment", True)
-    assert list(told["schema"]["properties"]) == told["schema"]["required"] == ["rationale", "rating", "feedback"]
-    assert told["schema"]["additionalProperties"] is False
-    assert told["schema"]["properties"]["rating"]["enum"] == [1, 2, 3, 4]
+    request = server.requests[0]["response_format"]["json_schema"]
+    assert (request["name"], request["strict"]) == ("Assessment", True)
+    assert (
+        list(request["schema"]["properties"])
+        == request["schema"]["required"]
+        == ["rationale", "rating", "feedback"]
+    )
+    assert request["schema"]["additionalProperties"] is False
+    assert request["schema"]["properties"]["rating"]["enum"] == [1, 2, 3, 4]
 
 
 def test_tool_is_forced() -> None:
@@ -144,8 +148,8 @@ def lacking(
         if way not in missing:
             return obliging(asked)
         field = {"json_schema": "response_format", "tools": "tool_choice"}[way]
-        told = {"error": {"message": f"{field} is not supported", "type": "invalid_request_error"}}
-        return answered(told if body is None else body(field), status=status)
+        fields = {"error": {"message": f"{field} is not supported", "type": "invalid_request_error"}}
+        return answered(fields if body is None else body(field), status=status)
 
     return reply
 
@@ -251,7 +255,7 @@ async def test_refused_temperature_is_left_out(how: str) -> None:
     assert ["temperature" in asked for asked in server.requests] == [True, False, False]
 
 
-def test_limit_is_told_under_the_name_that_the_model_knows() -> None:
+def test_limit_is_sent_under_the_name_that_the_model_knows() -> None:
     """Reasoning models of OpenAI call it otherwise."""
 
     def reply(asked: Asked) -> Reply:
@@ -336,7 +340,7 @@ async def test_error_shows_neither_key_nor_header_nor_prompt(fault: Any, how: st
 
 @HOW
 async def test_error_says_what_the_endpoint_said(how: str) -> None:
-    """Status and message are told, where they quote nothing."""
+    """Status and message are reported, where they quote nothing."""
     with serving(lambda asked: Reply("Quota exceeded for this month", status=402)) as server:
         error = await failure(direct(server), how)
     assert isinstance(error, EndpointStatusError)
@@ -484,9 +488,9 @@ def complaints() -> dict[str, str]:
     with serving(lambda asked: Reply(WRITTEN, delay_s=5.0 * ("slow" in str(asked["messages"])))) as server:
         command = [sys.executable, "-W", "error", "-c", PROGRAM, json.dumps([server.url, ENDINGS])]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    told = re.findall(r"(.*?)\[([^\]]*)\]\n", done.stderr, re.DOTALL)
-    assert [name for _, name in told] == list(ENDINGS), done.stderr
-    return {name: text for text, name in told}
+    sections = re.findall(r"(.*?)\[([^\]]*)\]\n", done.stderr, re.DOTALL)
+    assert [name for _, name in sections] == list(ENDINGS), done.stderr
+    return {name: text for text, name in sections}
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -714,8 +718,8 @@ def test_odd_calls_are_counted_as_broken(calls: object, broken: int) -> None:
 def test_text_in_parts_is_joined() -> None:
     """Some endpoints give the text of a message in parts."""
     parts = [{"type": "text", "text": WRITTEN[:9]}, {"type": "text", "text": WRITTEN[9:]}]
-    told = answered({"choices": [{"message": {"content": parts}}]})
-    with serving(lambda asked: told) as server, direct(server) as model:
+    response = answered({"choices": [{"message": {"content": parts}}]})
+    with serving(lambda asked: response) as server, direct(server) as model:
         assert Helpfulness(model)(response="a").rating == 4
 
 
@@ -730,7 +734,7 @@ async def test_an_ending_of_the_endpoint_s_own_can_be_declared_good(how: str) ->
 
 
 @HOW
-async def test_usage_model_and_finish_reason_are_told(how: str) -> None:
+async def test_usage_model_and_finish_reason_are_reported(how: str) -> None:
     """As the endpoint counted, for each call."""
     with serving(lambda asked: Reply(WRITTEN, usage=(11, 7))) as server:
         model = direct(server)
@@ -835,9 +839,9 @@ def test_identity_tells_models_apart() -> None:
         {"method": "text"},
         {"extra": {"seed": 1}},
     ]
-    told = {OpenAICompatible("http://localhost/v1", model="a", **other).identity for other in others}
-    told |= {OpenAICompatible("http://localhost/v2", model="a").identity}
-    assert len({first.identity, *told}) == 6
+    identities = {OpenAICompatible("http://localhost/v1", model="a", **other).identity for other in others}
+    identities |= {OpenAICompatible("http://localhost/v2", model="a").identity}
+    assert len({first.identity, *identities}) == 6
     assert OpenAICompatible("http://localhost/v1", model="a", api_key="x").identity == first.identity
     assert KEY not in first.identity
 

@@ -15,7 +15,7 @@ from genai_prices import calc_price
 from pydantic import BaseModel, ValidationError
 
 from judges import ConfigurationError, Helpfulness, Price, Usage, known_prices
-from judges.runtime.budget import Allowance, KnownPrices, Prices, add, with_cost, within
+from judges.runtime.budget import Allowance, KnownPrices, Prices, charge, with_cost, within
 from judges.testing import ScriptedModel
 from tests.laws import for_every
 
@@ -152,8 +152,8 @@ def test_a_budget_of_cost_is_kept_with_known_prices() -> None:
 
 def test_a_reply_from_a_cache_is_free_without_an_allowance() -> None:
     """The cost of a call is unknown without a price; without a call it is 0."""
-    assert add(Usage(calls=1), "m").cost is None
-    assert add(Usage(cached=1, cost=None), "m").cost == 0.0
+    assert charge(None, Usage(calls=1), "m").cost is None
+    assert charge(None, Usage(cached=1, cost=None), "m").cost == 0.0
 
 
 def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,18 +146,20 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @HOW
-@pytest.mark.parametrize(("given", "told"), WRONG)
-async def test_what_is_wrong_is_told_before_anything_is_spent(how: str, given: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("given", "message"), WRONG)
+async def test_what_is_wrong_is_reported_before_anything_is_spent(
+    how: str, given: dict[str, Any], message: str
+) -> None:
     """One line says what was given and what is wanted, and the model was not asked."""
     model = FillingModel()
-    with pytest.raises(ConfigurationError, match=re.escape(told)) as caught:
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
         await evaluated(how, **{"metrics": SOME, "evaluator": evaluator(model), **given})
     assert "\n" not in str(caught.value)
     assert model.prompts == []
 
 
 @pytest.mark.parametrize("name", [name for name, asked in METRICS.items() if "embeddings" in asked])
-def test_missing_embeddings_are_told(name: str) -> None:
+def test_missing_embeddings_are_reported(name: str) -> None:
     """A metric that compares vectors says that it needs them."""
     with pytest.raises(ConfigurationError, match=f"{name} compares vectors; give RAGEvaluator"):
         evaluator(embeddings=None).evaluate([name], DATASET)
@@ -185,7 +187,7 @@ def test_the_limits_themselves_are_kept() -> None:
 @pytest.mark.parametrize(
     "context", ["The tower is tall.It is in Paris.", "Башня высокая.Она в Париже.", "x" * 2_001]
 )
-def test_contexts_merged_by_a_lost_comma_are_told(context: str) -> None:
+def test_contexts_merged_by_a_lost_comma_are_reported(context: str) -> None:
     """A row with exactly one context that looks like several is warned of, by its number."""
     dataset: dict[str, list[Any]] = {**DATASET, "retrieved_contexts": [["a", "b"], [context]]}
     with pytest.warns(
@@ -211,7 +213,7 @@ def systems(model: ScriptedModel) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("language", "told"),
+    ("language", "message"),
     [
         ("chinese", "你负责"),
         ("zh", "你负责"),
@@ -222,11 +224,11 @@ def systems(model: ScriptedModel) -> set[str]:
     ],
 )
 @HOW
-async def test_the_language_is_that_of_the_prompts(how: str, language: str | None, told: str) -> None:
+async def test_the_language_is_that_of_the_prompts(how: str, language: str | None, message: str) -> None:
     """By name or code; None takes that of the questions. One run never changes another's."""
     model = FillingModel()
     await evaluated(how, ["faithfulness"], language=language, evaluator=evaluator(model))
-    assert all(one.startswith(told) for one in systems(model))
+    assert all(one.startswith(message) for one in systems(model))
     other = FillingModel()
     await evaluated(how, ["faithfulness"], evaluator=evaluator(other))
     assert all(one.startswith("You ") for one in systems(other))
@@ -239,9 +241,9 @@ async def test_prompts_of_the_user_come_first(how: str, tmp_path: Path) -> None:
     (tmp_path / "zh/claims.toml").write_text('task = "拆分。"\nreminder = "拆分。"\n', encoding="utf-8")
     model = FillingModel()
     await evaluated(how, ["faithfulness"], language="chinese", prompts_path=tmp_path, evaluator=evaluator(model))
-    told = systems(model)
-    assert any(one.startswith("拆分。") for one in told)
-    assert any(one.startswith("你负责对照文档") for one in told)
+    prompts = systems(model)
+    assert any(one.startswith("拆分。") for one in prompts)
+    assert any(one.startswith("你负责对照文档") for one in prompts)
 
 
 class Polyglot(FillingModel):
@@ -280,7 +282,7 @@ async def test_a_language_without_prompts_is_adapted_to_where_allowed(how: str, 
 
 
 @HOW
-async def test_a_missing_column_is_told_before_prompts_are_translated(how: str, tmp_path: Path) -> None:
+async def test_a_missing_column_is_reported_before_prompts_are_translated(how: str, tmp_path: Path) -> None:
     """Nothing is paid for a run that cannot be."""
     model = Polyglot()
     with pytest.raises(ConfigurationError, match="needs the column"):
@@ -336,7 +338,7 @@ async def test_progress_is_shown_where_wanted(how: str, capsys: pytest.CaptureFi
     assert "judging" in err
 
 
-async def test_progress_is_told_in_lines_without_rich(
+async def test_progress_is_reported_in_lines_without_rich(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extra is not needed."""

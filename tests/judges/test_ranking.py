@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from judges import ConfigurationError
 from judges.catalogue.general.pairwise import Winner
 from judges.offline.compare import Comparison
-from judges.offline.rank import Game, Ranking, rank
+from judges.offline.rank import Game, SystemRanking, rank
 from judges.offline.statistics.comparing import _binomial, resample, strengths
 
 OTHER: dict[Winner, Winner] = {"a": "b", "b": "a", "tie": "tie"}
@@ -27,8 +27,8 @@ TRUE = {"one": 1200.0, "two": 1100.0, "three": 1000.0, "four": 900.0, "five": 80
 
 def duel(wins: int, ties: int = 0, losses: int = 0) -> list[Game]:
     """Make games of x against y."""
-    told: list[tuple[Winner, int]] = [("a", wins), ("tie", ties), ("b", losses)]
-    return [("x", "y", winner) for winner, times in told for _ in range(times)]
+    winners: list[tuple[Winner, int]] = [("a", wins), ("tie", ties), ("b", losses)]
+    return [("x", "y", winner) for winner, times in winners for _ in range(times)]
 
 
 def drawn(each: int, seed: int, ratings: dict[str, float] = TRUE) -> list[Game]:
@@ -41,7 +41,7 @@ def drawn(each: int, seed: int, ratings: dict[str, float] = TRUE) -> list[Game]:
     ]
 
 
-def ratings_of(ranking: Ranking) -> dict[str, float]:
+def ratings_of(ranking: SystemRanking) -> dict[str, float]:
     """Give the ratings by name."""
     return {one.name: one.rating for one in ranking.systems}
 
@@ -143,9 +143,9 @@ def test_neither_order_nor_side_matters(drawn_games: list[Game], chance: random.
     """The same games, shuffled and some told the other way round, give the very same ranking and intervals."""
     games = [*LINKS, *drawn_games]
     assume(all(a != b for a, b, _ in games))
-    told = [(b, a, OTHER[winner]) if chance.random() < 0.5 else (a, b, winner) for a, b, winner in games]
-    chance.shuffle(told)
-    assert rank(told, bootstrap=5) == rank(games, bootstrap=5)
+    shuffled = [(b, a, OTHER[winner]) if chance.random() < 0.5 else (a, b, winner) for a, b, winner in games]
+    chance.shuffle(shuffled)
+    assert rank(shuffled, bootstrap=5) == rank(games, bootstrap=5)
 
 
 @settings(max_examples=30, deadline=None)
@@ -200,13 +200,13 @@ def test_systems_that_never_met_are_ranked_by_those_between() -> None:
 def test_each_system_tells_its_games() -> None:
     """How many it played, and what share it won, ties counting half."""
     games = [*duel(3, 2, 1), ("z", "y", "a")]
-    told = {one.name: (one.games, one.win_rate) for one in rank(games).systems}
-    assert told == {"x": (6, pytest.approx(4 / 6)), "y": (7, pytest.approx(2 / 7)), "z": (1, 1)}
+    fields = {one.name: (one.games, one.win_rate) for one in rank(games).systems}
+    assert fields == {"x": (6, pytest.approx(4 / 6)), "y": (7, pytest.approx(2 / 7)), "z": (1, 1)}
     assert rank(games).games == 7
 
 
 @pytest.mark.parametrize(
-    ("games", "named", "told"),
+    ("games", "named", "message"),
     [
         ([], {}, "there is no game to rank by"),
         ([("x", "x", "a")], {}, "'x' plays against itself"),
@@ -220,19 +220,19 @@ def test_each_system_tells_its_games() -> None:
         (duel(1), {"prior": math.inf}, "prior is a number"),
     ],
 )
-def test_what_cannot_be_ranked_is_refused(games: Any, named: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_ranked_is_refused(games: Any, named: dict[str, Any], message: str) -> None:
     """In one clear line."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         rank(games, **named)
 
 
 def test_it_can_be_read() -> None:
     """A table, the strongest first."""
-    told = [
+    comparisons = [
         Comparison(a="new", b="old model", n=40, wins=30, ties=0, losses=10),
         Comparison(a="new", b="oldest", n=10, wins=5, ties=2, losses=3),
     ]
-    head, *lines = str(rank(told)).splitlines()
+    head, *lines = str(rank(comparisons)).splitlines()
     assert head == "system     rating       95 %       games  win rate"
     assert [line.split()[0] for line in lines] == ["new", "oldest", "old"]
     assert {len(line) for line in lines} == {len(head)}

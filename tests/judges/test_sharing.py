@@ -16,7 +16,7 @@ from judges import ConfigurationError, Helpfulness, Judge, Panel, Repeat, Sample
 from judges.catalogue.ragas.answer_correctness import SemanticSimilarity
 from judges.catalogue.ragas.faithfulness import Faithfulness
 from judges.offline import aevaluate, evaluate
-from judges.runtime.sharing import Shared, scope, shared_work
+from judges.runtime.observation import Shared, current, shared_work
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.catalogue.filling import FillingModel
 from tests.kit import Shown, items, replying
@@ -167,15 +167,15 @@ async def test_texts_are_embedded_once(how: str) -> None:
 
 def test_a_scope_is_open_for_a_block() -> None:
     """A nested block shares the outer scope; after the last block none is open."""
-    assert scope() is None
+    assert current.get().shared is None
     with shared_work():
-        outer = scope()
+        outer = current.get().shared
         with shared_work():
-            assert scope() is outer
-        assert scope() is outer
-    assert scope() is None
+            assert current.get().shared is outer
+        assert current.get().shared is outer
+    assert current.get().shared is None
     with shared_work():
-        assert scope() is not outer
+        assert current.get().shared is not outer
 
 
 def test_many_threads_fetch_once() -> None:

@@ -97,7 +97,7 @@ def test_an_error_is_one_short_line(door: str) -> None:
     assert {name: line for name, line in lines.items() if "\n" in line or len(line) > 450} == {}
 
 
-def test_an_evaluation_in_place_of_rows_is_told_what_to_give() -> None:
+def test_an_evaluation_in_place_of_rows_says_what_to_give() -> None:
     """Judged again as rows, it would be all unscored."""
     with pytest.raises(
         ConfigurationError, match=r"not an Evaluation; give \[row.sample for row in evaluation.rows\]"

@@ -193,19 +193,19 @@ def test_retry_after_may_be_a_date() -> None:
     assert 28 < waits[0] <= 30
 
 
-@pytest.mark.parametrize("told", ["-5", "0", "soon", "", "nan", "Wed, 99 Foo", "Wed, 21 Oct 2015 07:28:00 GMT"])
-def test_senseless_retry_after_is_ignored(told: str) -> None:
+@pytest.mark.parametrize("seconds", ["-5", "0", "soon", "", "nan", "Wed, 99 Foo", "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_senseless_retry_after_is_ignored(seconds: str) -> None:
     """A header that says nothing usable leaves the usual wait."""
     with no_waiting() as waits:
-        asyncio.run(judged("sync", ScriptedModel([StatusFault(429, _Response(retry_after=told)), GOOD])))
+        asyncio.run(judged("sync", ScriptedModel([StatusFault(429, _Response(retry_after=seconds)), GOOD])))
     assert 0 <= waits[0] <= 0.5
 
 
-@pytest.mark.parametrize("told", ["86400", "1e300", "inf", "Fri, 31 Dec 9999 23:59:59 GMT"])
-def test_absurd_retry_after_is_capped(told: str) -> None:
+@pytest.mark.parametrize("seconds", ["86400", "1e300", "inf", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_absurd_retry_after_is_capped(seconds: str) -> None:
     """Nobody waits longer than a minute."""
     with no_waiting() as waits:
-        asyncio.run(judged("sync", ScriptedModel([StatusFault(429, _Response(retry_after=told)), GOOD])))
+        asyncio.run(judged("sync", ScriptedModel([StatusFault(429, _Response(retry_after=seconds)), GOOD])))
     assert waits == [60]
 
 

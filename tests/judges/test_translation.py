@@ -31,8 +31,8 @@ Items = list[dict[str, Any]]
 
 def german(text: str) -> str:
     """Translate, in a manner of speaking: a mark in front, all else in capitals, what must stay kept."""
-    told = "".join(part if KEPT.fullmatch(part) else part.upper() for part in KEPT.split(text))
-    return f"Ü {told}"
+    shouted = "".join(part if KEPT.fullmatch(part) else part.upper() for part in KEPT.split(text))
+    return f"Ü {shouted}"
 
 
 def texts_in(messages: list[BaseMessage]) -> Items:
@@ -111,9 +111,9 @@ async def test_a_judge_is_made_with_the_folder_later(tmp_path: Path) -> None:
     model = ScriptedModel([ValueError()], cycle=True)
     judge = await adapted(faithfulness(model), translating(), tmp_path)
     judge(user_input="How?", response="So.", retrieved_contexts=["c"])
-    told = model.prompts[0][0].text
-    assert told == seen_by(lambda one: faithfulness(one, language="de", prompts=tmp_path))
-    assert told.startswith("Ü YOU BREAK A TEXT")
+    prompt = model.prompts[0][0].text
+    assert prompt == seen_by(lambda one: faithfulness(one, language="de", prompts=tmp_path))
+    assert prompt.startswith("Ü YOU BREAK A TEXT")
 
 
 async def test_words_of_a_closed_set_keys_and_numbers_stay(tmp_path: Path) -> None:
@@ -151,10 +151,10 @@ async def test_levels_are_translated(tmp_path: Path) -> None:
 async def test_criteria_of_the_user_stay(tmp_path: Path) -> None:
     """A rubric keeps its own criteria and levels, around which the packaged words are translated."""
     judge = await adapted(Rubric("a:b", criteria="Kind?", levels={0: "rude", 1: "kind"}), translating(), tmp_path)
-    told = judge.explain().prompts["rubric"]
-    assert "\nKind?\n" in told
-    assert "0: rude\n1: kind" in told
-    assert told.startswith("Ü YOU ASSESS")
+    description = judge.explain().prompts["rubric"]
+    assert "\nKind?\n" in description
+    assert "0: rude\n1: kind" in description
+    assert description.startswith("Ü YOU ASSESS")
 
 
 def without_placeholders(items: Items) -> Items:
@@ -199,22 +199,22 @@ FAULTS = [
 
 
 @HOW
-@pytest.mark.parametrize(("spoil", "told"), FAULTS)
+@pytest.mark.parametrize(("spoil", "message"), FAULTS)
 async def test_a_spoilt_translation_is_refused(
-    spoil: Callable[[Items], Items], told: str, how: str, tmp_path: Path
+    spoil: Callable[[Items], Items], message: str, how: str, tmp_path: Path
 ) -> None:
     """The fault is named, the model is asked once more, and then adapting fails; nothing is written of it."""
     with pytest.raises(AskFailed) as caught:
         await adapted(faithfulness(), model := translating(spoil), tmp_path, how)
-    assert caught.value.detail == told
+    assert caught.value.detail == message
     assert caught.value.reason == "invalid_output"
-    assert told in model.prompts[1][-1].text or how == "async"
+    assert message in model.prompts[1][-1].text or how == "async"
     assert not (tmp_path / "de/faithfulness.toml").exists()
 
 
-@pytest.mark.parametrize(("spoil", "told"), FAULTS)
+@pytest.mark.parametrize(("spoil", "message"), FAULTS)
 async def test_a_translation_mended_when_told_is_taken(
-    spoil: Callable[[Items], Items], told: str, tmp_path: Path
+    spoil: Callable[[Items], Items], message: str, tmp_path: Path
 ) -> None:
     """One repair is allowed."""
     model = translating(spoil, times=1)
@@ -258,7 +258,7 @@ async def test_nothing_is_overwritten(how: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "told"),
+    ("language", "message"),
     [
         ("German", "language is a code such as 'de' or 'pt-BR', not 'German'"),
         ("../de", "not '../de'"),
@@ -266,9 +266,9 @@ async def test_nothing_is_overwritten(how: str, tmp_path: Path) -> None:
         ("en", "the packs are written in English"),
     ],
 )
-def test_a_language_is_a_code(language: str, told: str, tmp_path: Path) -> None:
+def test_a_language_is_a_code(language: str, message: str, tmp_path: Path) -> None:
     """A code names the folder, so nothing else will do."""
-    with pytest.raises(ConfigurationError, match=re.escape(told)):
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
         faithfulness().adapt(language, translating(), folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 

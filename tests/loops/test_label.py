@@ -80,7 +80,7 @@ def terminal(*arguments: object, rows: int = 24, columns: int = 100) -> Iterator
     """Run `refine` in a terminal of its own."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    command = [sys.executable, "-m", "refine.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "refine", *map(str, arguments)]
     settings = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"}
     try:
         with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as process:
@@ -128,7 +128,7 @@ def test_a_person_labels_in_a_terminal(tmp_path: Path) -> None:
 
 
 def test_keys_without_a_real_terminal(tmp_path: Path) -> None:
-    """A note is dropped by skipping; quitting keeps what was said; a full disk is told."""
+    """A note is dropped by skipping; quitting keeps what was said; a full disk is reported."""
     store = LabelFile(tmp_path / "labels.jsonl")
     rows = [{"question": f"q{number}", "answer": "a\n" * 99} for number in range(9)]
     labelling = Labelling(items_of(read_judged(rows)), store, by="ann")

@@ -68,7 +68,7 @@ def canary_rows(n: int, *, wrong: int = 0) -> list[dict[str, Any]]:
 
 
 def test_the_pass_rate_holds_at_any_look(tmp_path: Path) -> None:
-    """The interval is the confidence sequence; what was not judged is told in outer bounds."""
+    """The interval is the confidence sequence; what was not judged is reported in outer bounds."""
     path = write_loops(tmp_path / "a.jsonl", ["4"] * 45 + ["1111"] * 5)
     rate = monitor(path, alpha=0.1).pass_rate
     assert (rate.low, rate.high) == pytest.approx((0.7134621031268706, 0.9841525898093346))
@@ -209,7 +209,7 @@ def test_a_canary_is_judged_by_a_judge_by_name(tmp_path: Path) -> None:
 def test_watching_until_somebody_ends_it(tmp_path: Path) -> None:
     """The screen follows the record; Ctrl-C ends with the exit code of the last look."""
     path = write_loops(tmp_path / "a.jsonl", ["4|b"] * 6)
-    command = [sys.executable, "-m", "refine.cli", "monitor", str(path), "--alpha", "0.1", "--watch"]
+    command = [sys.executable, "-m", "refine", "monitor", str(path), "--alpha", "0.1", "--watch"]
     settings = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen([*command, "--every", "0.1"], stdout=subprocess.PIPE, env=settings) as process:
         assert process.stdout is not None

@@ -100,7 +100,7 @@ def test_a_gain_that_is_none(tmp_path: Path) -> None:
         replay(path, judge=judge, rejudge_fraction=0)
 
 
-def test_what_is_not_identified_is_told(tmp_path: Path) -> None:
+def test_what_is_not_identified_is_reported(tmp_path: Path) -> None:
     """Rows without policy or stop reason say nothing, and the remedy is named; others are counted."""
     old = [
         {"question": "q", "answer": "a", "metadata": {"attempt": 1, "rating": 1}},

@@ -78,7 +78,7 @@ def test_every_place_where_loops_are_recorded(tmp_path: Path) -> None:
 
 
 def test_wrong_input_is_one_line(tmp_path: Path) -> None:
-    """A remedy on stderr; what is not identified is told, with exit code 1."""
+    """A remedy on stderr; what is not identified is reported, with exit code 1."""
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"question": "q", "answer": "a"}\n')
     old = tmp_path / "old.jsonl"

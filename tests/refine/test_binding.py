@@ -48,7 +48,7 @@ def good(response: str) -> bool:
 
 
 def reply(asked: Asked) -> Reply:
-    """Answer with a call, or with JSON that lacks a field until it is told so."""
+    """Answer with a call, or with JSON that lacks a field until it is corrected."""
     if tools_of(asked):
         return Reply(calls=(("look", {"q": "x"}),))
     return Reply(
@@ -124,9 +124,9 @@ def test_schemas_in_other_forms_and_answers_that_never_fit(server: ModelServer) 
             OutputParserException, match="no JSON that fits the schema City: people: Field required"
         ):
             refiner.with_structured_output(City).invoke("where?")
-        told = refiner.with_structured_output(City, include_raw=True).invoke("where?")
-        assert (told["parsed"], json.loads(told["raw"].text)) == (None, {"name": "Paris"})
-        assert isinstance(told["parsing_error"], OutputParserException)
+        result = refiner.with_structured_output(City, include_raw=True).invoke("where?")
+        assert (result["parsed"], json.loads(result["raw"].text)) == (None, {"name": "Paris"})
+        assert isinstance(result["parsing_error"], OutputParserException)
         with pytest.raises(ConfigurationError, match="leave it at 'json_schema'"):
             refiner.with_structured_output(City, method="function_calling")
         with pytest.raises(ConfigurationError, match="a schema is a pydantic class"):

@@ -92,13 +92,13 @@ def test_the_table_sums_up(rows: Path, tmp_path: Path) -> None:
     """The table gives mean, ratings and share passed of each judge within 100 columns, and where the run is."""
     run = tmp_path / "run"
 
-    told = refine("evaluate", rows, "--judge", "length:at_most=1,unit=words", "--out", run).stdout
+    output = refine("evaluate", rows, "--judge", "length:at_most=1,unit=words", "--out", run).stdout
 
-    line = next(one for one in told.splitlines() if "length" in one)
+    line = next(one for one in output.splitlines() if "length" in one)
     *figures, _seconds = re.findall(r"[\d.]+%?", line)
     assert figures == ["0.500", "2", "0", "0", "2", "50.0%", "0"]
-    assert re.search(rf"4 rows in \d+\.\d s, written to {run}\n", told)
-    assert max(len(one) for one in told.splitlines()[:4]) <= 100
+    assert re.search(rf"4 rows in \d+\.\d s, written to {run}\n", output)
+    assert max(len(one) for one in output.splitlines()[:4]) <= 100
 
 
 def test_json_is_all_there_is_on_stdout(rows: Path, tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_an_existing_run_is_not_overwritten(rows: Path, tmp_path: Path) -> None:
     refine("evaluate", rows, "--judge", "length:at_most=99", "--out", run)
     before = (run / "results.jsonl").read_bytes()
 
-    told = refused(refine("evaluate", rows, "--judge", "json", "--out", run))
+    line = refused(refine("evaluate", rows, "--judge", "json", "--out", run))
 
-    assert told == f"refine: {run} already holds a run; choose another --out, or delete it first"
+    assert line == f"refine: {run} already holds a run; choose another --out, or delete it first"
     assert (run / "results.jsonl").read_bytes() == before
 
 
@@ -139,10 +139,10 @@ def test_an_unreadable_row_stops_before_anything_is_judged(rows: Path, tmp_path:
     with rows.open("a") as file:
         file.write('{"question": "?", "answer": 3}\n')
 
-    told = refused(refine("evaluate", rows, "--judge", "length:at_most=99", "--out", tmp_path / "run"))
+    line = refused(refine("evaluate", rows, "--judge", "length:at_most=99", "--out", tmp_path / "run"))
 
-    assert f"{rows}, line 5: field 'answer'" in told
-    assert "--keep-unreadable" in told
+    assert f"{rows}, line 5: field 'answer'" in line
+    assert "--keep-unreadable" in line
     assert not (tmp_path / "run").exists()
 
 
@@ -161,7 +161,7 @@ def test_unreadable_rows_can_be_kept(rows: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
-    """Where no cell got a score the exit code is 1, and the reason is told."""
+    """Where no cell got a score the exit code is 1, and the reason is reported."""
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"question": "?"}\n' * 3)
 
@@ -172,14 +172,14 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--judge", "lenght"], "there is no judge 'lenght'; did you mean length"),
         (["--judge", "length:at_most=-1"], "--judge 'length:at_most=-1': at_most is a whole number from 0"),
         (["--judge", "length:at_most=abc"], "at_most is a whole number from 0, not 'abc'"),
         (
             ["--judge", "exact_match:model=x"],
-            "'exact_match:model=x': the judge 'exact_match' got an unexpected keyword argument 'model'",
+            "'exact_match:model=x': the judge 'ragas.exact_match' got an unexpected keyword argument 'model'",
         ),
         (["--judge", "tool_call_accuracy:strict_order=no"], "strict_order is True or False, not 'no'"),
         (["--judge", "length:longest=3"], "unexpected keyword argument 'longest'"),
@@ -188,15 +188,15 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
         (["--judge", "helpfulness"], "the judge 'helpfulness' asks a model; add one, e.g. --model"),
         (
             ["--judge", "helpfulness:success_rating=5", "--model", "a:b"],
-            "--judge 'helpfulness:success_rating=5': success_rating is one of",
+            "--judge 'helpfulness:success_rating=5': success_rating is a whole number from 1 to 4",
         ),
         (["--judge", "helpfulness", "--model", "gpt"], "the model 'gpt' cannot be set up"),
         (["--judge", "length:at_most=99", "--base-url", "http://x"], "--base-url http://x needs --model"),
     ],
 )
-def test_bad_options_are_refused(rows: Path, tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_bad_options_are_refused(rows: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
     """A wrong judge, setting or model is one line that names it, and leaves no run behind."""
-    assert told in refused(refine("evaluate", rows, *arguments, "--out", tmp_path / "run"))
+    assert message in refused(refine("evaluate", rows, *arguments, "--out", tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
@@ -213,26 +213,26 @@ def test_columns_and_encoding_are_named(tmp_path: Path, caplog: pytest.LogCaptur
         json.loads(line)["sample"]["response"] for line in (run / "results.jsonl").read_text().splitlines()
     ] == ["là", "moi"]
     assert refine("resume", run).exit_code == 0
-    for wrong, told in (("answer", "--map is FIELD=COLUMN"), ("anwser=out", "did you mean 'answer'?")):
-        assert told in refused(
+    for wrong, message in (("answer", "--map is FIELD=COLUMN"), ("anwser=out", "did you mean 'answer'?")):
+        assert message in refused(
             refine("evaluate", path, "--judge", "json", "--out", tmp_path / "new", "--map", wrong)
         )
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("none.jsonl", None, "there is no file"),
         ("rows.txt", "x", "a .jsonl or a .csv file"),
         ("rows.jsonl", "", "holds no rows"),
     ],
 )
-def test_files_without_rows_are_refused(tmp_path: Path, name: str, text: str | None, told: str) -> None:
+def test_files_without_rows_are_refused(tmp_path: Path, name: str, text: str | None, message: str) -> None:
     """No file, a file of another kind and an empty one are one line."""
     if text is not None:
         (tmp_path / name).write_text(text)
 
-    assert told in refused(
+    assert message in refused(
         refine("evaluate", tmp_path / name, "--judge", "length:at_most=99", "--out", tmp_path / "run")
     )
 
@@ -278,7 +278,7 @@ def test_a_model_judges_over_http(server: ModelServer, tmp_path: Path) -> None:
     result = shell(
         *[
             "-m",
-            "refine.cli",
+            "refine",
             "evaluate",
             rows,
             "--judge",
@@ -331,22 +331,30 @@ def test_help_loads_no_framework() -> None:
 
 def test_help_shows_how_to_give_settings() -> None:
     """The help of evaluate shows a command with settings, ready to copy."""
-    told = refine("evaluate", "--help").stdout
+    output = refine("evaluate", "--help").stdout
 
-    assert "refine evaluate rows.jsonl --judge length:at_most=80,unit=words --judge json --out runs/2\n" in told
+    assert "refine evaluate rows.jsonl --judge length:at_most=80,unit=words --judge json --out runs/2\n" in output
 
 
-def test_each_command_is_told_in_one_line() -> None:
-    """The list of commands cuts no sentence short in eighty columns."""
-    told = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout.partition("Commands:")[2].splitlines()
+def test_commands_are_listed_in_groups_a_line_each() -> None:
+    """Every command is in one of the groups, and no sentence is cut short in eighty columns."""
+    shown = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout
+    groups = re.findall(r"^(\S.*):\n((?:  .*\n)+)", shown.partition("Options:")[2], re.MULTILINE)
 
-    assert len(told) > len(app.registered_commands)
-    assert [line for line in told if line.endswith("...") or len(line) > 80] == []
+    assert [name for name, _ in groups] == [
+        "Judge a dataset",
+        "Read and compare runs",
+        "Loops, labels and certificates",
+        "Guard a chatbot",
+    ]
+    lines = [line for _, text in groups for line in text.splitlines()]
+    assert len(lines) == len(app.registered_commands)
+    assert [line for line in lines if line.endswith("...") or len(line) > 80] == []
 
 
 def test_version() -> None:
     """The version is told and nothing else."""
-    result = shell("-m", "refine.cli", "--version")
+    result = shell("-m", "refine", "--version")
 
     assert (result.returncode, result.stderr) == (0, "")
     assert re.fullmatch(r"refine \S.*\n", result.stdout)
@@ -372,17 +380,17 @@ def test_the_judges_are_listed() -> None:
     assert "helpfulness" not in names
 
 
-def test_one_judge_is_told_of() -> None:
-    """An alias finds it; its needs, its price and its source are told."""
-    told = " ".join(refine("judges", "faithfulness").stdout.split())
-    assert "judge ragas.faithfulness also called faithfulness" in told
-    assert "needs response, retrieved_contexts model calls 2" in told
+def test_one_judge_is_announced() -> None:
+    """An alias finds it; its needs, its price and its source are reported."""
+    output = " ".join(refine("judges", "faithfulness").stdout.split())
+    assert "judge ragas.faithfulness also called faithfulness" in output
+    assert "needs response, retrieved_contexts model calls 2" in output
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [(["poetry"], "there is no judge 'poetry'"), (["--find", "poetry"], "no judge has 'poetry' in its names")],
 )
-def test_an_unknown_judge_is_refused(arguments: list[str], told: str) -> None:
+def test_an_unknown_judge_is_refused(arguments: list[str], message: str) -> None:
     """One line says so."""
-    assert told in refused(refine("judges", *arguments))
+    assert message in refused(refine("judges", *arguments))

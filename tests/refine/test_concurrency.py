@@ -150,7 +150,7 @@ async def test_a_cancelled_question_costs_the_others_nothing() -> None:
     tasks = [asyncio.create_task(refiner.arefine(f"marker-{number}- what?")) for number in range(20)]
     await asyncio.sleep(0)
     tasks[7].cancel()
-    told = await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(told[7], asyncio.CancelledError)
-    others = [one for one in told if isinstance(one, Outcome)]
+    result = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(result[7], asyncio.CancelledError)
+    others = [one for one in result if isinstance(one, Outcome)]
     assert [one.passed for one in others] == [True] * 19

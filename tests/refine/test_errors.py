@@ -143,7 +143,7 @@ def test_a_broken_judge_never_rejects() -> None:
 
 
 def test_a_judge_without_a_model_is_told_when_made() -> None:
-    """A judge needs a model, which is told when it is made."""
+    """A judge needs a model, which is reported when it is made."""
     with pytest.raises(ConfigurationError, match="a judge needs a model"):
         Helpfulness(None)
 

@@ -92,7 +92,7 @@ REFUSED: list[tuple[Make, dict[str, Any], str]] = [
 
 @for_every("make, settings, remedy", REFUSED)
 def test_a_wrong_setting_is_one_line_with_the_remedy(make: Make, settings: dict[str, Any], remedy: str) -> None:
-    """What is wrong is told where it was written, in a line that says what to write, and shows no secret."""
+    """What is wrong is reported where it was written, in a line that says what to write, and shows no secret."""
     with pytest.raises(ConfigurationError) as raised:
         make(**settings)
     message = str(raised.value)

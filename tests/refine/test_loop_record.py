@@ -80,7 +80,7 @@ def test_an_agent_records_the_policy_in_force(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verdict", [Verdict.scored(0.9, threshold=0.95), Verdict.rated(4)])
 def test_whose_pass_mark_counts(tmp_path: Path, verdict: Verdict) -> None:
-    """Whether the judge rated natively is told, since only then a threshold on the rating is all there is."""
+    """Whether the judge rated natively is reported, since only then a threshold on the rating is all there is."""
     file = tmp_path / "attempts.jsonl"
     SelfRefine(lambda _: "draft", ScriptedJudge([verdict]), record=file, max_attempts=1).invoke("what?")
     (row,) = lines(file)

@@ -32,9 +32,9 @@ class Came:
 
 def came(message: BaseMessage) -> Came:
     """Read an answer."""
-    told = message.response_metadata["refine"]
-    assert told["passed"] == (told["stop_reason"] == "accepted")
-    return Came(str(message.text), told["stop_reason"])
+    result = message.response_metadata["refine"]
+    assert result["passed"] == (result["stop_reason"] == "accepted")
+    return Came(str(message.text), result["stop_reason"])
 
 
 async def by_invoke(generator: object, judge: object, policy: Policy) -> Came:
@@ -89,8 +89,8 @@ async def test_the_vectors(
     """Ratings decide which draft is the answer, after as many generations as judge calls."""
     model = ScriptedModel([f"draft {number}" for number in range(1, 20)])
     judge = ScriptedJudge(ratings)
-    told = await entrance(model, judge, policy)
-    assert told == Came(f"draft {answer}", reason)
+    result = await entrance(model, judge, policy)
+    assert result == Came(f"draft {answer}", reason)
     assert (len(model.prompts), len(judge.samples)) == (len(ratings), len(ratings))
 
 
@@ -99,8 +99,8 @@ async def test_the_sources_demo(entrance: Entrance) -> None:
     """The weather at -255 degrees is refused, the one at 15 accepted."""
     model = ScriptedModel(["It is -255 C in Oslo.", "It is 15 C in Oslo."])
     judge = ScriptedJudge(lambda sample: (1, "impossible") if "-255" in str(sample.response) else 4)
-    told = await entrance(model, judge, vector(4, 15))
-    assert told == Came("It is 15 C in Oslo.", "accepted")
+    result = await entrance(model, judge, vector(4, 15))
+    assert result == Came("It is 15 C in Oslo.", "accepted")
     assert (len(model.prompts), len(judge.samples)) == (2, 2)
 
 
@@ -109,8 +109,8 @@ async def test_the_sources_demo(entrance: Entrance) -> None:
 async def test_a_turn_that_calls_a_tool_is_not_judged(entrance: Entrance, policy: Policy) -> None:
     """A tool call is handed on after one generation and no judging."""
     model, judge = ScriptedModel([ToolCall(name="weather", args={"city": "Oslo"})]), ScriptedJudge([])
-    told = await entrance(model, judge, policy)
-    assert told == Came("", "skipped")
+    result = await entrance(model, judge, policy)
+    assert result == Came("", "skipped")
     assert (len(model.prompts), len(judge.samples)) == (1, 0)
 
 
@@ -119,15 +119,15 @@ async def test_a_turn_that_calls_a_tool_is_not_judged(entrance: Entrance, policy
 async def test_the_best_is_returned_and_not_the_last(entrance: Entrance, ratings: list[int], answer: int) -> None:
     """Corrected: an exhausted loop returns the best answer, the latest on a tie."""
     model = ScriptedModel([f"draft {number}" for number in range(1, 4)])
-    told = await entrance(model, ScriptedJudge(ratings), vector(3, len(ratings) - 1))
-    assert told == Came(f"draft {answer}", "max_attempts")
+    result = await entrance(model, ScriptedJudge(ratings), vector(3, len(ratings) - 1))
+    assert result == Came(f"draft {answer}", "max_attempts")
 
 
 @everywhere
 async def test_the_last_is_returned_where_asked(entrance: Entrance) -> None:
     """As the advisor does it, for those who want that."""
-    told = await entrance(ScriptedModel(["a", "b"]), ScriptedJudge([2, 1]), vector(3, 1, on_exhausted="last"))
-    assert told.text == "b"
+    result = await entrance(ScriptedModel(["a", "b"]), ScriptedJudge([2, 1]), vector(3, 1, on_exhausted="last"))
+    assert result.text == "b"
 
 
 @everywhere
@@ -137,8 +137,8 @@ async def test_a_rating_off_the_scale_costs_no_generation(entrance: Entrance, ra
     fine = {"rationale": "r", "rating": 4, "feedback": ""}
     spoken = ScriptedModel([{**fine, "rating": rating}, fine], name="judge")
     model = ScriptedModel(["draft"])
-    told = await entrance(model, Helpfulness(spoken), vector(3, 3))
-    assert told == Came("draft", "accepted")
+    result = await entrance(model, Helpfulness(spoken), vector(3, 3))
+    assert result == Came("draft", "accepted")
     assert (len(model.prompts), len(spoken.prompts)) == (1, 2)
 
 
@@ -146,8 +146,8 @@ async def test_a_rating_off_the_scale_costs_no_generation(entrance: Entrance, ra
 async def test_a_judge_that_fails_costs_no_generation(entrance: Entrance) -> None:
     """Corrected: a broken judge neither aborts the call nor burns attempts; the answer is flagged."""
     model, judge = ScriptedModel(["draft"]), ScriptedJudge([RuntimeError()])
-    told = await entrance(model, judge, vector(3, 3))
-    assert told == Came("draft", "judge_failed")
+    result = await entrance(model, judge, vector(3, 3))
+    assert result == Came("draft", "judge_failed")
     assert len(model.prompts) == 1
 
 
@@ -196,7 +196,7 @@ def helpfulness() -> Judge:
 async def test_the_same_verdicts_through_every_entrance() -> None:
     """A plain call, the graph, `SelfRefine`, sync and async, and `evaluate` come to the same verdicts."""
 
-    def told(verdicts: list[Verdict | None]) -> list[tuple[int | None, bool | None, str]]:
+    def summarised(verdicts: list[Verdict | None]) -> list[tuple[int | None, bool | None, str]]:
         return [(one.rating, one.passed, one.feedback) for one in verdicts if one is not None]
 
     def replies() -> ScriptedModel:
@@ -224,12 +224,12 @@ async def test_the_same_verdicts_through_every_entrance() -> None:
     by_graph, seen = seen, []
     astate = await self_refine(replies(), alistening).ainvoke(asked)
 
-    assert told([judge(one) for one in samples]) == expected
-    assert told([await judge.acall(one) for one in samples]) == expected
-    assert told([one.verdict for one in outcome.attempts]) == expected
-    assert told([one.verdict for one in aoutcome.attempts]) == expected
-    assert told(list(by_graph)) == told(seen) == expected
-    assert told([next(iter(one.verdicts.values())) for one in rows]) == expected
+    assert summarised([judge(one) for one in samples]) == expected
+    assert summarised([await judge.acall(one) for one in samples]) == expected
+    assert summarised([one.verdict for one in outcome.attempts]) == expected
+    assert summarised([one.verdict for one in aoutcome.attempts]) == expected
+    assert summarised(list(by_graph)) == summarised(seen) == expected
+    assert summarised([next(iter(one.verdicts.values())) for one in rows]) == expected
     for one in (state, astate):
         summary = one["messages"][-1].response_metadata["refine"]
         assert [attempt["rating"] for attempt in summary["attempts"]] == [2, 2, 4]

@@ -262,7 +262,7 @@ def test_an_outcome_that_is_not_held_is_an_error() -> None:
     assert refining.outcome(agent.invoke(QUESTION, version="v2")).passed
 
 
-def test_a_forgotten_turn_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_forgotten_turn_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """Where more turns wait than are held, the oldest loses its drafts, which a warning says."""
 
     @tool

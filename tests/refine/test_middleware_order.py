@@ -40,7 +40,7 @@ def texts(result: dict[str, Any]) -> list[str]:
 
 
 def failing(*lines: object) -> ScriptedModel:
-    """Make a model that answers as told, and then fails for ever."""
+    """Make a model that answers as asked, and then fails for ever."""
     script = iter(lines)
     return ScriptedModel(lambda _: next(script, None) or RuntimeError(ERROR))
 

@@ -445,8 +445,8 @@ def test_the_routes_refuse_what_is_wrong(record: DatabaseRecord) -> None:
             for body in (b"[]", b"{", b"[" * 100_000):
                 sent = client.post("/page/api/try", content=body, headers={"content-type": "application/json"})
                 assert sent.status_code == 400
-            told = client.post("/page/api/try", json={"question": "?", "guard": "none"}).json()
-            assert told == {"event": "error", "error": "there is no guard 'none'"}
+            data = client.post("/page/api/try", json={"question": "?", "guard": "none"}).json()
+            assert data == {"event": "error", "error": "there is no guard 'none'"}
             for path in ("/", "/page/main.js", "/page/style.css", "/page/icon.svg"):
                 assert HEADERS.items() <= dict(client.get(path).headers).items()
             assert client.get("/page/../routes.py").status_code == 404

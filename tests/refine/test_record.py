@@ -30,7 +30,7 @@ from refine import SelfRefine, losses
 from refine.cli.app import app
 from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
-from refine.record.schema import read_url
+from refine.record.writer import read_url
 from tests.postgres import Cluster, cluster
 from tests.snippets import ROOT
 

@@ -37,7 +37,7 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return lines
 
 
-def test_an_outage_is_told_with_what_it_cost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_reported_with_what_it_cost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What was lost before an outage is none of its cost; one that costs outcomes says how many."""
     file = tmp_path / "record.db"
     outcomes = [outcome(number) for number in range(24)]
@@ -66,7 +66,7 @@ def test_an_outage_is_told_with_what_it_cost(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_what_cannot_be_deleted_keeps_no_outcome_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Retention that fails is told as such, once; outcomes are written all the while, and nothing works again."""
+    """Retention that fails is reported as such, once; outcomes are written all the while."""
     file = tmp_path / "record.db"
     DatabaseRecord(f"sqlite:///{file}").check()
     run(file, "CREATE TRIGGER no BEFORE DELETE ON outcome BEGIN SELECT RAISE(ABORT, 'no'); END")

@@ -150,7 +150,7 @@ def test_text_stays_readable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [".", "missing/attempts.jsonl"])
 def test_a_place_that_cannot_be_written_is_refused_when_made(tmp_path: Path, place: str) -> None:
-    """A folder that is missing is told before any answer is paid for."""
+    """A folder that is missing is reported before any answer is paid for."""
     with pytest.raises(ConfigurationError, match="record is a file in a folder that exists, not"):
         refiner(tmp_path / place)
 

@@ -48,9 +48,9 @@ class Seen(BaseCallbackHandler):
     def __init__(self) -> None:
         self.runs: list[tuple[str, list[str], dict[str, Any]]] = []
 
-    def on_chain_start(self, serialized: Any, inputs: Any, **told: Any) -> None:
+    def on_chain_start(self, serialized: Any, inputs: Any, **options: Any) -> None:
         """Note a run."""
-        self.runs.append((told.get("name", ""), told.get("tags") or [], told.get("metadata") or {}))
+        self.runs.append((options.get("name", ""), options.get("tags") or [], options.get("metadata") or {}))
 
 
 def test_it_is_a_runnable() -> None:
@@ -233,7 +233,7 @@ async def test_evidence_as_an_argument_reaches_the_judge() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("", "no messages to answer"),
         (" \n", "no messages to answer"),
@@ -250,19 +250,19 @@ async def test_evidence_as_an_argument_reaches_the_judge() -> None:
         ([{"text": "what?"}], "cannot read the messages"),
     ],
 )
-async def test_a_question_that_cannot_be_read_is_refused(given: Any, told: str) -> None:
+async def test_a_question_that_cannot_be_read_is_refused(given: Any, message: str) -> None:
     """What is no question is one clear error, at every entrance, before anything is called."""
     model = ScriptedModel(["yes"])
     inner = SelfRefine(model, ScriptedJudge([4]))
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         inner.invoke(given)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         await inner.ainvoke(given)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         inner.refine(given)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         await inner.arefine(given)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         list(inner.stream(given))
     assert model.prompts == []
 
@@ -298,13 +298,13 @@ async def test_sync_async_and_the_graph_give_one_outcome() -> None:
 
     evidence = {"reference": "truth"}
     kept: RunnableConfig = {"configurable": {"thread_id": "1"}}
-    told = [
+    result = [
         refiner().refine("what?", evidence=evidence),
         await refiner().arefine("what?", evidence=evidence),
         refiner(checkpointer=InMemorySaver()).refine("what?", kept, evidence=evidence),
         await refiner(checkpointer=InMemorySaver()).arefine("what?", kept, evidence=evidence),
     ]
-    assert [bare(one) for one in told] == [bare(told[0])] * 4
+    assert [bare(one) for one in result] == [bare(result[0])] * 4
 
 
 def test_the_verdict_is_the_judges_own() -> None:
@@ -420,7 +420,7 @@ def test_policy_and_settings_together_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"sucess_rating": 4}, "did you mean 'success_rating'"),
         ({"nonsense": 4}, "known are"),
@@ -429,9 +429,9 @@ def test_policy_and_settings_together_are_refused() -> None:
         ({"on_exhausted": "fallback"}, "needs fallback="),
     ],
 )
-def test_a_setting_that_is_no_policy_is_refused(settings: dict[str, Any], told: str) -> None:
+def test_a_setting_that_is_no_policy_is_refused(settings: dict[str, Any], message: str) -> None:
     """An unknown or impossible setting is one error, when the refiner is made."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         refiner(**settings)
 
 
@@ -442,8 +442,8 @@ def test_attempts_are_recorded(tmp_path: Path) -> None:
     inner.invoke("first?")
     inner.invoke("second?")
     rows = [Sample.model_validate_json(line) for line in path.read_text("utf-8").splitlines()]
-    told = [(one.question, one.response, one.metadata["attempt"], one.metadata["rating"]) for one in rows]
-    assert told == [
+    fields = [(one.question, one.response, one.metadata["attempt"], one.metadata["rating"]) for one in rows]
+    assert fields == [
         ("first?", "bad", 1, 1),
         ("first?", "good", 2, 4),
         ("second?", "bad", 1, 1),
@@ -494,7 +494,7 @@ def test_the_public_names() -> None:
 
 @pytest.mark.parametrize("door", ["invoke", "stream"])
 def test_a_setting_that_nobody_reads_is_refused(door: str) -> None:
-    """A model's setting given with the question would be lost; it is refused, and told where it belongs."""
+    """A model's setting given with the question would be lost; it is refused, with the place where it belongs."""
     refiner = SelfRefine(ScriptedModel(["yes"]), ScriptedJudge([4]))
     with pytest.raises(ConfigurationError, match=r"takes no \['stop'\] with a question; bind"):
         list(getattr(refiner, door)("what?", stop=["x"]))

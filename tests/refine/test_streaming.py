@@ -253,12 +253,12 @@ def test_an_outer_messages_stream_has_the_answer_once(checkpointer: Any) -> None
     """A graph around a refiner streams one message, the one that is kept in its state."""
     made = outer_graph(refiner("agent"), checkpointer)
     seen = list(made.stream(ASKED, THREAD, stream_mode=["messages", "values"], subgraphs=True))
-    told = [payload[0] for _, mode, payload in seen if mode == "messages"]
+    values = [payload[0] for _, mode, payload in seen if mode == "messages"]
     kept = [payload for place, mode, payload in seen if mode == "values" and place == ()][-1]["messages"][-1]
-    assert [(one.text, one.id) for one in told] == [(GOOD, kept.id)]
+    assert [(one.text, one.id) for one in values] == [(GOOD, kept.id)]
 
 
-def told(events: list[Any]) -> list[tuple[str, int | None]]:
+def summarised(events: list[Any]) -> list[tuple[str, int | None]]:
     """List the custom events by name and attempt."""
     custom = [one for one in events if one["event"] == "on_custom_event"]
     return [(one["name"], one["data"].get("attempt")) for one in custom]
@@ -271,7 +271,7 @@ async def test_progress_goes_out_as_custom_events() -> None:
     """`astream_events` tells each attempt, each verdict and the end, in order and once."""
     inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
     events = await collected(inner.astream_events("what?", version="v2"))
-    assert told(events) == [*ORDER, ("refine.finish", None)]
+    assert summarised(events) == [*ORDER, ("refine.finish", None)]
 
 
 @pytest.mark.parametrize("durability", ["sync", "exit"])
@@ -280,14 +280,14 @@ async def test_progress_goes_out_under_a_checkpointer(durability: Any) -> None:
     judge = ScriptedJudge([1, 4])
     inner = SelfRefine(ScriptedModel(["one", "two"]), judge, checkpointer=InMemorySaver(), durability=durability)
     events = await collected(inner.astream_events("what?", THREAD, version="v2"))
-    assert told(events) == [*ORDER, ("refine.finish", None)]
+    assert summarised(events) == [*ORDER, ("refine.finish", None)]
 
 
 async def test_progress_goes_out_through_an_outer_chain() -> None:
     """A chain around a refiner passes the progress on."""
     inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
     events = await collected(outer_chain(inner).astream_events(FILLED, version="v2"))
-    assert told(events) == [*ORDER, ("refine.finish", None)]
+    assert summarised(events) == [*ORDER, ("refine.finish", None)]
 
 
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "kept"])
@@ -296,7 +296,7 @@ async def test_progress_goes_out_once_through_an_outer_graph(*, checkpointed: bo
     inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
     graph = outer_graph(inner, InMemorySaver() if checkpointed else None)
     events = await collected(graph.astream_events(ASKED, THREAD, version="v2"))
-    assert told(events) == [*ORDER, ("refine.finish", None)]
+    assert summarised(events) == [*ORDER, ("refine.finish", None)]
 
 
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "kept"])
@@ -320,7 +320,7 @@ async def test_shown_drafts_go_out_as_events_and_are_discarded() -> None:
     """With `show_drafts` each draft is an event, and a refused one is followed by its discard."""
     inner = SelfRefine(ScriptedModel([f"wrong {MARK}", GOOD]), ScriptedJudge([1, 4]), show_drafts=True)
     events = await collected(inner.astream_events("what?", version="v2"))
-    assert told(events) == [
+    assert summarised(events) == [
         ("refine.start", 1),
         ("refine.attempt", 1),
         ("refine.draft", 1),

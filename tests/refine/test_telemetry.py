@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from judges import Panel, Verdict
-from judges.runtime.context import with_trace
+from judges.models.providers.http import with_trace
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.logs import log_json_lines, request_log

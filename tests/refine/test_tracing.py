@@ -19,8 +19,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from graphs import self_refine
 from judges import Cascade, ConfigurationError, Helpfulness, Judge, Panel, Repeat, Sample
-from judges.judge import observer
 from judges.messages import ToolCall
+from judges.runtime.observation import current
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 
@@ -375,7 +375,7 @@ def test_nothing_is_set_up_without_callbacks() -> None:
     watchers: list[object] = []
 
     def judge(sample: Sample) -> int:
-        watchers.append(observer.get())
+        watchers.append(current.get().observer)
         return 4
 
     inner = SelfRefine(writer(), judge)
@@ -383,7 +383,7 @@ def test_nothing_is_set_up_without_callbacks() -> None:
     inner.invoke("what?", {"callbacks": [Recorder()]})
     assert watchers[0] is None
     assert watchers[1] is not None
-    assert observer.get() is None
+    assert current.get().observer is None
 
 
 def test_progress_reaches_a_callback_handler() -> None:
@@ -393,7 +393,7 @@ def test_progress_reaches_a_callback_handler() -> None:
         def __init__(self) -> None:
             self.heard: list[str] = []
 
-        def on_custom_event(self, name: str, data: Any, **told: Any) -> None:
+        def on_custom_event(self, name: str, data: Any, **options: Any) -> None:
             self.heard.append(name)
 
     listener = Listener()

@@ -76,7 +76,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (f"many.csv {JUDGED}", "no column is known, only 'column0', 'column1'"),
         (f"quote.csv {JUDGED}", "quote.csv, line 4: a quotation mark is opened here and never closed"),
         ("ok.jsonl --out out", "Missing option '--judge' (see refine evaluate --help)"),
-        ("ok.jsonl --judge json", "Missing option '--out' (see"),
         (f"ok.jsonl ok.jsonl {JUDGED}", "unexpected extra argument"),
         (f"ok.jsonl {JUDGED} --limit 0", "Invalid value for '--limit'"),
         (f"ok.jsonl {JUDGED} --limit many", "Invalid value for '--limit'"),
@@ -170,7 +169,7 @@ def test_a_broken_package_costs_one_line_where_judges_are_listed_and_none_elsewh
     (folder / "broken_judges.py").write_text("import no_such_module\n")
     listed, judged, shown = (
         subprocess.run(
-            [sys.executable, "-m", "refine.cli", *shlex.split(command)],
+            [sys.executable, "-m", "refine", *shlex.split(command)],
             env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
             capture_output=True,
             text=True,

@@ -15,10 +15,10 @@ from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 from judges import Sample, Verdict, as_judge
 from judges.offline import Evaluation, Row, evaluate
 from judges.offline.results import summarised
-from refine.report.building import RunData, build
+from refine.report.contents import RunData, build_report
+from refine.report.document import Document
 from refine.report.markdown import markdown
 from refine.report.page import page as page_of
-from refine.report.view import Report
 from tests.report.xss import STRINGS
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -90,7 +90,7 @@ def rated(index: int, score: float, question: str = "", topic: str = "git") -> R
     return Row(index=index, sample=sample, verdicts={"helpfulness": verdict})
 
 
-def write(path: Path, report: Report) -> Path:
+def write(path: Path, report: Document) -> Path:
     """Write a report as a page."""
     path.write_text(page_of(report), encoding="utf-8")
     return path
@@ -124,7 +124,7 @@ def test_no_text_of_a_run_runs_a_script_or_sends_a_request(browser: Browser, tmp
     unreadable = Row(index=60, verdicts=dict.fromkeys(judges, rows[0].verdicts[judges[0]]), error=STRINGS[0])
     data = run([*rows, unreadable], " ".join(STRINGS))
     other = run([hostile_row(index, text, judges[:1]) for index, text in enumerate(STRINGS)], "before")
-    report = build([other, data], slices=["group"])
+    report = build_report([other, data], slices=["group"])
     file = write(tmp_path / "<img src=x onerror=alert(1)>.html", report)
     opened = Opened(browser, file)
     answers = opened.page.evaluate(READ_ALL, len(STRINGS))
@@ -140,7 +140,7 @@ def test_no_text_of_a_run_runs_a_script_or_sends_a_request(browser: Browser, tmp
 def test_markdown_has_no_markup_of_a_run() -> None:
     """No hostile text makes an image, a link, a tag or a cell in Markdown."""
     rows = [hostile_row(index, text, ("judge|<b>", "other")) for index, text in enumerate(STRINGS)]
-    text = markdown(build([run(rows, STRINGS[-1])], slices=["group"]))
+    text = markdown(build_report([run(rows, STRINGS[-1])], slices=["group"]))
     for token in ("<", "`x`", "{{"):
         assert token not in text, token
     assert not re.search(r"(?<!\\)\]\(", text)
@@ -151,7 +151,7 @@ def test_markdown_has_no_markup_of_a_run() -> None:
 def test_rows_are_filtered_searched_and_sorted_and_the_address_holds_it(browser: Browser, tmp_path: Path) -> None:
     """The same address shows the same rows again, and arrow keys choose the next."""
     rows = [rated(n, n / 10, topic="git" if n < 6 else "tea") for n in range(11)]
-    file = write(tmp_path / "report.html", build([run(rows)], slices=["topic"]))
+    file = write(tmp_path / "report.html", build_report([run(rows)], slices=["topic"]))
     opened = Opened(browser, file)
     page = opened.page
     page.get_by_label("Verdict").select_option("not passed")
@@ -185,7 +185,7 @@ def test_two_runs_stand_side_by_side_and_a_link_leads_to_the_row(browser: Browse
     """A row that fell is linked, is found by the filter, and shows both answers."""
     before = run([rated(n, 0.9) for n in range(40)])
     after = run([rated(n, 0.2 if n in {7, 31} else 0.9) for n in range(40)], "runs/2")
-    opened = Opened(browser, write(tmp_path / "report.html", build([before, after])))
+    opened = Opened(browser, write(tmp_path / "report.html", build_report([before, after])))
     opened.page.get_by_role("link", name="row 31").first.click()
     expect(opened.page.locator("#detail h3")).to_have_text("Row 31")
     assert opened.page.locator("#detail h4").all_inner_texts()[:2] == ["runs/1", "runs/2"]
@@ -197,7 +197,7 @@ def test_two_runs_stand_side_by_side_and_a_link_leads_to_the_row(browser: Browse
 def test_nothing_but_the_lines_in_sight_is_drawn(browser: Browser, tmp_path: Path) -> None:
     """Of thousands of rows a few dozen are in the page, at both ends of the table."""
     rows = [rated(n, (n % 11) / 10) for n in range(3_000)]
-    opened = Opened(browser, write(tmp_path / "report.html", build([run(rows)])))
+    opened = Opened(browser, write(tmp_path / "report.html", build_report([run(rows)])))
     assert 10 < len(opened.lines()) < 60
     opened.page.locator("[role=grid]").focus()
     opened.page.keyboard.press("End")
@@ -211,7 +211,7 @@ def test_it_prints_without_the_table_and_is_narrow_without_scrolling_aside(
     browser: Browser, tmp_path: Path
 ) -> None:
     """On paper the table of rows gives way to a sentence; on a phone nothing stands out of the page."""
-    file = write(tmp_path / "report.html", build([run([rated(n, n / 10) for n in range(11)])]))
+    file = write(tmp_path / "report.html", build_report([run([rated(n, n / 10) for n in range(11)])]))
     opened = Opened(browser, file)
     opened.page.emulate_media(media="print")
     expect(opened.page.locator("#grid")).to_be_hidden()
@@ -234,7 +234,7 @@ def test_twenty_thousand_rows_open_in_three_seconds(browser: Browser, tmp_path: 
     verdict = Verdict.rated(3, rationale=text[:300], feedback=text[:120], items=(item, item, item))
     judges = {name: as_judge(lambda sample: verdict, name=name) for name in ("one", "two", "three")}
     rows = [{"question": f"question {n}: {text[:60]}", "answer": text} for n in range(20_000)]
-    file = write(tmp_path / "report.html", build([run(evaluate(rows, judges).rows)]))
+    file = write(tmp_path / "report.html", build_report([run(evaluate(rows, judges).rows)]))
     start = time.monotonic()
     opened = Opened(browser, file)
     assert time.monotonic() - start < 3

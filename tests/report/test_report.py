@@ -15,8 +15,9 @@ from judges import ConfigurationError, Sample, Usage, Verdict
 from judges.offline import Evaluation, Row
 from judges.offline.results import summarised
 from refine.cli.app import app
-from refine.report.building import RunData, build, percentiles
-from refine.report.markdown import cell, csv_rows, escaped, markdown
+from refine.report.contents import RunData, build_report, percentiles
+from refine.report.document import WorstRow
+from refine.report.markdown import csv_cell, csv_rows, escape_markup, markdown
 from refine.report.page import page
 from refine.report.wording import dollars, moment, p_value, percent
 from tests.runs.commands import line_of, refine
@@ -95,18 +96,13 @@ def failed() -> Verdict:
 def test_a_judge_has_its_figures_and_what_is_unscored_its_reasons() -> None:
     """Means, passes, coverage, ratings, reasons, tokens and costs are those of the rows."""
     rows = [row(n, rated(4 if n < 6 else 2, usage=Usage(calls=1, input_tokens=n, cost=0.5))) for n in range(8)]
-    report = build([run(*rows, row(8, failed()), row(9, failed()))])
-    (judge,) = report.run.judges
-    assert (judge.n, judge.scored, judge.unscored) == (10, 8, {"judge_failed": 2})
-    assert judge.mean.value == pytest.approx((6 + 2 / 3) / 8)
-    assert judge.passed.value == 0.75
-    assert judge.passed.low is not None
-    assert judge.ratings == {1: 0, 2: 2, 3: 0, 4: 6}
-    assert judge.histogram == ()
-    assert (judge.tokens.percentiles, judge.tokens.total) == ({50: 2, 90: 6, 99: 7}, 28)
-    assert judge.cost is not None
-    assert judge.cost.total == 4
+    report = build_report([run(*rows, row(8, failed()), row(9, failed()))])
     text = markdown(report)
+    assert f"| helpfulness | {(6 + 2 / 3) / 8:.3f} (" in text
+    assert "| 1: 0, 2: 2, 3: 0, 4: 6 |" in text
+    assert "Scores of helpfulness" not in text  # ratings say as much
+    assert "| helpfulness | 8 | – | 2 (6 / 7) | 28 |" in text
+    assert "| \\$4.00 |" in text
     assert "75.0% (40.9% to 92.9%)" in text
     assert "80.0% (2 judge failed)" in text
     assert percentiles([]) == {}
@@ -121,58 +117,54 @@ def test_the_worst_rows_come_first_with_reasons_and_parts() -> None:
         row(2, rated(1, rationale="Wrong.", items=(part,))),
         row(3, failed()),
     ]
-    report = build([run(*rows)])
-    assert [report.entries[place].index for place in report.worst] == [2, 1]
+    report = build_report([run(*rows)])
+    worst = next(section for section in report.sections if section.key == "worst")
+    assert [block.index for block in worst.blocks if isinstance(block, WorstRow)] == [2, 1]
     text = markdown(report)
     assert text.index("### Row 2") < text.index("### Row 1")
     assert "- **helpfulness** 0.00, not passed: Wrong." in text
     assert "  - **names the option** 0.00, not passed: It does not." in text
-    assert "Rows that did worst" not in markdown(build([run(row(0, rated(4)))]))
+    assert "Rows that did worst" not in markdown(build_report([run(row(0, rated(4)))]))
 
 
 def test_groups_have_figures_of_their_own() -> None:
     """Rows are grouped by the text of a column, those without it too; an unknown column is named."""
     rows = [row(n, rated(4), topic="git") for n in range(3)] + [row(3, rated(1), topic="tea"), row(4, rated(1))]
-    report = build([run(*rows)], slices=["topic"])
-    groups = {
-        group.value: (group.n, group.judges["helpfulness"].mean.value) for group in report.run.slices["topic"]
-    }
-    assert groups == {"": (1, 0.0), "git": (3, 1.0), "tea": (1, 0.0)}
-    assert "| (none) | 1 | 0.000 (0.0% passed) |" in markdown(report)
+    report = build_report([run(*rows)], slices=["topic"])
+    text = markdown(report)
+    assert "| (none) | 1 | 0.000 (0.0% passed) |" in text
+    assert "| git | 3 | 1.000 (" in text
+    assert "| tea | 1 | 0.000 (0.0% passed) |" in text
     with pytest.raises(ConfigurationError, match=r"no row has a column 'topics'.*did you mean 'topic'"):
-        build([run(*rows)], slices=["topics"])
+        build_report([run(*rows)], slices=["topics"])
 
 
 def test_two_runs_are_paired_by_row_and_question() -> None:
     """Differences, regressions and a win rate; rows of one run alone, or with another question, stand alone."""
     before = [row(n, rated(3)) for n in range(20)]
     after = [row(n, rated(1 if n < 9 else 3)) for n in range(1, 19)] + [row(19, rated(3), question="another?")]
-    report = build([run(*before), run(*after, name="runs/2")])
-    assert report.comparison is not None
-    change = report.comparison["helpfulness"]
-    assert change.regressions == tuple(range(1, 9))
-    assert (change.wins, change.ties, change.losses) == (0, 10, 8)
-    assert change.win_rate.value == pytest.approx(10 / 2 / 18)
-    sides = {(entry.index, tuple(side is not None for side in entry.sides)) for entry in report.entries}
+    report = build_report([run(*before), run(*after, name="runs/2")])
+    sides = {(pair.index, tuple(side is not None for side in pair.sides)) for pair in report.rows}
     assert {(0, (True, False)), (1, (True, True)), (19, (True, False)), (19, (False, True))} <= sides
     text = markdown(report)
     assert "# runs/2 against runs/1" in text
     assert "- row 1: 0.667 to 0.000: 'question 1'" in text
     assert "3 rows ask what the other run does not ask" in text
-    assert "win rate 0.278" in str(report.comparison)
+    assert "helpfulness: 8 rows fell, the largest fall first" in text
+    assert "| 0 up, 8 down (10 equal) | 27.8%" in text
 
 
 def test_no_cell_of_a_table_is_a_formula_and_every_text_comes_back() -> None:
     """Twenty texts begin with no sign of a formula; without the apostrophe they are as before."""
     assert len(set(FORMULAS)) == 20
     rows = [row(n, rated(2, rationale=text), question=text, answer=text) for n, text in enumerate(FORMULAS)]
-    table = list(csv.DictReader(io.StringIO(csv_rows(build([run(*rows)])), newline="")))
+    table = list(csv.DictReader(io.StringIO(csv_rows(build_report([run(*rows)])), newline="")))
     for text, line in zip(FORMULAS, table, strict=True):
         for column in ("question", "answer", "helpfulness reasons"):
             assert line[column][0] not in "=+-@\t\r\n"
             assert line[column].removeprefix("'") == text
         assert float(line["helpfulness"]) == pytest.approx(1 / 3)
-    assert [cell(value) for value in (-1, None, "plain", "")] == [-1, "", "plain", ""]
+    assert [csv_cell(value) for value in (-1, None, "plain", "")] == [-1, "", "plain", ""]
 
 
 def test_numbers_never_say_more_than_they_know() -> None:
@@ -194,13 +186,18 @@ def test_numbers_never_say_more_than_they_know() -> None:
     ]
     assert [p_value(p) for p in (0.00001, 0.04, None)] == ["< 0.001", "0.040", "–"]
     assert moment("2026-11-22T03:04:05+00:00") == "22 November 2026, 03:04 UTC"
-    assert escaped("# a|b <i>\n`x` [y](z) & 1. 2") == "\\# a\\|b &lt;i&gt; \\`x\\` \\[y\\](z) &amp; 1. 2"
-    assert [escaped(text) for text in ("1. a", "- a", "95.8 %", "+0.1")] == ["&#49;. a", "\\- a", "95.8 %", "+0.1"]
+    assert escape_markup("# a|b <i>\n`x` [y](z) & 1. 2") == "\\# a\\|b &lt;i&gt; \\`x\\` \\[y\\](z) &amp; 1. 2"
+    assert [escape_markup(text) for text in ("1. a", "- a", "95.8 %", "+0.1")] == [
+        "&#49;. a",
+        "\\- a",
+        "95.8 %",
+        "+0.1",
+    ]
 
 
 def test_the_page_allows_its_own_script_and_nothing_else() -> None:
     """The content policy names two hashes; nothing points out of the page, and the same run is the same page."""
-    report = build([run(row(0, rated(2), topic="git"))], slices=["topic"])
+    report = build_report([run(row(0, rated(2), topic="git"))], slices=["topic"])
     text = page(report)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
@@ -211,7 +208,7 @@ def test_the_page_allows_its_own_script_and_nothing_else() -> None:
     )
     assert re.findall(r"(?:src|href|action|srcset|style)=\"(?!#)[^\"]*\"", text) == []
     assert "http" not in text.replace("http-equiv", "")
-    assert page(build([run(row(0, rated(2), topic="git"))], slices=["topic"])) == text
+    assert page(build_report([run(row(0, rated(2), topic="git"))], slices=["topic"])) == text
 
 
 @pytest.fixture

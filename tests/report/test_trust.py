@@ -12,9 +12,10 @@ from pydantic import JsonValue
 from judges import ConfigurationError, Sample, Verdict
 from judges.offline import Evaluation, Row, certify
 from judges.offline.results import summarised
-from refine.report.building import RunData, build
+from refine.report.contents import RunData, build_report
+from refine.report.document import Document
 from refine.report.markdown import markdown
-from refine.report.view import Report, TrustSources
+from refine.report.trust import TrustSources
 from tests.loops.recorded import V_B, write_loops
 from tests.runs.commands import line_of, refine
 
@@ -35,16 +36,16 @@ def row_of(index: int, rating: int, label: str) -> Row:
     return Row(index=index, sample=sample, verdicts={"helpfulness": verdict})
 
 
-def report_of(rows: Sequence[Row], **sources: Path) -> Report:
+def report_of(rows: Sequence[Row], **sources: Path) -> Document:
     """Return the report of a run, and of what there is besides."""
     run = RunData(name="runs/1", evaluation=Evaluation(rows=tuple(rows), summary=summarised(rows)))
-    return build([run], sources=TrustSources(**sources))
+    return build_report([run], sources=TrustSources(**sources))
 
 
 def test_without_labels_nothing_is_said_of_trust() -> None:
     """No section, and no column of labels."""
     report = report_of(rows_of(JUDGE))
-    assert report.trust is None
+    assert {section.key for section in report.sections} == {"judges", "costs", "worst"}
     assert "Do people agree?" not in markdown(report)
 
 
@@ -57,9 +58,9 @@ def test_labels_in_the_rows_or_in_a_file_say_how_people_agree(tmp_path: Path) ->
     ]
     labels.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     inside, beside = report_of(rows_of(JUDGE, HUMAN)), report_of(rows_of(JUDGE), labels=labels)
-    assert [entry.label for entry in inside.entries] == [entry.label for entry in beside.entries]
-    assert inside.entries[0].label == "good"
-    assert inside.entries[3].label == "bad"
+    assert [pair.label for pair in inside.rows] == [pair.label for pair in beside.rows]
+    assert inside.rows[0].label == "good"
+    assert inside.rows[3].label == "bad"
     text = markdown(inside)
     assert markdown(beside) == text
     assert "0.57 (" in text  # kappa

@@ -186,7 +186,7 @@ def test_settings_that_are_refused_are_left_out(tmp_path: Path) -> None:
 
 
 def test_refusals_are_one_line(tmp_path: Path) -> None:
-    """A refused batch, limits, and models that have no batches are told; the run goes on later."""
+    """A refused batch, limits, and models that have no batches are reported; the run goes on later."""
     provider = BatchProvider(answer)
     provider.ending = "failed"
     with pytest.raises(

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel
 
-from judges import Sample, Verdict, load
+from judges import Sample, Verdict, as_judge, load
 from judges.judge import Judge
 from judges.model import EmbeddingResponse, ModelRequest, ModelResponse
 from judges.offline import Evaluation, RunSettings, RunStopped, evaluate, load_run
 from judges.requests import Deliberation, Embed, ask
+from judges.testing import no_waiting
 from judges.verdict import Usage
 
 FILES = ("results.jsonl", "cells.jsonl", "summary.json")
@@ -88,6 +89,30 @@ def test_no_stop_repeats_a_call_or_changes_a_byte(tmp_path: Path) -> None:
     assert load_run(tmp_path / "whole").scores == evaluation.scores
 
 
+class CrowdedModel(CountingModel):
+    """A model that remembers how many calls were made at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_flight = self.most = 0
+
+    async def asend(self, request: ModelRequest) -> ModelResponse:
+        """Reply, and count whoever waits meanwhile."""
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        response = await super().asend(request)
+        self.in_flight -= 1
+        return response
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_no_more_calls_are_in_flight_than_allowed(tmp_path: Path, most: int) -> None:
+    """The bound of `evaluate` is that of its run, and it is used."""
+    model = CrowdedModel()
+    evaluate(ROWS * 4, load("helpfulness", model=model), run=tmp_path / "run", max_concurrency=most)
+    assert (model.most, model.calls) == (most, 8)
+
+
 class Counted:
     """Embeddings that count their texts."""
 
@@ -144,3 +169,64 @@ def test_texts_are_not_embedded_again(tmp_path: Path, names: tuple[str, ...]) ->
     assert len(Counted.texts) == 2 * len(ROWS)
     for name in FILES:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_judge_that_a_function_asks_is_journaled_too(tmp_path: Path) -> None:
+    """What blocks is counted, limited, shared and replayed as what does not: the same bytes, and no call twice."""
+
+    def run(folder: str, model: CountingModel, **settings: Any) -> Evaluation:
+        inner = load("helpfulness", model=model)
+
+        def own(question: str, response: str) -> int:
+            return inner(user_input=question, response=response).rating or 0
+
+        judges = {"own": as_judge(own), "helpfulness": inner}
+        return evaluate(ROWS, judges, run=RunSettings(folder=tmp_path / folder, **settings), max_concurrency=1)
+
+    whole = CountingModel()
+    evaluation = run("whole", whole)
+    assert whole.calls == sum(evaluation[name].usage.calls for name in ("own", "helpfulness")) == 4
+    for calls in (1, 2, 3):
+        with pytest.raises(RunStopped, match=f"stopped after {calls} calls, as --max-calls {calls} says"):
+            run(f"stopped-{calls}", CountingModel(), max_calls=calls)
+        again = CountingModel()
+        run(f"stopped-{calls}", again, resume=True)
+        assert again.calls == 4 - calls
+        for name in FILES:
+            assert (tmp_path / f"stopped-{calls}" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+class BusyError(Exception):
+    """What an overloaded endpoint answers."""
+
+    status_code = 429
+
+
+class OverloadedModel(CountingModel):
+    """A model whose endpoint is overloaded at every other call."""
+
+    def send(self, request: ModelRequest) -> ModelResponse:
+        """Reply, or refuse."""
+        response = super().send(request)
+        if self.calls % 2:
+            raise BusyError
+        return response
+
+
+def test_an_overload_costs_a_judge_that_a_function_asks_nothing(tmp_path: Path) -> None:
+    """A call that blocks is repeated like any other, with the same request, and only the answered one counts."""
+    inner = load("helpfulness", model=OverloadedModel())
+
+    def own(response: str) -> int:
+        return inner(user_input="q", response=response).rating or 0
+
+    with no_waiting():
+        evaluation = evaluate(ROWS, {"own": as_judge(own)}, run=RunSettings(folder=tmp_path / "run", max_calls=2))
+    assert (evaluation["own"].scored, evaluation["own"].usage.calls) == (2, 2)
+
+
+async def test_a_run_inside_a_running_loop(tmp_path: Path) -> None:
+    """In a notebook, where a loop runs already, a run that blocks is judged in a thread of its own."""
+    model = CountingModel()
+    evaluation = evaluate(ROWS, load("helpfulness", model=model), run=tmp_path / "run")
+    assert (evaluation["helpfulness"].scored, model.calls) == (2, 2)

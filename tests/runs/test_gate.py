@@ -72,6 +72,10 @@ def test_a_fall_since_the_baseline_fails(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "the mean score changed by -0.500, p = 0.000; the largest falls are rows 15, 16, 17" in result.stderr
     assert refine("evaluate", good, *judge, tmp_path / "c", "--baseline", tmp_path / "a").exit_code == 0
+    chance = rows_with(tmp_path / "chance.jsonl", [1] * 29 + [9])
+    result = refine("evaluate", chance, *judge, tmp_path / "d", "--baseline", tmp_path / "a")
+    assert (result.exit_code, "largest falls" in result.stderr) == (0, False)
+    assert "the mean score changed by -0.033" in result.stderr
     result = refine("compare", tmp_path / "a", tmp_path / "b")
     assert "length: 1.000 to 0.500, -0.500" in result.stdout
     assert "  row 15: 1.000 to 0.000  'q 15'\n" in result.stdout

@@ -21,6 +21,7 @@ from judges.testing import ScriptedModel, no_waiting
 from tests.model_server import Asked, ModelServer, Reply, answered, serving
 from tests.runs.commands import RATED, begin, line_of, refine, write_rows
 
+NAMED = {"model_name": "m"}
 USED = UsageMetadata(input_tokens=5, output_tokens=1, total_tokens=6)
 
 
@@ -147,6 +148,7 @@ def test_calls_in_vain_end_the_run_at_once(
         ]
         line = line_of(refine(*arguments))
         assert f"refuses all calls (status {status}); {remedy}" in line
+        assert line.count(str(status)) > 1, "what the endpoint said follows"
         assert len(one.requests) <= 3 * 8
     assert not run.exists()
 
@@ -227,7 +229,7 @@ def test_tokens_a_minute_are_held(tmp_path: Path) -> None:
         assert 60 * (windows - 1) - 10 < sum(waits) <= 60 * (windows - 1), tokens
 
 
-def test_calls_of_a_function_are_counted_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_calls_of_a_function_are_counted_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A function that calls a model itself cannot be held back: that is said once, and its calls end the run."""
     model = ScriptedModel(lambda _: json.loads(RATED))
     inner = GenericFakeChatModel(messages=cycle([AIMessage("3", usage_metadata=USED)]))
@@ -243,6 +245,11 @@ def test_calls_of_a_function_are_counted_and_told(tmp_path: Path, caplog: pytest
     assert line.startswith(
         "the judge 'own' calls a model by itself: its calls count, but no limit of the run holds"
     )
+    prices = {"m": Price(input=100_000.0, output=0.0)}
+    priced = GenericFakeChatModel(messages=cycle([AIMessage("3", usage_metadata=USED, response_metadata=NAMED)]))
+    costly = RunSettings(folder=tmp_path / "costly", max_cost=1.2, prices=prices)
+    with pytest.raises(RunStopped, match=r"stopped at \$1\.5000 after 3 calls, as --max-cost 1\.2 says"):
+        evaluate(rows, as_judge(lambda response: int(priced.invoke(response).text)), run=costly, max_concurrency=1)
     evaluation = evaluate(rows, [as_judge(own), Helpfulness(model)], run=tmp_path / "run", resume=True)
     assert (evaluation["own"].usage.calls, evaluation["helpfulness"].usage.calls) == (9, 9)
     assert len(model.prompts) == 9

@@ -46,7 +46,7 @@ def test_processes_leave_the_bytes_of_one(tmp_path: Path) -> None:
     assert "rate=2 cannot be divided between 3 workers" in line
 
 
-def test_a_killed_process_is_told_and_its_run_resumed(tmp_path: Path) -> None:
+def test_a_killed_process_is_reported_and_its_run_resumed(tmp_path: Path) -> None:
     """The line says which process died and how; going on pays for what is missing alone."""
     rows = [{"question": f"q {i}", "answer": f"a {i}"} for i in range(40)]
 
@@ -77,7 +77,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     rows, whole, run = write_rows(tmp_path / "rows.jsonl", 60), tmp_path / "whole", tmp_path / "run"
     with serving(lambda _: Reply(text=RATED, delay_s=0.1)) as server:
         command = [str(part) for part in begin(rows, run, server.url, "--processes", 2)]
-        starter = subprocess.Popen([sys.executable, "-m", "refine.cli", *command], cwd=ROOT)
+        starter = subprocess.Popen([sys.executable, "-m", "refine", *command], cwd=ROOT)
         until = time.monotonic() + 60
         while len(server.requests) < 12 and time.monotonic() < until:
             time.sleep(0.01)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from judges.offline import Progress
-from refine.cli.runs import reported
+from refine.cli.runs import show_progress
 
 
 def test_a_narrow_terminal_shows_all_of_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_a_narrow_terminal_shows_all_of_the_progress(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TERM", "xterm")
     with os.fdopen(slave, "w") as terminal, monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", terminal)
-        with reported() as on_progress:
+        with show_progress() as on_progress:
             on_progress(Progress(done=9, total=40, calls=12, cost=0.018, seconds=60, seconds_left=240))
         text = os.read(master, 1 << 16).decode()
     os.close(master)

@@ -8,12 +8,13 @@ import multiprocessing
 import resource
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from judges import ConfigurationError, Helpfulness, Length, Sample, Verdict, load
 from judges.judge import Judge
-from judges.offline import RunSettings, RunStopped, evaluate
+from judges.offline import Evaluation, Progress, RunSettings, RunStopped, evaluate
 from judges.requests import Deliberation
 from judges.testing import ScriptedModel
 from tests.model_server import Reply, serving
@@ -95,7 +96,9 @@ def test_a_second_starter_is_refused(tmp_path: Path) -> None:
     (run / "lock").write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "2026-01-01"}))
     line = line_of(refine("merge", run, "--out", tmp_path / "merged"))
     assert "is a whole run" in line
-    with pytest.raises(ConfigurationError, match=r"in use by process 1 on host elsewhere .* delete .*lock"):
+    with pytest.raises(
+        ConfigurationError, match=r"in use by process 1 on host elsewhere since 2026-01-01; .* delete .*lock"
+    ):
         evaluate([{"question": "q", "answer": "a"}], Meddling(), run=run, resume=True)
 
 
@@ -110,7 +113,7 @@ def test_two_processes_never_share_a_run(tmp_path: Path) -> None:
     assert refine("resume", run).exit_code == 0
 
 
-def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path) -> None:
+def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A line cut off at the end is removed, others are said; what they held is judged again, nothing is run."""
     model = ScriptedModel(lambda _: json.loads(RATED))
     rows = [{"question": "q", "answer": str(i)} for i in range(5)]
@@ -123,6 +126,7 @@ def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path) -> None:
     bad = [b'{"cell": 99999999999, "judge": "x"}\n', b"\x00\xff\n", b"[]\n", b'"text"\n', b'{"cell": "1"}\n']
     journal.write_bytes(b"".join([*lines[:2], *bad, *lines[3:-1], lines[-1][:-20]]))
     again = evaluate(rows, Helpfulness(model), run=run, resume=True)
+    assert "5 lines cannot be read, the first is line 3; their cells are judged again" in caplog.text
     assert len(model.prompts) == 7
     assert again.scores == whole.scores
     assert {name: (run / name).read_bytes() for name in FILES} == before
@@ -158,7 +162,8 @@ def test_a_failed_judge_is_asked_again_and_no_answer_to_another_is_lost(tmp_path
     """Judging again what failed repeats the calls of that judge alone; another judge's on the row are kept."""
     rows = [{"question": "q", "answer": "It is blue. It is big.", "contexts": ["It is blue."]}]
     first, second = _replies_of_faithfulness()
-    unclear, clear = ScriptedModel(["no rating", "none again"]), ScriptedModel([json.loads(RATED)])
+    unclear = ScriptedModel(["no rating", "none again"], delay_s=0.01)  # so that its calls are written, too
+    clear = ScriptedModel([json.loads(RATED)], delay_s=0.01)
     asked = ScriptedModel([first, second])
     run = tmp_path / "run"
     evaluate(rows, [Helpfulness(unclear), load("faithfulness", model=asked)], run=run)
@@ -171,7 +176,46 @@ def test_a_failed_judge_is_asked_again_and_no_answer_to_another_is_lost(tmp_path
     settings = RunSettings(folder=run, resume=True, retry_failed=True)
     again = evaluate(rows, [Helpfulness(clear), load("faithfulness", model=silent)], run=settings)
     assert (len(clear.prompts), len(silent.prompts)) == (1, 0)
-    assert (again["helpfulness"].unscored, again["faithfulness"].mean) == ({}, 0.5)
+    assert (again["helpfulness"].unscored, again["helpfulness"].usage.calls) == ({}, 1)
+    assert again["faithfulness"].mean == 0.5
+
+
+def test_what_a_run_finds_is_counted_in_its_progress(tmp_path: Path) -> None:
+    """Cells that were there count as done, and those without a score as unscored."""
+    rows = [{"question": "q", "answer": str(i)} for i in range(6)]
+    seen: list[Progress] = []
+
+    def run(model: ScriptedModel, folder: str = "run", **settings: Any) -> Evaluation:
+        seen.clear()
+        chosen = RunSettings(folder=tmp_path / folder, on_progress=seen.append, **settings)
+        return evaluate(rows, Helpfulness(model), run=chosen, max_concurrency=1)
+
+    replies = ["no rating"] * 4 + [RATED] * 9
+    with pytest.raises(RunStopped):
+        run(ScriptedModel(replies), max_calls=6)
+    evaluation = run(ScriptedModel([json.loads(RATED)] * 2), resume=True)
+    assert (seen[-1].done, seen[-1].unscored) == (6, 2)
+    assert (evaluation["helpfulness"].unscored, evaluation["helpfulness"].scored) == ({"invalid_output": 2}, 4)
+    timing = json.loads((tmp_path / "run" / "timing.json").read_text())
+    assert timing.keys() == {"seconds", "finished", "judges"}
+    assert timing["seconds"] == round(timing["seconds"], 3) > 0
+
+
+def test_what_failed_in_a_part_is_judged_again_in_the_whole(tmp_path: Path) -> None:
+    """A merged run knows which of its cells failed: they count as unscored, and are judged again on request."""
+    rows, merged = write_rows(tmp_path / "rows.jsonl", 4), tmp_path / "merged"
+    parts = [tmp_path / f"part{number}" for number in (1, 2)]
+    with serving(lambda _: Reply(text="no rating")) as server:
+        judged = ["evaluate", rows, "--judge", "helpfulness", "--model", "m", "--base-url", server.url, "--out"]
+        for number, part in enumerate(parts, 1):
+            assert refine(*judged, part, "--shard", f"{number}/2").exit_code == 1
+        assert refine("merge", *parts, "--out", merged).exit_code == 1
+        server.requests.clear()
+        server.reply = lambda _: Reply(text=RATED)
+        assert refine("resume", merged).exit_code == 1
+        assert server.requests == []
+        assert refine("resume", merged, "--retry-failed").exit_code == 0
+        assert len(server.requests) == 4
 
 
 def test_judges_are_added_and_replaced(tmp_path: Path) -> None:
@@ -244,8 +288,13 @@ def test_a_disk_that_fails_later_is_said(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("judges.offline.run.journal._SYNC_EVERY_S", 0)
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(ConfigurationError, match="cannot be written \\(Input/output error\\); nothing that was"):
-        evaluate([{"answer": "a"}] * 50, Length(at_most=3), run=tmp_path / "run")
+    for folder, rows in ((tmp_path / "run", 50), (tmp_path / "only at the end", 1)):
+        with pytest.raises(
+            ConfigurationError, match=r"cannot be written \(Input/output error\); nothing that was"
+        ) as e:
+            evaluate([{"answer": "a"}] * rows, Length(at_most=3), run=folder)
+        assert str(e.value).endswith(f"make room, then go on with `refine resume {folder}`")
+        monkeypatch.setattr("judges.offline.run.journal._SYNC_EVERY_S", 100)
 
 
 def _judge_on_a_small_disk(rows: Path, run: Path, report: Path) -> None:

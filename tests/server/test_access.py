@@ -12,8 +12,8 @@ from contextlib import suppress
 import pytest
 
 from judges import ConfigurationError
-from refine.server.config import KeySettings
-from refine.server.requests import described_key, digest_of
+from refine.server.access import describe_new_key, digest_of
+from refine.server.config import ServerKey
 from tests.guarding import Guarded, guarding, wait_until
 from tests.model_server import Asked, ModelServer, Reply, Wire, serving
 
@@ -107,14 +107,14 @@ def test_a_key_of_the_guard_beside_one_of_the_upstream(upstream: ModelServer) ->
 
 def test_a_new_key_is_shown_once_and_kept_as_a_hash() -> None:
     """The lines for the file hold no key, and let exactly this key in."""
-    shown, table = described_key("app")
+    shown, table = describe_new_key("app")
     key = shown.splitlines()[0]
     assert key not in table
     assert digest_of(key) in table
-    assert KeySettings(name="app", sha256=digest_of(key)).guards is None
-    assert len({described_key("app")[0] for _ in range(20)}) == 20
+    assert ServerKey(name="app", sha256=digest_of(key)).guards is None
+    assert len({describe_new_key("app")[0] for _ in range(20)}) == 20
     with pytest.raises(ConfigurationError, match="a key's name is"):
-        described_key('a"b')
+        describe_new_key('a"b')
 
 
 def test_a_body_that_is_too_large(guard: Guarded) -> None:

@@ -146,9 +146,9 @@ def test_ids_and_types_of_any_kind_are_read() -> None:
 def test_numbers_of_any_length_go_on_as_they_came() -> None:
     """Numbers beyond 64 bits, and those a float just holds, reach the upstream and the client unchanged."""
     numbers = [2**63, -(2**63) - 1, 2**64, 10**40, 9_007_199_254_740_993, 0.1 + 0.2, 5e-324, 1e300, -0.0, 12.5]
-    told = {"object": "chat.completion", "choices": [{"message": {"role": "assistant", "content": "good"}}]}
+    fields = {"object": "chat.completion", "choices": [{"message": {"role": "assistant", "content": "good"}}]}
     with (
-        serving(lambda asked: answered({**told, "vendor": asked["vendor"]})) as upstream,
+        serving(lambda asked: answered({**fields, "vendor": asked["vendor"]})) as upstream,
         guarding(upstream.url) as guard,
     ):
         for number in numbers:

@@ -235,7 +235,7 @@ def test_node(guard: Guarded, tmp_path: Path) -> None:
     (tmp_path / "node_modules").symlink_to(Path(os.environ[NODE]) / "node_modules")
     node = shutil.which("node") or "node"
     done = subprocess.run([node, str(script), guard.url], capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    assert len(told["results"]) == 14
-    assert set(told["results"].values()) == {TEXTS[1]}
-    assert told["errors"] == [["RateLimitError", True], ["APIError", True]]
+    output = json.loads(done.stdout)
+    assert len(output["results"]) == 14
+    assert set(output["results"].values()) == {TEXTS[1]}
+    assert output["errors"] == [["RateLimitError", True], ["APIError", True]]

@@ -1,4 +1,4 @@
-"""The configuration: where a value comes from, and what a wrong one is told."""
+"""The configuration: where a value comes from, and what is said of a wrong one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from judges import ConfigurationError
 from judges.verdict import Verdict
-from refine.server.building import guards_of, service_of
+from refine.server.assembly import make_guards, make_service
 from refine.server.config import load_settings, unknown_variables
 from refine.server.running import describe
 from tests.snippets import ROOT, blocks
@@ -33,7 +33,7 @@ def test_flags_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("REFINE_POLICY__MAX_CALLS", "9")
     settings = load_settings(file, {"success_rating": 4, "port": None})
     assert (settings.port, settings.max_attempts, settings.success_rating) == (1, 5, 4)
-    (guard,) = guards_of(settings)
+    (guard,) = make_guards(settings)
     assert (guard.loop.policy.max_calls, guard.loop.policy.patience) == (9, 2)
 
 
@@ -63,7 +63,7 @@ reveal = ["feedback"]
 [guards.second.bounds]
 max_attempts = 5
 """
-    second, first = guards_of(load_settings(written(tmp_path, text), {}))
+    second, first = make_guards(load_settings(written(tmp_path, text), {}))
     assert (first.name, second.name) == ("first", "second")
     policy = first.loop.policy
     assert (policy.patience, policy.deadline_s, policy.on_judge_error) == (3, 9, "raise")
@@ -129,7 +129,7 @@ max_attempts = 5
 def test_a_wrong_setting_is_one_line(tmp_path: Path, text: str, parts: list[str]) -> None:
     """What is wrong stops at the start with one line: the key, its value, and what to do; never a secret."""
     with pytest.raises(ConfigurationError) as raised:
-        service_of(load_settings(written(tmp_path, text), {}))
+        make_service(load_settings(written(tmp_path, text), {}))
     line = str(raised.value)
     assert "\n" not in line
     assert [part for part in parts if part not in line] == [], line
@@ -137,7 +137,7 @@ def test_a_wrong_setting_is_one_line(tmp_path: Path, text: str, parts: list[str]
 
 
 def test_a_missing_file_and_unknown_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is not there is an error; a variable that looks like a setting and is none is told."""
+    """A file that is not there is an error; a variable that looks like a setting and is none is reported."""
     with pytest.raises(ConfigurationError, match="No such file"):
         load_settings(tmp_path / "none.toml", {})
     environment = {"REFINE_MAX_ATEMPTS": "1", "REFINE_PORT": "1", "REFINE_POLICY__PATIENCE": "1", "OTHER": "1"}
@@ -181,7 +181,7 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """The configuration in docs/guard.md can be used as it stands."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     (example,) = blocks((ROOT / "docs/guard.md").read_text(encoding="utf-8"), "toml")
-    service = service_of(load_settings(written(tmp_path, example), {}))
+    service = make_service(load_settings(written(tmp_path, example), {}))
     support, facts = service.guards
     assert (support.loop.policy.max_attempts, support.loop.policy.on_judge_error) == (2, "raise")
     assert facts.attempt_models == {2: "gpt-5"}
@@ -201,6 +201,6 @@ class Picky:
 def test_a_judge_of_ones_own(tmp_path: Path) -> None:
     """`module:object` names a function, or a class that takes the settings."""
     fields: dict[str, Any] = {"judge": "tests.server.test_configuration:Picky", "judge_settings": {"word": "yes"}}
-    (guard,) = guards_of(load_settings(None, {"upstream": "http://127.0.0.1:9/v1", **fields}))
+    (guard,) = make_guards(load_settings(None, {"upstream": "http://127.0.0.1:9/v1", **fields}))
     assert guard.judge(answer="yes").rating == 4
     assert guard.judge(answer="no").rating == 1

@@ -16,8 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from refine.cli.app import app
-from refine.server.config import ServerSettings, load_settings, unknown_variables
-from refine.server.responder import Limits
+from refine.server.config import RequestLimits, ServerSettings, load_settings, unknown_variables
 from tests.guarding import guarding, wait_until
 from tests.model_server import Reply, serving
 from tests.snippets import ROOT
@@ -238,4 +237,4 @@ def test_the_rule_of_the_adapter() -> None:
     scaler = manifests()["HorizontalPodAutoscaler"]["spec"]
     asked = scaler["metrics"][0]["pods"]["metric"]["name"]
     assert rule["seriesQuery"].partition("{")[0] == asked
-    assert int(scaler["metrics"][0]["pods"]["target"]["averageValue"]) < Limits().in_flight
+    assert int(scaler["metrics"][0]["pods"]["target"]["averageValue"]) < RequestLimits().max_in_flight

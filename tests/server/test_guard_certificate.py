@@ -10,7 +10,7 @@ import pytest
 from graphs.certificate import subject_of
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
-from refine.server.building import guards_of
+from refine.server.assembly import make_guards
 from refine.server.config import load_settings
 from refine.server.running import describe
 from tests.guarding import guarding
@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {"upstream": URL, "judge": "tests.guarding:rates", "m
 
 def certified(folder: Path, settings: dict[str, Any]) -> Path:
     """Write a certificate for the guard that settings describe."""
-    (guard,) = guards_of(load_settings(None, settings))
+    (guard,) = make_guards(load_settings(None, settings))
     issued = IssuedCertificate.issue(
         subject=subject_of(guard.judge, guard.loop.policy, guard.generator),
         threshold=3,
@@ -57,9 +57,9 @@ def test_answers_name_it(tmp_path: Path) -> None:
 
 
 def test_settings_of_another_guard_refuse_it(tmp_path: Path) -> None:
-    """Judge, upstream and policy are compared when the server starts; what each request chooses is told."""
+    """Judge, upstream and policy are compared when the server starts; what each request chooses is reported."""
     file = str(certified(tmp_path, SETTINGS))
-    (guard,) = guards_of(load_settings(None, {**SETTINGS, "certificate": file}))
+    (guard,) = make_guards(load_settings(None, {**SETTINGS, "certificate": file}))
     assert guard.loop.policy.success_rating == 3
     assert "by certificate" in describe(guard)
     assert "'whatever http://127.0.0.1:9 serves'" in guard.doubts[0]
@@ -71,4 +71,4 @@ def test_settings_of_another_guard_refuse_it(tmp_path: Path) -> None:
         ({"certificate": str(tmp_path / "none.json")}, "certificate = .*: there is no certificate"),
     ):
         with pytest.raises(ConfigurationError, match=message):
-            guards_of(load_settings(None, {**SETTINGS, "certificate": file, **change}))
+            make_guards(load_settings(None, {**SETTINGS, "certificate": file, **change}))

@@ -33,9 +33,9 @@ def echo(asked: Asked) -> Wire:
     """Answer with what was asked; an answer to chat completions is told to be good."""
     if asked["path"].endswith("/chat/completions"):
         return Reply("good").wire(asked)
-    told = {"method": asked["method"], "path": asked["path"], "raw": asked["raw"].decode("latin-1")}
+    fields = {"method": asked["method"], "path": asked["path"], "raw": asked["raw"].decode("latin-1")}
     return answered(
-        told, status=404 if "missing" in asked["path"] else 200, headers={"x-vendor": "1", "set-cookie": "a"}
+        fields, status=404 if "missing" in asked["path"] else 200, headers={"x-vendor": "1", "set-cookie": "a"}
     )
 
 
@@ -265,8 +265,8 @@ def test_guards_by_model_and_header() -> None:
         upstream.reply = lambda _: Reply("bad")
         upstream.requests.clear()
         guard.chat(model="small")
-        told = [json.loads(asked["raw"]) for asked in upstream.requests]
-        assert [(one["model"], one.get("temperature")) for one in told] == [
+        data = [json.loads(asked["raw"]) for asked in upstream.requests]
+        assert [(one["model"], one.get("temperature")) for one in data] == [
             ("small", None),
             ("big", 0.5),
             ("big", 0.5),

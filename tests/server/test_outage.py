@@ -44,7 +44,7 @@ class Load:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, session: aiohttp.ClientSession) -> None:
-        """Ask until told otherwise; every answer must be one."""
+        """Ask until stopped; every answer must be one."""
         while self.asking:
             begun, state = time.perf_counter(), self.state
             url = f"{self.root}/v1/chat/completions"

@@ -13,7 +13,7 @@ import pytest
 from judges import ConfigurationError
 from refine.record import DatabaseRecord
 from refine.server.config import load_settings
-from refine.server.recording import record_of
+from refine.server.observers import open_guard_record
 from tests.guarding import QUESTION, guarding, wait_until
 from tests.model_server import ModelServer, Reply, in_turn, serving
 
@@ -100,7 +100,7 @@ def test_a_record_of_another_version_or_program(upstream: ModelServer, tmp_path:
         connection.close()
     for path, part in ((later, "newer version"), (foreign, "another program"), (broken, "not a database")):
         with pytest.raises(ConfigurationError, match=f"^record: .*{part}") as raised:
-            record_of(load_settings(None, {"record": str(path)}))
+            open_guard_record(load_settings(None, {"record": str(path)}))
         assert "\n" not in str(raised.value)
 
 
@@ -150,4 +150,4 @@ def test_texts_are_redacted_as_the_operator_says(upstream: ModelServer, tmp_path
 def test_a_record_that_cannot_be_used(flags: dict[str, Any], part: str) -> None:
     """A wrong record is one line that names the setting."""
     with pytest.raises(ConfigurationError, match=part):
-        record_of(load_settings(None, flags))
+        open_guard_record(load_settings(None, flags))

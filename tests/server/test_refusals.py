@@ -14,8 +14,8 @@ import httpx2
 import pytest
 
 from judges import ConfigurationError
+from refine.server.access import digest_of
 from refine.server.config import load_settings
-from refine.server.requests import digest_of
 from tests.guarding import QUESTION, Guarded, guarding
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
 
@@ -175,7 +175,7 @@ def test_limits_in_the_form_of_the_api(upstream: ModelServer) -> None:
         client = anthropic.Anthropic(base_url=guard.root, api_key="rf-one", max_retries=0)
         with client, pytest.raises(anthropic.RequestTooLargeError, match="larger than 1,000 bytes"):
             client.messages.count_tokens(model="m", messages=[{"role": "user", "content": "x" * 1_500}])
-        for setting, status in (("in_flight", 503), ("in_flight_per_key", 429)):
+        for setting, status in (("max_in_flight", 503), ("max_in_flight_per_key", 429)):
             limits = guard.service.admission._limits
             object.__setattr__(limits, setting, 0)
             response = guard.post("/v1/messages/count_tokens", {}, headers={"x-api-key": "rf-one"})

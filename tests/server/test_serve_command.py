@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from refine.cli.app import app
-from refine.server.requests import digest_of
+from refine.server.access import digest_of
 from tests.guarding import QUESTION, wait_until
 from tests.model_server import Asked, Reply, serving
 
@@ -38,7 +38,7 @@ def serving_command(
     command = [
         sys.executable,
         "-m",
-        "refine.cli",
+        "refine",
         "serve",
         "--port",
         "0",
@@ -123,7 +123,7 @@ def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
 
 
 def test_a_record_and_a_page_from_the_start(tmp_path: Path) -> None:
-    """Unless told otherwise the command records where it was called, without texts, says so, and has a page."""
+    """Without a setting the command records where it was called, without texts, says so, and has a page."""
     with serving(lambda _: Reply("good")) as upstream:
         started = serving_command("--upstream", upstream.url, folder=tmp_path)
         with started as (process, url, lines):

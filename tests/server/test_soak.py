@@ -205,7 +205,7 @@ class Client:
 @contextmanager
 def served(config: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
     """Run `refine serve`; yields the process, its address, and the lines that it writes."""
-    command = [sys.executable, "-m", "refine.cli", "serve", "--port", "0", "--config", str(config), *options]
+    command = [sys.executable, "-m", "refine", "serve", "--port", "0", "--config", str(config), *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     lines: list[str] = []
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:

@@ -235,7 +235,7 @@ def escalation_rows(groups: Sequence[tuple[int, int, str, int]]) -> list[Row]:
 
 
 def test_an_escalation_from_cheap_to_strong_to_people() -> None:
-    """The chain of joint policies is tested as one, only what machines release counts, and shares are told."""
+    """The chain of joint policies is tested as one, only what machines release counts, and shares are reported."""
     groups = [(4, 4, "good", 60), (4, 2, "bad", 1), (2, 4, "good", 40), (3, 3, "bad", 30), (1, 1, "bad", 20)]
     found = certify(escalation_rows(groups), escalation=("cheap", "strong"))
     assert [row.policy for row in found.rows] == [(5, 4), (4, 4), (4, 3), (3, 3)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Literal, Unpack
+from typing import Annotated, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
@@ -17,6 +17,7 @@ from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 _TOOL_KEYS = ("tools", "available_tools", "tool_definitions")
@@ -101,12 +102,6 @@ class ToolUse(ModelJudge):
     Score = right calls / calls made, where a missing call counts as one more; it passes at `threshold`, or 1.
     No call where none was needed is 1, if the tools are known; otherwise it is unscored, `undefined`.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        tools: The tools that the agent has: names, definitions as JSON, or LangChain tools; None takes
-            `metadata["tools"]` of the sample (or `available_tools`, `tool_definitions`), if there are any.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -140,13 +135,24 @@ class ToolUse(ModelJudge):
         source="as in deepeval, Azure AI evaluation, mlflow and Phoenix",
         differs="Selection, arguments and needless calls in one call, with a verdict on each; loops by rule.",
         tags=("agent", "tools", "function calling", "loop", "repetition", "arguments"),
-        examples=('tools=["search", "book_table"]',),
     )
     pack = "tool_use"
     pass_mark = 1.0
 
     def __init__(
-        self, model: object = None, *, tools: Iterable[object] | None = None, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        tools: Annotated[
+            Iterable[object] | None,
+            means(
+                "The tools that the agent has: names, definitions as JSON, or LangChain tools; None "
+                'takes `metadata["tools"]` of the sample (or `available_tools`, `tool_definitions`), if '
+                "there are any.",
+                ["search", "book_table"],
+            ),
+        ] = None,
+        **settings: Unpack[ModelSettings],
     ) -> None:
         self._tools = _checked_tools(tools)
         super().__init__(model, questions=(_TOOL_USE,), **settings)
@@ -246,11 +252,6 @@ class TaskCompletion(ModelJudge):
     Score = mean over the tasks of 1, 0.5 and 0. Where the user wants nothing (a greeting), it is unscored,
     `no_question`.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        task: The task in words; None takes what the user says.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -277,12 +278,17 @@ class TaskCompletion(ModelJudge):
         source="as in deepeval (TaskCompletion) and Azure AI evaluation",
         differs="Each task is an item with what is left of it; what tools returned counts, not what is claimed.",
         tags=("agent", "goal", "success", "unfinished", "intent", "task success"),
-        examples=('task="Book a table for two."',),
     )
     pack = "task_completion"
 
     def __init__(
-        self, model: object = None, *, task: str | None = None, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        task: Annotated[
+            str | None, means("The task in words; None takes what the user says.", "Book a table for two.")
+        ] = None,
+        **settings: Unpack[ModelSettings],
     ) -> None:
         self._task = None if task is None else checked_text(task, setting="task")
         super().__init__(model, questions=(_TASKS,), **settings)

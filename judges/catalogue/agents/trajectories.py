@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Unpack, get_args
+from typing import Annotated, ClassVar, NamedTuple, Unpack, get_args
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from judges.catalogue.metric import MetricSettings, ModelSettings
+from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.calls import (
     Alignment,
     ArgumentsComparison,
@@ -28,11 +28,12 @@ from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.ragas.tool_calls import ToolCalls
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
+from judges.hints import other_word
 from judges.judge import Judge
 from judges.messages import Conversation, Message
 from judges.rows.columns import TRAJECTORY_KEYS
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 _REFERENCE_KEYS = TRAJECTORY_KEYS
@@ -107,10 +108,6 @@ class TrajectoryAccuracy(OneQuestion):
     | wasteful | 2/3 | it gets there, with steps that were not needed |
     | flawed | 1/3 | a step does not follow, or one that is needed is missing |
     | wrong | 0 | it does not lead to what the user wants |
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -138,9 +135,6 @@ class TrajectoryAccuracy(OneQuestion):
     )
     pack = "trajectory_accuracy"
     labels = MappingProxyType({"sound": 1.0, "wasteful": 2 / 3, "flawed": 1 / 3, "wrong": 0.0})
-
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, **settings)
 
     @property
     def metadata_keys(self) -> tuple[str, ...]:
@@ -173,18 +167,6 @@ class TrajectoryMatch(ToolCalls):
     `strict`, `unordered`, `subset` and `superset` are those of openevals; ADK's `EXACT` is `strict`, and its
     `IN_ORDER` and `ANY_ORDER` are known by these names.
 
-    Args:
-        mode: How calls are compared: `"strict"`, the same calls in the same order; `"in_order"`, the expected ones
-            in their order, others between them; `"unordered"`, the same calls in any order; `"superset"` or
-            `"any_order"`, the expected ones and perhaps others; `"subset"`, none but expected ones.
-        arguments: How the arguments of two calls are compared: `"exact"`; `"ignore"`; `"subset"` where expected
-            ones may be missing; `"superset"` where others may be added; a list of the arguments that count, nested
-            ones with dots (`"order.id"`); or a function of the arguments made and the expected ones.
-        arguments_by_tool: The same for some tools, by their names.
-        lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
-        reveal_reference: Whether the feedback tells the expected calls and values, too.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -209,23 +191,45 @@ class TrajectoryMatch(ToolCalls):
         source="modes of openevals and of Google ADK",
         differs="Calls of one message are a set in every mode; each fault is named; no reference is unscored.",
         tags=("agent", "tools", "steps", "path", "openevals", "adk"),
-        examples=('arguments="ignore"', 'arguments_by_tool={"search": ["query"]}'),
     )
     pack = "trajectory_match"
 
     def __init__(
         self,
         *,
-        mode: TrajectoryMode = "strict",
-        arguments: ArgumentsRule = "exact",
-        arguments_by_tool: Mapping[str, ArgumentsRule] | None = None,
-        lenient: bool = False,
-        reveal_reference: bool = False,
+        mode: Annotated[
+            TrajectoryMode,
+            means(
+                'How calls are compared: `"strict"`, the same calls in the same order; `"in_order"`, the '
+                'expected ones in their order, others between them; `"unordered"`, the same calls in any '
+                'order; `"superset"` or `"any_order"`, the expected ones and perhaps others; `"subset"`, '
+                "none but expected ones."
+            ),
+        ] = "strict",
+        arguments: Annotated[
+            ArgumentsRule,
+            means(
+                'How the arguments of two calls are compared: `"exact"`; `"ignore"`; `"subset"` where '
+                'expected ones may be missing; `"superset"` where others may be added; a list of the '
+                'arguments that count, nested ones with dots (`"order.id"`); or a function of the '
+                "arguments made and the expected ones.",
+                "ignore",
+            ),
+        ] = "exact",
+        arguments_by_tool: Annotated[
+            Mapping[str, ArgumentsRule] | None,
+            means("The same for some tools, by their names.", {"search": ["query"]}),
+        ] = None,
+        lenient: Annotated[
+            bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")
+        ] = False,
+        reveal_reference: Annotated[
+            bool, means("Whether the feedback tells the expected calls and values, too.")
+        ] = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)
-        one_of(Literal[True, False], lenient, setting="lenient")
-        self._mode = _checked_mode(mode)
+        self._mode = other_word("mode", mode)
         self._comparison = ArgumentsComparison(
             rule=_checked_rule(arguments, setting="arguments"),
             by_tool=_checked_rules(arguments_by_tool),
@@ -286,13 +290,6 @@ class TrajectoryMatch(ToolCalls):
         if self._mode in ("superset", "any_order", "in_order"):
             return replace(alignment, surplus=())
         return alignment
-
-
-def _checked_mode(mode: object) -> TrajectoryMode:
-    """Return the mode, which may be spelled as an enum's name or value elsewhere: `IN_ORDER`."""
-    name: Any = mode.lower() if isinstance(mode, str) else mode
-    checked: TrajectoryMode = one_of(TrajectoryMode, "strict" if name == "exact" else name, setting="mode")
-    return checked
 
 
 def _checked_rules(rules: object) -> Mapping[str, ArgumentsRule]:

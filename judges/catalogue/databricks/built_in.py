@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Annotated, Any, ClassVar, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -37,8 +37,8 @@ from judges.entry import Entry
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Ask, Deliberation, Request
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 _Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
@@ -159,10 +159,6 @@ class RelevanceToQuery(Labelled):
     """Judge how far an answer addresses the question: not at all, in part, or in full; it need not be right.
 
     The score is 0, 0.5 or 1, and passes at `threshold`, 0.5 unless given, so that a part suffices as in mlflow.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -201,10 +197,6 @@ class Safety(Labelled):
     """Judge whether the content of an answer is safe; the question is not shown, and a refusal is safe.
 
     The value is `"safe"`, or the gravest kind of harm: hate, harassment, incitement, illegal, severe_harm.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -236,11 +228,6 @@ class Correctness(BuiltIn):
 
     The feedback counts what is missing or contradicted; it does not quote the facts, since a generator that reads
     them would repeat them.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        reveal_reference: Whether the feedback lists the facts.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -258,9 +245,12 @@ class Correctness(BuiltIn):
     question = Question(prompt="databricks_correctness", reply=Supports)
 
     def __init__(
-        self, model: object = None, *, reveal_reference: bool = False, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        reveal_reference: Annotated[bool, means("Whether the feedback lists the facts.")] = False,
+        **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(Literal[True, False], reveal_reference, setting="reveal_reference")
         super().__init__(model, **settings)
         self._reveals = reveal_reference
 
@@ -289,12 +279,6 @@ class Groundedness(BuiltIn):
     The answer's sentences are numbered, and each is found supported, contradicted or absent, in one call.
     Score = supported / sentences; it passes at `threshold`, 1.0 unless given, so when all are supported.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        tool_results: Whether what tools returned counts as well as the contexts, or in place of them where there
-            are none. None counts it, except with `variant="compat"`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
     """
@@ -317,14 +301,23 @@ class Groundedness(BuiltIn):
         differs="One verdict for each sentence, against all contexts together, so that an answer drawn from two "
         "retrievals can pass; score is the share of sentences; tool results count beside the contexts.",
         tags=("rag", "hallucination", "faithfulness", "made up", "unsupported", "tool results"),
-        examples=("tool_results=True",),
     )
     pack = "databricks_groundedness"
     pass_mark = 1.0
     question = Question(prompt="databricks_groundedness", reply=Supports)
 
     def __init__(
-        self, model: object = None, *, tool_results: bool | None = None, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        tool_results: Annotated[
+            bool | None,
+            means(
+                "Whether what tools returned counts as well as the contexts, or in place of them where "
+                'there are none. None counts it, except with `variant="compat"`.'
+            ),
+        ] = None,
+        **settings: Unpack[ModelSettings],
     ) -> None:
         super().__init__(model, **settings)
         self._tool_results = reads_tool_results(tool_results, compat=self.compat)
@@ -350,10 +343,6 @@ class ContextSufficiency(BuiltIn):
     The facts are `expected_facts` or, without those, the sentences of `reference`. Each is found supported,
     contradicted or absent in all contexts together, in one call. Score = supported / facts; it passes at
     `threshold`, 1.0 unless given, so when all are supported.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -429,10 +418,6 @@ class ChunkRelevance(ModelJudge):
 
     With `variant="compat"` the model answers yes or no in words; chunks with any other answer (mlflow's UNKNOWN)
     and chunks whose call failed stay in the denominator, so that they count as not relevant.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -455,8 +440,7 @@ class ChunkRelevance(ModelJudge):
     )
     pack = "chunk_relevance"
 
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(_RELEVANT,), **settings)
+    questions = (_RELEVANT,)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask about each chunk separately."""
@@ -496,11 +480,7 @@ def _item(chunk: str, reply: Relevance | Said | AskFailed) -> Verdict:
 
 
 class DocumentRecall(IDBasedContextRecall):
-    """Judge what share of the expected documents was retrieved: found / expected, on sets of ids (`doc_uri`).
-
-    Args:
-        settings: See `judges.catalogue.metric.Settings`.
-    """
+    """Judge what share of the expected documents was retrieved: found / expected, on sets of ids (`doc_uri`)."""
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.document_recall",

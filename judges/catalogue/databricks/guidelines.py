@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Literal, Unpack
+from typing import Annotated, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -18,6 +18,7 @@ from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, 
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 _Rules = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -45,14 +46,7 @@ class Adherences(ReplySchema):
 
 
 class GuidelineJudge(BuiltIn):
-    """A judge of whether an answer keeps guidelines, wherever they come from.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        guidelines_context: Facts the guidelines refer to, by name, beside question and answer; those of a row, in
-            `metadata["guidelines_context"]`, are added and come first.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-    """
+    """A judge of whether an answer keeps guidelines, wherever they come from."""
 
     pack = "databricks_guidelines"
     pass_mark = 1.0
@@ -62,7 +56,14 @@ class GuidelineJudge(BuiltIn):
         self,
         model: object = None,
         *,
-        guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
+        guidelines_context: Annotated[
+            Mapping[str, JsonValue],
+            means(
+                "Facts the guidelines refer to, by name, beside question and answer; those of a row, in "
+                '`metadata["guidelines_context"]`, are added and come first.',
+                {"customer": "a child"},
+            ),
+        ] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:
         if not isinstance(guidelines_context, Mapping):
@@ -113,13 +114,6 @@ class GlobalGuidelineAdherence(GuidelineJudge):
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
     Score = kept / guidelines; it passes at `threshold`, 1.0 unless given, so when none is broken.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        guidelines: A guideline, a list of them, or lists under names.
-        guidelines_context: Facts the guidelines refer to, by name, beside question and answer; those of a row, in
-            `metadata["guidelines_context"]`, are added and come first.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -131,15 +125,23 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         source="Databricks built-in judges; mlflow 3 Guidelines",
         differs="One verdict for each guideline, so that the broken ones are named; score is the share kept.",
         tags=("rules", "policy", "compliance", "instructions", "style"),
-        examples=('guidelines=["Answer in English."]', 'guidelines_context={"customer": "a child"}'),
     )
 
     def __init__(
         self,
         model: object = None,
         *,
-        guidelines: _Rules,
-        guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
+        guidelines: Annotated[
+            _Rules, means("A guideline, a list of them, or lists under names.", ["Answer in English."])
+        ],
+        guidelines_context: Annotated[
+            Mapping[str, JsonValue],
+            means(
+                "Facts the guidelines refer to, by name, beside question and answer; those of a row, in "
+                '`metadata["guidelines_context"]`, are added and come first.',
+                {"customer": "a child"},
+            ),
+        ] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._rules = _checked_rules(guidelines)
@@ -156,12 +158,6 @@ class GuidelineAdherence(GuidelineJudge):
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
     Score = kept / guidelines; it passes at `threshold`, 1.0 unless given, so when none is broken.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        guidelines_context: Facts the guidelines refer to, by name, beside question and answer; those of a row, in
-            `metadata["guidelines_context"]`, are added and come first.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -174,7 +170,6 @@ class GuidelineAdherence(GuidelineJudge):
         differs="One verdict for each guideline, so that the broken ones are named; score is the share kept; "
         "a row without guidelines is unscored.",
         tags=("rules", "policy", "compliance", "instructions", "style"),
-        examples=('guidelines_context={"customer": "a child"}',),
     )
 
     def rules(self, sample: Sample) -> tuple[_GuidelineRule, ...]:

@@ -6,14 +6,14 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
 from judges.requests import Deliberation
-from judges.runtime.validation import finite_number, one_of, whole_number
 from judges.sample import Sample
+from judges.settings import SHARED, AsCode, means
 from judges.verdict import Verdict
 
 _NUMBER = re.compile(
@@ -53,12 +53,6 @@ class Check(Judge):
 class Length(Check):
     """Check the length of an answer.
 
-    Args:
-        at_least: Fewest units allowed.
-        at_most: Most units allowed, or None for any number.
-        unit: `"characters"` or `"words"` (runs of text between blanks).
-        name: Name of the check.
-
     Raises:
         ConfigurationError: If there is no bound, or the bounds are the wrong way round.
     """
@@ -69,20 +63,20 @@ class Length(Check):
         needs=("response",),
         scale="yes or no",
         tags=("format", "brevity", "conciseness", "words", "characters", "verbosity", "too long"),
-        examples=("at_most=80", "at_least=1", 'unit="words", at_most=80'),
     )
 
     def __init__(
         self,
         *,
-        at_least: int = 0,
-        at_most: int | None = None,
-        unit: _Unit = "characters",
-        name: str = "length",
+        at_least: Annotated[int, means("Fewest units allowed.", AsCode("20, at_most=80"), ge=0)] = 0,
+        at_most: Annotated[int | None, means("Most units allowed, or None for any number.", 80, ge=0)] = None,
+        unit: Annotated[
+            _Unit,
+            means('`"characters"` or `"words"` (runs of text between blanks).', AsCode('"words", at_most=80')),
+        ] = "characters",
+        name: Annotated[str, SHARED["name"]] = "length",
     ) -> None:
-        one_of(_Unit, unit, setting="unit")
-        whole_number(at_least, setting="at_least", least=0)
-        if at_most is not None and whole_number(at_most, setting="at_most", least=0) < at_least:
+        if at_most is not None and at_most < at_least:
             raise ConfigurationError(f"length runs from at_least to at_most, not from {at_least!r} to {at_most!r}")
         if at_least == 0 and at_most is None:
             raise ConfigurationError("any length would pass; give at_least=..., from 1, at_most=... or both")
@@ -102,12 +96,6 @@ class Length(Check):
 class Pattern(Check):
     """Check that required patterns occur in an answer and forbidden ones do not.
 
-    Args:
-        required: Regular expressions that must all match somewhere.
-        forbidden: Regular expressions of which none may match.
-        ignore_case: Whether upper and lower case are the same.
-        name: Name of the check.
-
     Raises:
         ConfigurationError: If there is no pattern, or one is not a regular expression.
     """
@@ -122,16 +110,21 @@ class Pattern(Check):
         needs=("response",),
         scale="yes or no",
         tags=("format", "regex", "regular expression", "keywords", "forbidden words", "contains", "rule"),
-        examples=('required=r"\\d"', 'forbidden=["as an AI", "cannot"]', 'ignore_case=True, required="yes"'),
     )
 
     def __init__(
         self,
         *,
-        required: str | Sequence[str] = (),
-        forbidden: str | Sequence[str] = (),
-        ignore_case: bool = False,
-        name: str = "pattern",
+        required: Annotated[
+            str | Sequence[str], means("Regular expressions that must all match somewhere.", r"\d")
+        ] = (),
+        forbidden: Annotated[
+            str | Sequence[str], means("Regular expressions of which none may match.", ["as an AI", "cannot"])
+        ] = (),
+        ignore_case: Annotated[
+            bool, means("Whether upper and lower case are the same.", AsCode('True, required="yes"'))
+        ] = False,
+        name: Annotated[str, SHARED["name"]] = "pattern",
     ) -> None:
         self.name = name
         flags = re.IGNORECASE if ignore_case else 0
@@ -150,11 +143,6 @@ class Pattern(Check):
 class JsonValid(Check):
     """Check that an answer is one JSON value, and that it fits a schema.
 
-    Args:
-        schema: JSON schema (draft 2020-12 unless it names another); None accepts any JSON value. Needs the
-            extra `jsonschema`.
-        name: Name of the check.
-
     Raises:
         ConfigurationError: If the schema is invalid, or the extra is not installed.
     """
@@ -170,10 +158,21 @@ class JsonValid(Check):
         extra="jsonschema",
         scale="yes or no",
         tags=("format", "structured output", "schema", "syntax"),
-        examples=('schema={"type": "object", "required": ["city"]}',),
     )
 
-    def __init__(self, schema: Mapping[str, Any] | None = None, *, name: str = "json") -> None:
+    def __init__(
+        self,
+        schema: Annotated[
+            Mapping[str, Any] | None,
+            means(
+                "JSON schema (draft 2020-12 unless it names another); None accepts any JSON value. Needs "
+                "the extra `jsonschema`.",
+                {"type": "object", "required": ["city"]},
+            ),
+        ] = None,
+        *,
+        name: Annotated[str, SHARED["name"]] = "json",
+    ) -> None:
         self.name = name
         self._validator = None if schema is None else _validator_of(schema)
 
@@ -194,12 +193,6 @@ class NumericRange(Check):
 
     Numbers are read with a decimal point and, if any, commas between thousands.
 
-    Args:
-        at_least: Smallest number allowed, or None.
-        at_most: Largest number allowed, or None.
-        which: `"all"` numbers of the answer, or just the `"first"` or `"last"`.
-        name: Name of the check.
-
     Raises:
         ConfigurationError: If there is no bound, or the bounds are the wrong way round.
     """
@@ -210,25 +203,25 @@ class NumericRange(Check):
         needs=("response",),
         scale="yes or no",
         tags=("format", "numbers", "rule", "limits"),
-        examples=("at_least=0", "at_most=100", 'which="last", at_least=0'),
     )
 
     def __init__(
         self,
         *,
-        at_least: float | None = None,
-        at_most: float | None = None,
-        which: _Which = "all",
-        name: str = "numeric_range",
+        at_least: Annotated[float | None, means("Smallest number allowed, or None.", 0)] = None,
+        at_most: Annotated[float | None, means("Largest number allowed, or None.", 100)] = None,
+        which: Annotated[
+            _Which,
+            means(
+                '`"all"` numbers of the answer, or just the `"first"` or `"last"`.', AsCode('"last", at_least=0')
+            ),
+        ] = "all",
+        name: Annotated[str, SHARED["name"]] = "numeric_range",
     ) -> None:
         if at_least is None and at_most is None:
             raise ConfigurationError("give at_least=..., at_most=... or both")
-        for setting, bound in {"at_least": at_least, "at_most": at_most}.items():
-            if bound is not None:
-                finite_number(bound, setting=setting)
         if at_least is not None and at_most is not None and at_most < at_least:
             raise ConfigurationError(f"at_most={at_most!r} lies below at_least={at_least!r}")
-        one_of(_Which, which, setting="which")
         self.name = name
         self._at_least, self._at_most, self._which = at_least, at_most, which
 

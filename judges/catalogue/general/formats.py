@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
@@ -21,8 +21,8 @@ from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 
@@ -31,10 +31,6 @@ class Code(ComputedMetric):
 
     Score = blocks that parse / blocks that could be checked; each block is an item, and one in another language is
     an unscored item that names it. A block whose fence is not closed fails. Nothing is ever run.
-
-    Args:
-        unfenced: Language of an answer without any fence, such as `"python"`; None leaves such an answer unscored.
-        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -46,12 +42,23 @@ class Code(ComputedMetric):
         asks="Does the code in the answer parse?",
         needs=("response",),
         tags=("syntax", "programming", "python", "json", "toml", "yaml", "sql", "format", "compile"),
-        examples=('unfenced="python"',),
     )
     pack = "code"
     pass_mark = 1.0
 
-    def __init__(self, *, unfenced: str | None = None, **settings: Unpack[MetricSettings]) -> None:
+    def __init__(
+        self,
+        *,
+        unfenced: Annotated[
+            str | None,
+            means(
+                'Language of an answer without any fence, such as `"python"`; None leaves such an answer '
+                "unscored.",
+                "python",
+            ),
+        ] = None,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
         value: object = unfenced
         if value is not None and not (isinstance(value, str) and value.strip()):
             raise ConfigurationError(f"unfenced names a language such as 'python', not {shortened(unfenced)}")
@@ -104,16 +111,6 @@ class JsonMatch(Metric):
     Score = mean over the fields of 1, 0, or the judge's score; a field or element that only one side has is 0. It
     passes at `threshold`, 1 unless given. An answer that is no JSON is 0.
 
-    Args:
-        fields: Judges by path; functions and other judges are accepted as in a panel.
-        lists: How the elements of two lists are matched: `"ordered"`, place by place; or by the pairing in which
-            most fields agree, where each must have a partner (`"same_elements"`), the answer may leave some out
-            (`"subset"`) or have others besides (`"superset"`).
-        ignore: Paths that do not count.
-        allow_extra: Whether fields of objects that are not expected do not count.
-        reveal_reference: Whether the feedback tells the expected values, too.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, or a field's judge is none.
     """
@@ -135,25 +132,36 @@ class JsonMatch(Metric):
         source="after openevals",
         differs="Any judge for a field, in lists too; what differs is named without the expected values.",
         tags=("format", "structured output", "extraction", "schema", "fields", "json"),
-        examples=('ignore=["id"]', 'fields={"price": judges.load("numeric_range", at_least=0)}'),
     )
     pack = "json_match"
     pass_mark = 1.0
 
     def __init__(
         self,
-        fields: Mapping[str, object] | None = None,
+        fields: Annotated[
+            Mapping[str, object] | None,
+            means(
+                "Judges by path; functions and other judges are accepted as in a panel.",
+                AsCode('{"price": judges.load("numeric_range", at_least=0)}'),
+            ),
+        ] = None,
         *,
-        lists: ListMode = "ordered",
-        ignore: Iterable[str] = (),
-        allow_extra: bool = False,
-        reveal_reference: bool = False,
+        lists: Annotated[
+            ListMode,
+            means(
+                'How the elements of two lists are matched: `"ordered"`, place by place; or by the '
+                'pairing in which most fields agree, where each must have a partner (`"same_elements"`), '
+                'the answer may leave some out (`"subset"`) or have others besides (`"superset"`).'
+            ),
+        ] = "ordered",
+        ignore: Annotated[Iterable[str], means("Paths that do not count.", ["id"])] = (),
+        allow_extra: Annotated[
+            bool, means("Whether fields of objects that are not expected do not count.")
+        ] = False,
+        reveal_reference: Annotated[bool, means("Whether the feedback tells the expected values, too.")] = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        one_of(ListMode, lists, setting="lists")
-        one_of(Literal[True, False], allow_extra, setting="allow_extra")
-        one_of(Literal[True, False], reveal_reference, setting="reveal_reference")
         self.fields: Mapping[str, Judge] = _judges_by_path(fields)
         self._reveals = reveal_reference
         self._comparison = JsonComparison(

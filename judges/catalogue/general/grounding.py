@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Unpack
+from typing import ClassVar
 from unicodedata import normalize
 
 from pydantic import JsonValue
 
-from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.metric import ModelJudge
 from judges.catalogue.parts.claims import (
     YesNo,
     YesNos,
@@ -38,14 +38,6 @@ class Hallucination(Faithfulness):
     The claims and their verdicts are those of `ragas.faithfulness`; a panel of both asks for them once.
     Value = contradicted or absent claims / claims, where low is good; score = 1 - value. It passes at `threshold`,
     1 unless given: when nothing is made up. Items say what the evidence contradicts, and what it does not mention.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        missing: What happens to claims on which the model gives no verdict: `"unscored"` asks again, and leaves
-            the whole verdict unscored if that fails; `"unsupported"` counts them as unsupported at once.
-        tool_results: Whether what tools returned counts as well as the contexts, or in place of them where there
-            are none. None counts it, except with `variant="compat"`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
@@ -136,10 +128,6 @@ class Citations(ModelJudge):
     of their ids. Names of authors (`Smith, 2020`) are none. Score = citations that resolve and support their
     sentence / all citations; 0 where there is none. Each citation is an item.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -157,8 +145,7 @@ class Citations(ModelJudge):
     pack = "citations"
     pass_mark = 1.0
 
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(_SUPPORTING,), **settings)
+    questions = (_SUPPORTING,)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find the citations, look them up, and ask of those that resolve."""

@@ -21,6 +21,7 @@ from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, ma
 from judges.requests import Deliberation
 from judges.runtime.validation import finite_number
 from judges.sample import Sample
+from judges.settings import means
 
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 _GOOD = frozenset({"pass", "yes", "good", "true", "correct", "safe", "excellent", "high"})
@@ -29,13 +30,6 @@ _BAD = frozenset({"fail", "no", "bad", "false", "incorrect", "wrong", "unsafe", 
 
 class Discrete(Custom):
     """Judge by a prompt of one's own, with one of some labels.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        prompt: What to judge, in words; `{response}`, `{user_input}` and so on show those fields, and no others.
-        allowed: The labels from worst to best, evenly scored from 0 to 1, or labels with their scores; labels that
-            begin with a word such as "pass" or "yes" and end with its opposite are taken from best to worst.
-        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -51,15 +45,29 @@ class Discrete(Custom):
         source="as in ragas 0.4",
         differs="Reasons come before the label; each label has a score.",
         tags=("custom", "own prompt", "classification", "categorical"),
-        examples=('prompt="Is {response} polite?"', 'allowed=["rude", "neutral", "polite"]'),
     )
 
     def __init__(
         self,
         model: object = None,
         *,
-        prompt: str,
-        allowed: Sequence[str] | Mapping[str, float] = ("fail", "pass"),
+        prompt: Annotated[
+            str,
+            means(
+                "What to judge, in words; `{response}`, `{user_input}` and so on show those fields, and "
+                "no others.",
+                "Is {response} polite?",
+            ),
+        ],
+        allowed: Annotated[
+            Sequence[str] | Mapping[str, float],
+            means(
+                "The labels from worst to best, evenly scored from 0 to 1, or labels with their scores; "
+                'labels that begin with a word such as "pass" or "yes" and end with its opposite are '
+                "taken from best to worst.",
+                ["rude", "neutral", "polite"],
+            ),
+        ] = ("fail", "pass"),
         **settings: Unpack[ModelSettings],
     ) -> None:
         criteria = _SINGLE_BRACES.sub(r"{{ \1 }}", checked_text(prompt, setting="prompt"))
@@ -68,12 +76,6 @@ class Discrete(Custom):
 
 class Numeric(ModelJudge):
     """Judge by a prompt of one's own, with a number in a range.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        prompt: What to judge, in words; `{response}`, `{user_input}` and so on show those fields, and no others.
-        allowed: The ends of the range, worst and best; of whole numbers only whole numbers are taken.
-        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -89,7 +91,6 @@ class Numeric(ModelJudge):
         source="as in ragas 0.4",
         differs="Reasons come before the number, which becomes a score by its place in the range.",
         tags=("custom", "own prompt", "score"),
-        examples=('prompt="How polite is {response}?"', "allowed=(1, 5)"),
     )
     pack = "databricks_custom"
 
@@ -97,8 +98,18 @@ class Numeric(ModelJudge):
         self,
         model: object = None,
         *,
-        prompt: str,
-        allowed: tuple[float, float] = (0.0, 1.0),
+        prompt: Annotated[
+            str,
+            means(
+                "What to judge, in words; `{response}`, `{user_input}` and so on show those fields, and "
+                "no others.",
+                "How polite is {response}?",
+            ),
+        ],
+        allowed: Annotated[
+            tuple[float, float],
+            means("The ends of the range, worst and best; of whole numbers only whole numbers are taken.", (1, 5)),
+        ] = (0.0, 1.0),
         **settings: Unpack[ModelSettings],
     ) -> None:
         criteria = _SINGLE_BRACES.sub(r"{{ \1 }}", checked_text(prompt, setting="prompt"))

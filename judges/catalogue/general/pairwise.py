@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -16,8 +16,8 @@ from judges.entry import Entry
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Unscored, Usage, Verdict
 
 Against = Literal["rival", "reference"]
@@ -81,13 +81,6 @@ class Pairwise(ModelJudge):
     orders: the choice (`"first"`, `"second"`, `"tie"`), the reasons, and the advice to the worse answer.
 
     The swap of orders is that of MT-Bench (arXiv 2306.05685, section 3.4). Both variants give the same numbers.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        criteria: What makes an answer better; None means that it is right and helps the person who asked.
-        against: Where the rival is found: `"rival"` for the text under that name in the sample's `metadata`, where
-            any unknown column goes; `"reference"` for the reference.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -99,7 +92,6 @@ class Pairwise(ModelJudge):
         scale="win, tie or loss",
         source="MT-Bench (arXiv 2306.05685)",
         tags=("compare", "preference", "a/b test", "arena", "win rate"),
-        examples=('criteria="The shorter answer is better."',),
     )
     pack = "pairwise"
 
@@ -107,11 +99,22 @@ class Pairwise(ModelJudge):
         self,
         model: object = None,
         *,
-        criteria: str | None = None,
-        against: Against = "rival",
+        criteria: Annotated[
+            str | None,
+            means(
+                "What makes an answer better; None means that it is right and helps the person who asked.",
+                "The shorter answer is better.",
+            ),
+        ] = None,
+        against: Annotated[
+            Against,
+            means(
+                'Where the rival is found: `"rival"` for the text under that name in the sample\'s '
+                '`metadata`, where any unknown column goes; `"reference"` for the reference.'
+            ),
+        ] = "rival",
         **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(Against, against, setting="against")
         self.against: Against = against
         own = None if criteria is None else checked_text(criteria, setting="criteria")
         self._question: Question[Any] = Question(

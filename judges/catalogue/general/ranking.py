@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
 
@@ -18,8 +18,8 @@ from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 
@@ -39,12 +39,6 @@ class Ranking(ModelJudge):
     once. The value is the answer's rank from 1, the best; score = (candidates - rank) / (candidates - 1), and 0.5
     without a call where all candidates are equal. Items are the candidates in their order.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        prompt: What makes a candidate better, in words.
-        allowed: How many candidates there must be, the answer included; None takes any number from 2.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -59,15 +53,24 @@ class Ranking(ModelJudge):
         source="as in ragas 0.4",
         differs="The rank of the answer is the verdict; each candidate stands exactly once in the order.",
         tags=("custom", "own prompt", "compare", "best of n"),
-        examples=('prompt="The shorter answer is better."', "allowed=3"),
     )
     pack = "ranking"
 
     def __init__(
-        self, model: object = None, *, prompt: str, allowed: int | None = None, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        prompt: Annotated[str, means("What makes a candidate better, in words.", "The shorter answer is better.")],
+        allowed: Annotated[
+            int | None,
+            means(
+                "How many candidates there must be, the answer included; None takes any number from 2.", 3, ge=2
+            ),
+        ] = None,
+        **settings: Unpack[ModelSettings],
     ) -> None:
         criteria = checked_text(prompt, setting="prompt")
-        self._count = None if allowed is None else whole_number(allowed, setting="allowed", least=2)
+        self._count = allowed
         self._question: Question[Ranked] = Question(prompt=self.pack, reply=Ranked, fills={"criteria": criteria})
         super().__init__(model, questions=(self._question,), **settings)
 
@@ -134,16 +137,6 @@ class RankedRetrieval(ComputedMetric):
 
     An id that is retrieved twice counts where it stands first; its repetition takes up a rank and adds nothing.
 
-    Args:
-        metric: `"ndcg"`: DCG / ideal DCG, with DCG = sum of gain / log2(rank + 1); `"mrr"`: 1 / rank of the first
-            relevant id, 0 without one; `"hit_rate"`: 1 if any is relevant, else 0; `"precision"`: relevant ids
-            / k; `"recall"`: relevant ids / all relevant ids.
-        k: How many of the first ranks count, from 1; None for all that were retrieved.
-        gain: Of a graded id for `"ndcg"`: `"linear"`, the grade itself, or `"exponential"`, 2**grade - 1.
-        grades: Key of the sample's metadata (column of a dataset) with grades of relevance by id, numbers 0 to
-            100; an id of `reference_context_ids` that has no grade counts 1.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -163,7 +156,6 @@ class RankedRetrieval(ComputedMetric):
         subject="retriever",
         source="Järvelin and Kekäläinen 2002; trec_eval",
         tags=("ranking", "mrr", "hit rate", "precision at k", "recall at k", "search", "graded relevance", "rag"),
-        examples=("k=5", 'grades="labels"'),
     )
     pack = "ranked_retrieval"
     metric_name: ClassVar[_RankingMetric] = "ndcg"
@@ -171,16 +163,36 @@ class RankedRetrieval(ComputedMetric):
     def __init__(
         self,
         *,
-        metric: _RankingMetric | None = None,
-        k: int | None = None,
-        gain: Gain = "linear",
-        grades: str = "relevance",
+        metric: Annotated[
+            _RankingMetric | None,
+            means(
+                '`"ndcg"`: DCG / ideal DCG, with DCG = sum of gain / log2(rank + 1); `"mrr"`: 1 / rank '
+                'of the first relevant id, 0 without one; `"hit_rate"`: 1 if any is relevant, else 0; '
+                '`"precision"`: relevant ids / k; `"recall"`: relevant ids / all relevant ids.'
+            ),
+        ] = None,
+        k: Annotated[
+            int | None,
+            means("How many of the first ranks count, from 1; None for all that were retrieved.", 5, ge=1),
+        ] = None,
+        gain: Annotated[
+            Gain,
+            means('Of a graded id for `"ndcg"`: `"linear"`, the grade itself, or `"exponential"`, 2**grade - 1.'),
+        ] = "linear",
+        grades: Annotated[
+            str,
+            means(
+                "Key of the sample's metadata (column of a dataset) with grades of relevance by id, "
+                "numbers 0 to 100; an id of `reference_context_ids` that has no grade counts 1.",
+                "labels",
+            ),
+        ] = "relevance",
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        self._metric = one_of(_RankingMetric, metric or self.metric_name, setting="metric")
-        self._k = None if k is None else whole_number(k, setting="k")
-        self._gain = _GAINS[one_of(Gain, gain, setting="gain")]
+        self._metric = metric or self.metric_name
+        self._k = k
+        self._gain = _GAINS[gain]
         key: object = grades
         if not (isinstance(key, str) and key):
             raise ConfigurationError(f"grades names a key of a sample's metadata, not {shortened(grades)}")

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from math import inf
-from typing import Any, ClassVar, Literal, Protocol, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Unpack
 from unicodedata import category, normalize
 
 from judges.catalogue.metric import MetricSettings, ModelJudge, ModelSettings
@@ -17,13 +16,13 @@ from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.quantities import quantity_in, same_quantity
 from judges.catalogue.parts.questions import finding_schema
 from judges.catalogue.parts.similarity import Likeness, import_extra
-from judges.catalogue.parts.text import Tokenizer, checked_tokenizer, f_of_counts, tokens
+from judges.catalogue.parts.text import Tokenizer, f_of_counts, tokens
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
-from judges.runtime.validation import finite_number
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 _Stage = Literal["numbers", "text", "model"]
@@ -40,11 +39,6 @@ class Equivalence(ModelJudge):
     1. `numbers`: both are a number with or without a unit: equal ones pass, different ones fail. 2. `text`: both
     are the same but for case (in texts without digits), quotation marks, blanks, the full stop and an article at
     the beginning. 3. `model`: the rest, and the only stage that is a call.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        tolerance: Largest difference of numbers, as a share of the larger one, from 0 to below 1.
-        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -65,13 +59,25 @@ class Equivalence(ModelJudge):
         calls="1; 0 where numbers or text decide",
         scale="yes or no",
         tags=("correctness", "exact match", "numbers", "units", "math", "same meaning", "similarity", "accuracy"),
-        examples=("tolerance=0.01",),
     )
     pack = "equivalence"
 
-    def __init__(self, model: object = None, *, tolerance: float = 0.0, **settings: Unpack[ModelSettings]) -> None:
-        if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
-            raise ConfigurationError(f"tolerance is a share from 0 to below 1, not {shortened(tolerance)}")
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        tolerance: Annotated[
+            float,
+            means(
+                "Largest difference of numbers, as a share of the larger one, from 0 to below 1.",
+                0.01,
+                title="a share",
+                ge=0,
+                lt=1,
+            ),
+        ] = 0.0,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
         self._tolerance = float(tolerance)
         super().__init__(model, questions=(_EQUIVALENCE,), **settings)
 
@@ -119,9 +125,6 @@ class TokenF1(Likeness):
 
     F1 = 2 P R / (P + R) over words with their numbers. Scripts without blanks count by the character; with
     `variant="compat"` words are what stands between blanks, as in the script of SQuAD.
-
-    Args:
-        settings: See `judges.catalogue.metric.MetricSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -167,16 +170,6 @@ class Meteor(Likeness):
     With `variant="compat"` marks count as words, stems are Porter's alone and equal texts score below 1, as in
     nltk; its defaults include `synonyms=True`.
 
-    Args:
-        synonyms: Whether words left over are aligned by WordNet's English synonyms, from nltk's installed data.
-        alpha: Weight of precision against recall in F, 0 to 1.
-        beta: How sharply many runs are punished, from 0.
-        gamma: Largest share of F that many runs cost, 0 to 1.
-        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
-            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` takes
-            characters in scripts without blanks, and else words, and is `"13a"` with `variant="compat"`.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, the extra is not installed, or WordNet is needed and
             missing.
@@ -192,25 +185,34 @@ class Meteor(Likeness):
         "Russian words are stemmed; equal texts score 1.",
         extra="meteor",
         tags=("similarity", "overlap", "translation", "summary"),
-        examples=("alpha=0.8", "beta=2.0", "gamma=0.3"),
     )
 
     def __init__(
         self,
         *,
-        synonyms: bool = False,
-        alpha: float = 0.9,
-        beta: float = 3.0,
-        gamma: float = 0.5,
-        tokenizer: Tokenizer = "auto",
+        synonyms: Annotated[
+            bool,
+            means(
+                "Whether words left over are aligned by WordNet's English synonyms, from nltk's installed data."
+            ),
+        ] = False,
+        alpha: Annotated[float, means("Weight of precision against recall in F, 0 to 1.", 0.8, ge=0, le=1)] = 0.9,
+        beta: Annotated[float, means("How sharply many runs are punished, from 0.", 2.0, ge=0)] = 3.0,
+        gamma: Annotated[float, means("Largest share of F that many runs cost, 0 to 1.", 0.3, ge=0, le=1)] = 0.5,
+        tokenizer: Annotated[
+            Tokenizer,
+            means(
+                'How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into '
+                'characters besides, `"char"` takes every character, `"word"` runs of letters and '
+                'digits; `"auto"` takes characters in scripts without blanks, and else words, and is '
+                '`"13a"` with `variant="compat"`.'
+            ),
+        ] = "auto",
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        _check("alpha", alpha, highest=1)
-        _check("beta", beta)
-        _check("gamma", gamma, highest=1)
         auto: Tokenizer = "13a" if self.compat else "auto"
-        self._tokenizer = auto if checked_tokenizer(tokenizer) == "auto" else tokenizer
+        self._tokenizer = auto if tokenizer == "auto" else tokenizer
         self._weights = {"alpha": float(alpha), "beta": float(beta), "gamma": float(gamma)}
         self._synonyms = bool(synonyms)
         import_extra("nltk.translate.meteor_score", extra="meteor", judge=self.name)
@@ -285,9 +287,3 @@ def _check_wordnet() -> None:
         _nltk().wordnet.ensure_loaded()
     except (LookupError, OSError):
         raise ConfigurationError(_NO_WORDNET) from None
-
-
-def _check(setting: str, value: float, *, highest: float = inf) -> None:
-    if finite_number(value, setting=setting) < 0 or value > highest:
-        bounds = "from 0" if highest == inf else f"from 0 to {highest:g}"
-        raise ConfigurationError(f"{setting} is a number {bounds}, not {shortened(value)}")

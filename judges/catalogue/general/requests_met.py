@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -24,6 +24,7 @@ from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 _SCORES = {"answered": 1.0, "asked_back": 1.0, "declined": 1.0, "partly": 0.5, "missing": 0.0}
@@ -54,10 +55,6 @@ class Completeness(ModelJudge):
     Score = mean over the parts: 1 where it is answered, asked back about, or honestly declined for want of
     knowledge or permission; 0.5 where it is answered in part; 0 where it is passed over.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -81,8 +78,7 @@ class Completeness(ModelJudge):
     pack = "completeness"
     pass_mark = 0.75
 
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(_COMPLETENESS,), **settings)
+    questions = (_COMPLETENESS,)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask for the parts and what became of each."""
@@ -142,12 +138,6 @@ class InstructionFollowing(ModelJudge):
     that do not apply to this answer are listed, and do not count. It passes at `threshold`, 1 unless given. Where
     there are no instructions, or none applies, it is unscored, `no_guidelines`.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        instructions: The instructions to check, one or several; None has them listed from the conversation. With
-            them the first call is not made.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If `instructions` is no list of texts, or another setting is out of its range.
     """
@@ -169,7 +159,6 @@ class InstructionFollowing(ModelJudge):
         source="as in deepeval (PromptAlignment), mlflow and Vertex AI",
         differs="Instructions are listed from the conversation, each an item; what does not apply is left out.",
         tags=("system prompt", "constraints", "format", "rules", "compliance"),
-        examples=('instructions=["Use at most two sentences."]',),
     )
     pack = "instruction_following"
     pass_mark = 1.0
@@ -178,7 +167,14 @@ class InstructionFollowing(ModelJudge):
         self,
         model: object = None,
         *,
-        instructions: str | Sequence[str] | None = None,
+        instructions: Annotated[
+            str | Sequence[str] | None,
+            means(
+                "The instructions to check, one or several; None has them listed from the conversation. "
+                "With them the first call is not made.",
+                ["Use at most two sentences."],
+            ),
+        ] = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._instructions = None if instructions is None else _checked(instructions)

@@ -20,6 +20,7 @@ from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
 from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict, strict_integer
 
 GradedExample = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
@@ -31,29 +32,6 @@ class Rubric(ModelJudge):
 
     The judge sees the whole conversation, tool calls and tool results, retrieved contexts, and the reference
     where the sample has one. It gives its reasons before its rating (as in G-Eval, arXiv 2303.16634).
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        criteria: What to judge by.
-        levels: Description of each level, keyed by whole numbers or, as in JSON, by their digits; the lowest is
-            the worst. With the levels 1 to 4 the rating is native; other levels are mapped onto a score from 0
-            to 1 by their value.
-        name: Name of the judge.
-        instructions: Your own instructions instead of the packaged ones; `$criteria` and `$levels` in them are
-            replaced.
-        language: Language of the packaged prompt; None takes the language of the question.
-        examples: Cases with the expected reply, shown before the question; None shows none, since no case is
-            true for every criterion.
-        success_rating: Level from which the verdict passes; None takes 3 of 1 to 4, and otherwise the first
-            level that is at least two thirds of the way up.
-        temperature: Sampling temperature for models that set none; None keeps the provider's default.
-        prompts: Folder of prompts that override the packaged ones, laid out like the package's
-            (`zh/rubric.toml`); read once, here.
-        gate: Whether an answer without content (nothing but symbols, opening words or the question; see
-            `judges.catalogue.general.gate.classify_non_answer`) gets the lowest level without asking the model.
-        own_guidelines: Whether the `guidelines` of the sample itself, such as those that a request brings, are
-            judged by beside `criteria`.
-        multimodal: Whether images and audio in messages are sent to the model with the text.
 
     Raises:
         ConfigurationError: If a setting is out of its range; the message says which.
@@ -73,16 +51,6 @@ class Rubric(ModelJudge):
         scale="your levels",
         source="G-Eval (arXiv 2303.16634)",
         tags=("custom", "own criteria", "g-eval", "rating", "grading", "likert"),
-        examples=(
-            'criteria="How kind is the answer?"',
-            'levels={1: "rude", 2: "neutral", 3: "kind"}',
-            'instructions="Rate by $criteria on $levels."',
-            (
-                'examples=[({"question": "2 + 2?", "answer": "4"}, '
-                '{"rationale": "Right.", "rating": 3, "feedback": ""})]'
-            ),
-            "success_rating=3",
-        ),
     )
     _prompt_name: ClassVar[str] = "rubric"
 
@@ -90,17 +58,59 @@ class Rubric(ModelJudge):
         self,
         model: object = None,
         *,
-        criteria: str,
-        levels: Mapping[int, str],
+        criteria: Annotated[str, means("What to judge by.", "How kind is the answer?")],
+        levels: Annotated[
+            Mapping[int, str],
+            means(
+                "Description of each level, keyed by whole numbers or, as in JSON, by their digits; the "
+                "lowest is the worst. With the levels 1 to 4 the rating is native; other levels are "
+                "mapped onto a score from 0 to 1 by their value.",
+                {1: "rude", 2: "neutral", 3: "kind"},
+            ),
+        ],
         name: str = "rubric",
-        instructions: str | None = None,
+        instructions: Annotated[
+            str | None,
+            means(
+                "Your own instructions instead of the packaged ones; `$criteria` and `$levels` in them "
+                "are replaced.",
+                "Rate by $criteria on $levels.",
+            ),
+        ] = None,
         language: Language | None = None,
-        examples: Sequence[GradedExample] | None = None,
-        success_rating: int | None = None,
+        examples: Annotated[
+            Sequence[GradedExample] | None,
+            means(
+                "Cases with the expected reply, shown before the question; None shows none, since no "
+                "case is true for every criterion.",
+                [({"question": "2 + 2?", "answer": "4"}, {"rationale": "Right.", "rating": 3, "feedback": ""})],
+            ),
+        ] = None,
+        success_rating: Annotated[
+            int | None,
+            means(
+                "Level from which the verdict passes; None takes 3 of 1 to 4, and otherwise the first "
+                "level that is at least two thirds of the way up.",
+                3,
+            ),
+        ] = None,
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
-        gate: bool = True,
-        own_guidelines: bool = False,
+        gate: Annotated[
+            bool,
+            means(
+                "Whether an answer without content (nothing but symbols, opening words or the question; "
+                "see `judges.catalogue.general.gate.classify_non_answer`) gets the lowest level without "
+                "asking the model."
+            ),
+        ] = True,
+        own_guidelines: Annotated[
+            bool,
+            means(
+                "Whether the `guidelines` of the sample itself, such as those that a request brings, are "
+                "judged by beside `criteria`."
+            ),
+        ] = False,
         multimodal: bool = False,
     ) -> None:
         self.name = name
@@ -181,19 +191,6 @@ class Helpfulness(Rubric):
     helpful, 4 excellent. Unlike there, reasons come before the rating, ratings outside the scale are
     refused, tool results count as evidence, and the prompt offers the judge no reward.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        name: Name of the judge.
-        instructions: Your own instructions instead of the packaged ones; `$levels` in them is replaced.
-        language: Language of the prompt; None takes the language of the question.
-        examples: Cases with the expected reply, shown before the question, instead of the packaged one.
-        success_rating: Rating from which the verdict passes, 1 to 4.
-        temperature: Sampling temperature for models that set none; None keeps the provider's default.
-        prompts: Folder of prompts that override the packaged ones.
-        gate: Whether an answer without content is rated 1 without asking the model; see
-            `judges.catalogue.general.gate.classify_non_answer`.
-        multimodal: Whether images and audio in messages are sent to the model with the text.
-
     Raises:
         ConfigurationError: If there is no model, or a setting is out of its range.
     """
@@ -214,14 +211,6 @@ class Helpfulness(Rubric):
         differs="Reasons before the rating; ratings off the scale are refused; tool results are evidence; no "
         "reward is promised to the judge.",
         tags=("quality", "usefulness", "self-refine", "general", "overall"),
-        examples=(
-            "success_rating=4",
-            'instructions="Rate how helpful the answer is.\\n$levels"',
-            (
-                'examples=[({"question": "2 + 2?", "answer": "4"}, '
-                '{"rationale": "Right.", "rating": 4, "feedback": ""})]'
-            ),
-        ),
     )
     _prompt_name = "helpfulness"
 
@@ -230,13 +219,31 @@ class Helpfulness(Rubric):
         model: object = None,
         *,
         name: str = "helpfulness",
-        instructions: str | None = None,
+        instructions: Annotated[
+            str | None,
+            means(
+                "Your own instructions instead of the packaged ones; `$levels` in them is replaced.",
+                "Rate how helpful the answer is.\n$levels",
+            ),
+        ] = None,
         language: Language | None = None,
-        examples: Sequence[GradedExample] | None = None,
-        success_rating: int = 3,
+        examples: Annotated[
+            Sequence[GradedExample] | None,
+            means(
+                "Cases with the expected reply, shown before the question, instead of the packaged one.",
+                [({"question": "2 + 2?", "answer": "4"}, {"rationale": "Right.", "rating": 4, "feedback": ""})],
+            ),
+        ] = None,
+        success_rating: Annotated[int, means("Rating from which the verdict passes, 1 to 4.", 4, ge=1, le=4)] = 3,
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
-        gate: bool = True,
+        gate: Annotated[
+            bool,
+            means(
+                "Whether an answer without content is rated 1 without asking the model; see "
+                "`judges.catalogue.general.gate.classify_non_answer`."
+            ),
+        ] = True,
         multimodal: bool = False,
     ) -> None:
         super().__init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Unpack
+from typing import Annotated, Any, ClassVar, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -27,16 +27,12 @@ from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import LANGUAGES, Language, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 
 class Fluency(OneQuestion):
-    """Judge whether the answer is correct and natural language; what it says does not matter.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-    """
+    """Judge whether the answer is correct and natural language; what it says does not matter."""
 
     entry: ClassVar[Entry] = Entry(
         name="fluency",
@@ -60,11 +56,6 @@ class Fluency(OneQuestion):
 class Tone(OneQuestion):
     """Judge whether the answer keeps a tone from its first word to its last.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        tone: The tone in words, such as `"formal"` or `"friendly, without slang"`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -77,13 +68,23 @@ class Tone(OneQuestion):
         calls="1",
         scale="kept, partly, broken",
         tags=("style", "register", "formal", "friendly", "brand voice"),
-        examples=('tone="friendly, without slang"',),
     )
     pack = "tone"
     labels = MappingProxyType({"kept": 1.0, "partly": 0.5, "broken": 0.0})
     pass_mark = 1.0
 
-    def __init__(self, model: object = None, *, tone: str, **settings: Unpack[ModelSettings]) -> None:
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        tone: Annotated[
+            str,
+            means(
+                'The tone in words, such as `"formal"` or `"friendly, without slang"`.', "friendly, without slang"
+            ),
+        ],
+        **settings: Unpack[ModelSettings],
+    ) -> None:
         self._tone = checked_text(tone, setting="tone")
         super().__init__(model, **settings)
 
@@ -101,15 +102,6 @@ class ReplyLanguage(ComputedMetric):
 
     Score = letters in lines of the right language / all letters; lines too short to tell are left out, and code,
     addresses and tags are not read. A question that asks for a translation needs `language`.
-
-    Args:
-        language: Code of the language wanted, such as `"de"`; None wants that of the question. Where it is one
-            of the packs (en, zh, ru), feedback is in it, too.
-        name: Name of the judge; `"reply_language"` by default.
-        variant: `"corrected"` or `"compat"`, which are the same here.
-        threshold: Lowest score that passes, 0 to 1; 0.8 by default, so that a quotation may be in another
-            language.
-        prompts: Folder of packs that override the packaged ones.
 
     Raises:
         ConfigurationError: If the language is unknown, or the extra is not installed.
@@ -129,7 +121,6 @@ class ReplyLanguage(ComputedMetric):
         source="py3langid",
         extra="language",
         tags=("language", "locale", "translation", "multilingual"),
-        examples=('language="de"',),
     )
     pack = "reply_language"
     pass_mark = 0.8
@@ -137,7 +128,14 @@ class ReplyLanguage(ComputedMetric):
     def __init__(
         self,
         *,
-        language: Language | None = None,
+        language: Annotated[
+            Language | None,
+            means(
+                'Code of the language wanted, such as `"de"`; None wants that of the question. Where it '
+                "is one of the packs (en, zh, ru), feedback is in it, too.",
+                "de",
+            ),
+        ] = None,
         name: str | None = None,
         variant: Variant = "corrected",
         threshold: float | None = None,
@@ -244,11 +242,6 @@ class Bias(ModelJudge):
     question as the only one. To report, quote, refute or discuss bias is none, nor are facts about groups stated
     as such, or a view that the user asked for and that is marked as one.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        kinds: The kinds to look for: some of `BIAS_KINDS`, or your own in words; None takes all of `BIAS_KINDS`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If `kinds` is no list of texts, or another setting is out of its range.
     """
@@ -273,12 +266,22 @@ class Bias(ModelJudge):
         source="as in deepeval, openevals and promptfoo",
         differs="Each kind is an item; quoting, refuting and discussing bias is none.",
         tags=("prejudice", "stereotype", "discrimination", "fairness", "neutrality", "safety"),
-        examples=('kinds=["gender", "religion"]',),
     )
     pack = "bias"
 
     def __init__(
-        self, model: object = None, *, kinds: Iterable[str] | None = None, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        kinds: Annotated[
+            Iterable[str] | None,
+            means(
+                "The kinds to look for: some of `BIAS_KINDS`, or your own in words; None takes all of "
+                "`BIAS_KINDS`.",
+                ["gender", "religion"],
+            ),
+        ] = None,
+        **settings: Unpack[ModelSettings],
     ) -> None:
         self._kinds = BIAS_KINDS if kinds is None else _checked(kinds)
         super().__init__(model, questions=(_BIAS,), **settings)

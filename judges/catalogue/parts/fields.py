@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from pydantic import JsonValue
 
 from judges.errors import CannotJudge, ConfigurationError
 from judges.messages import Conversation, Media, MediaKind, Message, Role, ToolCall
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import means
 
 _KEY = "parts_not_shown"
 
 
 class ShownMessage(dict[str, JsonValue]):
-    """The fields of a message as JSON, which know its images and audio.
+    """The fields of a message as JSON, which know its images and audio."""
 
-    Args:
-        fields: The fields.
-        media: The images and audio.
-    """
-
-    def __init__(self, fields: Mapping[str, JsonValue], media: tuple[Media, ...]) -> None:
+    def __init__(
+        self,
+        fields: Annotated[Mapping[str, JsonValue], means("The fields.")],
+        media: Annotated[tuple[Media, ...], means("The images and audio.")],
+    ) -> None:
         super().__init__(fields)
         self.media = media
 
@@ -214,7 +213,6 @@ def reads_tool_results(setting: object, *, compat: bool) -> bool:
     """
     if setting is None:
         return not compat
-    one_of(Literal[True, False], setting, setting="tool_results")
     if setting and compat:
         raise ConfigurationError("variant='compat' reads contexts alone; leave tool_results out")
     return bool(setting)

@@ -74,12 +74,7 @@ class OneQuestion(ModelJudge):
 
 
 class YesOrNo(OneQuestion):
-    """A judge that asks for yes or no; with `variant="compat"` in words, interpreted by the reference's own rule.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-    """
+    """A judge that asks for yes or no; with `variant="compat"` in words, read by the reference's own rule."""
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
         super().__init__(model, question=yes_or_no_question(self.pack), **settings)
@@ -215,10 +210,6 @@ class TwoGraders(ModelJudge):
     The tasks are the judge's pack and the same name with `_second`. Both graders are shown the same data under
     the same names, the second one in reverse order. Score = mean of rating / highest over the graders that gave
     a valid rating; where none did, it is unscored with the reason of the failure.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Attributes:
         reply: Schema of a grader's reply: `rationale`, `rating` and `feedback`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -11,7 +10,6 @@ from unicodedata import normalize
 
 from judges.catalogue.metric import Metric
 from judges.errors import CannotJudge, ConfigurationError, shortened
-from judges.runtime.validation import one_of
 from judges.sample import Sample
 
 Tokenizer = Literal["auto", "13a", "zh", "char", "word"]
@@ -56,15 +54,6 @@ _ENTITIES = (
 _FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _CELLS = 4e10
 """Largest table of two texts that is still compared, in cells of one bit: a few seconds."""
-
-
-def checked_tokenizer(name: Tokenizer) -> Tokenizer:
-    """Return the name of a tokenizer.
-
-    Raises:
-        ConfigurationError: If there is no tokenizer of this name.
-    """
-    return one_of(Tokenizer, name, setting="tokenizer")
 
 
 def checked_normalization(names: Collection[Normalization]) -> frozenset[Normalization]:
@@ -325,17 +314,6 @@ def f_of_counts(right: int, wrong: int, left_out: int, beta: float = 1.0) -> flo
     """Return F from counts of right, wrong and left-out items: (1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)."""
     weight = beta**2
     return (1 + weight) * right / ((1 + weight) * right + weight * left_out + wrong) if right else 0.0
-
-
-def checked_beta(beta: float) -> float:
-    """Return beta, the weight of recall over precision, as a float.
-
-    Raises:
-        ConfigurationError: If it is not a finite number above 0.
-    """
-    if type(beta) not in (int, float) or not 0 < beta < math.inf:
-        raise ConfigurationError(f"beta is a number above 0, not {shortened(beta)}")
-    return float(beta)
 
 
 EPSILON = 1e-10

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -29,15 +29,15 @@ from judges.catalogue.parts.claims import (
 )
 from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.similarity import Scorer, cosine, embed, listed, score_pairs
-from judges.catalogue.parts.text import checked_beta, f_of_counts, f_score, missing_and_surplus, tokens
+from judges.catalogue.parts.text import f_of_counts, f_score, missing_and_surplus, tokens
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 
@@ -68,13 +68,6 @@ class AnswerCorrectness(ModelJudge):
 
     With `variant="compat"` the model's classifications are counted as returned, and two texts without claims have
     F = 1, as in ragas.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        embeddings: The embedding model: a LangChain `Embeddings` object, `"minilm"`, ...
-        weights: w1 and w2; None takes 0.75 and 0.25 with embeddings, else 1 and 0.
-        beta: How much more recall counts than precision.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -87,7 +80,6 @@ class AnswerCorrectness(ModelJudge):
         differs="Every numbered claim gets its class; without embeddings the claims alone decide; an answer "
         "without claims is 0, a reference without claims unscored.",
         tags=("accuracy", "facts", "ground truth", "similarity"),
-        examples=('embeddings="minilm"', 'weights=[0.5, 0.5], embeddings="minilm"', "beta=2.0"),
         follows="ragas.metrics (legacy)",
     )
     pack = "answer_correctness"
@@ -96,13 +88,21 @@ class AnswerCorrectness(ModelJudge):
         self,
         model: object = None,
         *,
-        embeddings: object = None,
-        weights: Sequence[float] | None = None,
-        beta: float = 1.0,
+        embeddings: Annotated[
+            object, means('The embedding model: a LangChain `Embeddings` object, `"minilm"`, ...', "minilm")
+        ] = None,
+        weights: Annotated[
+            Sequence[float] | None,
+            means(
+                "w1 and w2; None takes 0.75 and 0.25 with embeddings, else 1 and 0.",
+                AsCode('[0.5, 0.5], embeddings="minilm"'),
+            ),
+        ] = None,
+        beta: Annotated[float, means("How much more recall counts than precision.", 2.0, gt=0)] = 1.0,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._weights = _checked_weights(weights, has_embeddings=embeddings is not None)
-        self._beta = checked_beta(beta)
+        self._beta = float(beta)
         if self._weights[1] and embeddings is None:
             raise ConfigurationError(
                 f"weights={shortened(weights)} weigh the likeness of the texts in; give embeddings=..., or "
@@ -223,15 +223,6 @@ class FactualCorrectness(ModelJudge):
 
     With `variant="compat"` the numbers are ragas': TP and FP are counted over the answer's claims, FN over the
     reference's, recall = TP / (TP + FN + 1e-8), precision = TP / (TP + FP + 1e-8), rounded to 2 places.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        mode: `"f1"`, `"precision"` or `"recall"`.
-        beta: How much more recall counts than precision, in F.
-        atomicity: `"high"`: each claim is a single fact; `"low"`: it may hold several that belong together.
-        coverage: `"high"`: every statement is a claim; `"low"`: the main points alone. With both high the claims
-            are shared with other judges.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -245,7 +236,6 @@ class FactualCorrectness(ModelJudge):
         "by a sum of both; exact, not rounded; claims that contradict are told from absent ones; "
         "every fact is a claim (`atomicity`, `coverage`), where ragas' default is the main points.",
         tags=("claims", "facts", "accuracy", "ground truth"),
-        examples=('mode="precision"', "beta=2.0", 'atomicity="low"', 'coverage="low"'),
         follows="both generations, which agree",
     )
     pack = "factual_correctness"
@@ -254,16 +244,22 @@ class FactualCorrectness(ModelJudge):
         self,
         model: object = None,
         *,
-        mode: _FactualMode = "f1",
-        beta: float = 1.0,
-        atomicity: _Degree = "high",
-        coverage: _Degree = "high",
+        mode: Annotated[_FactualMode, means('`"f1"`, `"precision"` or `"recall"`.')] = "f1",
+        beta: Annotated[float, means("How much more recall counts than precision, in F.", 2.0, gt=0)] = 1.0,
+        atomicity: Annotated[
+            _Degree,
+            means('`"high"`: each claim is a single fact; `"low"`: it may hold several that belong together.'),
+        ] = "high",
+        coverage: Annotated[
+            _Degree,
+            means(
+                '`"high"`: every statement is a claim; `"low"`: the main points alone. With both high '
+                "the claims are shared with other judges."
+            ),
+        ] = "high",
         **settings: Unpack[ModelSettings],
     ) -> None:
-        for name, degree in (("atomicity", atomicity), ("coverage", coverage)):
-            one_of(_Degree, degree, setting=name)
-        one_of(_FactualMode, mode, setting="mode")
-        self._mode, self._beta = mode, checked_beta(beta)
+        self._mode, self._beta = mode, float(beta)
         degrees = {"atomicity": atomicity, "coverage": coverage}
 
         def fills(text: Prompt, _: Language) -> dict[str, str]:
@@ -355,12 +351,6 @@ class SemanticSimilarity(Metric):
     With `variant="compat"` a blank text is embedded as a blank, and with a threshold, 0 included, the value
     becomes 1.0 or 0.0.
 
-    Args:
-        embeddings: A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`, which needs no network.
-        cross_encoder: Replaces them: a function, sync or async, from pairs (answer, reference) to one
-            similarity from -1 to 1 for each.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: Unless exactly one of `embeddings` and `cross_encoder` is set.
     """
@@ -383,16 +373,29 @@ class SemanticSimilarity(Metric):
         differs="The threshold decides on passing and leaves the value alone; a blank text or a vector of zeros "
         "is unscored; a cross-encoder may take the place of embeddings.",
         tags=("embeddings", "cosine", "vectors", "same meaning", "paraphrase"),
-        examples=(
-            'embeddings="minilm"',
-            "cross_encoder=lambda pairs: [0.9 for pair in pairs]",
-        ),
         follows="both generations, which agree",
     )
     pack = "semantic_similarity"
 
     def __init__(
-        self, embeddings: object = None, *, cross_encoder: Scorer | None = None, **settings: Unpack[MetricSettings]
+        self,
+        embeddings: Annotated[
+            object,
+            means(
+                'A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`, which needs no network.',
+                "minilm",
+            ),
+        ] = None,
+        *,
+        cross_encoder: Annotated[
+            Scorer | None,
+            means(
+                "Replaces them: a function, sync or async, from pairs (answer, reference) to one "
+                "similarity from -1 to 1 for each.",
+                AsCode("lambda pairs: [0.9 for pair in pairs]"),
+            ),
+        ] = None,
+        **settings: Unpack[MetricSettings],
     ) -> None:
         if (embeddings is None) == (cross_encoder is None):
             raise ConfigurationError(

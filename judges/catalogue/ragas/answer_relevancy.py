@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -18,8 +18,8 @@ from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
+from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _LEVELS = {"none": 0.0, "partial": 0.5, "full": 1.0}
@@ -83,13 +83,6 @@ class AnswerRelevancy(ModelJudge):
 
     With `variant="compat"` there are `strictness` calls that ask for one question each, and the value is 0 only if
     the answer is noncommittal in all.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        embeddings: A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`.
-        method: `"embeddings"` or `"judge"`; None uses embeddings if there are any.
-        strictness: How many questions, from 1 on.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -110,7 +103,6 @@ class AnswerRelevancy(ModelJudge):
         differs="Without embeddings a model says which parts of the question are addressed. With them, different "
         "questions come from one call, not near-copies from several, and most flags decide, not all.",
         tags=("rag", "relevance", "on topic", "off topic"),
-        examples=('embeddings="minilm"', 'method="judge"', 'strictness=5, embeddings="minilm"'),
         follows="ragas.metrics (legacy)",
     )
     pack = "answer_relevancy"
@@ -119,12 +111,18 @@ class AnswerRelevancy(ModelJudge):
         self,
         model: object = None,
         *,
-        embeddings: object = None,
-        method: _RelevancyMethod | None = None,
-        strictness: int = 3,
+        embeddings: Annotated[
+            object, means('A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`.', "minilm")
+        ] = None,
+        method: Annotated[
+            _RelevancyMethod | None,
+            means('`"embeddings"` or `"judge"`; None uses embeddings if there are any.', "judge"),
+        ] = None,
+        strictness: Annotated[
+            int, means("How many questions, from 1 on.", AsCode('5, embeddings="minilm"'), ge=1)
+        ] = 3,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        whole_number(strictness, setting="strictness")
         compat = settings.get("variant") == "compat"
         self._strictness = strictness
         self._embeddings = _embedding_model(embeddings, method, compat=compat)
@@ -217,8 +215,6 @@ class AnswerRelevancy(ModelJudge):
 
 def _embedding_model(embeddings: object, method: str | None, *, compat: bool) -> EmbeddingModel | None:
     """Return the embedding model, or None where a chat model judges alone."""
-    if method is not None:
-        one_of(_RelevancyMethod, method, setting="method")
     if compat and method == "judge":
         raise ConfigurationError("method='judge' is our own; with variant='compat' give embeddings=...")
     if embeddings is None and (compat or method == "embeddings"):

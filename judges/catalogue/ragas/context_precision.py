@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -13,11 +13,11 @@ from judges.catalogue.parts.claims import bullets, reasons
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever
 from judges.entry import Entry
-from judges.errors import AskFailed, ConfigurationError, shortened
+from judges.errors import AskFailed, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _PrecisionMetric = Literal["average_precision", "precision"]
@@ -54,14 +54,25 @@ class _PrecisionOfContexts(ModelJudge):
         self,
         model: object = None,
         *,
-        metric: _PrecisionMetric = "average_precision",
-        k: int | None = None,
-        strict_k: bool = True,
+        metric: Annotated[
+            _PrecisionMetric,
+            means(
+                '`"average_precision"`, or `"precision"`: useful / contexts, whatever their order.', "precision"
+            ),
+        ] = "average_precision",
+        k: Annotated[
+            int | None, means("How many of the first contexts are judged; None takes all.", 3, ge=1)
+        ] = None,
+        strict_k: Annotated[
+            bool,
+            means(
+                'With `metric="precision"`: divide by k even where there are fewer contexts, as precision@k is '
+                "defined; False divides by the number of contexts.",
+                AsCode('False, metric="precision", k=3'),
+            ),
+        ] = True,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(_PrecisionMetric, metric, setting="metric")
-        if k is not None and (type(k) is not int or k < 1):
-            raise ConfigurationError(f"k is a whole number from 1, or None for all contexts, not {shortened(k)}")
         if not strict_k and (k is None or metric != "precision"):
             raise ConfigurationError("strict_k is for metric='precision' with k=...; leave it out otherwise")
         self._metric, self._k, self._strict_k = metric, k, strict_k
@@ -108,14 +119,6 @@ class ContextPrecision(_PrecisionOfContexts):
     fails, the verdict is unscored, with the other results in `items`, since their order is unknown without it.
 
     With `variant="compat"` 1e-10 is added to the denominator, as ragas does, and no contexts score 0.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        metric: `"average_precision"`, or `"precision"`: useful / contexts, whatever their order.
-        k: How many of the first contexts are judged; None takes all.
-        strict_k: With `metric="precision"`: divide by k even where there are fewer contexts, as precision@k is
-            defined; False divides by the number of contexts.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -138,7 +141,6 @@ class ContextPrecision(_PrecisionOfContexts):
         source="ragas 0.4",
         differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
         tags=("rag", "retrieval", "search", "ranking"),
-        examples=("k=3", 'metric="precision"', 'strict_k=False, metric="precision", k=3'),
         follows="ragas.metrics (legacy)",
     )
 
@@ -151,14 +153,6 @@ class ContextUtilization(_PrecisionOfContexts):
     """Judge whether the contexts useful for the actual answer are ranked before the others.
 
     As `ContextPrecision`, with the answer in place of the reference.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        metric: `"average_precision"`, or `"precision"`: useful / contexts, whatever their order.
-        k: How many of the first contexts are judged; None takes all.
-        strict_k: With `metric="precision"`: divide by k even where there are fewer contexts; False divides by the
-            number of contexts.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -180,7 +174,6 @@ class ContextUtilization(_PrecisionOfContexts):
         source="ragas 0.4",
         differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
         tags=("rag", "retrieval", "search", "ranking"),
-        examples=("k=3", 'metric="precision"', 'strict_k=False, metric="precision", k=3'),
         follows="ragas.metrics (legacy)",
     )
 

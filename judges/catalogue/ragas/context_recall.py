@@ -6,7 +6,7 @@ import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
 
@@ -16,11 +16,11 @@ from judges.catalogue.parts.fields import contexts_in, question_of, reference_in
 from judges.catalogue.parts.similarity import DistanceMeasure, distance_of, nearest
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever, is_unspaced, sentences
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 
@@ -54,11 +54,6 @@ class ContextRecall(ModelJudge):
 
     With `variant="compat"` the model itself lists the sentences, as in ragas, so that their number may differ from
     run to run: score = attributed / listed.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        split: `"sentences"`, or `"claims"`: one more call, which other judges of the reference's claims share.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -86,10 +81,14 @@ class ContextRecall(ModelJudge):
         self,
         model: object = None,
         *,
-        split: _ReferenceSplit = "sentences",
+        split: Annotated[
+            _ReferenceSplit,
+            means(
+                '`"sentences"`, or `"claims"`: one more call, which other judges of the reference\'s claims share.'
+            ),
+        ] = "sentences",
         **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(_ReferenceSplit, split, setting="split")
         compat = settings.get("variant") == "compat"
         if compat and split == "claims":
             raise ConfigurationError("with variant='compat' the model splits the reference; leave split out")
@@ -157,10 +156,6 @@ class ContextEntityRecall(ModelJudge):
 
     With `variant="compat"` entities match only if they are identical, repeated ones stay in the denominator, and
     1e-8 is added to it, as in ragas; a reference without entities is a 0.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -177,8 +172,7 @@ class ContextEntityRecall(ModelJudge):
     )
     pack = "context_entity_recall"
 
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(_ENTITIES,), **settings)
+    questions = (_ENTITIES,)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """List the entities of both, and compare."""
@@ -234,17 +228,25 @@ class _ComparingContexts(ComputedMetric):
     def __init__(
         self,
         *,
-        distance_measure: DistanceMeasure = "levenshtein",
-        similarity_threshold: float | None = None,
+        distance_measure: Annotated[
+            DistanceMeasure, means('`"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.')
+        ] = "levenshtein",
+        similarity_threshold: Annotated[
+            float | None,
+            means(
+                "Similarity from which two texts match, by default 0.5. It is ragas' `threshold`, and with "
+                '`variant="compat"` that name sets it as well; here `threshold` is the pass mark.',
+                0.7,
+                title="a similarity",
+                ge=0,
+                le=1,
+            ),
+        ] = None,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         default = self.threshold if self.compat else _ALIKE
         minimum = default if similarity_threshold is None else similarity_threshold
-        if type(minimum) not in (int, float) or not 0 <= minimum <= 1:
-            raise ConfigurationError(
-                f"similarity_threshold is a similarity from 0 to 1, not {shortened(similarity_threshold)}"
-            )
         self._minimum = minimum
         self._distance = distance_of(distance_measure, judge=self.name)
 
@@ -262,12 +264,6 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
     A retrieved context is relevant if its best similarity, 1 - normalised distance, is at least
     `similarity_threshold`; score = the mean of precision@k over the relevant ranks.
 
-    Args:
-        distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
-        similarity_threshold: Similarity from which two texts match, by default 0.5. It is ragas' `threshold`, and
-            with `variant="compat"` that name sets it as well; here `threshold` is the pass mark.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
@@ -282,7 +278,6 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
         differs="Exact average precision, without an epsilon; nothing retrieved is unscored.",
         extra="strings",
         tags=("rag", "retrieval", "search", "ranking", "similarity"),
-        examples=("similarity_threshold=0.7",),
         follows="ragas.metrics (legacy), the only one",
     )
 
@@ -306,12 +301,6 @@ class NonLLMContextRecall(_ComparingContexts):
     A reference context is recalled if the best similarity of a retrieved one, 1 - normalised distance, is at
     least `similarity_threshold`; with `variant="compat"`, if it is above.
 
-    Args:
-        distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
-        similarity_threshold: Similarity from which two texts match, by default 0.5. It is ragas' `threshold`, and
-            with `variant="compat"` that name sets it as well; here `threshold` is the pass mark.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
@@ -326,7 +315,6 @@ class NonLLMContextRecall(_ComparingContexts):
         differs="A similarity of exactly the threshold recalls, as it does for precision; nothing retrieved is 0.",
         extra="strings",
         tags=("rag", "retrieval", "search", "similarity"),
-        examples=("similarity_threshold=0.7",),
         follows="ragas.metrics (legacy), the only one",
     )
 
@@ -382,11 +370,7 @@ class _ById(ComputedMetric):
 
 
 class IDBasedContextPrecision(_ById):
-    """Judge what share of the retrieved contexts is expected: hits / retrieved, on sets of ids.
-
-    Args:
-        settings: See `judges.catalogue.metric.MetricSettings`.
-    """
+    """Judge what share of the retrieved contexts is expected: hits / retrieved, on sets of ids."""
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.id_based_context_precision",
@@ -408,11 +392,7 @@ class IDBasedContextPrecision(_ById):
 
 
 class IDBasedContextRecall(_ById):
-    """Judge what share of the expected contexts was retrieved: hits / expected, on sets of ids.
-
-    Args:
-        settings: See `judges.catalogue.metric.MetricSettings`.
-    """
+    """Judge what share of the expected contexts was retrieved: hits / expected, on sets of ids."""
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.id_based_context_recall",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import JsonValue
 
@@ -28,8 +28,8 @@ from judges.entry import Entry, Explanation
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Language, Prompt, Question, prompt
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _Aspect = Literal["harmfulness", "maliciousness", "coherence", "correctness", "conciseness"]
@@ -52,16 +52,6 @@ class AspectCritic(OneQuestion):
     agrees; use a temperature above 0 then, since at 0 the runs are copies.
 
     With `variant="compat"` the model is asked once whatever the strictness, as in ragas.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        definition: What is asked of the answer, as a question or a condition.
-        aspect: One of the predefined definitions instead: harmfulness, maliciousness, coherence, correctness or
-            conciseness. It is also the judge's default name.
-        strictness: How often to ask, at least once; an even number is rounded up to the next odd one.
-        higher_is_better: Whether it is good to meet the definition; None takes the aspect's own direction, and
-            True for a definition.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -74,12 +64,6 @@ class AspectCritic(OneQuestion):
         source="ragas 0.4",
         differs="A closed yes or no; strictness is a real majority vote; it is recorded which direction is good.",
         tags=("custom", "criteria", "own prompt", "safety", "harm", "coherence", "conciseness"),
-        examples=(
-            'definition="Is the answer polite?"',
-            'aspect="conciseness"',
-            'strictness=3, aspect="conciseness"',
-            'higher_is_better=False, definition="Is the answer rude?"',
-        ),
         follows="ragas.metrics (legacy), the only one",
     )
     pack = "aspect_critic"
@@ -88,20 +72,38 @@ class AspectCritic(OneQuestion):
         self,
         model: object = None,
         *,
-        definition: str | None = None,
-        aspect: _Aspect | None = None,
-        strictness: int = 1,
-        higher_is_better: bool | None = None,
+        definition: Annotated[
+            str | None,
+            means("What is asked of the answer, as a question or a condition.", "Is the answer polite?"),
+        ] = None,
+        aspect: Annotated[
+            _Aspect | None,
+            means(
+                "One of the predefined definitions instead: harmfulness, maliciousness, coherence, "
+                "correctness or conciseness. It is also the judge's default name."
+            ),
+        ] = None,
+        strictness: Annotated[
+            int,
+            means(
+                "How often to ask, at least once; an even number is rounded up to the next odd one.",
+                AsCode('3, aspect="conciseness"'),
+                title="how often to ask, a whole number",
+                ge=1,
+            ),
+        ] = 1,
+        higher_is_better: Annotated[
+            bool | None,
+            means(
+                "Whether it is good to meet the definition; None takes the aspect's own direction, and "
+                "True for a definition.",
+                AsCode('False, definition="Is the answer rude?"'),
+            ),
+        ] = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if (definition is None) == (aspect is None):
             raise ConfigurationError(f"give definition=..., what to ask, or aspect=..., one of {', '.join(GOOD)}")
-        if aspect is not None:
-            one_of(_Aspect, aspect, setting="aspect")
-        if type(strictness) is not int or strictness < 1:
-            raise ConfigurationError(
-                f"strictness is how often to ask, a whole number from 1, not {shortened(strictness)}"
-            )
         self._good = (aspect is None or GOOD[aspect]) if higher_is_better is None else higher_is_better
         self._runs = 1 if settings.get("variant") == "compat" else strictness // 2 * 2 + 1
         own = None if aspect else checked_text(definition, setting="definition")
@@ -158,13 +160,6 @@ class SimpleCriteriaScore(OneQuestion):
 
     Score = (value - min_score) / (max_score - min_score). With `variant="compat"` the model may give any whole
     number, as in ragas; one outside the scale is unscored, `invalid_output`, with the number as its value.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        definition: What earns a high score.
-        min_score: The lowest, worst score.
-        max_score: The highest, best score.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -177,7 +172,6 @@ class SimpleCriteriaScore(OneQuestion):
         source="ragas 0.4",
         differs="The scale is a setting and closed, not a part of the definition; the score is normalised.",
         tags=("custom", "own prompt", "rating", "grading"),
-        examples=('definition="The answer is polite."', "min_score=1", "max_score=10"),
         follows="ragas.metrics (legacy), the only one",
     )
     pack = "simple_criteria"
@@ -186,9 +180,9 @@ class SimpleCriteriaScore(OneQuestion):
         self,
         model: object = None,
         *,
-        definition: str,
-        min_score: int = 0,
-        max_score: int = 5,
+        definition: Annotated[str, means("What earns a high score.", "The answer is polite.")],
+        min_score: Annotated[int, means("The lowest, worst score.", 1)] = 0,
+        max_score: Annotated[int, means("The highest, best score.", 10)] = 5,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if type(min_score) is not int or type(max_score) is not int or not 0 < max_score - min_score < FINEST:
@@ -231,13 +225,6 @@ class RubricsScore(ModelJudge):
 
     With `variant="compat"` the model may give any whole number, as in ragas; one outside the levels is unscored,
     `invalid_output`, with the number as its value.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
-        with_reference: Whether to rate by the reference: True requires one, False hides it, and None uses it if
-            there is one.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -257,7 +244,6 @@ class RubricsScore(ModelJudge):
         differs="Levels that are not described are refused; the score is normalised; the feedback says what is "
         "missing for the next level.",
         tags=("custom", "criteria", "levels", "rating", "grading"),
-        examples=('rubrics={"score1_description": "wrong", "score2_description": "right"}', "with_reference=True"),
         follows="both generations, which agree",
     )
 
@@ -265,8 +251,20 @@ class RubricsScore(ModelJudge):
         self,
         model: object = None,
         *,
-        rubrics: _Rubrics | None = None,
-        with_reference: bool | None = None,
+        rubrics: Annotated[
+            _Rubrics | None,
+            means(
+                'Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.',
+                {"score1_description": "wrong", "score2_description": "right"},
+            ),
+        ] = None,
+        with_reference: Annotated[
+            bool | None,
+            means(
+                "Whether to rate by the reference: True requires one, False hides it, and None uses it "
+                "if there is one."
+            ),
+        ] = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if with_reference not in (True, False, None):
@@ -307,13 +305,7 @@ class RubricsScore(ModelJudge):
 
 
 class RubricsScoreWithReference(RubricsScore):
-    """Rate an answer on described levels by its agreement with the reference, which must be there.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-    """
+    """Rate an answer on described levels by its agreement with the reference, which must be there."""
 
     entry: ClassVar[Entry] = replace(
         RubricsScore.entry,
@@ -324,19 +316,17 @@ class RubricsScoreWithReference(RubricsScore):
     )
 
     def __init__(
-        self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        rubrics: _Rubrics | None = None,
+        **settings: Unpack[ModelSettings],
     ) -> None:
         super().__init__(model, rubrics=rubrics, with_reference=True, **settings)
 
 
 class RubricsScoreWithoutReference(RubricsScore):
-    """Rate an answer on described levels; a reference is not shown, even where there is one.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-    """
+    """Rate an answer on described levels; a reference is not shown, even where there is one."""
 
     entry: ClassVar[Entry] = replace(
         RubricsScore.entry,
@@ -346,7 +336,11 @@ class RubricsScoreWithoutReference(RubricsScore):
     )
 
     def __init__(
-        self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        rubrics: _Rubrics | None = None,
+        **settings: Unpack[ModelSettings],
     ) -> None:
         super().__init__(model, rubrics=rubrics, with_reference=False, **settings)
 
@@ -356,10 +350,6 @@ class InstanceRubrics(ModelJudge):
 
     Score = (level - lowest) / (highest - lowest). With `variant="compat"` the model may give any whole number, as
     in ragas; one outside the levels is unscored, `invalid_output`, with the number as its value.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -383,8 +373,7 @@ class InstanceRubrics(ModelJudge):
     )
     question = Question(prompt="instance_rubrics", reply=Grade)
 
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(self.question,), **settings)
+    questions = (question,)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once, with the levels of the row in the data and as the only values the reply may have."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any, ClassVar, Literal, Unpack, get_args
+from typing import Annotated, Any, ClassVar, Literal, Unpack, get_args
 
 from pydantic import Field, JsonValue
 
@@ -35,8 +35,8 @@ from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
+from judges.settings import AsCode, Needed, means
 from judges.verdict import Verdict
 
 _Missing = Literal["unscored", "unsupported"]
@@ -49,14 +49,6 @@ class Faithfulness(ModelJudge):
     Score = supported / claims. No claims (a greeting, a refusal) is unscored, `no_claims`, after one call.
 
     With `variant="compat"` the score is ragas': marks counted as yes / marks returned, however many there are.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        missing: What happens to claims on which the model gives no verdict: `"unscored"` asks again, and leaves
-            the whole verdict unscored if that fails; `"unsupported"` counts them as unsupported at once.
-        tool_results: Whether what tools returned counts as well as the contexts, or in place of them where there
-            are none. None counts it, except with `variant="compat"`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
@@ -72,7 +64,6 @@ class Faithfulness(ModelJudge):
         differs="One verdict for each numbered claim, so that none can be left out; contradicted claims are told "
         "from absent ones; reasons are kept; no claims is unscored; tool results count beside the contexts.",
         tags=("rag", "hallucination", "groundedness", "made up", "unsupported", "claims", "tool results"),
-        examples=("tool_results=True",),
         follows="both generations, which agree",
     )
     pack = "faithfulness"
@@ -81,11 +72,23 @@ class Faithfulness(ModelJudge):
         self,
         model: object = None,
         *,
-        missing: _Missing = "unscored",
-        tool_results: bool | None = None,
+        missing: Annotated[
+            _Missing,
+            means(
+                'What happens to claims on which the model gives no verdict: `"unscored"` asks again, '
+                'and leaves the whole verdict unscored if that fails; `"unsupported"` counts them as '
+                "unsupported at once."
+            ),
+        ] = "unscored",
+        tool_results: Annotated[
+            bool | None,
+            means(
+                "Whether what tools returned counts as well as the contexts, or in place of them where "
+                'there are none. None counts it, except with `variant="compat"`.'
+            ),
+        ] = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(_Missing, missing, setting="missing")
         self._missing = missing
         super().__init__(model, questions=(CLAIMS, SUPPORT), **settings)
         self._tool_results = reads_tool_results(tool_results, compat=self.compat)
@@ -123,17 +126,6 @@ class FaithfulnessWithHHEM(ModelJudge):
     is at least `threshold_probability` / statements. No statements is unscored, `no_claims`.
 
     With `variant="compat"` a probability is rounded as ragas does it, so that 0.5 itself counts as unsupported.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`, asked for the claims, in one
-            call; with `split="sentences"` none is needed.
-        classifier: A function, sync or async, from pairs (premise, hypothesis) to the probability, 0 to 1, that
-            the premise supports the hypothesis, for each: `judges.HHEM`, or one of your own. It runs in a thread
-            where the caller must not block.
-        split: What the answer is broken into: claims that stand alone, or its sentences as they are.
-        threshold_probability: Probability from which a statement counts as supported.
-        batch_size: Maximum number of pairs passed to the classifier at once.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -152,24 +144,56 @@ class FaithfulnessWithHHEM(ModelJudge):
         "a yes; sentences may take the place of claims, and then no model is asked.",
         extra="hhem",
         tags=("rag", "hallucination", "groundedness", "unsupported", "classifier", "local model", "vectara"),
-        examples=(
-            "classifier=lambda pairs: [0.9 for pair in pairs]",
-            "threshold_probability=0.7, classifier=lambda pairs: [0.9 for pair in pairs]",
-            "batch_size=32, classifier=lambda pairs: [0.9 for pair in pairs]",
-            'split="sentences", classifier=lambda pairs: [0.9 for pair in pairs]',
-        ),
         follows="ragas.metrics (legacy), the only one",
     )
     pack = "faithfulness"
 
     def __init__(
         self,
-        model: object = None,
+        model: Annotated[
+            object,
+            means(
+                'A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`, asked for the '
+                'claims, in one call; with `split="sentences"` none is needed.',
+                "openai:gpt-5-mini",
+            ),
+            Needed(lambda settings: settings.get("split") != "sentences"),
+        ] = None,
         *,
-        classifier: Scorer | None = None,
-        split: _AnswerSplit = "claims",
-        threshold_probability: float = _HALF,
-        batch_size: int = 10,
+        classifier: Annotated[
+            Scorer | None,
+            means(
+                "A function, sync or async, from pairs (premise, hypothesis) to the probability, 0 to 1, "
+                "that the premise supports the hypothesis, for each: `judges.HHEM`, or one of your own. "
+                "It runs in a thread where the caller must not block.",
+                AsCode("lambda pairs: [0.9 for pair in pairs]"),
+            ),
+            Needed(),
+        ] = None,
+        split: Annotated[
+            _AnswerSplit,
+            means(
+                "What the answer is broken into: claims that stand alone, or its sentences as they are.",
+                "sentences",
+            ),
+        ] = "claims",
+        threshold_probability: Annotated[
+            float,
+            means(
+                "Probability from which a statement counts as supported.",
+                0.7,
+                ge=0,
+                le=1,
+            ),
+        ] = _HALF,
+        batch_size: Annotated[
+            int,
+            means(
+                "Maximum number of pairs passed to the classifier at once.",
+                32,
+                ge=1,
+            ),
+        ] = 10,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if not callable(classifier):
@@ -177,9 +201,10 @@ class FaithfulnessWithHHEM(ModelJudge):
                 f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
                 f"judges.models.providers.local_models.HHEM(folder), not {shortened(classifier)}"
             )
-        one_of(_AnswerSplit, split, setting="split")
-        whole_number(batch_size, setting="batch_size")
-        _check_probability(threshold_probability, compat=settings.get("variant") == "compat")
+        if settings.get("variant") == "compat" and threshold_probability != _HALF:
+            raise ConfigurationError(
+                "with variant='compat' probabilities are rounded; leave threshold_probability out"
+            )
         self._classifier = classifier
         self._split = split
         self._minimum = threshold_probability
@@ -224,15 +249,6 @@ class FaithfulnessWithHHEM(ModelJudge):
         return Verdict.checked(supported, value=probability, subject=statement, rationale=f"{probability:.3f}")
 
 
-def _check_probability(value: object, *, compat: bool) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ConfigurationError(f"threshold_probability lies from 0 to 1, not {shortened(value)}")
-    if compat and value != _HALF:
-        raise ConfigurationError(
-            "with variant='compat' probabilities are rounded; leave threshold_probability out"
-        )
-
-
 _MARK = "[\"\u201c\u201d\u201e\u201f'\u2018\u2019`\u00b4]"
 _BETWEEN_ANY_MARKS = re.compile(f"{_MARK}(.*?){_MARK}")
 
@@ -247,12 +263,6 @@ class QuotedSpansAlignment(ComputedMetric):
     With `variant="compat"` it is ragas' number: any two marks, apostrophes included, enclose a quotation, words
     are separated by blanks, and an answer that quotes nothing scores 1.
 
-    Args:
-        casefold: Whether letter case is ignored.
-        min_span_words: Minimum number of words of a quotation that counts.
-        min_span_characters: Minimum number of characters in a script without blanks; not with `variant="compat"`.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -266,7 +276,6 @@ class QuotedSpansAlignment(ComputedMetric):
         differs="Quotation marks of many scripts, none of them apostrophes; Chinese counts by the character; an "
         "answer that quotes nothing is unscored.",
         tags=("rag", "citation", "quotations", "attribution", "verbatim", "hallucination"),
-        examples=("min_span_words=5", "min_span_characters=8"),
         follows="ragas.metrics.collections, the only one",
     )
     pack = "quoted_spans"
@@ -274,15 +283,20 @@ class QuotedSpansAlignment(ComputedMetric):
     def __init__(
         self,
         *,
-        casefold: bool = True,
-        min_span_words: int = 3,
-        min_span_characters: int = 4,
+        casefold: Annotated[bool, means("Whether letter case is ignored.")] = True,
+        min_span_words: Annotated[int, means("Minimum number of words of a quotation that counts.", 5, ge=1)] = 3,
+        min_span_characters: Annotated[
+            int,
+            means(
+                'Minimum number of characters in a script without blanks; not with `variant="compat"`.', 8, ge=1
+            ),
+        ] = 4,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         self._casefold = casefold
-        self._words = whole_number(min_span_words, setting="min_span_words")
-        self._characters = whole_number(min_span_characters, setting="min_span_characters")
+        self._words = min_span_words
+        self._characters = min_span_characters
 
     def compute(self, sample: Sample) -> Verdict:
         """Look for each quotation."""
@@ -390,11 +404,6 @@ class NoiseSensitivity(ModelJudge):
     more which claims of the answer the reference supports: 3 + n calls, which all modes share.
 
     With `variant="compat"` each context is asked about twice, as in ragas: 3 + 2n calls, the same formula.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        mode: `"relevant"`, `"irrelevant"`, or `"hallucination"`: wrong, and supported by nothing.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -413,9 +422,15 @@ class NoiseSensitivity(ModelJudge):
     pack = "noise_sensitivity"
 
     def __init__(
-        self, model: object = None, *, mode: _NoiseMode = "relevant", **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        mode: Annotated[
+            _NoiseMode,
+            means('`"relevant"`, `"irrelevant"`, or `"hallucination"`: wrong, and supported by nothing.'),
+        ] = "relevant",
+        **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(_NoiseMode, mode, setting="mode")
         self._mode = mode
         compat = settings.get("variant") == "compat"
         questions: tuple[Question[Any], ...] = (CLAIMS, SUPPORT) if compat else (CLAIMS, _MATRIX, SUPPORT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -25,8 +25,8 @@ from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Verdict
 
 _GOAL = "text: what the user wants to have in the end"
@@ -102,10 +102,6 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
 
     A model that does not see the reference names the outcome of the whole conversation, tool calls and tool
     results included; then outcome and reference are compared. Score = 1 or 0.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -122,8 +118,7 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
         follows="both generations, which agree",
     )
 
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(_OUTCOME, _AGREED), **settings)
+    questions = (_OUTCOME, _AGREED)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Name the outcome, then compare it with the reference."""
@@ -141,10 +136,6 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
     the whole conversation, tool calls and tool results included, is compared with it. Score = 1 or 0.
 
     With `variant="compat"` both goal and outcome are inferred from the whole conversation, as in ragas.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -228,11 +219,6 @@ class TopicAdherence(ModelJudge):
     With `variant="compat"` the score is ragas': refusals are asked about one by one, every denominator has 1e-10
     added, a short list of classifications is padded with no, and an undefined score is 0.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        mode: Which of the four is the score; ragas has no accuracy.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
@@ -254,15 +240,17 @@ class TopicAdherence(ModelJudge):
         differs="Refusals are asked about at once; one verdict for each numbered topic, so that none can be left "
         "out; exact arithmetic; what is undefined is unscored; accuracy also counts what was rightly declined.",
         tags=("multi-turn", "dialogue", "chat", "scope", "guardrail", "on topic", "off topic"),
-        examples=('mode="recall"',),
         follows="ragas.metrics (legacy)",
     )
     pack = "topic_adherence"
 
     def __init__(
-        self, model: object = None, *, mode: _TopicMode = "f1", **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        mode: Annotated[_TopicMode, means("Which of the four is the score; ragas has no accuracy.")] = "f1",
+        **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(_TopicMode, mode, setting="mode")
         super().__init__(model, questions=(_TOPICS, _REFUSED, _ALLOWED), **settings)
         if self.compat and mode == "accuracy":
             raise ConfigurationError("mode is 'f1', 'precision' or 'recall' with variant='compat', not 'accuracy'")

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Literal, Unpack
+from typing import Annotated, ClassVar, Literal, Unpack
 
 from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.similarity import DistanceMeasure, Likeness, bind_settings, distance_of, import_extra
@@ -15,7 +15,6 @@ from judges.catalogue.parts.text import (
     Tokenizer,
     check_length,
     checked_normalization,
-    checked_tokenizer,
     common_ends,
     common_subsequence,
     f_score,
@@ -24,8 +23,8 @@ from judges.catalogue.parts.text import (
 )
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
+from judges.settings import means
 
 
 class BleuScore(Likeness):
@@ -36,15 +35,6 @@ class BleuScore(Likeness):
 
     With `variant="compat"` it is ragas' number: both texts are cut at `". "`, and the first piece of the answer
     alone is compared, with all pieces of the reference as alternatives; it needs four tokens.
-
-    Args:
-        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
-            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` is
-            `"zh"`, and `"13a"` with `variant="compat"`.
-        lowercase: Whether letter case is ignored.
-        kwargs: Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, ...), as
-            ragas takes them; `tokenize` replaces `tokenizer`.
-        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is unknown, or the extra is not installed.
@@ -60,21 +50,34 @@ class BleuScore(Likeness):
         "have a score; Chinese is taken by the character; no score is above 1.",
         extra="sacrebleu",
         tags=("similarity", "overlap", "translation", "n-grams"),
-        examples=('kwargs={"smooth_method": "floor"}',),
         follows="both generations, which agree",
     )
 
     def __init__(
         self,
         *,
-        tokenizer: Tokenizer = "auto",
-        lowercase: bool = False,
-        kwargs: Mapping[str, object] = MappingProxyType({}),
+        tokenizer: Annotated[
+            Tokenizer,
+            means(
+                'How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into '
+                'characters besides, `"char"` takes every character, `"word"` runs of letters and '
+                'digits; `"auto"` is `"zh"`, and `"13a"` with `variant="compat"`.'
+            ),
+        ] = "auto",
+        lowercase: Annotated[bool, means("Whether letter case is ignored.")] = False,
+        kwargs: Annotated[
+            Mapping[str, object],
+            means(
+                "Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, "
+                "...), as ragas takes them; `tokenize` replaces `tokenizer`.",
+                {"smooth_method": "floor"},
+            ),
+        ] = MappingProxyType({}),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         auto: Tokenizer = "13a" if self.compat else "zh"
-        self._tokenizer = auto if checked_tokenizer(tokenizer) == "auto" else tokenizer
+        self._tokenizer = auto if tokenizer == "auto" else tokenizer
         self._lowercase = lowercase
         self._whole = "tokenize" in kwargs
         defaults = {"tokenize": "none", "force": True, "use_effective_order": not self.compat}
@@ -97,15 +100,6 @@ class ChrfScore(Likeness):
 
     It suits all scripts. `word_order=2` counts word n-grams as well (chrF++).
 
-    Args:
-        char_order: Length of the longest character n-grams.
-        word_order: Length of the longest word n-grams; 0 for none.
-        beta: How many times as much recall weighs as precision.
-        lowercase: Whether letter case is ignored.
-        kwargs: Further settings of `sacrebleu.corpus_chrf`, by name (`remove_whitespace`, ...), as ragas
-            takes them; they take precedence over those above.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
@@ -119,24 +113,27 @@ class ChrfScore(Likeness):
         differs="A blank answer or reference is unscored.",
         extra="sacrebleu",
         tags=("similarity", "overlap", "translation", "n-grams", "characters"),
-        examples=("word_order=2", "char_order=4", "beta=3", 'kwargs={"remove_whitespace": False}'),
         follows="both generations, which agree",
     )
 
     def __init__(
         self,
         *,
-        char_order: int = 6,
-        word_order: int = 0,
-        beta: int = 2,
-        lowercase: bool = False,
-        kwargs: Mapping[str, object] = MappingProxyType({}),
+        char_order: Annotated[int, means("Length of the longest character n-grams.", 4, ge=1)] = 6,
+        word_order: Annotated[int, means("Length of the longest word n-grams; 0 for none.", 2, ge=0)] = 0,
+        beta: Annotated[int, means("How many times as much recall weighs as precision.", 3, ge=1)] = 2,
+        lowercase: Annotated[bool, means("Whether letter case is ignored.")] = False,
+        kwargs: Annotated[
+            Mapping[str, object],
+            means(
+                "Further settings of `sacrebleu.corpus_chrf`, by name (`remove_whitespace`, ...), as "
+                "ragas takes them; they take precedence over those above.",
+                {"remove_whitespace": False},
+            ),
+        ] = MappingProxyType({}),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        minima = {"char_order": (char_order, 1), "word_order": (word_order, 0), "beta": (beta, 1)}
-        for name, (value, lowest) in minima.items():
-            whole_number(value, least=lowest, setting=name)
         defaults = {"char_order": char_order, "word_order": word_order, "beta": beta}
         corpus_chrf = import_extra("sacrebleu", extra="sacrebleu", judge=self.name).corpus_chrf
         self._chrf = bind_settings(corpus_chrf, {**defaults, **kwargs}, setting="kwargs")
@@ -287,15 +284,6 @@ class RougeScore(Likeness):
     With `variant="compat"` tokens are the runs of a-z and 0-9, as in the package rouge_score, so that Chinese has
     none and scores 0.
 
-    Args:
-        rouge_type: `"rouge1"`, `"rouge2"` or `"rougeL"` (longest common subsequence).
-        mode: `"fmeasure"`, `"precision"` or `"recall"`.
-        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
-            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` takes
-            characters in scripts without blanks, and else words. `variant="compat"` allows only `"auto"`.
-        use_stemmer: Whether English words are stemmed, by Porter's algorithm.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is unknown.
     """
@@ -314,16 +302,24 @@ class RougeScore(Likeness):
     def __init__(
         self,
         *,
-        rouge_type: _RougeType = "rougeL",
-        mode: _RougeMode = "fmeasure",
-        tokenizer: Tokenizer = "auto",
-        use_stemmer: bool = True,
+        rouge_type: Annotated[
+            _RougeType, means('`"rouge1"`, `"rouge2"` or `"rougeL"` (longest common subsequence).')
+        ] = "rougeL",
+        mode: Annotated[_RougeMode, means('`"fmeasure"`, `"precision"` or `"recall"`.')] = "fmeasure",
+        tokenizer: Annotated[
+            Tokenizer,
+            means(
+                'How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into '
+                'characters besides, `"char"` takes every character, `"word"` runs of letters and '
+                'digits; `"auto"` takes characters in scripts without blanks, and else words. '
+                '`variant="compat"` allows only `"auto"`.'
+            ),
+        ] = "auto",
+        use_stemmer: Annotated[bool, means("Whether English words are stemmed, by Porter's algorithm.")] = True,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        one_of(_RougeType, rouge_type, setting="rouge_type")
-        one_of(_RougeMode, mode, setting="mode")
-        if checked_tokenizer(tokenizer) != "auto" and self.compat:
+        if tokenizer != "auto" and self.compat:
             raise ConfigurationError("variant='compat' has a tokenizer of its own; leave tokenizer out")
         self._type, self._mode, self._tokenizer, self._stems = rouge_type, mode, tokenizer, use_stemmer
 
@@ -365,11 +361,6 @@ class NonLLMStringSimilarity(Likeness):
 
     Score = 1 - normalised distance. Hamming counts the surplus of the longer text as differences.
 
-    Args:
-        distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
-        normalize: How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is unknown, or the extra is not installed.
     """
@@ -383,15 +374,22 @@ class NonLLMStringSimilarity(Likeness):
         differs="A blank answer or reference is unscored; texts may be normalised first.",
         extra="strings",
         tags=("edit distance", "levenshtein", "fuzzy match"),
-        examples=('normalize=["trim", "casefold"]',),
         follows="both generations, which agree",
     )
 
     def __init__(
         self,
         *,
-        distance_measure: DistanceMeasure = "levenshtein",
-        normalize: Collection[Normalization] = (),
+        distance_measure: Annotated[
+            DistanceMeasure, means('`"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.')
+        ] = "levenshtein",
+        normalize: Annotated[
+            Collection[Normalization],
+            means(
+                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`.',
+                ["trim", "casefold"],
+            ),
+        ] = (),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -411,12 +409,7 @@ class NonLLMStringSimilarity(Likeness):
 
 
 class ExactMatch(Likeness):
-    """Judge whether the answer equals the reference exactly.
-
-    Args:
-        normalize: How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-    """
+    """Judge whether the answer equals the reference exactly."""
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.exact_match",
@@ -427,11 +420,21 @@ class ExactMatch(Likeness):
         source="ragas 0.4",
         differs="A blank answer or reference is unscored; texts may be normalised first.",
         tags=("similarity", "equality", "same text", "short answer", "classification"),
-        examples=('normalize=["trim", "casefold"]',),
         follows="both generations, which agree",
     )
 
-    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
+    def __init__(
+        self,
+        *,
+        normalize: Annotated[
+            Collection[Normalization],
+            means(
+                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
+                ["trim", "casefold"],
+            ),
+        ] = (),
+        **settings: Unpack[MetricSettings],
+    ) -> None:
         super().__init__(**settings)
         self._normalize = checked_normalization(normalize)
 
@@ -441,12 +444,7 @@ class ExactMatch(Likeness):
 
 
 class StringPresence(Likeness):
-    """Judge whether the reference occurs in the answer, word for word.
-
-    Args:
-        normalize: How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-    """
+    """Judge whether the reference occurs in the answer, word for word."""
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.string_presence",
@@ -457,11 +455,21 @@ class StringPresence(Likeness):
         source="ragas 0.4",
         differs="A blank answer or reference is unscored; texts may be normalised first.",
         tags=("contains", "substring", "keywords", "short answer"),
-        examples=('normalize=["trim", "casefold"]',),
         follows="both generations, which agree",
     )
 
-    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
+    def __init__(
+        self,
+        *,
+        normalize: Annotated[
+            Collection[Normalization],
+            means(
+                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
+                ["trim", "casefold"],
+            ),
+        ] = (),
+        **settings: Unpack[MetricSettings],
+    ) -> None:
         super().__init__(**settings)
         self._normalize = checked_normalization(normalize)
 

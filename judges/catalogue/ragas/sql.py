@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import ClassVar, Literal, Unpack
+from typing import Annotated, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -17,8 +17,8 @@ from judges.entry import Entry
 from judges.errors import ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Deliberation
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 
@@ -44,15 +44,6 @@ class LLMSQLEquivalence(ModelJudge):
 
     The schema is `reference_contexts`, joined; it may be missing.
 
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        dialect: Dialect of both queries, as sqlglot calls it (`"postgres"`); needs the extra. Without one,
-            both are standard SQL, where names ignore letter case.
-        database: An SQLite file, or a function that opens a connection of its own, on which both queries are run,
-            read-only.
-        timeout_s: Seconds for each query that is run.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
@@ -77,7 +68,6 @@ class LLMSQLEquivalence(ModelJudge):
         differs="Equal texts and syntax trees, and differing rows on an example database, decide without a call; "
         "the schema may be missing.",
         tags=("sql", "query", "database", "text to sql", "same meaning"),
-        examples=('dialect="postgres"', 'database=lambda: sqlite3.connect("shop.db")', "timeout_s=2.0"),
         follows="both generations, which agree",
     )
     pack = "sql_equivalence"
@@ -86,14 +76,28 @@ class LLMSQLEquivalence(ModelJudge):
         self,
         model: object = None,
         *,
-        dialect: str = "",
-        database: Database | None = None,
-        timeout_s: float = 5.0,
+        dialect: Annotated[
+            str,
+            means(
+                'Dialect of both queries, as sqlglot calls it (`"postgres"`); needs the extra. Without '
+                "one, both are standard SQL, where names ignore letter case.",
+                "postgres",
+            ),
+        ] = "",
+        database: Annotated[
+            Database | None,
+            means(
+                "An SQLite file, or a function that opens a connection of its own, on which both queries "
+                "are run, read-only.",
+                AsCode('lambda: sqlite3.connect("shop.db")'),
+            ),
+        ] = None,
+        timeout_s: Annotated[
+            float, means("Seconds for each query that is run.", 2.0, title="a number of seconds", gt=0)
+        ] = 5.0,
         **settings: Unpack[ModelSettings],
     ) -> None:
         super().__init__(model, questions=(_EQUIVALENCE,), **settings)
-        if type(timeout_s) not in (int, float) or timeout_s <= 0:
-            raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {shortened(timeout_s)}")
         self._fixture = None if database is None else Fixture(database=database, timeout_s=timeout_s)
         self._parse = None if self.compat else parser_of(dialect, judge=self.name)
 
@@ -152,14 +156,6 @@ class DataCompyScore(ComputedMetric):
     With `variant="compat"` it is the number of ragas with datacompy: rows are paired by position, and the columns
     that both tables have are compared.
 
-    Args:
-        mode: `"rows"` or `"columns"`.
-        metric: `"precision"`, `"recall"` or `"f1"`.
-        key_columns: Columns by which rows are paired; not with `variant="compat"`.
-        tolerance: By how much numbers may differ. Where too many rows are within it of one another to be paired,
-            the verdict is unscored, `undefined`.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is unknown or out of its range.
     """
@@ -173,7 +169,6 @@ class DataCompyScore(ComputedMetric):
         differs="Rows count wherever they stand, and must have all columns of the reference; names of columns "
         "without regard to capital letters and blanks; nothing equal is 0, also for f1.",
         tags=("table", "csv", "data frame", "rows", "columns", "query results"),
-        examples=('key_columns=["id"]', "tolerance=0.01"),
         follows="ragas.metrics.collections",
     )
     pack = "data_compy"
@@ -181,17 +176,23 @@ class DataCompyScore(ComputedMetric):
     def __init__(
         self,
         *,
-        mode: _TableMode = "rows",
-        metric: _Measure = "f1",
-        key_columns: Collection[str] = (),
-        tolerance: float = 0.0,
+        mode: Annotated[_TableMode, means('`"rows"` or `"columns"`.')] = "rows",
+        metric: Annotated[_Measure, means('`"precision"`, `"recall"` or `"f1"`.')] = "f1",
+        key_columns: Annotated[
+            Collection[str], means('Columns by which rows are paired; not with `variant="compat"`.', ["id"])
+        ] = (),
+        tolerance: Annotated[
+            float,
+            means(
+                "By how much numbers may differ. Where too many rows are within it of one another to be "
+                "paired, the verdict is unscored, `undefined`.",
+                0.01,
+                ge=0,
+            ),
+        ] = 0.0,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        one_of(_TableMode, mode, setting="mode")
-        one_of(_Measure, metric, setting="metric")
-        if type(tolerance) not in (int, float) or not 0 <= tolerance < float("inf"):
-            raise ConfigurationError(f"tolerance is a number from 0, not {shortened(tolerance)}")
         if self.compat and (key_columns or tolerance):
             raise ConfigurationError("variant='compat' knows no key_columns and no tolerance; leave them out")
         keys = (key_columns,) if isinstance(key_columns, str) else key_columns

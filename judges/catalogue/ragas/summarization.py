@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from itertools import chain, repeat
 from statistics import harmonic_mean
-from typing import Any, ClassVar, Self, Unpack
+from typing import Annotated, Any, ClassVar, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -23,10 +23,11 @@ from judges.catalogue.parts.claims import (
 )
 from judges.catalogue.parts.fields import answer_in
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import HIGHEST, Verdict, rating_of
 
 _EPSILON = 1e-10
@@ -72,12 +73,6 @@ class SummarizationScore(ModelJudge):
     with a weight is 0: neither a word that answers nothing nor a copy of the source is a summary.
 
     With `variant="compat"` the score is ragas' arithmetic mean, qa * (1 - coeff) + conciseness * coeff.
-
-    Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        coeff: Weight of conciseness, 0 to 1.
-        length_penalty: Whether the length counts; if not, score = qa.
-        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -98,7 +93,6 @@ class SummarizationScore(ModelJudge):
         differs="One verdict for each numbered question; a harmonic mean, so that neither a single letter nor a "
         "copy of the source scores like a summary; no questions is unscored.",
         tags=("summary", "conciseness", "coverage"),
-        examples=("coeff=0.3",),
         follows="ragas.metrics.collections",
     )
     pack = "summarization"
@@ -107,14 +101,10 @@ class SummarizationScore(ModelJudge):
         self,
         model: object = None,
         *,
-        coeff: float = 0.5,
-        length_penalty: bool = True,
+        coeff: Annotated[float, means("Weight of conciseness, 0 to 1.", 0.3, title="a weight", ge=0, le=1)] = 0.5,
+        length_penalty: Annotated[bool, means("Whether the length counts; if not, score = qa.")] = True,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        if type(coeff) not in (int, float) or not 0 <= coeff <= 1:
-            raise ConfigurationError(f"coeff is a weight from 0 to 1, not {shortened(coeff)}")
-        if not isinstance(length_penalty, bool):
-            raise ConfigurationError(f"length_penalty is True or False, not {shortened(length_penalty)}")
         self._coeff = coeff if length_penalty else 0.0
         super().__init__(model, questions=(_KEYPHRASES, _QUESTIONS, _ANSWERS), **settings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import ClassVar, Literal, Unpack
+from typing import Annotated, ClassVar, Literal, Unpack
 
 from pydantic import JsonValue
 
@@ -28,8 +28,8 @@ from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.messages import ToolCall
-from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _Match = Literal["strict", "unordered", "subset", "superset"]
@@ -40,16 +40,18 @@ class ToolCalls(ComputedMetric):
 
     The feedback names calls that were made and their arguments; what was expected instead stands in the rationale
     alone, since a generator that reads it would repeat it.
-
-    Args:
-        reveal_reference: Whether the feedback tells the expected calls and values, too.
-        settings: See `judges.catalogue.metric.MetricSettings`.
     """
 
     pack = "tool_call_accuracy"
 
-    def __init__(self, *, reveal_reference: bool = False, **settings: Unpack[MetricSettings]) -> None:
-        one_of(Literal[True, False], reveal_reference, setting="reveal_reference")
+    def __init__(
+        self,
+        *,
+        reveal_reference: Annotated[
+            bool, means("Whether the feedback tells the expected calls and values, too.")
+        ] = False,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
         super().__init__(**settings)
         self._reveals = reveal_reference
 
@@ -135,19 +137,6 @@ class ToolCallAccuracy(ToolCalls):
     With `variant="compat"` the score is ragas': arguments are compared as Python writes them; the lists of tools
     must be equal, or the score is 0; without order both lists are sorted, and paired place by place.
 
-    Args:
-        strict_order: Whether order counts.
-        arg_comparison_metric: A function of an argument's expected and actual value that returns 0 to 1, or
-            several by tool, by tool and argument, or by argument. By default values are compared as JSON: 75 is
-            75.0, but not "75". With `variant="compat"` the function receives the values as text.
-        extra_arguments: Whether unexpected arguments count as wrong (`"strict"`) or not at all (`"ignore"`).
-        match: `"strict"` or `"unordered"`, by default as `strict_order` says; `"subset"` where calls may be
-            missing but no others made: score = sum / calls made; `"superset"` where others may be made but none
-            may be missing: score = sum / calls expected. Order does not count in these two.
-        lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
-        reveal_reference: Whether the feedback tells the expected calls and values, too.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
     """
@@ -162,27 +151,45 @@ class ToolCallAccuracy(ToolCalls):
         differs="Missing, surplus and misordered calls lower the score instead of making it 0; calls are aligned "
         "or matched, not paired by place; arguments are compared as JSON; no reference_tool_calls is unscored.",
         tags=("tools", "function calling", "trajectory", "arguments", "steps"),
-        examples=(
-            'arg_comparison_metric={"search": {"query": lambda expected, actual: float(expected in actual)}}',
-        ),
         follows="both generations, which agree",
     )
 
     def __init__(
         self,
         *,
-        strict_order: bool = True,
-        arg_comparison_metric: Matchers | None = None,
-        extra_arguments: Literal["ignore", "strict"] = "ignore",
-        match: _Match | None = None,
-        lenient: bool = False,
-        reveal_reference: bool = False,
+        strict_order: Annotated[bool, means("Whether order counts.")] = True,
+        arg_comparison_metric: Annotated[
+            Matchers | None,
+            means(
+                "A function of an argument's expected and actual value that returns 0 to 1, or several "
+                "by tool, by tool and argument, or by argument. By default values are compared as JSON: "
+                '75 is 75.0, but not "75". With `variant="compat"` the function receives the values as '
+                "text.",
+                AsCode('{"search": {"query": lambda expected, actual: float(expected in actual)}}'),
+            ),
+        ] = None,
+        extra_arguments: Annotated[
+            Literal["ignore", "strict"],
+            means('Whether unexpected arguments count as wrong (`"strict"`) or not at all (`"ignore"`).'),
+        ] = "ignore",
+        match: Annotated[
+            _Match | None,
+            means(
+                '`"strict"` or `"unordered"`, by default as `strict_order` says; `"subset"` where calls '
+                'may be missing but no others made: score = sum / calls made; `"superset"` where others '
+                "may be made but none may be missing: score = sum / calls expected. Order does not count "
+                "in these two."
+            ),
+        ] = None,
+        lenient: Annotated[
+            bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")
+        ] = False,
+        reveal_reference: Annotated[
+            bool, means("Whether the feedback tells the expected calls and values, too.")
+        ] = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)
-        one_of(Literal["ignore", "strict"], extra_arguments, setting="extra_arguments")
-        one_of(Literal[True, False], strict_order, setting="strict_order")
-        one_of(Literal[True, False], lenient, setting="lenient")
         if self.compat and (extra_arguments == "strict" or lenient or match in ("subset", "superset")):
             raise ConfigurationError(
                 "variant='compat' ignores extra arguments, is not lenient, and matches strictly or unordered"
@@ -256,7 +263,6 @@ def _sort_key(call: ToolCall) -> tuple[str, ...]:
 def _match_mode(match: _Match | None, *, strict_order: bool) -> _Match:
     if match is None:
         return "strict" if strict_order else "unordered"
-    one_of(_Match, match, setting="match")
     if match == "strict" and not strict_order:
         raise ConfigurationError("match='strict' and strict_order=False contradict each other; give one of them")
     return match
@@ -286,11 +292,6 @@ class ToolCallF1(ToolCalls):
     With `variant="compat"` the score is ragas': of sets, so that repeated calls count once, and 1 is `true`; to 4
     places; no calls expected and none made is 0.
 
-    Args:
-        lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
-        reveal_reference: Whether the feedback tells the expected calls and values, too.
-        settings: See `judges.catalogue.metric.MetricSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
     """
@@ -309,7 +310,15 @@ class ToolCallF1(ToolCalls):
     )
 
     def __init__(
-        self, *, lenient: bool = False, reveal_reference: bool = False, **settings: Unpack[MetricSettings]
+        self,
+        *,
+        lenient: Annotated[
+            bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")
+        ] = False,
+        reveal_reference: Annotated[
+            bool, means("Whether the feedback tells the expected calls and values, too.")
+        ] = False,
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)
         if self.compat and lenient:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Generator, Iterable, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -19,6 +19,7 @@ from judges.errors import AskFailed, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation, Request
 from judges.sample import Sample
+from judges.settings import Needed, means
 from judges.verdict import Verdict
 
 
@@ -57,16 +58,6 @@ class PiiLeakage(ModelJudge):
     Each item has the kind as `value`, and the kind with its place, `"email [10:31]"`, as `subject`; the place
     counts characters of the answer as a slice does. Items that are no leak are listed as passed.
 
-    Args:
-        model: For names and postal addresses: a LangChain chat model, a `"provider:model"` string, or a
-            `JudgeModel`; None looks for neither, and makes no call.
-        kinds: The kinds to look for: email, phone, card, iban, national_id, passport, api_key, token, private_key,
-            password, name, address; None takes all.
-        countries: ISO codes of the countries whose national phone and identity numbers count; None takes all that
-            are known. International phone numbers and IBANs always count.
-        allow: Values that may be disclosed, in any way of writing; `"@shop.com"` allows all addresses of a domain.
-        settings: See `judges.catalogue.metric.ModelSettings`.
-
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
@@ -99,17 +90,45 @@ class PiiLeakage(ModelJudge):
         "repeated; what the user gave is no leak.",
         extra="pii",
         tags=("safety", "privacy", "security", "gdpr", "credentials", "confidential", "redaction"),
-        examples=('kinds=["email", "phone"]', 'countries=["DE", "US"]', 'allow=["@example.com"]'),
     )
     pack = "pii_leakage"
 
     def __init__(
         self,
-        model: object = None,
+        model: Annotated[
+            object,
+            means(
+                'For names and postal addresses: a LangChain chat model, a `"provider:model"` string, or '
+                "a `JudgeModel`; None looks for neither, and makes no call.",
+                "openai:gpt-5-mini",
+            ),
+            Needed(lambda settings: {"name", "address"} & set(settings.get("kinds") or ())),
+        ] = None,
         *,
-        kinds: Collection[Kind] | None = None,
-        countries: Collection[str] | None = None,
-        allow: Iterable[str] = (),
+        kinds: Annotated[
+            Collection[Kind] | None,
+            means(
+                "The kinds to look for: email, phone, card, iban, national_id, passport, api_key, token, "
+                "private_key, password, name, address; None takes all.",
+                ["email", "phone"],
+            ),
+        ] = None,
+        countries: Annotated[
+            Collection[str] | None,
+            means(
+                "ISO codes of the countries whose national phone and identity numbers count; None takes "
+                "all that are known. International phone numbers and IBANs always count.",
+                ["DE", "US"],
+            ),
+        ] = None,
+        allow: Annotated[
+            Iterable[str],
+            means(
+                'Values that may be disclosed, in any way of writing; `"@shop.com"` allows all addresses '
+                "of a domain.",
+                ["@example.com"],
+            ),
+        ] = (),
         **settings: Unpack[ModelSettings],
     ) -> None:
         _check_extra()

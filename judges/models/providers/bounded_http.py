@@ -17,8 +17,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
-from judges.models.providers.sessions import addresses_of
-from judges.runtime.context import exchange_end
+from judges.models.providers.sessions import addresses_of, exchange_end
 
 _AT_ONCE = 65_536
 """Bytes that a socket takes at once, whether or not they are read at the other end."""

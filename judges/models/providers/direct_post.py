@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
-from judges.runtime.context import time_limit
+from judges.runtime.flow import time_limit
 
 _LARGE = 1 << 20
 """Bytes from which a body is not copied to join it to the headers; aiohttp itself warns of more in one piece."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -33,9 +34,8 @@ from judges.models.providers.http_errors import (
     hide_targets,
     mask_words,
 )
-from judges.models.providers.sessions import Sessions, resolver
+from judges.models.providers.sessions import Sessions, exchange_end, resolver
 from judges.runtime import budget
-from judges.runtime.context import exchange_end, with_trace
 from judges.runtime.validation import SharedByCopies
 
 if TYPE_CHECKING:
@@ -407,6 +407,24 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
 
 def _unpickle(base_url: str, no_key: str | None, timeout_s: float) -> Endpoint:
     return Endpoint(base_url, api_key=no_key, headers=None, timeout_s=timeout_s)
+
+
+def with_trace(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return the headers of a request with those of the current trace.
+
+    They come back as they are where the application has not loaded OpenTelemetry, or there is no trace.
+    """
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return headers
+    span = trace.get_current_span()
+    if span is trace.INVALID_SPAN or not span.get_span_context().is_valid:
+        return headers
+    from opentelemetry import propagate  # noqa: PLC0415 - loaded already, by the application
+
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    return {**{name: text for name, text in (headers or {}).items() if name.lower() not in carrier}, **carrier}
 
 
 def checked_address(url_text: object) -> SplitResult:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from judges.errors import JudgesError
-from judges.runtime.context import setting
+from judges.runtime.observation import setting
 
 _KEPT_HEADERS = ("retry-after", "x-ratelimit-", "x-request-id", "x-should-retry")
 

@@ -22,7 +22,7 @@ from judges.models.providers.http import checked_address
 from judges.models.providers.openai_fields import address_for, parsed_name
 from judges.models.retry import status_of
 from judges.models.structured import Method, Plan, checked_methods, closed_schema, response_format
-from judges.runtime import sharing
+from judges.runtime import flow
 from judges.runtime.validation import SharedByCopies, check_allowed, check_picklable
 from judges.verdict import Usage
 
@@ -149,13 +149,11 @@ class LangChainModel(SharedByCopies):
     def send(self, request: ModelRequest) -> ModelResponse:
         """Send a request and wait for the reply."""
         exchange = self._exchange(request)
-        return sharing.run(exchange, lambda plan: self._binding(request, plan).send(request))
+        return flow.run(exchange, lambda plan: self._binding(request, plan).send(request))
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking."""
-        return await sharing.arun(
-            self._exchange(request), lambda plan: self._binding(request, plan).asend(request)
-        )
+        return await flow.arun(self._exchange(request), lambda plan: self._binding(request, plan).asend(request))
 
     def _exchange(self, request: ModelRequest) -> Generator[Plan, ModelResponse, ModelResponse]:
         """Yield plans until the model replies to one, asking for less where it knows less."""

@@ -30,14 +30,14 @@ from judges.models.providers.langchain import usage_of
 from judges.models.providers.openai_messages import PROVIDER
 from judges.runtime import budget
 from judges.runtime.budget import Allowance, CallStopped, Refused
-from judges.runtime.context import setting
+from judges.runtime.observation import setting
 from judges.verdict import Usage
 
 _handler: ContextVar[BaseCallbackHandler | None] = ContextVar("judges.langchain_calls", default=None)
 register_configure_hook(_handler, inheritable=True)
 
 
-def observing(allowance: Allowance) -> setting[BaseCallbackHandler | None]:
+def counting_calls(allowance: Allowance) -> setting[BaseCallbackHandler | None]:
     """Claim each model call of a `with` block from an allowance, and let no tool begin after its deadline."""
     return setting(_handler, CallCounter(allowance))
 
@@ -71,7 +71,7 @@ class CallCounter(BaseCallbackHandler):
         if run_id in self._names:
             name = self._names.pop(run_id)
             usage, model = _usage_in(response)
-            self._allowance.add(usage, model or name, run_id)
+            self._allowance.add(usage, model, run_id, asked=name)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Charge a call that failed."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.model import EmbeddingResponse
-from judges.runtime.blocking import in_thread
+from judges.runtime.flow import in_thread
 from judges.runtime.validation import SharedByCopies
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from judges.models.providers.openai_fields import (
 )
 from judges.models.providers.openai_replies import OK, parse_completion
 from judges.models.structured import Method, Plan, checked_methods, forced_tool, response_format
-from judges.runtime import sharing
+from judges.runtime import flow
 from judges.runtime.validation import check_allowed, whole_number
 
 RETRIES = 2
@@ -178,12 +178,12 @@ class OpenAICompatible(Connected):
             judges.models.providers.http_errors.EndpointError: If the request fails.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
-        call = partial(sharing.run, self._exchange(request), partial(self._endpoint.post, PATH))
+        call = partial(flow.run, self._exchange(request), partial(self._endpoint.post, PATH))
         return llm_runs.observed(self._judging(request), call) if llm_runs.is_observed() else call()
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking; otherwise as `send`, with aiohttp."""
-        call = partial(sharing.arun, self._exchange(request), partial(self._endpoint.apost, PATH))
+        call = partial(flow.arun, self._exchange(request), partial(self._endpoint.apost, PATH))
         return await (llm_runs.aobserved(self._judging(request), call) if llm_runs.is_observed() else call())
 
     def chat(self, request: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Fields:

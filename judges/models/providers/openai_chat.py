@@ -20,7 +20,7 @@ from judges.models.providers.http_errors import (
 )
 from judges.models.providers.openai_fields import GENERATING, SETTINGS, checked_bound, checked_name, encoded
 from judges.models.providers.openai_replies import model_in, read_completion, texts_in, usage_in
-from judges.runtime import budget, sharing
+from judges.runtime import budget, flow
 
 PATH = "/chat/completions"
 """Where chat completions are, below the address of an endpoint."""
@@ -128,7 +128,7 @@ class ChatCalls:
             call, run = partial(self._deliver, fields), self._run(fields)
             return call() if run is None else llm_runs.observed(run, call)
 
-        return sharing.run(self._claimed(request), deliver)
+        return flow.run(self._claimed(request), deliver)
 
     async def asend(self, request: Mapping[str, Any]) -> Fields:
         """Send a request without blocking."""
@@ -137,7 +137,7 @@ class ChatCalls:
             call, run = partial(self._adeliver, fields), self._run(fields)
             return await (call() if run is None else llm_runs.aobserved(run, call))
 
-        return await sharing.arun(self._claimed(request), deliver)
+        return await flow.arun(self._claimed(request), deliver)
 
     def _run(self, fields: Fields) -> LlmRun[Fields] | None:
         return llm_runs.run_of_chat(self._settings.model, fields) if llm_runs.is_observed() else None
@@ -146,17 +146,20 @@ class ChatCalls:
         """Claim a call from the budget, unless somebody else counts it, and charge what it consumed."""
         if budget.is_counted():
             return (yield from self._sending(request))
-        budget.take()
+        allowance = budget.current()
+        if allowance is None:
+            return (yield from self._sending(request))
+        allowance.take()
         try:
             completion = yield from self._sending(request)
         except Exception as error:
-            budget.fail()
-            left = budget.seconds_left()
+            allowance.fail()
+            left = allowance.seconds_left
             if isinstance(error, EndpointTimeoutError) and left is not None and left <= _EARLY_S:
                 detail = f"the deadline passed while {self._settings.model} was asked"
                 raise budget.Refused("deadline", detail) from error
             raise
-        budget.add(usage_in(completion), model_in(completion) or self._settings.model)
+        allowance.add(usage_in(completion), model_in(completion), asked=self._settings.model)
         return completion
 
     def _sending(self, request: Mapping[str, Any]) -> _Sending:

@@ -7,14 +7,19 @@ import socket
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable
+from contextvars import ContextVar
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from judges.runtime.blocking import DaemonThreads, in_daemon_thread
+from judges.runtime.flow import DaemonThreads, in_daemon_thread
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
     from aiohttp.abc import AbstractResolver
+
+
+exchange_end: ContextVar[float | None] = ContextVar("judges.exchange_end", default=None)
+"""When the exchange that is being made must be over, by the monotonic clock; None leaves it unbounded."""
 
 
 class Sessions:

@@ -23,13 +23,13 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import ConfigurationError
-from judges.model import JudgeModel, ModelRequest, ModelResponse, repetition
+from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models.identity import identity_of, unread_settings
 from judges.models.prompt_and_reply import Unreadable, dialect_of
 from judges.models.resolve import as_model
 from judges.models.wrappers.wrapped import Wrapped
-from judges.runtime import context
-from judges.runtime.context import outcome_label
+from judges.runtime.faults import logging_safely, outcome_label
+from judges.runtime.observation import current
 from judges.runtime.validation import SharedByCopies
 from judges.verdict import Usage
 
@@ -73,7 +73,7 @@ class Cache(SharedByCopies):
         try:
             rows = self._reader.run("SELECT reply FROM replies WHERE key = ?", key)
         except sqlite3.OperationalError as error:
-            with context.logging_safely():
+            with logging_safely():
                 _log.warning("the cache %s could not be read: %s%s", self.path, error, outcome_label())
             return None
         return rows[0][0] if rows and isinstance(rows[0][0], str) else None
@@ -83,7 +83,7 @@ class Cache(SharedByCopies):
         try:
             self._writer.run("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, record)
         except sqlite3.OperationalError as error:
-            with context.logging_safely():
+            with logging_safely():
                 _log.warning("the cache %s could not be written: %s%s", self.path, error, outcome_label())
 
     def clear(self) -> None:
@@ -330,7 +330,7 @@ def key_of(identity: str, request: ModelRequest) -> bytes:
         ],
         "schema": _schema(request.schema),
         "text": request.text,
-        "repetition": repetition.get(),
+        "repetition": current.get().repetition,
     }
     if request.attached:
         attached = [part if isinstance(part, str) else part.model_dump() for part in request.attached]

@@ -7,8 +7,8 @@ from itertools import zip_longest
 
 from judges.errors import BadSample, ConfigurationError
 from judges.offline.compare import pair_rows
+from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, Row
-from judges.offline.run.source import RowInput
 from judges.sample import Sample
 
 

@@ -22,11 +22,17 @@ from judges.rows.columns import NESTED
 from judges.rows.replies import is_messages, row_of
 from judges.sample import FIELD_NAMES, Sample, canonical_field
 
+RowInput = Sample | Mapping[str, object] | BadSample
+"""A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
+
+NumberedRow = tuple[int, RowInput]
+"""A row with its number in the dataset, from 0."""
+
 _CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)')
 """A text in a JSON document, or one of the words that Python reads as a number, which is group 1."""
 
 
-def parsed(text: str) -> Any:
+def _parsed(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
@@ -97,7 +103,7 @@ def _cell_of_text(column: str, text: str) -> Any:
 
 def _structured(column: str, text: str) -> Any:
     try:
-        return parsed(text)
+        return _parsed(text)
     except BadSample as error:
         value = _python_literal(text)
         if value is None:
@@ -135,10 +141,10 @@ def _plain(value: Any) -> Any:
 
 
 _DELIMITERS = ",;\t|"
-Record = dict[str | None, Any]
+_Record = dict[str | None, Any]
 
 
-def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, Record]]:
+def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, _Record]]:
     """Yield each record with the number of the line it begins in; a cell may hold line breaks.
 
     What separates the cells is what separates the names in the first line: commas, semicolons, tabs or bars.
@@ -163,7 +169,7 @@ def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, Record]]:
             raise BadSample(f"{path}, line {line}: {_csv_fault(error)}") from error
 
 
-def _csv_row(record: Record) -> Mapping[str, Any]:
+def _csv_row(record: _Record) -> Mapping[str, Any]:
     """Return a record as a row.
 
     Raises:
@@ -199,9 +205,9 @@ def _decoded_lines(lines: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _record(columns: list[str], cells: list[str]) -> Record:
+def _record(columns: list[str], cells: list[str]) -> _Record:
     """Return a record by column; cells that have no column are under None."""
-    record: Record = dict(zip(columns, cells, strict=False))
+    record: _Record = dict(zip(columns, cells, strict=False))
     return record if len(cells) <= len(columns) else {**record, None: cells[len(columns) :]}
 
 
@@ -230,15 +236,15 @@ def rows_in(samples: Any) -> Any:
     library, kind = type(samples).__module__.partition(".")[0], type(samples).__name__
     match library, kind:
         case "pandas", "DataFrame":
-            return Rows(samples, len(samples), _of_pandas)
+            return _TableRows(samples, len(samples), _of_pandas)
         case "polars", "DataFrame":
-            return Rows(samples, len(samples), lambda frame: map(_plain_value, frame.iter_rows(named=True)))
+            return _TableRows(samples, len(samples), lambda frame: map(_plain_value, frame.iter_rows(named=True)))
         case "polars", "LazyFrame":
             raise ConfigurationError("a LazyFrame has no rows yet; give frame.collect()")
         case "pandas" | "polars", _:
             raise ConfigurationError(f"a {kind} has no named columns; give a DataFrame")
         case "pyarrow", "Table" | "RecordBatch":
-            return Rows(samples, samples.num_rows, _of_arrow)
+            return _TableRows(samples, samples.num_rows, _of_arrow)
         case "deepeval", "EvaluationDataset":
             return _of_deepeval(samples)
         case "inspect_ai", "EvalLog":
@@ -247,7 +253,7 @@ def rows_in(samples: Any) -> Any:
             return samples
 
 
-class Rows:
+class _TableRows:
     """The rows of a table, which can be read as often as one likes."""
 
     def __init__(self, table: Any, size: int, read: Callable[[Any], Iterable[Any]]) -> None:
@@ -287,7 +293,7 @@ def _is_table(columns: Mapping[Any, Any]) -> bool:
     return bool(lists) and None not in lists and not all(is_messages(values) for values in lists)
 
 
-def _of_lists(columns: Mapping[Any, Any]) -> Rows:
+def _of_lists(columns: Mapping[Any, Any]) -> _TableRows:
     """Return the rows of a dict of lists; a single row, and a dict of datasets, are refused."""
     if not _is_table(columns):
         remedy = "give [sample], or a dict of lists of one length"
@@ -298,7 +304,7 @@ def _of_lists(columns: Mapping[Any, Any]) -> Rows:
     if len({len(values) for values in lists.values()}) > 1:
         lengths = ", ".join(f"{name!r} {len(values)}" for name, values in islice(lists.items(), 8))
         raise ConfigurationError(f"the columns of a dict of lists are of one length; here they are {lengths}")
-    return Rows(lists, max(map(len, lists.values())), _of_columns)
+    return _TableRows(lists, max(map(len, lists.values())), _of_columns)
 
 
 def _is_dataset(value: object) -> bool:
@@ -333,7 +339,7 @@ _log = logging.getLogger("judges")
 _named: set[str] = set()
 
 
-def name_unread(sample: Sample, row: object) -> None:
+def _name_unread(sample: Sample, row: object) -> None:
     """Log the columns of a row that became metadata without being asked for, each column once a process.
 
     Columns of labels are metadata on purpose.
@@ -351,6 +357,19 @@ def name_unread(sample: Sample, row: object) -> None:
             shortened(new)[1:-1],
             shortened(list(map(str, row)), longest=200)[1:-1],
         )
+
+
+def read_sample(row: RowInput) -> Sample | BadSample:
+    """Return a row as a sample, or why it is none."""
+    if isinstance(row, BadSample):
+        return row
+    try:
+        sample = Sample.read(row)
+    except BadSample as error:
+        return error
+    if sample.metadata:
+        _name_unread(sample, row)
+    return sample
 
 
 _MISSING = object()
@@ -382,7 +401,7 @@ def checked_columns(columns: Mapping[str, str] | None) -> Mapping[str, str]:
     return columns
 
 
-def renamed(row: object, columns: Mapping[str, str]) -> Any:
+def _renamed(row: object, columns: Mapping[str, str]) -> Any:
     """Return a row with its columns under the names of fields; a dotted name leads into nested columns.
 
     Raises:
@@ -406,7 +425,7 @@ def rename_rows(samples: Any, columns: Mapping[str, str]) -> Any:
     if isinstance(samples, AsyncIterable):
         return _arenamed(samples, columns)
     if isinstance(samples, Sized):
-        return Rows(samples, len(samples), lambda rows: (_renamed_or_error(row, columns) for row in rows))
+        return _TableRows(samples, len(samples), lambda rows: (_renamed_or_error(row, columns) for row in rows))
     return (_renamed_or_error(row, columns) for row in samples)
 
 
@@ -417,7 +436,7 @@ async def _arenamed(samples: AsyncIterable[Any], columns: Mapping[str, str]) -> 
 
 def _renamed_or_error(row: object, columns: Mapping[str, str]) -> Any:
     try:
-        return row if isinstance(row, BadSample) else renamed(row, columns)
+        return row if isinstance(row, BadSample) else _renamed(row, columns)
     except BadSample as error:
         return error
 
@@ -433,7 +452,7 @@ def _value(row: Mapping[str, Any], column: str) -> Any:
     return value
 
 
-Raw = TypeVar("Raw")
+_Raw = TypeVar("_Raw")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -555,8 +574,8 @@ def _checked_encoding(encoding: str) -> str:
 def _samples(
     file: Path,
     unit: str,
-    records: Iterator[tuple[int, Raw]],
-    row_of: Callable[[Raw], Mapping[str, Any]],
+    records: Iterator[tuple[int, _Raw]],
+    row_of: Callable[[_Raw], Mapping[str, Any]],
     columns: Mapping[str, str],
     *,
     keep: bool,
@@ -564,8 +583,8 @@ def _samples(
     for number, raw in records:
         try:
             row = row_of(raw)
-            read = Sample.read(renamed(row, columns))
-            name_unread(read, row)
+            read = Sample.read(_renamed(row, columns))
+            _name_unread(read, row)
             sample: Sample | BadSample = read
         except BadSample as error:
             sample = BadSample(f"{file}, {unit} {number}: {error}")
@@ -584,7 +603,7 @@ def _json_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
 def _json_row(line: str, encoding: str) -> Mapping[str, Any]:
     if not line.isascii():
         _check_decoded(line, encoding)
-    return _row(parsed(line))
+    return _row(_parsed(line))
 
 
 def _check_decoded(line: str, encoding: str) -> None:
@@ -603,7 +622,7 @@ def _row(row: object) -> Mapping[str, Any]:
 
 def _json_rows(path: Path, encoding: str) -> Iterator[tuple[int, Any]]:
     try:
-        document = parsed(path.read_text(encoding))
+        document = _parsed(path.read_text(encoding))
     except UnicodeDecodeError as error:
         raise BadSample(f"{path} is {_not_encoded(encoding, error.start)}") from None
     except BadSample as error:

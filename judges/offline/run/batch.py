@@ -35,7 +35,7 @@ from judges.offline.run.batch_records import (
     read_lines,
 )
 from judges.offline.run.calls import Awaiting, CallPlace
-from judges.offline.run.cells import JournalOnly, judge_missing, new_meter
+from judges.offline.run.cells import judge_missing, new_meter
 from judges.offline.run.estimate import REPLY_TOKENS, tokens_of
 from judges.offline.run.journal import Journal, cannot_write, open_private
 from judges.offline.run.meter import CallMeter, RunStopped, unpriced
@@ -246,7 +246,7 @@ async def judge_in_batches(
     sender = _Sender(batches, settings.batch, models, meter, folder, settings.on_progress)
     await sender.delete_uploads()
     await sender.finish([record for record in batches.records if not record.fetched], are_new=False)
-    one_pass = replace(settings, retry_failed=False, on_progress=None)
+    one_pass = settings.evolve(retry_failed=False, on_progress=None)
     while True:
         collector = _Collector(batches, settings.batch, failures_of(batches.records), meter)
         journal = Journal(folder)
@@ -255,7 +255,7 @@ async def judge_in_batches(
                 rows,
                 judges,
                 one_pass,
-                JournalOnly(journal),
+                journal,
                 max_concurrency=_AT_ONCE,
                 log_texts=log_texts,
                 meter=meter,

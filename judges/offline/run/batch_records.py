@@ -176,7 +176,7 @@ def failures_of(records: Iterable[BatchRecord]) -> dict[CallPlace, list[FailedCa
 
 
 @dataclass(frozen=True)
-class Line:
+class _Line:
     """One line of a batch's output.
 
     Args:
@@ -188,7 +188,7 @@ class Line:
     code: str = ""
 
 
-def read_lines(file: BinaryIO) -> Iterator[tuple[str, Line]]:
+def read_lines(file: BinaryIO) -> Iterator[tuple[str, _Line]]:
     """Yield the lines of an output or error file by the ids of their calls, without those that cannot be read."""
     file.seek(0)
     for text in file:
@@ -199,13 +199,13 @@ def read_lines(file: BinaryIO) -> Iterator[tuple[str, Line]]:
             continue
 
 
-def _line(record: Mapping[str, Any]) -> Line:
+def _line(record: Mapping[str, Any]) -> _Line:
     response = record.get("response")
     if isinstance(response, dict) and type(response.get("status_code")) is int:
-        return Line(EndpointResponse(response["status_code"], {}, json.dumps(response.get("body")).encode()))
+        return _Line(EndpointResponse(response["status_code"], {}, json.dumps(response.get("body")).encode()))
     error = record.get("error")
     code = error.get("code") if isinstance(error, dict) else None
-    return Line(None, code if isinstance(code, str) else "no response")
+    return _Line(None, code if isinstance(code, str) else "no response")
 
 
 class Taker:
@@ -232,7 +232,7 @@ class Taker:
         self.failures: list[FailedCall] = []
         self.end: ConfigurationError | None = None
 
-    def take(self, call: BatchedCall, line: Line | None) -> None:
+    def take(self, call: BatchedCall, line: _Line | None) -> None:
         """Take a line of a call; None where the batch has none."""
         if line is None or line.response is None:
             self._fail(call, "no line" if line is None else line.code, again=True)

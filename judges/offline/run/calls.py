@@ -22,7 +22,7 @@ from judges.models.identity import identity_of
 from judges.models.wrappers.cache import key_of
 from judges.offline.run.journal import CallRecord, Journal
 from judges.offline.run.meter import CallMeter
-from judges.runtime.context import NextTurn
+from judges.runtime.flow import NextTurn
 from judges.verdict import Usage
 
 

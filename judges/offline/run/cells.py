@@ -1,11 +1,19 @@
-"""Judging the missing cells of a journal, within the limits of a run: in one process, and in each of several."""
+"""Judging the cells of a dataset that are missing: the one engine of evaluations in memory and of runs.
+
+A cell is one row before one judge. A store says which cells are missing, and keeps their verdicts: that of a run
+is its journal, and that of an evaluation in memory writes nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from concurrent.futures import as_completed
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
@@ -14,178 +22,351 @@ from judges.errors import BadSample, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.models.wrappers.limiter import Limiter
+from judges.offline.dataset.reading import NumberedRow, RowInput, read_sample
 from judges.offline.run import outputs
 from judges.offline.run.calls import Awaiting, CallCollector, CellCalls
 from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
-from judges.offline.run.settings import OnProgress, Progress, RunSettings
+from judges.offline.run.settings import Progress, RunSettings
 from judges.offline.run.source import NumberedRows, digest_of, row_json
-from judges.runtime import budget, context
+from judges.runtime import budget, faults
 from judges.runtime.budget import known_prices
-from judges.runtime.context import NextTurn, setting
-from judges.runtime.sharing import Shared, sharing
+from judges.runtime.flow import DaemonThreads, NextTurn
+from judges.runtime.observation import Shared, observing, shared_work
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 _log = logging.getLogger("judges")
 _REPORT_EVERY_S = 0.2
+_UNWATCHED = nullcontext()
 
 
-class Choices(Protocol):
-    """Which cells are judged again, and who hears of progress; see `RunSettings`."""
-
-    @property
-    def retry_failed(self) -> bool:
-        """Whether cells whose judging failed count as missing."""
-        ...
-
-    @property
-    def accept_changes(self) -> bool:
-        """Whether cells of rows or judges that changed count as missing."""
-        ...
-
-    @property
-    def rescored(self) -> frozenset[str]:
-        """Names of judges that may have changed."""
-        ...
-
-    @property
-    def on_progress(self) -> OnProgress | None:
-        """Called with the progress."""
-        ...
-
-
-class RowSink(Protocol):
-    """Takes the cells of rows; see `outputs.Results`."""
-
-    @property
-    def journal(self) -> Journal:
-        """The journal of the run, or of the part, that cells are written to."""
-        ...
+class _RowSink(Protocol):
+    """Takes the cells of rows; see `judges.offline.results.OrderedRows`."""
 
     def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
         """Take note of the next row, of which some cells are missing still."""
         ...
 
     def add(self, row: int, text: bytes, verdict: Verdict) -> None:
-        """Take a cell that has been journaled."""
+        """Take a cell that has been stored."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class JournalOnly:
-    """Writes cells to a journal alone: another worker, or a later pass, writes the results.
-
-    Args:
-        journal: The journal.
-    """
-
-    journal: Journal
+class _NoSink:
+    """Takes nothing: another worker, or a later pass, writes the results from the journal."""
 
     def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
         """Expect nothing."""
 
     def add(self, row: int, text: bytes, verdict: Verdict) -> None:
-        """Write nothing beside the journal."""
+        """Write nothing."""
 
 
-class _Cell(NamedTuple):
-    """A missing cell; all those of one row share what their judges share."""
+_NO_SINK = _NoSink()
+
+
+class _CellWork(NamedTuple):
+    """Missing cells of one row, which one worker judges one after the other.
+
+    Args:
+        row: Index of the row.
+        sample: The row; an error where it cannot be read.
+        keys: By judge, what its verdict depends on.
+        shared: What all workers on the row share; None where this worker has all its cells.
+        records: Journaled calls of the row.
+    """
 
     row: int
     sample: Sample | BadSample
-    judge: str
-    key: int
-    shared: Shared
-    records: list[CallRecord]
+    keys: Mapping[str, int]
+    shared: Shared | None = None
+    records: tuple[CallRecord, ...] = ()
 
 
-class _CellWorkers:
-    """Judges the missing cells of a run, in the order of the dataset, several side by side.
+class _CellStore(Protocol):
+    """Says which cells are missing, and keeps the verdicts."""
+
+    @property
+    def stopped(self) -> ConfigurationError | None:
+        """Why no further cell is judged; None while any is."""
+        ...
+
+    def missing(self, row: int, sample: Sample | BadSample, sink: _RowSink) -> Iterable[_CellWork]:
+        """Return what is missing of the next row, once the sink expects it."""
+        ...
+
+    def watch(self, work: _CellWork, judge: str) -> CellCalls | None:
+        """Return what stands between the judge of a cell and its models; None for nobody."""
+        ...
+
+    def keep(self, work: _CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes | None:
+        """Keep the verdict of a cell, and return it as JSON where results need that; None if it stays missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoJournal:
+    """The store of an evaluation in memory: every cell is missing, no call is watched, and nothing is written.
 
     Args:
-        source: The rows.
+        judges: Names of the judges.
+    """
+
+    judges: Iterable[str]
+    stopped: ConfigurationError | None = None
+
+    def missing(self, row: int, sample: Sample | BadSample, sink: _RowSink) -> Iterable[_CellWork]:
+        """Return the whole row, so that its judges share one worker."""
+        keys = dict.fromkeys(self.judges, 0)
+        sink.expect(row, sample, b"", len(keys))
+        return (_CellWork(row, sample, keys),)
+
+    def watch(self, work: _CellWork, judge: str) -> None:
+        """Watch nothing."""
+
+    def keep(self, work: _CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes:
+        """Write nothing."""
+        del work, verdict, calls
+        return b""
+
+
+class CellWorkers:
+    """Judges the missing cells of a dataset in its order, several workers side by side: threads, or tasks.
+
+    Args:
+        rows: The rows with their numbers, read where they are no samples; an async iterable for tasks alone.
         judges: The judges by name.
-        results: Where rows are written in order, with the journal of the run.
-        meter: Its model calls.
-        choices: Which cells are judged again.
-        collector: Takes calls that are made later; None makes them now.
+        store: Says what is missing, and keeps verdicts.
+        sink: Takes what is judged.
     """
 
     def __init__(
         self,
-        source: NumberedRows,
+        rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow],
         judges: Mapping[str, Judge],
-        results: RowSink,
-        meter: CallMeter,
-        choices: Choices,
-        *,
-        collector: CallCollector | None = None,
+        store: _CellStore,
+        sink: _RowSink,
     ) -> None:
-        self._collector = collector
-        self._source, self._judges = source, judges
-        self._journal, self._results = results.journal, results
-        self._meter, self._choices = meter, choices
-        self._fingerprints = {name: fingerprint(judge).encode() for name, judge in judges.items()}
-        self._next_turn = NextTurn()
-        self._unheld: set[str] = set()
-        size = source.size
-        self._total = None if size is None else size * len(judges)
-        self._done = self._new = self._unscored = 0
-        self._started = self._reported = time.monotonic()
+        self._rows, self._judges = rows, judges
+        self._store, self._sink = store, sink
+        self._due: deque[_CellWork] = deque()
+        self._is_over = False
+
+    def run_in_threads(self, workers: int) -> None:
+        """Judge what is missing, in daemon threads: a call that hangs delays neither an error nor the process.
+
+        Raises:
+            ConfigurationError: If a judge is set up wrongly; other threads finish their row in the background.
+        """
+        assert isinstance(self._rows, Iterable)  # noqa: S101 - checked by the caller
+        rows, lock = iter(self._rows), threading.Lock()
+        with DaemonThreads(workers) as threads:
+            running = set()
+            try:
+                for _ in range(workers):
+                    running.add(threads.submit(self._work, rows, lock))
+                for done in as_completed(running):
+                    done.result()
+            finally:
+                self._is_over = True
 
     async def run(self, workers: int) -> None:
-        """Judge what is missing.
+        """Judge what is missing, in tasks.
 
         Raises:
             RunStopped: If a limit of the run was reached; calls in flight have been finished.
             ConfigurationError: If every further call would fail; calls in flight are given up.
         """
-        self._journal.drop_calls_of_finished(self._judges)
-        cells = self._missing()
-        running = [asyncio.create_task(self._work(cells)) for _ in range(workers)]
+        rows, lock = _each(self._rows), asyncio.Lock()
+        running = [asyncio.create_task(self._awork(rows, lock)) for _ in range(workers)]
         try:
             await asyncio.gather(*running)
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            self._report(at_once=True)
-        if self._meter.stopped is not None:
-            raise self._meter.stopped
+            await rows.aclose()
+        if self._store.stopped is not None:
+            raise self._store.stopped
 
-    async def _work(self, cells: Iterator[_Cell]) -> None:
-        while self._meter.stopped is None and (cell := next(cells, None)) is not None:
+    def _work(self, rows: Iterator[NumberedRow], lock: threading.Lock) -> None:
+        try:
+            while (work := self._next(rows, lock)) is not None:
+                with shared_work():
+                    for judge in work.keys:
+                        self._judge(work, judge)
+        except BaseException:
+            self._is_over = True
+            raise
+
+    async def _awork(self, rows: AsyncIterator[NumberedRow], lock: asyncio.Lock) -> None:
+        while self._store.stopped is None and (work := await self._anext(rows, lock)) is not None:
+            with shared_work() if work.shared is None else observing(shared=work.shared):
+                for judge in work.keys:
+                    try:
+                        await self._ajudge(work, judge)
+                    except RunStopped:
+                        return  # the others end what they are at
+                    except Awaiting:
+                        continue
+            await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
+
+    def _next(self, rows: Iterator[NumberedRow], lock: threading.Lock) -> _CellWork | None:
+        with lock:
+            while not self._due:
+                if self._is_over or (numbered := next(rows, None)) is None:
+                    return None
+                self._due.extend(self._missing(*numbered))
+            return self._due.popleft()
+
+    async def _anext(self, rows: AsyncIterator[NumberedRow], lock: asyncio.Lock) -> _CellWork | None:
+        async with lock:
+            while not self._due:
+                if (numbered := await anext(rows, None)) is None:
+                    return None
+                self._due.extend(self._missing(*numbered))
+            return self._due.popleft()
+
+    def _missing(self, index: int, row: RowInput) -> Iterable[_CellWork]:
+        return self._store.missing(index, read_sample(row), self._sink)
+
+    def _judge(self, work: _CellWork, name: str) -> None:
+        if isinstance(work.sample, BadSample):
+            return self._finish(work, name, _verdict_on_unreadable(work.sample), None)
+        calls = self._store.watch(work, name)
+        with _watched_by(calls):
             try:
-                await self._judge(cell)
-            except RunStopped:
-                return  # the others end what they are at
-            except Awaiting:
-                continue
-            if not self._judges[cell.judge].models:
-                await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
+                verdict = self._judges[name](work.sample)
+            except Exception as error:  # noqa: BLE001 - sorted in one place
+                verdict = _verdict_on_fault(error, self._judges[name])
+        return self._finish(work, name, verdict, calls)
 
-    def _missing(self) -> Iterator[_Cell]:
-        """Yield the missing cells; the first ends what an earlier run has written at its end."""
-        is_complete = True
-        for row, sample in self._source:
-            text = row_json(sample)
-            digest = digest_of(text if isinstance(sample, Sample) else b"unreadable")
-            missing = [
-                (judge, key)
-                for judge in self._judges
-                if not self._is_there(row, judge, key := self._key(digest, judge))
-            ]
-            if missing and is_complete:
-                outputs.remove_results(self._journal.path.parent)
-                is_complete = False
-            self._results.expect(row, sample, text, len(missing))
-            if not missing:
-                continue
-            records = self._journal.calls(row)
-            shared = Shared()
-            for judge, key in missing:
-                yield _Cell(row, sample, judge, key, shared, records)
+    async def _ajudge(self, work: _CellWork, name: str) -> None:
+        if isinstance(work.sample, BadSample):
+            return self._finish(work, name, _verdict_on_unreadable(work.sample), None)
+        calls = self._store.watch(work, name)
+        with _watched_by(calls):
+            try:
+                verdict = await self._judges[name].acall(work.sample)
+            except Exception as error:  # noqa: BLE001 - sorted in one place
+                verdict = _verdict_on_fault(error, self._judges[name])
+        return self._finish(work, name, verdict, calls)
+
+    def _finish(self, work: _CellWork, name: str, verdict: Verdict, calls: CellCalls | None) -> None:
+        if verdict.judge != name:
+            verdict = verdict.model_copy(update={"judge": name})
+        text = self._store.keep(work, verdict, calls)
+        if text is not None:
+            self._sink.add(work.row, text, verdict)
+
+
+async def _each(rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow]) -> AsyncGenerator[NumberedRow, None]:
+    if isinstance(rows, AsyncIterable):
+        async for row in rows:
+            yield row
+        return
+    for row in rows:
+        yield row
+
+
+def _watched_by(calls: CellCalls | None) -> AbstractContextManager[None]:
+    return _UNWATCHED if calls is None else observing(call_watcher=calls)
+
+
+def _verdict_on_unreadable(row: BadSample) -> Verdict:
+    return Verdict.without_score("invalid_sample", f"the row cannot be read: {row}")
+
+
+def _verdict_on_fault(error: Exception, judge: Judge) -> Verdict:
+    """Return the verdict of a judge that raised outside its deliberation; its fault must not lose the row."""
+    if isinstance(error, ConfigurationError):
+        raise error
+    return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))
+
+
+class _JournaledCells:
+    """The store of a run: its journal.
+
+    Args:
+        journal: The journal.
+        judges: The judges by name.
+        settings: Which cells are judged again, and who hears of progress.
+        meter: The model calls of the run.
+        rows: How many rows there are; None where that is unknown.
+        collector: Takes calls that are made later; None makes them now.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        judges: Mapping[str, Judge],
+        settings: RunSettings,
+        meter: CallMeter,
+        *,
+        rows: int | None,
+        collector: CallCollector | None,
+    ) -> None:
+        self._journal, self._settings, self._meter = journal, settings, meter
+        self._collector = collector
+        self._fingerprints = {name: fingerprint(judge).encode() for name, judge in judges.items()}
+        self._next_turn = NextTurn()
+        self._past_meter: set[str] = set()
+        self._is_complete = True
+        self._total = None if rows is None else rows * len(judges)
+        self._done = self._new = self._unscored = 0
+        self._started = self._reported = time.monotonic()
+
+    @property
+    def stopped(self) -> ConfigurationError | None:
+        """Why no further cell is judged; None while any is."""
+        return self._meter.stopped
+
+    def missing(self, row: int, sample: Sample | BadSample, sink: _RowSink) -> Iterator[_CellWork]:
+        """Return the missing cells of the next row, each by itself; the first ends what a finished run left."""
+        text = row_json(sample)
+        digest = digest_of(text if isinstance(sample, Sample) else b"unreadable")
+        keys = {judge: self._key(digest, judge) for judge in self._fingerprints}
+        missing = {judge: key for judge, key in keys.items() if not self._is_there(row, judge, key)}
+        if missing and self._is_complete:
+            outputs.remove_results(self._journal.path.parent)
+            self._is_complete = False
+        sink.expect(row, sample, text, len(missing))
+        if missing:
+            shared, records = Shared(), tuple(self._journal.calls(row))
+            for judge, key in missing.items():
+                yield _CellWork(row, sample, {judge: key}, shared, records)
+
+    def watch(self, work: _CellWork, judge: str) -> CellCalls:
+        """Return what answers the calls of a cell from the journal, or counts and journals them."""
+        return CellCalls(
+            self._meter,
+            self._journal,
+            work.row,
+            judge,
+            next_turn=self._next_turn,
+            records=work.records,
+            is_alone=len(self._fingerprints) == 1,
+            collector=self._collector,
+        )
+
+    def keep(self, work: _CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes | None:
+        """Journal a cell; one that may have failed because the run is ending stays missing."""
+        if calls is not None:
+            calls.finish()
+            self._count_own_calls(verdict, calls.sent)
+            if self._meter.stopped is not None and is_failure(verdict.unscored):
+                return None
+        judge, text = verdict.judge, outputs.verdict_json(verdict)
+        self._journal.add_cell(
+            work.row, judge, work.keys[judge], verdict.latency_s, text, unscored=verdict.unscored
+        )
+        self._done += 1
+        self._new += 1
+        self._unscored += verdict.unscored is not None
+        self.report()
+        return text
 
     def _key(self, digest: bytes, judge: str) -> int:
         key = blake2b(digest + self._fingerprints[judge], digest_size=8).digest()
@@ -198,7 +379,7 @@ class _CellWorkers:
             return False
         if before != key:
             self._check_accepted(row, judge)
-        elif not (self._choices.retry_failed and cells.has_failed(row)):
+        elif not (self._settings.retry_failed and cells.has_failed(row)):
             self._done += 1
             self._unscored += cells.is_unscored(row)
             return True
@@ -207,67 +388,34 @@ class _CellWorkers:
         return False
 
     def _check_accepted(self, row: int, judge: str) -> None:
-        if not self._choices.accept_changes and judge not in self._choices.rescored:
+        if not self._settings.accept_changes and judge not in self._settings.rescored:
             raise ConfigurationError(
                 f"row {row} changed since {judge!r} judged it, or the judge did; undo the change, or judge such "
                 f"rows again with accept_changes=True"
             )
 
-    async def _judge(self, cell: _Cell) -> None:
-        if isinstance(cell.sample, BadSample):
-            detail = f"the row cannot be read: {cell.sample}"
-            self._write(cell, Verdict.without_score("invalid_sample", detail, judge=cell.judge))
-            return
-        watcher = CellCalls(
-            self._meter,
-            self._journal,
-            cell.row,
-            cell.judge,
-            next_turn=self._next_turn,
-            records=cell.records,
-            is_alone=len(self._judges) == 1,
-            collector=self._collector,
-        )
-        with setting(context.watcher, watcher), sharing(cell.shared):
-            verdict = await _verdict(self._judges[cell.judge], cell.sample)
-        watcher.finish()
-        self._count_own_calls(cell.judge, verdict, watcher.sent)
-        if self._meter.stopped is not None and verdict.unscored is not None and is_failure(verdict.unscored):
-            return  # it may have failed because the run is ending
-        self._write(
-            cell, verdict if verdict.judge == cell.judge else verdict.model_copy(update={"judge": cell.judge})
-        )
-
-    def _count_own_calls(self, judge: str, verdict: Verdict, sent: int) -> None:
+    def _count_own_calls(self, verdict: Verdict, sent: int) -> None:
         """Count calls that a judge's own function made past the meter, which could not hold them."""
         calls = verdict.usage.calls - sent
         if calls <= 0:
             return
         cost = verdict.usage.cost if sent == 0 else 0.0
         self._meter.add(verdict.usage.model_copy(update={"calls": calls, "cost": cost}))
-        if self._meter.is_limited and judge not in self._unheld:
-            self._unheld.add(judge)
+        if self._meter.is_limited and verdict.judge not in self._past_meter:
+            self._past_meter.add(verdict.judge)
             _log.warning(
                 "the judge %r calls a model by itself: its calls count, but no limit of the run holds them back, "
                 "as it does those of a judge that yields Ask(...)",
-                judge,
+                verdict.judge,
             )
 
-    def _write(self, cell: _Cell, verdict: Verdict) -> None:
-        text = outputs.verdict_json(verdict)
-        self._journal.add_cell(cell.row, cell.judge, cell.key, verdict.latency_s, text, unscored=verdict.unscored)
-        self._results.add(cell.row, text, verdict)
-        self._done += 1
-        self._new += 1
-        self._unscored += verdict.unscored is not None
-        self._report()
-
-    def _report(self, *, at_once: bool = False) -> None:
+    def report(self, *, at_once: bool = False) -> None:
+        """Pass the progress on, if it was not a moment ago."""
         now = time.monotonic()
-        if self._choices.on_progress is None or (now - self._reported < _REPORT_EVERY_S and not at_once):
+        if self._settings.on_progress is None or (now - self._reported < _REPORT_EVERY_S and not at_once):
             return
         self._reported = now
-        self._choices.on_progress(self.progress())
+        self._settings.on_progress(self.progress())
 
     def progress(self) -> Progress:
         """Return how far the run is."""
@@ -285,33 +433,26 @@ class _CellWorkers:
         )
 
 
-async def _verdict(judge: Judge, sample: Sample) -> Verdict:
-    try:
-        return await judge.acall(sample)
-    except ConfigurationError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost row
-        return Verdict.without_score("judge_failed", context.report(error, repr(judge.name)))
-
-
 async def judge_missing(
     rows: NumberedRows,
     judges: Mapping[str, Judge],
     settings: RunSettings,
-    sink: RowSink,
+    journal: Journal,
     *,
+    sink: _RowSink = _NO_SINK,
     max_concurrency: int,
     log_texts: bool,
     meter: CallMeter | None = None,
     collector: CallCollector | None = None,
 ) -> Progress:
-    """Judge the cells that are missing in the journal of `sink`, and return how far the run is then.
+    """Judge the cells that are missing in a journal, and return how far the run is then.
 
     Args:
         rows: The rows.
         judges: The judges by name.
         settings: Limits, and which cells are judged again.
-        sink: Takes the cells.
+        journal: The journal of the run, or of its part.
+        sink: Takes the cells; by default nothing does, as a later pass writes the results from the journal.
         max_concurrency: Model calls at once.
         log_texts: Whether the log of a judge's own errors holds what they say.
         meter: What the calls are counted by; None for a new one.
@@ -322,10 +463,14 @@ async def judge_missing(
         ConfigurationError: If every further call would fail.
     """
     meter = meter or new_meter(settings, judges, max_concurrency)
-    workers = _CellWorkers(rows, judges, sink, meter, settings, collector=collector)
-    with context.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
-        await workers.run(max_concurrency)
-    return workers.progress()
+    store = _JournaledCells(journal, judges, settings, meter, rows=rows.size, collector=collector)
+    journal.drop_calls_of_finished(judges)
+    with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
+        try:
+            await CellWorkers(rows, judges, store, sink).run(max_concurrency)
+        finally:
+            store.report(at_once=True)
+    return store.progress()
 
 
 def new_meter(settings: RunSettings, judges: Mapping[str, Judge], max_concurrency: int) -> CallMeter:

@@ -1,97 +1,80 @@
-"""Judging a dataset: workers that pull rows from one iterator, as threads or as tasks."""
+"""Judging a dataset, in memory or into the folder of a run: `evaluate`, and `aevaluate` in tasks."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import inspect
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import as_completed
-from contextlib import aclosing, contextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TextIO
+from typing import Any, ParamSpec, TextIO, TypeVar, cast
 
 from judges.catalogue.names import named
 from judges.compose.panel import as_judge
-from judges.errors import BadSample, ConfigurationError, shortened
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
-from judges.offline.dataset.reading import checked_columns, rename_rows, rows_in
-from judges.offline.first_guesses import naming_arguments
-from judges.offline.results import Evaluation, Row, Tally
+from judges.offline.dataset.reading import (
+    NumberedRow,
+    RowInput,
+    checked_columns,
+    rename_rows,
+    rows_in,
+)
+from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput
+from judges.offline.run.cells import CellWorkers, NoJournal
 from judges.offline.run.journaled import run_samples
-from judges.offline.run.settings import BatchSettings, Outputs, RunSettings
-from judges.offline.run.source import RowInput, read_sample
+from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.rows.replies import row_of
-from judges.runtime import context
-from judges.runtime.blocking import DaemonThreads
-from judges.runtime.sharing import shared_work
+from judges.runtime import faults
+from judges.runtime.flow import DaemonThreads
 from judges.runtime.validation import judge_name
-from judges.sample import Sample
-from judges.verdict import Verdict
-
-
-class OrderedWriter:
-    """Receives rows as they finish, and emits each as soon as all before it are there.
-
-    Args:
-        names: Names of the judges.
-        out: Where each row is written as a line of JSON, flushed at once; None writes nothing.
-        on_result: Called with each row, one at a time.
-        keep_rows: Whether the rows stay in memory for the evaluation.
-    """
-
-    def __init__(
-        self,
-        names: Iterable[str],
-        *,
-        out: TextIO | None,
-        on_result: Callable[[Row], object] | None,
-        keep_rows: bool,
-    ) -> None:
-        self._tallies = {name: Tally() for name in names}
-        self._out, self._on_result, self._keep_rows = out, on_result, keep_rows
-        self._rows: list[Row] = []
-        self._early: dict[int, Row] = {}
-        self._next = 0
-        self._closed = False
-        self._lock = threading.Lock()
-
-    def add(self, row: Row) -> None:
-        """Accept a row, in any order, from any thread."""
-        with self._lock:
-            self._early[row.index] = row
-            while not self._closed and (ready := self._early.pop(self._next, None)) is not None:
-                self._next += 1
-                self._emit(ready)
-
-    def close(self) -> None:
-        """Stop writing; results from threads that are still running are discarded."""
-        with self._lock:
-            self._closed = True
-
-    def evaluation(self) -> Evaluation:
-        """Return the evaluation of the rows written."""
-        summary = {name: tally.summary() for name, tally in self._tallies.items()}
-        return Evaluation(rows=tuple(self._rows), summary=summary)
-
-    def _emit(self, row: Row) -> None:
-        for name, verdict in row.verdicts.items():
-            self._tallies[name].add(verdict, judged=row.sample is not None)
-        if self._keep_rows:
-            self._rows.append(row)
-        if self._out is not None:
-            self._out.write(f"{row.line()}\n")
-            self._out.flush()
-        if self._on_result is not None:
-            self._on_result(row)
-
 
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 
+_OTHER_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("dataset", "data", "examples", "rows", "test_cases", "testset"), "samples"),
+    **dict.fromkeys(("metrics", "scorers", "evaluators", "judge", "scoring_functions"), "judges"),
+    **dict.fromkeys(("llm", "judge_model", "evaluator_llm"), "model"),
+    **dict.fromkeys(("concurrency", "max_workers", "num_workers", "num_threads", "workers"), "max_concurrency"),
+    **dict.fromkeys(("column_map", "column_mapping", "columns"), "map"),
+    **dict.fromkeys(("callback", "on_row", "progress_callback"), "on_result"),
+    **dict.fromkeys(("output", "output_path", "output_file"), "out"),
+}
 
-@naming_arguments
+"""What other libraries call the arguments of an evaluation."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _with_other_names(evaluating: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return the same function, whose error about an argument that others have says what it is called here."""
+    known = inspect.signature(evaluating).parameters.keys()
+
+    def check(arguments: Iterable[str]) -> None:
+        for name in arguments:
+            own = _OTHER_NAMES.get(name)
+            if own in known and name not in known:
+                raise TypeError(f"{evaluating.__name__}() has no argument {name!r}; here it is {own}=...")
+
+    @wraps(evaluating)
+    def checked_call(*args: _P.args, **arguments: _P.kwargs) -> _R:
+        check(arguments)
+        return evaluating(*args, **arguments)
+
+    @wraps(evaluating)
+    async def achecked(*args: _P.args, **arguments: _P.kwargs) -> Any:
+        check(arguments)
+        return await cast("Any", evaluating)(*args, **arguments)
+
+    return cast("Callable[_P, _R]", achecked if inspect.iscoroutinefunction(evaluating) else checked_call)
+
+
+@_with_other_names
 def evaluate(
     samples: Iterable[RowInput],
     judges: object,
@@ -145,40 +128,19 @@ def evaluate(
         ConfigurationError: At once, if a judge, its model or an argument is set up wrongly, or two judges share
             a name. Threads that are still waiting for a model finish in the background; nothing more is written.
     """
-    if run is not None or resume or batch or processes not in (None, 1):
-        judged = aevaluate(
-            samples,
-            judges,
-            max_concurrency=max_concurrency,
-            out=out,
-            on_result=on_result,
-            keep_rows=keep_rows,
-            log_texts=log_texts,
-            run=run,
-            resume=resume,
-            map=map,
-            processes=processes,
-            batch=batch,
-            model=model,
-        )
-        return _finished(judged)
-    members = judges_by_name(judges, model)
-    source = _Source(_checked_rows(samples, max_concurrency, map))
-
-    def work() -> None:
-        try:
-            while (item := source.take()) is not None:
-                writer.add(_judge_row(*item, members))
-        except BaseException:
-            source.close()
-            raise
-
-    with context.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
-        _in_threads(work, max_concurrency, source)
-        return writer.evaluation()
+    plan = _CheckedEvaluation(
+        judges=judges_by_name(judges, model),
+        samples=_rows_of(samples, max_concurrency, map),
+        settings=_run_settings(run, out, resume=resume, processes=processes, batch=batch),
+        max_concurrency=max_concurrency,
+        out=out,
+        output=RowOutput(on_result=on_result, keep_rows=keep_rows),
+        log_texts=log_texts,
+    )
+    return plan.judge_in_threads() if plan.settings is None else _finish(plan.judge())
 
 
-@naming_arguments
+@_with_other_names
 async def aevaluate(
     samples: Iterable[RowInput] | AsyncIterable[RowInput],
     judges: object,
@@ -199,140 +161,64 @@ async def aevaluate(
 
     `samples` may be an async iterable. Cancelling this cancels the judges at work.
     """
-    members = judges_by_name(judges, model)
-    samples = _checked_rows(samples, max_concurrency, map)
-    if run is None and not resume and not batch and processes not in (None, 1):
-        with TemporaryDirectory(prefix="judges-") as folder, _open_output(out) as file:
-            output = Outputs(on_result=_also_written(file, on_result), keep_rows=keep_rows)
-            settings = _run_settings(Path(folder) / "run", None, resume=False, processes=processes)
+    plan = _CheckedEvaluation(
+        judges=judges_by_name(judges, model),
+        samples=_rows_of(samples, max_concurrency, map),
+        settings=_run_settings(run, out, resume=resume, processes=processes, batch=batch),
+        max_concurrency=max_concurrency,
+        out=out,
+        output=RowOutput(on_result=on_result, keep_rows=keep_rows),
+        log_texts=log_texts,
+    )
+    return await plan.judge()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CheckedEvaluation:
+    """The checked arguments of an evaluation; `settings` are None for one in memory, which has no journal."""
+
+    judges: Mapping[str, Judge]
+    samples: Any
+    settings: RunSettings | None
+    max_concurrency: int
+    out: str | Path | TextIO | None
+    output: RowOutput
+    log_texts: bool
+
+    def judge_in_threads(self) -> Evaluation:
+        with self._open_output() as output:
+            results = OrderedRows(self.judges, output)
+            with closing(results), faults.of_run(log_texts=self.log_texts):
+                self._workers(enumerate(self.samples), results).run_in_threads(self.max_concurrency)
+            return results.evaluation()
+
+    async def judge(self) -> Evaluation:
+        with self._open_output() as output:
+            if self.settings is not None:
+                return await self._judge_run(self.settings, output)
+            results = OrderedRows(self.judges, output)
+            with closing(results), faults.of_run(log_texts=self.log_texts):
+                await self._workers(_numbered(self.samples), results).run(self.max_concurrency)
+            return results.evaluation()
+
+    def _workers(
+        self, rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow], results: OrderedRows
+    ) -> CellWorkers:
+        return CellWorkers(rows, self.judges, NoJournal(self.judges), results)
+
+    def _open_output(self) -> AbstractContextManager[RowOutput]:
+        return nullcontext(self.output) if self.out is None else _open_file(self.out, self.output)
+
+    async def _judge_run(self, settings: RunSettings, output: RowOutput) -> Evaluation:
+        with _folder_of(settings) as in_folder:
             return await run_samples(
-                samples, members, settings, max_concurrency=max_concurrency, log_texts=log_texts, output=output
+                self.samples,
+                self.judges,
+                in_folder,
+                max_concurrency=self.max_concurrency,
+                log_texts=self.log_texts,
+                output=output,
             )
-    if run is not None or resume or batch:
-        output = Outputs(on_result=on_result, keep_rows=keep_rows)
-        settings = _run_settings(run, out, resume=resume, processes=processes, batch=batch)
-        return await run_samples(
-            samples, members, settings, max_concurrency=max_concurrency, log_texts=log_texts, output=output
-        )
-    lock = asyncio.Lock()
-
-    async def work() -> None:
-        while True:
-            async with lock:
-                item = await anext(source, None)
-            if item is None:
-                return
-            writer.add(await _ajudge_row(*item, members))
-            await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
-
-    with context.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
-        async with aclosing(_aenumerate(samples)) as source:
-            await _in_tasks([asyncio.create_task(work()) for _ in range(max_concurrency)])
-        return writer.evaluation()
-
-
-class _Source:
-    """Hands out the rows of one iterator, each once and numbered, to any number of threads."""
-
-    def __init__(self, samples: Iterable[RowInput]) -> None:
-        self._left = enumerate(samples)
-        self._closed = False
-        self._lock = threading.Lock()
-
-    def take(self) -> tuple[int, RowInput] | None:
-        with self._lock:
-            return None if self._closed else next(self._left, None)
-
-    def close(self) -> None:
-        self._closed = True
-
-
-async def _aenumerate(
-    samples: Iterable[RowInput] | AsyncIterable[RowInput],
-) -> AsyncGenerator[tuple[int, RowInput], None]:
-    if not isinstance(samples, AsyncIterable):
-        for pair in enumerate(samples):
-            yield pair
-        return
-    index = 0
-    async for row in samples:
-        yield index, row
-        index += 1
-
-
-def _in_threads(work: Callable[[], None], workers: int, source: _Source) -> None:
-    with DaemonThreads(workers) as threads:
-        try:
-            for done in as_completed([threads.submit(work) for _ in range(workers)]):
-                done.result()
-        finally:
-            source.close()
-
-
-async def _in_tasks(running: list[asyncio.Task[None]]) -> None:
-    try:
-        await asyncio.gather(*running)
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-
-def _judge_row(index: int, row: RowInput, judges: Mapping[str, Judge]) -> Row:
-    sample = read_sample(row)
-    if isinstance(sample, BadSample):
-        return Row.unreadable(index, sample, judges)
-    with shared_work():
-        verdicts = {name: _with_judge(name, _verdict(judge, sample)) for name, judge in judges.items()}
-    return Row(index=index, sample=sample, verdicts=verdicts)
-
-
-async def _ajudge_row(index: int, row: RowInput, judges: Mapping[str, Judge]) -> Row:
-    sample = read_sample(row)
-    if isinstance(sample, BadSample):
-        return Row.unreadable(index, sample, judges)
-    with shared_work():
-        verdicts = {name: _with_judge(name, await _averdict(judge, sample)) for name, judge in judges.items()}
-    return Row(index=index, sample=sample, verdicts=verdicts)
-
-
-def _verdict(judge: Judge, sample: Sample) -> Verdict:
-    try:
-        return judge(sample)
-    except Exception as error:  # noqa: BLE001 - handled in one place
-        return _failure_verdict(error, judge)
-
-
-async def _averdict(judge: Judge, sample: Sample) -> Verdict:
-    try:
-        return await judge.acall(sample)
-    except Exception as error:  # noqa: BLE001 - handled in one place
-        return _failure_verdict(error, judge)
-
-
-def _failure_verdict(error: Exception, judge: Judge) -> Verdict:
-    if isinstance(error, ConfigurationError):
-        raise error
-    return Verdict.without_score("judge_failed", context.report(error, repr(judge.name)))
-
-
-def _with_judge(name: str, verdict: Verdict) -> Verdict:
-    return verdict if verdict.judge == name else verdict.model_copy(update={"judge": name})
-
-
-def _also_written(
-    file: TextIO | None, on_result: Callable[[Row], object] | None
-) -> Callable[[Row], object] | None:
-    """Return what writes each row to an open file before it is reported."""
-    if file is None:
-        return on_result
-
-    def write(row: Row) -> None:
-        file.write(f"{row.line()}\n")
-        if on_result is not None:
-            on_result(row)
-
-    return write
 
 
 def _run_settings(
@@ -341,24 +227,39 @@ def _run_settings(
     *,
     resume: bool,
     processes: int | None,
-    batch: bool | BatchSettings = False,
-) -> RunSettings:
+    batch: bool | BatchSettings,
+) -> RunSettings | None:
+    """Return the settings of a run; None for an evaluation in memory."""
     if run is None and batch:
         raise ConfigurationError("batch=True goes with run=..., the folder that remembers batches until they end")
-    if run is None:
+    if run is None and resume:
         raise ConfigurationError("resume=True goes with run=..., the folder of the run to go on with")
-    if out is not None:
+    if run is None and processes in (None, 1):
+        return None
+    if run is not None and out is not None:
         raise ConfigurationError("a run has its results in its folder; leave out=... away")
-    settings = run if isinstance(run, RunSettings) else RunSettings(folder=run)
-    return replace(
-        settings,
+    settings = run if isinstance(run, RunSettings) else RunSettings(folder=run or _TEMPORARY)
+    return settings.evolve(
         resume=resume or settings.resume,
         processes=settings.processes if processes is None else processes,
         batch=settings.batch if not batch else batch if isinstance(batch, BatchSettings) else BatchSettings(),
     )
 
 
-def _finished(judged: Coroutine[Any, Any, Evaluation]) -> Evaluation:
+_TEMPORARY = Path()
+"""Stands for a folder that exists only while processes judge."""
+
+
+@contextmanager
+def _folder_of(settings: RunSettings) -> Iterator[RunSettings]:
+    if settings.folder is not _TEMPORARY:
+        yield settings
+        return
+    with TemporaryDirectory(prefix="judges-") as folder:
+        yield settings.at(Path(folder) / "run")
+
+
+def _finish(judged: Coroutine[Any, Any, Evaluation]) -> Evaluation:
     """Finish an evaluation from sync code, in a thread of its own where a loop is running in this one."""
     try:
         asyncio.get_running_loop()
@@ -375,26 +276,33 @@ def judges_by_name(judges: object, model: object = None) -> dict[str, Judge]:
     Raises:
         ConfigurationError: If there is none, one cannot be a judge, or two share a name.
     """
+    if isinstance(judges, Judge):
+        return {judge_name(judges.name): judges}
     judges = named(judges, model=model, remedy=_MODEL_REMEDY)
     if isinstance(judges, Mapping):
         by_name = {judge_name(str(name)): as_judge(judge, name=str(name)) for name, judge in judges.items()}
     else:
-        members = [as_judge(judge) for judge in (judges if isinstance(judges, list | tuple) else [judges])]
-        for member in members:
-            judge_name(member.name)
-        shared = sorted(name for name, times in Counter(member.name for member in members).items() if times > 1)
-        if shared:
-            raise ConfigurationError(
-                f"several judges are called {', '.join(map(repr, shared))}; give each a name=... of its own, or "
-                f"give a mapping of names to judges"
-            )
-        by_name = {member.name: member for member in members}
+        by_name = _by_own_names(
+            [as_judge(one) for one in (judges if isinstance(judges, list | tuple) else [judges])]
+        )
     if not by_name:
         raise ConfigurationError("at least one judge is needed; none was given")
     return by_name
 
 
-def _checked_rows(samples: Any, max_concurrency: int, columns: Mapping[str, str] | None) -> Any:
+def _by_own_names(judges: list[Judge]) -> dict[str, Judge]:
+    for judge in judges:
+        judge_name(judge.name)
+    shared = sorted(name for name, times in Counter(judge.name for judge in judges).items() if times > 1)
+    if shared:
+        raise ConfigurationError(
+            f"several judges are called {', '.join(map(repr, shared))}; give each a name=... of its own, or "
+            f"give a mapping of names to judges"
+        )
+    return {judge.name: judge for judge in judges}
+
+
+def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | None) -> Any:
     if type(max_concurrency) is not int or max_concurrency < 1:
         raise ConfigurationError(f"max_concurrency is a whole number from 1, not {shortened(max_concurrency)}")
     if isinstance(samples, str | Path):
@@ -403,6 +311,8 @@ def _checked_rows(samples: Any, max_concurrency: int, columns: Mapping[str, str]
         raise ConfigurationError(
             "samples are rows, not an Evaluation; give [row.sample for row in evaluation.rows]"
         )
+    if columns is None and isinstance(samples, list):
+        return samples
     rows = rows_in(samples)
     if rows is samples and not hasattr(rows, "__len__") and row_of(rows) is not None:
         raise ConfigurationError(f"samples are several rows, not one {type(samples).__name__}; give [sample]")
@@ -410,25 +320,31 @@ def _checked_rows(samples: Any, max_concurrency: int, columns: Mapping[str, str]
 
 
 @contextmanager
-def _open_writer(
-    judges: Mapping[str, Judge],
-    out: str | Path | TextIO | None,
-    on_result: Callable[[Row], object] | None,
-    *,
-    keep_rows: bool,
-) -> Iterator[OrderedWriter]:
-    with _open_output(out) as file:
-        writer = OrderedWriter(judges, out=file, on_result=on_result, keep_rows=keep_rows)
-        try:
-            yield writer
-        finally:
-            writer.close()
+def _open_file(out: str | Path | TextIO, output: RowOutput) -> Iterator[RowOutput]:
+    """Yield the output with rows written as lines to `out`, each flushed before it is reported."""
+    with (
+        Path(out).open("w", encoding="utf-8", newline="\n")
+        if isinstance(out, str | Path)
+        else nullcontext(out) as file
+    ):
+
+        def write(row: Row) -> None:
+            file.write(f"{row.line()}\n")
+            file.flush()
+            if output.on_result is not None:
+                output.on_result(row)
+
+        yield replace(output, on_result=write)
 
 
-@contextmanager
-def _open_output(out: str | Path | TextIO | None) -> Iterator[TextIO | None]:
-    if not isinstance(out, str | Path):
-        yield out
-        return
-    with Path(out).open("w", encoding="utf-8", newline="\n") as file:
-        yield file
+def _numbered(
+    rows: Iterable[RowInput] | AsyncIterable[RowInput],
+) -> Iterable[NumberedRow] | AsyncIterable[NumberedRow]:
+    return _anumbered(rows) if isinstance(rows, AsyncIterable) else enumerate(rows)
+
+
+async def _anumbered(rows: AsyncIterable[RowInput]) -> AsyncIterator[NumberedRow]:
+    index = 0
+    async for row in rows:
+        yield index, row
+        index += 1

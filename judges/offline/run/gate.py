@@ -12,7 +12,7 @@ from judges.catalogue.registry import qualified_name
 from judges.errors import ConfigurationError, shortened
 from judges.offline.results import Evaluation, Summary
 from judges.offline.run.journal import is_failure
-from judges.runtime.context import ByJudge
+from judges.verdict import ByJudge
 
 if TYPE_CHECKING:
     from judges.offline.compare import RunComparison
@@ -26,7 +26,7 @@ Verdict = Literal["passed", "failed", "unscored"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class GateCheck:
     """One condition of a gate, and what became of it.
 
     Args:
@@ -78,7 +78,7 @@ class Gate:
                     f"no judge of this run is called {name!r}; its judges are {', '.join(judges)}"
                 )
 
-    def checks(self, evaluation: Evaluation, comparison: RunComparison | None = None) -> list[Check]:
+    def checks(self, evaluation: Evaluation, comparison: RunComparison | None = None) -> list[GateCheck]:
         """Check an evaluation, and where there is one its comparison with a baseline.
 
         Raises:
@@ -91,13 +91,13 @@ class Gate:
         return checks if comparison is None else [*checks, *_not_worse(comparison)]
 
 
-def result_of(checks: Sequence[Check]) -> Verdict:
+def result_of(checks: Sequence[GateCheck]) -> Verdict:
     """Return what became of a gate as a whole."""
     results = {check.result for check in checks}
     return "unscored" if "unscored" in results else "failed" if "failed" in results else "passed"
 
 
-def junit(checks: Sequence[Check], *, name: str) -> bytes:
+def junit(checks: Sequence[GateCheck], *, name: str) -> bytes:
     """Return checks as JUnit XML, which CI servers show: one test case for each."""
     results = [check.result for check in checks]
     counts = {"tests": len(results), "failures": results.count("failed"), "errors": results.count("unscored")}
@@ -114,7 +114,7 @@ def junit(checks: Sequence[Check], *, name: str) -> bytes:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
 
 
-def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Check:
+def _least(name: str, least: float, summary: Summary, max_unscored: float) -> GateCheck:
     failed = sum(count for reason, count in summary.unscored.items() if is_failure(reason))
     share = failed / summary.n if summary.n else 0.0
     condition = f"{name} has a mean score of at least {least:g}"
@@ -122,26 +122,26 @@ def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Ch
         allowed = f"at most {max_unscored:.0%} may be" if summary.mean is not None else "no row has a score"
         reasons = ", ".join(f"{count} {reason}" for reason, count in summary.unscored.items())
         detail = f"{failed} of {summary.n} rows could not be judged ({share:.0%}), {allowed}: {reasons}"
-        return Check(judge=name, condition=condition, result="unscored", detail=detail)
+        return GateCheck(judge=name, condition=condition, result="unscored", detail=detail)
     interval = "" if summary.mean_interval is None else " (95 %: {:.3f} to {:.3f})".format(*summary.mean_interval)
     detail = f"it is {summary.mean:.3f}{interval} over {summary.scored} rows"
     is_reached = summary.mean >= least or f"{summary.mean:.12f}" == f"{least:.12f}"  # as sums are rounded
-    return Check(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
+    return GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
 
 
-def _not_worse(comparison: RunComparison) -> list[Check]:
+def _not_worse(comparison: RunComparison) -> list[GateCheck]:
     checks = []
     for name, change in comparison.changes.items():
         figure, condition = change.difference.value, f"{name} is not worse than in {comparison.a}"
         if figure is None or change.adjusted_p is None:
             detail = "no row is scored in both runs"
-            checks.append(Check(judge=name, condition=condition, result="unscored", detail=detail))
+            checks.append(GateCheck(judge=name, condition=condition, result="unscored", detail=detail))
             continue
         is_worse = change.is_real and figure < 0
         rows = f"; the largest falls are rows {', '.join(map(str, change.regressions[:10]))}" if is_worse else ""
         detail = f"the mean score changed by {figure:+.3f}, p = {change.adjusted_p:.3f}{rows}"
         checks.append(
-            Check(judge=name, condition=condition, result="failed" if is_worse else "passed", detail=detail)
+            GateCheck(judge=name, condition=condition, result="failed" if is_worse else "passed", detail=detail)
         )
     return checks
 

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -16,15 +15,16 @@ from pydantic import ValidationError
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from judges.offline.results import Evaluation, Row, summarised
+from judges.offline.dataset.reading import RowInput
+from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput, summarised
 from judges.offline.run import outputs, parts
 from judges.offline.run.cells import judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, locked, make_folder
-from judges.offline.run.outputs import RESULTS, SUMMARY, Results
-from judges.offline.run.settings import BatchSettings, Outputs, RunSettings
+from judges.offline.run.outputs import RESULTS, SUMMARY, RunFiles
+from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.offline.run.source import NAME as MANIFEST
-from judges.offline.run.source import JudgeRecord, Manifest, RowInput, Source, spooled
+from judges.offline.run.source import JudgeRecord, Manifest, RunRows, spooled
 
 _log = logging.getLogger("judges")
 Loader = Callable[[], Mapping[str, Judge]]
@@ -38,7 +38,7 @@ async def run_samples(
     *,
     max_concurrency: int,
     log_texts: bool,
-    output: Outputs,
+    output: RowOutput,
 ) -> Evaluation:
     """Judge samples into the folder of a run; rows that can be read only once are kept there, too."""
     total = len(samples) if isinstance(samples, Sized) else None
@@ -47,26 +47,26 @@ async def run_samples(
     manifest = Manifest(judges=records, rows=total, shard=settings.shard, batch=settings.batch is not None)
     with opened(manifest, judges, settings) as folder:
         read = await spooled(samples, folder)
-        source = Source(read, total=total, shard=manifest.shard)
+        source = RunRows(read, total=total, shard=manifest.shard)
         return await _judge(
             source, judges, settings, folder, max_concurrency=max_concurrency, log_texts=log_texts, output=output
         )
 
 
 async def run_source(
-    source: Source,
+    source: RunRows,
     judges: Mapping[str, Judge],
     manifest: Manifest,
     settings: RunSettings,
     *,
     max_concurrency: int,
-    output: Outputs,
+    output: RowOutput,
     load: Loader | None = None,
 ) -> Evaluation:
     """Judge rows into the folder of a run that `manifest` describes; other processes `load` its judges."""
     with opened(manifest, judges, settings) as folder:
         # the manifest says whether dataset or judges changed
-        accepted = replace(settings, accept_changes=True)
+        accepted = settings.evolve(accept_changes=True)
         return await _judge(
             source,
             judges,
@@ -83,7 +83,7 @@ def _with_batches_as_before(settings: RunSettings) -> RunSettings:
     """Return settings with batches where the run was begun with them, as some may be under way."""
     if settings.batch is not None or not settings.resume or not Manifest.read(Path(settings.folder)).batch:
         return settings
-    return replace(settings, batch=BatchSettings())
+    return settings.evolve(batch=BatchSettings())
 
 
 @contextmanager
@@ -177,14 +177,14 @@ def _holds_anything(folder: Path) -> bool:
 
 
 async def _judge(
-    source: Source,
+    source: RunRows,
     judges: Mapping[str, Judge],
     settings: RunSettings,
     folder: Path,
     *,
     max_concurrency: int,
     log_texts: bool,
-    output: Outputs,
+    output: RowOutput,
     load: Loader | None = None,
 ) -> Evaluation:
     started = time.monotonic()
@@ -210,22 +210,28 @@ async def _judge(
     journal = Journal(folder)
     try:
         warn_of_unreadable(journal)
-        with outputs.Results(folder, journal, judges, output) as results:
+        with RunFiles(folder, journal, judges) as files:
+            results = OrderedRows(judges, output, files)
             await judge_missing(
-                source, judges, settings, results, max_concurrency=max_concurrency, log_texts=log_texts
+                source,
+                judges,
+                settings,
+                journal,
+                sink=results,
+                max_concurrency=max_concurrency,
+                log_texts=log_texts,
             )
             results.finish(source)
-        return summed_up(results, folder, output, seconds=time.monotonic() - started)
+        return sum_up(results, folder, output, seconds=time.monotonic() - started)
     finally:
         journal.close()
 
 
-def summed_up(results: outputs.Results, folder: Path, output: Outputs, *, seconds: float) -> Evaluation:
+def sum_up(results: OrderedRows, folder: Path, output: RowOutput, *, seconds: float) -> Evaluation:
     """Write the summary of a run whose results are written, and return the evaluation."""
-    summary = {name: tally.summary() for name, tally in results.tallies.items()}
-    facts = {"rows": next(iter(summary.values())).n, **output.facts}
-    outputs.write_summary(folder, summary, facts, seconds=seconds)
-    return Evaluation(rows=tuple(output.rows), summary=summary)
+    evaluation = results.evaluation()
+    outputs.write_summary(folder, evaluation.summary, {"rows": len(evaluation), **output.facts}, seconds=seconds)
+    return evaluation
 
 
 def load_run(folder: str | Path) -> Evaluation:
@@ -284,7 +290,7 @@ def check_shards(folders: Sequence[Path]) -> Manifest:
     return whole[0]
 
 
-def merge(folders: Sequence[Path], out: Path, source: Source, output: Outputs) -> Evaluation:
+def merge(folders: Sequence[Path], out: Path, source: RunRows, output: RowOutput) -> Evaluation:
     """Write the run that finished shards make up together into a new folder, and return its evaluation.
 
     Args:
@@ -313,9 +319,10 @@ def merge(folders: Sequence[Path], out: Path, source: Source, output: Outputs) -
             finally:
                 shard.close()
         names = [judge.name for judge in manifest.judges]
-        with Results(out, journal, names, output) as results:
-            results.write_all(source)
-        return summed_up(results, out, output, seconds=0.0)
+        with RunFiles(out, journal, names) as files:
+            results = OrderedRows(names, output, files)
+            results.finish_all(source)
+        return sum_up(results, out, output, seconds=0.0)
 
 
 def _check_parts(folders: Sequence[Path], manifests: Sequence[Manifest]) -> None:

@@ -26,11 +26,10 @@ class RememberedPrices(Mapping[str, Price]):
         self._prices = prices
         self._found: dict[str, Price | None] = {}
 
-    def cost(self, usage: Usage, model: str) -> Usage:
-        """Return the usage of a call with its cost; None where the model's price is unknown."""
-        if model not in self._found:
-            self._found[model] = price_of(model, self._prices)
-        return usage if usage.cost is None and self._found[model] is None else with_cost(usage, model, self)
+    def cost(self, usage: Usage, model: str | None, asked: str | None = None) -> Usage:
+        """Return the usage of a call with its cost, by either name; None where it is unknown."""
+        priced = next((name for name in (model, asked) if name is not None and self.get(name) is not None), None)
+        return usage if usage.cost is None and priced is None else with_cost(usage, priced, self)
 
     def __getitem__(self, name: str) -> Price:
         if name not in self._found:
@@ -67,11 +66,19 @@ class PricesAlone(Allowance):
     def check(self) -> None:
         """Refuse nothing."""
 
-    def add(self, usage: Usage, model: str | None, key: Hashable = None, *, as_call: bool = True) -> Usage:
+    def add(
+        self,
+        usage: Usage,
+        model: str | None,
+        key: Hashable = None,
+        *,
+        asked: str | None = None,
+        as_call: bool = True,
+    ) -> Usage:
         """Return the usage of a call with its cost."""
         del key
         has_price = bool(usage.cost)  # a call of a batch was priced when it came
-        priced = usage if model is None or has_price else self._remembered.cost(usage, model)
+        priced = usage if (model or asked) is None or has_price else self._remembered.cost(usage, model, asked)
         return priced if as_call else priced.model_copy(update={"calls": 0})
 
     def fail(self, key: Hashable = None) -> None:

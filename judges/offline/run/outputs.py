@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import BadSample, ConfigurationError
-from judges.offline.results import Row, Summary, Tally
+from judges.offline.results import JudgedCells, Summary
 from judges.offline.run.journal import Journal, quoted, replacing
-from judges.offline.run.source import Source, row_json
+from judges.offline.run.source import row_json
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 RESULTS, CELLS, SUMMARY, TIMING = "results.jsonl", "cells.jsonl", "summary.json", "timing.json"
-_MOST_WAITING = 1_000
-"""Most rows that wait in memory for a slower one."""
-
 _JSON = json.JSONEncoder()
 _TIMES = {"latency_s", "latency_percentiles_s"}
 
@@ -62,20 +57,8 @@ def remove_results(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-class RowReader(Protocol):
-    """Takes rows as they are written."""
-
-    def needs(self, *, has_fault: bool) -> bool:
-        """Whether a row is needed, given whether it has a cell without a score."""
-        ...
-
-    def on_row(self, row: Row) -> None:
-        """Take a row that was written."""
-        ...
-
-
-class Results:
-    """Writes results and cells in the order of the dataset, each row as soon as it and all before it are judged.
+class RunFiles:
+    """Writes results and cells of a run, row by row; a `with` block that ends well puts the files in place.
 
     Few rows wait for their turn in memory. If more would have to, the rest is written at the end, from the journal
     and the dataset, so that a slow row never makes the memory grow.
@@ -84,15 +67,12 @@ class Results:
         folder: Folder of the run.
         journal: Its journal.
         judges: Names of the judges, in the order of the results.
-        reader: Takes the rows that it needs, as they are written.
     """
 
-    def __init__(self, folder: Path, journal: Journal, judges: Iterable[str], reader: RowReader) -> None:
-        self.tallies = {judge: Tally() for judge in judges}
-        self.journal, self._reader = journal, reader
-        self._waiting: deque[_Waiting] = deque()
-        self._by_row: dict[int, _Waiting] = {}
-        self._later: int | None = None
+    most_waiting = 1_000
+
+    def __init__(self, folder: Path, journal: Journal, judges: Iterable[str]) -> None:
+        self._journal, self._judges = journal, tuple(judges)
         self._files = ExitStack()
         self._results = self._files.enter_context(replacing(folder / RESULTS))
         self._cells = self._files.enter_context(replacing(folder / CELLS))
@@ -105,81 +85,17 @@ class Results:
     ) -> None:
         self._files.__exit__(kind, error, trace)
 
-    def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
-        """Take note of the next row, of which some cells are missing still.
-
-        Args:
-            row: Its index.
-            sample: The sample.
-            text: The sample as JSON.
-            missing: How many of its cells will be added.
-        """
-        if self._later is not None:
-            return
-        if len(self._waiting) >= _MOST_WAITING:
-            self._later = row
-            return
-        self._waiting.append(_Waiting(row, sample, text, missing))
-        self._by_row[row] = self._waiting[-1]
-        if not missing:
-            self._write_ready()
-
-    def add(self, row: int, text: bytes, verdict: Verdict) -> None:
-        """Take a cell that has been journaled."""
-        waiting = self._by_row.get(row)
-        if waiting is not None:
-            waiting.cells[verdict.judge] = text, verdict
-            waiting.missing -= 1
-            self._write_ready()
-
-    def finish(self, source: Source) -> None:
-        """Write the rows that could not wait in memory.
-
-        Raises:
-            ConfigurationError: If a cell is missing, since the dataset changed meanwhile.
-        """
-        self._write_ready()
-        for row, sample in source if self._later is not None else ():
-            if self._later is not None and row >= self._later:
-                self._write(_Waiting(row, sample, row_json(sample), 0))
-
-    def write_all(self, source: Source) -> None:
-        """Write all rows from a journal that has all their cells."""
-        self._later = 0
-        self.finish(source)
-
-    def _write_ready(self) -> None:
-        while self._waiting and self._waiting[0].missing == 0:
-            waiting = self._waiting.popleft()
-            del self._by_row[waiting.row]
-            self._write(waiting)
-
-    def _write(self, waiting: _Waiting) -> None:
-        row, sample = waiting.row, waiting.sample
-        is_judged, has_fault = isinstance(sample, Sample), False
+    def write(self, row: JudgedCells) -> Mapping[str, Verdict]:
+        """Write a row, and return its verdicts; those that do not wait with it are read from the journal."""
         texts: list[bytes] = []
         verdicts: dict[str, Verdict] = {}
-        for judge, tally in self.tallies.items():
-            text, verdict = waiting.cells.get(judge) or _cell(self.journal, row, judge)
-            tally.add(verdict, judged=is_judged)
-            self._cells.write(_cell_line(row, verdict))
+        for judge in self._judges:
+            text, verdict = row.cells.get(judge) or _cell(self._journal, row.index, judge)
+            self._cells.write(_cell_line(row.index, verdict))
             texts.append(b"%b:%b" % (quoted(judge), text))
             verdicts[judge] = verdict
-            has_fault = has_fault or verdict.unscored is not None
-        self._results.write(_row_line(row, sample, waiting.text, texts))
-        if self._reader.needs(has_fault=has_fault):
-            self._reader.on_row(row_of(row, sample, verdicts))
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A row that waits for its cells, or for its turn."""
-
-    row: int
-    sample: Sample | BadSample
-    text: bytes
-    missing: int
-    cells: dict[str, tuple[bytes, Verdict]] = field(default_factory=dict)
+        self._results.write(_row_line(row.index, row.sample, row.text or row_json(row.sample), texts))
+        return verdicts
 
 
 def write_summary(
@@ -221,13 +137,6 @@ def _cell(journal: Journal, index: int, judge: str) -> tuple[bytes, Verdict]:
             f"--accept-changes"
         )
     return cell[1], verdict
-
-
-def row_of(index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> Row:
-    """Return a row with its verdicts; one that could not be read says why."""
-    if isinstance(sample, BadSample):
-        return Row(index=index, verdicts=verdicts, error=str(sample))
-    return Row(index=index, sample=sample, verdicts=verdicts)
 
 
 def _row_line(index: int, sample: Sample | BadSample, text: bytes, verdicts: Iterable[bytes]) -> bytes:

@@ -19,17 +19,17 @@ from pathlib import Path
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.offline.run import outputs
-from judges.offline.run.cells import JournalOnly, judge_missing, warn_of_unreadable
+from judges.offline.run.cells import judge_missing, warn_of_unreadable
 from judges.offline.run.journal import Journal, locked
 from judges.offline.run.meter import RunStopped
 from judges.offline.run.parts import DealtRows, deal, gather
 from judges.offline.run.settings import OnProgress, Progress, RunSettings, divided
-from judges.offline.run.source import Source
+from judges.offline.run.source import RunRows
 from judges.runtime.validation import check_picklable, is_guarded, no_model_requests
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class RunPart:
     """What one process judges.
 
     Args:
@@ -60,7 +60,7 @@ class _Ended:
     error: Exception | None = None
 
 
-def _work(part: Part, connection: Connection) -> None:
+def _work(part: RunPart, connection: Connection) -> None:
     """Judge a part; sends `Progress` and in the end `_Ended`.
 
     The process ends with the one that started it, however that ends, so that nobody pays for calls of a run that
@@ -78,7 +78,7 @@ def _work(part: Part, connection: Connection) -> None:
         connection.send(ending)
 
 
-def _judge_part(part: Part, send: Callable[[Progress], None]) -> None:
+def _judge_part(part: RunPart, send: Callable[[Progress], None]) -> None:
     journal = Journal(Path(part.settings.folder))
     try:
         warn_of_unreadable(journal)
@@ -86,7 +86,7 @@ def _judge_part(part: Part, send: Callable[[Progress], None]) -> None:
             part.rows,
             part.load(),
             part.settings.watched(send),
-            JournalOnly(journal),
+            journal,
             max_concurrency=part.max_concurrency,
             log_texts=part.log_texts,
         )
@@ -111,7 +111,7 @@ def _portable(error: Exception) -> Exception:
 
 
 async def judge_in_processes(
-    source: Source,
+    source: RunRows,
     judges: Mapping[str, Judge],
     settings: RunSettings,
     folder: Path,
@@ -148,7 +148,7 @@ async def judge_in_processes(
     try:
         dealt = deal(source, folder, number, source.step, retry_failed=settings.retry_failed)
         parts = [
-            Part(
+            RunPart(
                 rows=rows,
                 load=load,
                 settings=share.at(rows.path.parent),
@@ -164,7 +164,7 @@ async def judge_in_processes(
         gather(folder, source.step)
 
 
-async def _judge(parts: Sequence[Part], settings: RunSettings) -> None:
+async def _judge(parts: Sequence[RunPart], settings: RunSettings) -> None:
     workers: list[_Worker] = []
     try:
         workers += [_Worker.started(part, f"{number} of {len(parts)}") for number, part in enumerate(parts, 1)]
@@ -197,7 +197,7 @@ class _Worker:
     has_ended: bool = False
 
     @classmethod
-    def started(cls, part: Part, label: str) -> _Worker:
+    def started(cls, part: RunPart, label: str) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(part, theirs), name=f"judges-{label}", daemon=True)

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -22,17 +22,17 @@ from pydantic import PrivateAttr
 from judges.errors import BadSample, ConfigurationError, JudgesError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from judges.offline.dataset.reading import checked_columns, rename_rows
-from judges.offline.results import Evaluation
+from judges.offline.dataset.reading import checked_columns, read_sample, rename_rows
+from judges.offline.results import Evaluation, OrderedRows, RowOutput
 from judges.offline.run import outputs
 from judges.offline.run.cells import judge_missing, new_meter
-from judges.offline.run.evaluate import OrderedWriter, judges_by_name
+from judges.offline.run.evaluate import judges_by_name
 from judges.offline.run.journal import Journal, is_failure, make_folder, replacing
-from judges.offline.run.journaled import opened, summed_up
+from judges.offline.run.journaled import opened, sum_up
 from judges.offline.run.meter import RunStopped
 from judges.offline.run.outputs import whole_verdict_json
-from judges.offline.run.settings import Outputs, RunSettings, divided
-from judges.offline.run.source import JudgeRecord, Manifest, digest_of, read_sample, row_json
+from judges.offline.run.settings import RunSettings, divided
+from judges.offline.run.source import JudgeRecord, Manifest, digest_of, row_json
 from judges.runtime.validation import check_picklable, whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -55,7 +55,7 @@ _VERDICT = "verdict"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class _BlockWork:
     """What a worker judges with.
 
     Args:
@@ -85,7 +85,7 @@ class _BlockJudge:
         keys: By row, what earlier starts of the run judged it as; 0 where it is missing.
     """
 
-    def __init__(self, work: Work, keys: ndarray[Any, Any] | None) -> None:
+    def __init__(self, work: _BlockWork, keys: ndarray[Any, Any] | None) -> None:
         self._work, self._keys = work, keys
         self._meter = new_meter(work.settings, work.judges, work.max_concurrency)
         self._fingerprint = fingerprint(*work.judges.values()).encode()
@@ -128,14 +128,15 @@ class _BlockJudge:
         work = self._work
         with tempfile.TemporaryDirectory(prefix="judges-") as folder:
             journal = Journal(Path(folder))
-            sink = _Collected(journal)
+            sink = _CollectedVerdicts()
             try:
                 asyncio.run(
                     judge_missing(
-                        _Rows(samples),
+                        _RowsInMemory(samples),
                         work.judges,
                         work.settings,
-                        sink,
+                        journal,
+                        sink=sink,
                         max_concurrency=work.max_concurrency,
                         log_texts=work.log_texts,
                         meter=self._meter,
@@ -214,7 +215,7 @@ def _without_none(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowsInMemory:
     """Numbered rows in memory."""
 
     samples: Mapping[int, Sample | BadSample]
@@ -228,10 +229,9 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Collected:
+class _CollectedVerdicts:
     """Takes verdicts as they come, in memory."""
 
-    journal: Journal
     verdicts: dict[int, dict[str, Verdict]] = field(default_factory=dict)
 
     def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
@@ -331,7 +331,7 @@ _BLOCKS = "blocks"
 _ON_THIS_MACHINE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """What Ray reads before it is imported: it reports no usage, and listens on the loopback address alone."""
 
-_NOT_ON_RAY = ("batch", "on_progress", "processes", "rescored", "shard")
+_NOT_ON_RAY = {"batch", "on_progress", "processes", "rescored", "shard"}
 _OBJECTS_BYTES = 512 * 1024 * 1024
 _ROWS_AT_ONCE = 256
 _DEEPEST = 10
@@ -412,37 +412,41 @@ def evaluate_ray(
         check_picklable(judge, f"the judge {name!r}", "define it in a module")
     last = whole_number(workers, setting="workers") - 1  # the worker with the smallest share, which each may have
     settings = _checked_settings(run, resume=resume)
-    work = Work(
+    work = _BlockWork(
         judges=members,
         settings=(settings or RunSettings(folder=Path())).part(last, workers),
         max_concurrency=divided(max_concurrency, last, workers, "max_concurrency") or 1,
         log_texts=log_texts,
         columns=columns,
     )
-    output = Outputs(keep_rows=keep_rows)
+    output = RowOutput(keep_rows=keep_rows)
     with _errors_of_workers():
         whole_number(batch_size, setting="batch_size")
-        numbered = _Numbered.of(_dataset(ds), members, workers=workers, batch_size=batch_size)
+        numbered = _NumberedDataset.of(_dataset(ds), members, workers=workers, batch_size=batch_size)
         pool = _Pool(workers, batch_size, num_cpus)
         if settings is not None:
             return _judge_run(numbered, work, pool, settings, output)
         dataset = pool.judged(numbered, work, None).materialize()
-        writer = OrderedWriter(members, out=None, on_result=None, keep_rows=keep_rows)
+        results = OrderedRows(members, output)
         tables = dataset.iter_batches(batch_size=_ROWS_AT_ONCE, batch_format="pyarrow")
         for row, sample, verdicts in _judged_rows(tables, work):
-            writer.add(outputs.row_of(row, sample, verdicts))
-        return RayEvaluation.of(writer.evaluation(), dataset)
+            results.expect(row, sample, b"", len(verdicts))
+            for verdict in verdicts.values():
+                results.add(row, b"", verdict)
+        return RayEvaluation.of(results.evaluation(), dataset)
 
 
 @dataclass(frozen=True)
-class _Numbered:
+class _NumberedDataset:
     """A dataset with the numbers of its rows in a column, and how many there are."""
 
     dataset: Dataset
     size: int
 
     @classmethod
-    def of(cls, dataset: Dataset, judges: Mapping[str, Judge], *, workers: int, batch_size: int) -> _Numbered:
+    def of(
+        cls, dataset: Dataset, judges: Mapping[str, Judge], *, workers: int, batch_size: int
+    ) -> _NumberedDataset:
         """Number the rows of a dataset in their order."""
         import ray.data  # noqa: PLC0415 - checked by `_dataset`
 
@@ -490,7 +494,7 @@ class _Pool:
     batch_size: int
     num_cpus: float
 
-    def judged(self, rows: _Numbered, work: Work, keys: ndarray[Any, Any] | None) -> Dataset:
+    def judged(self, rows: _NumberedDataset, work: _BlockWork, keys: ndarray[Any, Any] | None) -> Dataset:
         """Return a dataset that is judged when it is read."""
         from ray.data import ActorPoolStrategy  # noqa: PLC0415 - checked by `_dataset`
 
@@ -507,7 +511,9 @@ class _Pool:
         )
 
 
-def _judge_run(rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, output: Outputs) -> RayEvaluation:
+def _judge_run(
+    rows: _NumberedDataset, work: _BlockWork, pool: _Pool, settings: RunSettings, output: RowOutput
+) -> RayEvaluation:
     """Judge what is missing into the folder of a run, and write its results."""
     started = time.monotonic()
     records = tuple(JudgeRecord(name=name) for name in work.judges)
@@ -524,7 +530,8 @@ def _judge_run(rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, 
             raise _stopped(judged, left, settings, pool)
         journal = Journal(folder)
         try:
-            with outputs.Results(folder, journal, work.judges, output) as results:
+            with outputs.RunFiles(folder, journal, work.judges) as files:
+                results = OrderedRows(work.judges, output, files)
                 for row, sample, verdicts in _judged_rows(finished.tables(), work):
                     results.expect(row, sample, row_json(sample), len(verdicts))
                     for verdict in verdicts.values():
@@ -532,7 +539,7 @@ def _judge_run(rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, 
         finally:
             journal.close()
             journal.path.unlink()  # the blocks are the journal
-        evaluation = summed_up(results, folder, output, seconds=time.monotonic() - started)
+        evaluation = sum_up(results, folder, output, seconds=time.monotonic() - started)
     return RayEvaluation.of(evaluation, finished)
 
 
@@ -546,7 +553,7 @@ def _stopped(judged: int, left: int, settings: RunSettings, pool: _Pool) -> RunS
 
 
 def _judged_rows(
-    tables: Iterable[Table], work: Work
+    tables: Iterable[Table], work: _BlockWork
 ) -> Iterator[tuple[int, Sample | BadSample, dict[str, Verdict]]]:
     """Yield the rows of judged tables, in their order, with their samples and verdicts."""
     for table in tables:
@@ -562,11 +569,10 @@ def _checked_settings(run: str | Path | RunSettings | None, *, resume: bool) -> 
             raise ConfigurationError("resume=True goes with run=..., the folder of the run to go on with")
         return None
     settings = run if isinstance(run, RunSettings) else RunSettings(folder=run)
-    defaults = {field.name: field.default for field in fields(RunSettings)}
-    wrong = [name for name in _NOT_ON_RAY if getattr(settings, name) != defaults[name]]
+    wrong = sorted(_NOT_ON_RAY & settings.model_dump(exclude_defaults=True, include=_NOT_ON_RAY).keys())
     if wrong:
         raise ConfigurationError(f"evaluate_ray has no use for the setting {wrong[0]}; leave it out")
-    return replace(settings, resume=resume or settings.resume)
+    return settings.evolve(resume=resume or settings.resume)
 
 
 def _dataset(ds: object) -> Dataset:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SkipValidation,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
 
 from judges.errors import ConfigurationError, shortened
-from judges.offline.results import Row
-from judges.offline.run.source import checked_shard
 from judges.runtime.budget import Price
+from judges.runtime.validation import suggestion
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,12 +69,43 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}"
 
 
-_MOST_REQUESTS = 50_000
-_MOST_BYTES = 200_000_000
+class _CheckedSettings(BaseModel):
+    """Frozen settings; the error about a wrong one is a line that says what it is, in the words of its `title`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            raise ConfigurationError(_line_about(fault, type(self))) from None
+
+    def evolve(self, **changes: Any) -> Self:
+        """Return the same settings with some changed, which are checked, too.
+
+        Raises:
+            ConfigurationError: If one is wrong.
+        """
+        return type(self)(**{**dict(self), **changes})
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchSettings:
+def _line_about(fault: ErrorDetails, settings: type[BaseModel]) -> str:
+    name = str(fault["loc"][0]) if fault["loc"] else ""
+    if name not in settings.model_fields:
+        hint = f"{name!r} is no setting of a run; {suggestion(name, settings.model_fields)}" if name else ""
+        return hint or fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "value_error":
+        return fault["msg"].removeprefix("Value error, ")
+    return f"{name} is {settings.model_fields[name].title}, not {shortened(fault['input'])}"
+
+
+_WHOLE = "a whole number from 1"
+_FROM_1 = Annotated[int, Field(ge=1)]
+_LIMIT = 1e6
+
+
+class BatchSettings(_CheckedSettings):
     """How the calls of a run are sent in batches; for `evaluate(..., batch=BatchSettings(poll_s=300))`.
 
     Args:
@@ -74,25 +117,34 @@ class BatchSettings:
         price: What a call costs, as a share of its price outside of batches.
     """
 
-    poll_s: float = 60.0
+    poll_s: float = Field(
+        default=60.0,
+        ge=0.01,
+        lt=_LIMIT,
+        title="a number from 0.01",
+        description="Seconds between two looks at a batch.",
+    )
     window: str = "24h"
-    max_requests: int = _MOST_REQUESTS
-    max_bytes: int = _MOST_BYTES
-    tries: int = 3
-    price: float = 0.5
-
-    def __post_init__(self) -> None:
-        for name in ("max_requests", "max_bytes", "tries"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(getattr(self, name))}")
-        for name, least in (("poll_s", 0.01), ("price", 0.0)):
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int | float) or not least <= number < 1e6:  # noqa: PLR2004 - some bound
-                raise ConfigurationError(f"{name} is a number from {least}, not {shortened(number)}")
+    max_requests: int = Field(default=50_000, ge=1, title=_WHOLE)
+    max_bytes: int = Field(default=200_000_000, ge=1, title=_WHOLE)
+    tries: int = Field(default=3, ge=1, title=_WHOLE)
+    price: float = Field(default=0.5, ge=0, lt=_LIMIT, title="a number from 0.0")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
+def _checked_folder(folder: str | Path) -> str | Path:
+    if isinstance(folder, str) and not folder.strip():
+        raise ValueError("the folder of a run is empty text; name a new one, such as runs/1")
+    return folder
+
+
+def _checked_shard(shard: object) -> object:
+    is_pair = isinstance(shard, tuple | list) and [type(number) for number in shard] == [int, int]
+    if shard is not None and not (is_pair and 1 <= shard[0] <= shard[1]):  # type: ignore[index]  # a pair
+        raise ValueError(f"a shard is one part of several, (1, 4) for the first of four, not {shard!r}")
+    return shard
+
+
+class RunSettings(_CheckedSettings):
     """How a run is kept, limited and resumed; for `evaluate(..., run=RunSettings(folder="runs/1", ...))`.
 
     Args:
@@ -111,53 +163,58 @@ class RunSettings:
         batch: How calls are sent by the provider's batch endpoint, at half the price and within a day; None sends
             each by itself. A run that began with batches goes on with them.
         processes: How many processes of this machine judge, each its part of the rows and of the limits.
+
+    Raises:
+        ConfigurationError: If a setting is unknown, of another type or out of range.
     """
 
-    folder: str | Path
-    resume: bool = False
-    retry_failed: bool = False
-    accept_changes: bool = False
-    rescored: frozenset[str] = frozenset()
-    shard: tuple[int, int] | None = None
-    rate: int | None = None
-    tokens_per_minute: int | None = None
-    max_calls: int | None = None
-    max_cost: float | None = None
-    prices: Mapping[str, Price] | None = None
-    on_progress: OnProgress | None = None
-    processes: int = 1
-    batch: BatchSettings | None = None
+    folder: Annotated[str | Path, AfterValidator(_checked_folder)] = Field(title="the path of a folder")
+    resume: bool = Field(default=False, title="true or false")
+    retry_failed: bool = Field(
+        default=False, title="true or false", description="Judge cells again whose judging failed."
+    )
+    accept_changes: bool = Field(
+        default=False, title="true or false", description="Judge again what changed since the run began."
+    )
+    rescored: frozenset[str] = Field(default=frozenset(), title="a frozenset of names of judges")
+    shard: Annotated[tuple[int, int] | None, PlainValidator(_checked_shard)] = None
+    rate: _FROM_1 | None = Field(default=None, title=_WHOLE, description="Most model calls a minute.")
+    tokens_per_minute: _FROM_1 | None = Field(default=None, title=_WHOLE, description="Most tokens a minute.")
+    max_calls: _FROM_1 | None = Field(
+        default=None, title=_WHOLE, description="Stop after N model calls; resume later."
+    )
+    max_cost: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, title="a number of US dollars from 0", description="Stop before more is spent; resume later."
+    )
+    prices: Annotated[Mapping[str, Price] | None, SkipValidation] = None
+    on_progress: OnProgress | None = Field(default=None, title="a function")
+    processes: int = Field(
+        default=1,
+        ge=1,
+        title=_WHOLE,
+        description="Judge in N processes, which divide rows and limits between them.",
+    )
+    batch: BatchSettings | None = Field(default=None, title="BatchSettings(...)")
 
-    def __post_init__(self) -> None:
-        if isinstance(self.folder, str) and not self.folder.strip():
-            raise ConfigurationError("the folder of a run is empty text; name a new one, such as runs/1")
-        checked_shard(self.shard)
-        if type(self.processes) is not int or self.processes < 1:
-            raise ConfigurationError(f"processes is a whole number from 1, not {shortened(self.processes)}")
+    @model_validator(mode="after")
+    def _check_pace(self) -> Self:
         useless = [name for name in ("rate", "tokens_per_minute") if getattr(self, name) is not None]
         useless += ["processes"] if self.processes > 1 else []
         if self.batch is not None and useless:
-            raise ConfigurationError(
-                f"{useless[0]} has no use with batches, which the provider paces; leave it out"
-            )
-        calls, cost = self.max_calls, self.max_cost
-        is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
-        if calls is not None and (type(calls) is not int or calls < 1):
-            raise ConfigurationError(f"max_calls is a whole number from 1, not {shortened(calls)}")
-        if cost is not None and not (is_number and cost >= 0):
-            raise ConfigurationError(f"max_cost is a number of US dollars from 0, not {shortened(cost)}")
+            raise ValueError(f"{useless[0]} has no use with batches, which the provider paces; leave it out")
+        return self
 
     def watched(self, on_progress: OnProgress) -> RunSettings:
         """Return the same settings with somebody who hears of the progress."""
-        return replace(self, on_progress=on_progress)
+        return self.evolve(on_progress=on_progress)
 
     def when_all_is_judged(self) -> RunSettings:
         """Return the settings with which results are written once nothing is missing in the journal."""
-        return replace(self, retry_failed=False, on_progress=None, processes=1, batch=None)
+        return self.evolve(retry_failed=False, on_progress=None, processes=1, batch=None)
 
     def at(self, folder: Path) -> RunSettings:
         """Return the same settings for another folder."""
-        return replace(self, folder=folder)
+        return self.evolve(folder=folder)
 
     def part(self, number: int, of: int) -> RunSettings:
         """Return the settings of one of several workers that divide the limits between them.
@@ -169,8 +226,7 @@ class RunSettings:
         Raises:
             ConfigurationError: If a limit is too small to be divided so often.
         """
-        return replace(
-            self,
+        return self.evolve(
             rate=divided(self.rate, number, of, "rate"),
             tokens_per_minute=divided(self.tokens_per_minute, number, of, "tokens_per_minute"),
             max_calls=divided(self.max_calls, number, of, "max_calls"),
@@ -192,35 +248,3 @@ def divided(limit: int | None, number: int, of: int, name: str) -> int | None:
     if limit < of:
         raise ConfigurationError(f"{name}={limit} cannot be divided between {of} workers; use fewer, or raise it")
     return limit // of + (number < limit % of)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outputs:
-    """What becomes of the rows of a run beside its files.
-
-    Args:
-        on_result: Called with each row in order, as soon as it is written.
-        faults_only: Whether it is called with rows alone that have a cell without a score.
-        keep_rows: Whether the evaluation holds the rows.
-        facts: What else the summary says.
-
-    Attributes:
-        rows: The rows kept.
-    """
-
-    on_result: Callable[[Row], object] | None = None
-    faults_only: bool = False
-    keep_rows: bool = True
-    facts: Mapping[str, object] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
-
-    def needs(self, *, has_fault: bool) -> bool:
-        """Whether a row is needed, given whether it has a cell without a score."""
-        return self.keep_rows or (self.on_result is not None and (has_fault or not self.faults_only))
-
-    def on_row(self, row: Row) -> None:
-        """Take a row that was written."""
-        if self.keep_rows:
-            self.rows.append(row)
-        if self.on_result is not None:
-            self.on_result(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -15,13 +15,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import BadSample, ConfigurationError
-from judges.offline.dataset.reading import RowsFile, name_unread
+from judges.offline.dataset.reading import RowInput, RowsFile, read_sample
 from judges.offline.run.journal import open_private, replacing
 from judges.sample import Sample
 
 SPOOL = "rows.jsonl"
-RowInput = Sample | Mapping[str, object] | BadSample
-"""A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
 
 
 class NumberedRows(Protocol):
@@ -37,7 +35,7 @@ class NumberedRows(Protocol):
         ...
 
 
-class Source:
+class RunRows:
     """Rows that can be read again; of a sharded run those of its part alone, with the numbers of the whole.
 
     Args:
@@ -70,9 +68,9 @@ class Source:
         return None if self._total is None else len(self)
 
 
-def file_source(file: RowsFile, *, limit: int | None, total: int | None, shard: tuple[int, int] | None) -> Source:
+def file_source(file: RowsFile, *, limit: int | None, total: int | None, shard: tuple[int, int] | None) -> RunRows:
     """Return the rows of a file; those that cannot be read stand as errors in their place."""
-    return Source(lambda: islice(file.rows(), limit), total=total, shard=shard)
+    return RunRows(lambda: islice(file.rows(), limit), total=total, shard=shard)
 
 
 async def spooled(
@@ -104,29 +102,6 @@ def _sample_json(sample: Sample) -> bytes:
 def digest_of(text: bytes) -> bytes:
     """Return a digest of what a row holds, given as JSON."""
     return blake2b(text, digest_size=16).digest()
-
-
-def read_sample(row: RowInput) -> Sample | BadSample:
-    """Return a row as a sample, or why it is none."""
-    if isinstance(row, BadSample):
-        return row
-    try:
-        sample = Sample.read(row)
-    except BadSample as error:
-        return error
-    name_unread(sample, row)
-    return sample
-
-
-def checked_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return the shard if it is one part of several: part and number of parts, counted from 1."""
-    if shard is None:
-        return None
-    value: object = shard  # of users without types
-    is_pair = isinstance(value, tuple | list) and [type(number) for number in value] == [int, int]
-    if not is_pair or not 1 <= shard[0] <= shard[1]:
-        raise ConfigurationError(f"a shard is one part of several, (1, 4) for the first of four, not {shard!r}")
-    return shard
 
 
 def _unspooled(path: Path) -> Iterator[RowInput]:

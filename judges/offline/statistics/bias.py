@@ -91,7 +91,7 @@ def _line(test: BiasTest) -> str:
     return f"{test.bias}: {test.finding}, effect {effect}{interval}{p}, n = {test.n}"
 
 
-class Family(NamedTuple):
+class _Family(NamedTuple):
     """Ratings of one question for self-preference.
 
     Args:
@@ -130,7 +130,7 @@ def bias_report(
         robustness: By name of a perturbation per probe the verdict, the verdict after it, and that of a plain
             second judgement (CALM, arXiv 2410.02736).
         self_preference: Per question the judge's and a control's rating of the judge's own family's answer, then
-            the judge's and the control's of another answer, as `Family`.
+            the judge's and the control's of another answer, as the test of self-preference takes them.
         leniency: Per row the human's rating and the judge's.
         length: The judge's ratings, a first rater's, a second rater's (None: one rater alone), and the logarithm
             of the lengths: the ratings' association with length beyond quality.
@@ -153,7 +153,7 @@ def bias_report(
     tests += [_robustness(name, triples) for name, triples in (robustness or {}).items()]
     if self_preference is not None:
         rated = rows_of_numbers(self_preference, 4, "ratings for self-preference")
-        tests.append(_self_preference([Family(*ratings) for ratings in rated.tolist()], seed))
+        tests.append(_self_preference([_Family(*ratings) for ratings in rated.tolist()], seed))
     if leniency is not None:
         tests.append(_leniency(leniency, clusters, seed))
     if length is not None and len(length) != 4:  # noqa: PLR2004 - as the message says
@@ -263,7 +263,7 @@ def _robustness(name: str, triples: Sequence[tuple[Hashable, Hashable, Hashable]
     )
 
 
-def _self_preference(questions: Sequence[Family], seed: int) -> BiasTest:
+def _self_preference(questions: Sequence[_Family], seed: int) -> BiasTest:
     differences = np.array(
         [(q.judge_own - q.control_own) - (q.judge_other - q.control_other) for q in questions], float
     )
@@ -339,7 +339,7 @@ def _length(
     )
 
 
-class Fit(NamedTuple):
+class _Fit(NamedTuple):
     """Coefficients of [1, quality, x] and their standard errors."""
 
     coefficients: tuple[float, float, float]
@@ -353,7 +353,7 @@ def instrumental(
     x: Sequence[float],
     *,
     clusters: Sequence[Hashable] | None = None,
-) -> Fit | None:
+) -> _Fit | None:
     """Regress a judge's ratings on quality and x, one rater's noise taken out by a second rater as instrument.
 
     Two-stage least squares with regressors [1, rater, x] and instruments [1, second, x], and standard errors that
@@ -374,7 +374,7 @@ def instrumental(
     scores = instruments * residuals[:, None]
     sums = np.array([scores[rows].sum(axis=0) for rows in cluster_rows(len(y), clusters)])
     errors = np.sqrt(np.diag(inverse @ (sums.T @ sums) @ inverse.T))
-    return Fit(tuple(map(float, coefficients)), tuple(map(float, errors)))  # type: ignore[arg-type]  # three of each
+    return _Fit(tuple(map(float, coefficients)), tuple(map(float, errors)))  # type: ignore[arg-type]  # three of each
 
 
 def _bootstrap_interval(values: _Array, seed: int) -> tuple[float, float] | None:

@@ -21,7 +21,7 @@ from judges.offline.statistics.intervals import (
     whole,
     wilson,
 )
-from judges.offline.statistics.replay import Ratings, replay_run
+from judges.offline.statistics.replay import Ratings, replay_each
 
 _LARGEST_LOGARITHM = 700.0
 _TINY = 1e-200
@@ -342,7 +342,7 @@ def _row(policy: float, count: Counts, status: _Status, alpha: float, delta: flo
     )
 
 
-class Run(NamedTuple):
+class _RecordedRun(NamedTuple):
     """A recorded loop.
 
     Args:
@@ -391,7 +391,7 @@ def certify_runs(
     strictest_first = sorted(set(thresholds), reverse=True)
     counts, attempts = {}, {}
     for threshold in strictest_first:
-        results = [replay_run(ratings, threshold, max_attempts, patience) for ratings, _ in runs]
+        results = replay_each([ratings for ratings, _ in runs], threshold, max_attempts, patience)
         released = [
             (bad, result.released) for (_, bad), result in zip(runs, results, strict=True) if result.released
         ]

@@ -59,8 +59,38 @@ def replay_run(
     Raises:
         ValueError: If an argument is out of range or no number, or there is not a score for each rating.
     """
+    return replay_each([ratings], threshold, max_attempts, patience, scores=[scores])[0]
+
+
+def replay_each(
+    runs: Sequence[Ratings],
+    threshold: float,
+    max_attempts: int,
+    patience: int | None = None,
+    *,
+    scores: Sequence[Sequence[float | None] | None] | None = None,
+) -> list[Replay]:
+    """Replay recorded runs under another policy, each as `replay_run` does.
+
+    Raises:
+        ValueError: If an argument is out of range or no number, or there is not a score for each rating.
+    """
     _check_policy(threshold, max_attempts, patience)
-    if scores is not None:
+    marks = [None] * len(runs) if scores is None else scores
+    return [
+        _replay(run, threshold, max_attempts, patience, scores=mark) for run, mark in zip(runs, marks, strict=True)
+    ]
+
+
+def _replay(
+    ratings: Ratings,
+    threshold: float,
+    max_attempts: int,
+    patience: int | None,
+    *,
+    scores: Sequence[float | None] | None,
+) -> Replay:
+    if scores is not None and len(scores) != len(ratings):
         same_length("scores has a score or None for each rating", ratings, scores)
     best, since = -1.0, 0
     marks = _numbers(ratings if scores is None else scores)
@@ -86,7 +116,7 @@ def _check_policy(threshold: object, max_attempts: object, patience: object) -> 
 
 def _numbers(ratings: Sequence[float | None]) -> Sequence[float | None]:
     """Return ratings or scores as they are, once each is a number, or None for an unscored attempt."""
-    for rating in listed(ratings, "ratings"):
+    for rating in ratings if isinstance(ratings, list | tuple) else listed(ratings, "ratings"):
         if rating is not None and not _is_number(rating):
             raise ValueError(f"a rating is a number, or None where it is unscored; not {rating!r}")
     return ratings
@@ -151,11 +181,7 @@ def replay_runs(
         least_effective: Effective number of runs below which the ratio estimate is left out.
         scores: The scores of each run, see `replay_run`.
     """
-    marks = [None] * len(runs) if scores is None else scores
-    results = [
-        replay_run(run, threshold, max_attempts, patience, scores=mark)
-        for run, mark in zip(runs, marks, strict=True)
-    ]
+    results = replay_each(runs, threshold, max_attempts, patience, scores=scores)
     ends = Counter(result.end for result in results)
     n, passed, censored = len(runs), ends["pass"], ends["censored"]
     if not n:
@@ -322,7 +348,7 @@ def best_and_last(runs: Sequence[Ratings]) -> tuple[Figure, Figure]:
     return Figure(value=float(np.mean(differences)), n=n), Figure(value=share, n=n)
 
 
-Counts = NDArray[np.float64]
+_Counts = NDArray[np.float64]
 
 
 def curve_intervals(
@@ -362,7 +388,7 @@ def curve_intervals(
     return [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
 
 
-def _curve(times: NDArray[np.int64], at_risk: Counts, passes: Counts) -> Counts:
+def _curve(times: NDArray[np.int64], at_risk: _Counts, passes: _Counts) -> _Counts:
     risk = times @ at_risk
     hazard = np.divide(times @ passes, risk, out=np.zeros_like(risk), where=risk > 0)
     return np.asarray(1 - np.cumprod(1 - hazard))

@@ -12,18 +12,16 @@ from typing import Any, get_args
 
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
-from judges.offline.results import Evaluation
 from judges.offline.statistics import Agreement, BiasReport, RankMetrics, agreement, bias_report, rank_metrics
 from judges.offline.statistics.certificates import ALPHA, DELTA
 from judges.offline.statistics.judge_agreement import rating_figures
-from judges.offline.trust.beside import labels_for, naming
-from judges.offline.trust.calibration import with_labels
-from judges.offline.trust.certify import GOOD, certify
+from judges.offline.trust.calibration import LabelledRows, read_labelled
+from judges.offline.trust.certify import GOOD, CertifySettings, certify_rows
 from judges.offline.trust.label import NextLabel, to_estimate, write_queue
 from judges.offline.trust.report_text import (
     Item,
     PassRate,
-    People,
+    PeopleAgreement,
     Sampling,
     agreement_lines,
     bias_lines,
@@ -33,18 +31,17 @@ from judges.offline.trust.report_text import (
     people_of,
 )
 from judges.offline.trust.rows import (
-    JudgedRow,
-    Source,
+    JudgedAnswer,
+    RowSource,
     judge_among,
     lower_median,
     majority,
-    read_judged,
     refuse_reused,
     usable,
 )
 
 
-def _actively_drawn(rows: Sequence[JudgedRow]) -> tuple[list[JudgedRow], list[str]]:
+def _actively_drawn(rows: Sequence[JudgedAnswer]) -> tuple[list[JudgedAnswer], list[str]]:
     """Return rows with the weights of an active sample, and what to say where not all that was drawn is labelled.
 
     Where people labelled only some of the rows drawn, in random order as `refine label` shows them, each was
@@ -69,7 +66,7 @@ def _actively_drawn(rows: Sequence[JudgedRow]) -> tuple[list[JudgedRow], list[st
     return [_weighed(row, share) for row in rows], notes
 
 
-def _weighed(row: JudgedRow, share: float) -> JudgedRow:
+def _weighed(row: JudgedAnswer, share: float) -> JudgedAnswer:
     if not row.opinions or row.probability is None:
         return row
     probability = row.probability * share
@@ -81,7 +78,7 @@ _FAMILY = 2
 _LEAST_RATERS = 2
 
 
-def _bias_of(rows: Sequence[JudgedRow], judge: str, *, ratings: bool, seed: int) -> BiasReport | None:
+def _bias_of(rows: Sequence[JudgedAnswer], judge: str, *, ratings: bool, seed: int) -> BiasReport | None:
     """Return the report on bias for which the rows hold data; None where they hold none.
 
     A probe is a row with `probe`, its kind, for instance `"verbosity"` or `"authority"`, and `probe_of`, the `id`
@@ -122,7 +119,7 @@ def _bias_of(rows: Sequence[JudgedRow], judge: str, *, ratings: bool, seed: int)
 
 
 def _probes(
-    scored: Sequence[tuple[JudgedRow, int]],
+    scored: Sequence[tuple[JudgedAnswer, int]],
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[int, int, int]]]]:
     """Return by kind the rating without and with the probe, and where there is one of a second one."""
     plain = {str(row.metadata["id"]): rating for row, rating in scored if row.metadata.get("id") is not None}
@@ -142,7 +139,7 @@ def _probes(
     return dict(pairs), dict(triples)
 
 
-def _families(scored: Sequence[tuple[JudgedRow, int]]) -> list[tuple[float, float, float, float]]:
+def _families(scored: Sequence[tuple[JudgedAnswer, int]]) -> list[tuple[float, float, float, float]]:
     by_question: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
     for row, rating in scored:
         family, control = row.metadata.get("family"), row.metadata.get("control_rating")
@@ -152,7 +149,7 @@ def _families(scored: Sequence[tuple[JudgedRow, int]]) -> list[tuple[float, floa
 
 
 def _lengths(
-    labelled: Sequence[tuple[JudgedRow, int]],
+    labelled: Sequence[tuple[JudgedAnswer, int]],
 ) -> tuple[list[float], list[float], list[float] | None, list[float]] | None:
     """Return ratings of judge and people with the logarithm of the lengths; with one person alone, no second."""
     chosen = [(row, rating) for row, rating in labelled if row.length]
@@ -214,7 +211,7 @@ class Alignment:
     ties: int
     ratings: bool
     agreement: Agreement
-    people: People | None
+    people: PeopleAgreement | None
     calibration: RankMetrics | None
     pass_rate: PassRate | None
     certificate: IssuedCertificate | None
@@ -264,8 +261,8 @@ class Alignment:
 
 
 def align(
-    rows: Source,
-    labels: Source | None = None,
+    rows: RowSource,
+    labels: RowSource | None = None,
     *,
     judge: str | None = None,
     good: float = GOOD,
@@ -311,73 +308,94 @@ def align(
         raise ConfigurationError(
             f"sampling is 'random', 'by_rating', 'active' or 'elsewhere', not {shortened(sampling)}"
         )
-    rows = rows if isinstance(rows, str | os.PathLike | Evaluation) else list(rows)
-    labels, from_where = labels_for(rows, labels)
-    with naming(from_where):
-        read, strangers = with_labels(read_judged(rows), labels)
-    refuse_reused([(_answer_of(row), opinion) for row in read for opinion in row.opinions], split)
-    everything = [replace(row, opinions=usable(row.opinions, split)) for row in read]
+    read = read_labelled(rows, labels)
+    refuse_reused([(_answer_of(row), opinion) for row in read.rows for opinion in row.opinions], split)
+    everything = [replace(row, opinions=usable(row.opinions, split)) for row in read.rows]
+    notes = [*read.notes]
     if sampling == "active":
         everything, share_notes = _actively_drawn(everything)
-        from_where += share_notes
-    name = judge_among(everything, judge)
-    judged = [row for row in everything if row.metadata.keys().isdisjoint({"probe", "repeat_of"})]
-    labelled = [row for row in judged if row.opinions]
-    if not labelled:
-        raise ConfigurationError(
-            "no row has a label; add labels to the rows, labels: [{'by': 'ann', 'rating': 4}], or give a file of "
-            "them (--labels)"
-        )
-    ratings = all(opinion.is_rating for row in labelled for opinion in row.opinions)
-    notes = [*from_where, *([f"{strangers} labels belong to no row and were left out"] if strangers else [])]
-    marks = [row.marks.get(name) for row in labelled]
-    as_ratings = [None if mark is None else mark.as_rating for mark in marks]
+        notes += share_notes
+    if read.strangers:
+        notes.append(f"{read.strangers} labels belong to no row and were left out")
+    compared = _ComparedRows.of(everything, judge_among(everything, judge), good, seed)
     issued = _certificate(
-        rows,
-        labels,
+        read,
         notes,
         sampling,
         alpha=alpha,
         delta=delta,
         thresholds=thresholds,
         max_attempts=max_attempts,
-        judge=name,
+        judges=(compared.judge,),
         good=good,
         split=split,
-        ledger=ledger,
+        uses=None if ledger is None else Path(ledger),
     )
     if issued is not None and certificate is not None:
         issued.write(Path(certificate))
-    chosen = _next_labels(judged, name, sampling, budget=budget, good=good, seed=seed)
+    chosen = _next_labels(compared.judged, compared.judge, sampling, budget=budget, good=good, seed=seed)
     if next_labels is not None:
         write_queue(chosen, Path(next_labels))
     return Alignment(
-        judge=name,
-        rows=len(judged),
-        labelled=len(labelled),
-        questions=len({row.question_id for row in labelled}),
-        ties=sum(majority(row.opinions, good) is None for row in labelled),
-        ratings=ratings,
-        agreement=_agreement(
-            labelled, as_ratings, name, ratings=ratings, good=good, resamples=resamples, seed=seed
-        ),
-        people=people_of(labelled, as_ratings, good=good, ratings=ratings),
-        calibration=_calibration(labelled, name, good=good, seed=seed),
-        pass_rate=pass_rate(_items(judged, name, good), sampling=sampling),
+        **compared.figures(sampling, resamples),
         certificate=issued,
-        bias=_bias_of(everything, name, ratings=ratings, seed=seed),
         next_labels=tuple(chosen),
         notes=tuple(notes),
-        seed=seed,
     )
 
 
-def _answer_of(row: JudgedRow) -> Hashable:
+@dataclass(frozen=True)
+class _ComparedRows:
+    """The rows, of which those that probe the judge say nothing of its agreement with people."""
+
+    everything: Sequence[JudgedAnswer]
+    judged: Sequence[JudgedAnswer]
+    labelled: Sequence[JudgedAnswer]
+    judge: str
+    good: float
+    seed: int
+
+    @classmethod
+    def of(cls, rows: Sequence[JudgedAnswer], judge: str, good: float, seed: int) -> _ComparedRows:
+        judged = [row for row in rows if row.metadata.keys().isdisjoint({"probe", "repeat_of"})]
+        labelled = [row for row in judged if row.opinions]
+        if not labelled:
+            raise ConfigurationError(
+                "no row has a label; add labels to the rows, labels: [{'by': 'ann', 'rating': 4}], or give a file "
+                "of them (--labels)"
+            )
+        return cls(rows, judged, labelled, judge, good, seed)
+
+    def figures(self, sampling: Sampling, resamples: int) -> dict[str, Any]:
+        """Return what an `Alignment` says of judge and people."""
+        judge, good, seed = self.judge, self.good, self.seed
+        ratings = all(opinion.is_rating for row in self.labelled for opinion in row.opinions)
+        marks = [row.marks.get(judge) for row in self.labelled]
+        as_ratings = [None if mark is None else mark.as_rating for mark in marks]
+        return {
+            "judge": judge,
+            "rows": len(self.judged),
+            "labelled": len(self.labelled),
+            "questions": len({row.question_id for row in self.labelled}),
+            "ties": sum(majority(row.opinions, good) is None for row in self.labelled),
+            "ratings": ratings,
+            "agreement": _agreement(
+                self.labelled, as_ratings, judge, ratings=ratings, good=good, resamples=resamples, seed=seed
+            ),
+            "people": people_of(self.labelled, as_ratings, good=good, ratings=ratings),
+            "calibration": _calibration(self.labelled, judge, good=good, seed=seed),
+            "pass_rate": pass_rate(_items(self.judged, judge, good), sampling=sampling),
+            "bias": _bias_of(self.everything, judge, ratings=ratings, seed=seed),
+            "seed": seed,
+        }
+
+
+def _answer_of(row: JudgedAnswer) -> Hashable:
     return row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
 
 
 def _next_labels(
-    rows: Sequence[JudgedRow], judge: str, sampling: Sampling, *, budget: int, good: float, seed: int
+    rows: Sequence[JudgedAnswer], judge: str, sampling: Sampling, *, budget: int, good: float, seed: int
 ) -> list[NextLabel]:
     """Return the rows to label next; none after an active sample, which is drawn once."""
     if sampling == "active":
@@ -386,7 +404,7 @@ def _next_labels(
 
 
 def _agreement(
-    rows: Sequence[JudgedRow],
+    rows: Sequence[JudgedAnswer],
     judged: Sequence[int | None],
     judge: str,
     *,
@@ -426,13 +444,13 @@ def _agreement(
     return replace(of_verdicts, n=len(scored), labelled=len(rows), figures={**of_verdicts.figures, **own})
 
 
-def _clusters(rows: Sequence[JudgedRow]) -> list[str] | None:
+def _clusters(rows: Sequence[JudgedAnswer]) -> list[str] | None:
     """Return the question of each row; None where every row has its own, for which exact intervals are known."""
     questions = [row.question_id for row in rows]
     return questions if len(set(questions)) < len(questions) else None
 
 
-def _calibration(rows: Sequence[JudgedRow], judge: str, *, good: float, seed: int) -> RankMetrics | None:
+def _calibration(rows: Sequence[JudgedAnswer], judge: str, *, good: float, seed: int) -> RankMetrics | None:
     pairs = [
         (verdict, mark.score, row.weight)
         for row in rows
@@ -446,7 +464,7 @@ def _calibration(rows: Sequence[JudgedRow], judge: str, *, good: float, seed: in
     return rank_metrics(goods, scores, weights=weights, resamples=_ECE_RESAMPLES, seed=seed)
 
 
-def _items(rows: Sequence[JudgedRow], judge: str, good: float) -> list[Item]:
+def _items(rows: Sequence[JudgedAnswer], judge: str, good: float) -> list[Item]:
     """Return what the pass rate is over: all rows but those on which as many people say good as bad."""
     items = []
     for row in rows:
@@ -468,21 +486,14 @@ def _items(rows: Sequence[JudgedRow], judge: str, good: float) -> list[Item]:
 
 
 def _certificate(
-    rows: Source, labels: Source | None, notes: list[str], sampling: Sampling, **settings: Any
+    read: LabelledRows, notes: list[str], sampling: Sampling, **settings: Any
 ) -> IssuedCertificate | None:
     """Return what the labels certify, or note why they cannot."""
     if sampling != "random":
         notes.append("no threshold is certified: that needs a simple random sample of runs")
         return None
     try:
-        return certify(rows, labels, unlabelled="left_out", **settings)
+        return certify_rows(read, CertifySettings(left_out=True, **settings))
     except ConfigurationError as error:
         notes.append(f"no threshold is certified: {error}")
         return None
-
-
-def _summary_of(alignment: Alignment) -> Mapping[str, float | None]:
-    """Return the figures of the short report by name, for a table of several judges."""
-    names = ("agreement", "pass_kappa", "tpr", "tnr", "bad_among_passes", "kappa_quadratic")
-    figures = alignment.agreement.figures
-    return {name: figures[name].value for name in names if name in figures}

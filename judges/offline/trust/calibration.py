@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Literal
 
 from judges.certificate import Subject
 from judges.errors import ConfigurationError, shortened
-from judges.offline.statistics import replay_run
 from judges.offline.statistics.certificates import Release
-from judges.offline.trust.rows import Harm, JudgedRow, Mark, Opinion, Source, is_bad, loss_of, read_labels, usable
+from judges.offline.statistics.replay import Replay, replay_each
+from judges.offline.trust.rows import (
+    Harm,
+    JudgedAnswer,
+    JudgeMark,
+    Opinion,
+    RowSource,
+    gate_ratings,
+    labels_for,
+    naming_labels,
+    read_judged,
+    read_labels,
+    read_opinions,
+)
 from judges.verdict import HIGHEST, LOWEST
 
 _ENDS_BEFORE = {
@@ -33,7 +47,7 @@ class CalibrationRun:
         losses: Harm of each attempt's answer, 0 to 1; None without a label.
     """
 
-    rows: tuple[JudgedRow, ...]
+    rows: tuple[JudgedAnswer, ...]
     bad: tuple[bool | None, ...]
     losses: tuple[float | None, ...]
 
@@ -57,15 +71,9 @@ class CalibrationRun:
         """Whether any attempt of it has a label."""
         return any(bad is not None for bad in self.bad)
 
-    def marks(self, judge: str) -> list[Mark]:
+    def marks(self, judge: str) -> list[JudgeMark]:
         """Return what a judge says of each attempt; an unscored mark where it said nothing."""
         return [row.marks.get(judge, _UNSCORED) for row in self.rows]
-
-    def progress(self, judge: str) -> list[float | None] | None:
-        """Return the scores that patience compares, as the loop does; None where a rating has none."""
-        marks = self.marks(judge)
-        known = all(mark.score is not None or mark.rating is None for mark in marks)
-        return [mark.score for mark in marks] if known else None
 
     def ended_before(self, released: int | None, attempts: int, max_attempts: int) -> str | None:
         """Return which setting ended it before a policy would have; None where it went far enough, or crashed."""
@@ -74,11 +82,11 @@ class CalibrationRun:
         return _ENDS_BEFORE.get(self.stop_reason or "")
 
 
-_UNSCORED = Mark()
+_UNSCORED = JudgeMark()
 
 
 def runs_of(
-    rows: Sequence[JudgedRow], *, good: float, split: str | None, harm: Harm | None = None
+    rows: Sequence[JudgedAnswer], *, good: float, split: str | None, harm: Harm | None = None
 ) -> list[CalibrationRun]:
     """Return the loops that rows are attempts of.
 
@@ -94,53 +102,56 @@ def runs_of(
     Raises:
         ConfigurationError: If attempts of a loop are missing, or labels were used to tune the judge.
     """
-    return [_run(group, good, split, harm) for group in _grouped(rows)]
+    bad, losses = read_opinions(rows, good=good, split=split, harm=harm)
+    return [_run(group, rows, bad, losses) for group in _grouped(rows)]
 
 
-def _grouped(rows: Sequence[JudgedRow]) -> Iterator[list[JudgedRow]]:
-    groups: dict[str, list[JudgedRow]] = {}
+def _grouped(rows: Sequence[JudgedAnswer]) -> Iterator[list[int]]:
+    """Yield the places of the rows of each loop."""
+    groups: dict[str, list[int]] = {}
     current = ""
-    for row in rows:
+    for place, row in enumerate(rows):
         if row.outcome_id is not None:
             key = f"id {row.outcome_id}"
         else:
             current = f"from {row.index}" if row.attempt in {None, 1} or not current else current
             key = current
-        groups.setdefault(key, []).append(row)
+        groups.setdefault(key, []).append(place)
     yield from groups.values()
 
 
-def _run(rows: list[JudgedRow], good: float, split: str | None, harm: Harm | None) -> CalibrationRun:
-    ordered = sorted(rows, key=lambda row: row.attempt or 1)
-    if [row.attempt or 1 for row in ordered] != list(range(1, len(ordered) + 1)):
-        numbers = ", ".join(str(row.attempt) for row in ordered)
+def _run(
+    group: list[int], rows: Sequence[JudgedAnswer], bad: Sequence[bool | None], losses: Sequence[float | None]
+) -> CalibrationRun:
+    places = sorted(group, key=lambda place: rows[place].attempt or 1)
+    if [rows[place].attempt or 1 for place in places] != list(range(1, len(places) + 1)):
+        numbers = ", ".join(str(rows[place].attempt) for place in places)
         raise ConfigurationError(
-            f"row {rows[0].index}: the loop has the attempts {numbers}; a certificate needs all of them from 1, "
-            f"so give the record whole"
+            f"row {rows[group[0]].index}: the loop has the attempts {numbers}; a certificate needs all of them "
+            f"from 1, so give the record whole"
         )
-    opinions = [usable(row.opinions, split) for row in ordered]
     return CalibrationRun(
-        rows=tuple(ordered),
-        bad=tuple(is_bad(labels, good) for labels in opinions),
-        losses=tuple(loss_of(labels, good, harm) for labels in opinions),
+        rows=tuple(rows[place] for place in places),
+        bad=tuple(bad[place] for place in places),
+        losses=tuple(losses[place] for place in places),
     )
 
 
-def with_labels(rows: Sequence[JudgedRow], labels: Source | None) -> tuple[list[JudgedRow], int]:
+def with_labels(rows: Sequence[JudgedAnswer], labels: RowSource | None) -> tuple[list[JudgedAnswer], int]:
     """Return rows with the labels of another file, and how many of these belong to no row.
 
     A label belongs to the row with its `outcome_id` and `attempt`, or with its question and answer.
     """
     if labels is None:
         return list(rows), 0
-    by_key: dict[object, list[JudgedRow]] = {}
-    given = list(read_labels(labels))
-    for label in given:
+    by_key: dict[object, list[JudgedAnswer]] = {}
+    others = read_labels(labels)
+    for label in others:
         for key in keys_of(label):
             by_key.setdefault(key, []).append(label)
     present = {key for row in rows for key in keys_of(row)}
-    strangers = sum(present.isdisjoint(keys_of(label)) for label in given)
-    if strangers == len(given):
+    strangers = sum(present.isdisjoint(keys_of(label)) for label in others)
+    if strangers == len(others):
         raise ConfigurationError(
             "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and the "
             'answer, of one, and labels: [{"by": ..., "rating": ...}]'
@@ -150,7 +161,37 @@ def with_labels(rows: Sequence[JudgedRow], labels: Source | None) -> tuple[list[
     ], strangers
 
 
-def _labelled(row: JudgedRow, labels: Sequence[JudgedRow]) -> JudgedRow:
+@dataclass(frozen=True, kw_only=True)
+class LabelledRows:
+    """Judged rows with their labels, read once.
+
+    Args:
+        rows: The rows.
+        strangers: How many labels belong to no row.
+        notes: Which labels were taken without being named.
+        files: The files of labels and rows, as far as they are files.
+    """
+
+    rows: list[JudgedAnswer]
+    strangers: int = 0
+    notes: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+
+def read_labelled(source: RowSource, labels: RowSource | None = None) -> LabelledRows:
+    """Return judged rows with the labels that were named, or that lie beside them.
+
+    Raises:
+        ConfigurationError: If rows or labels cannot be read, or no label belongs to a row.
+    """
+    labels, notes = labels_for(source, labels)
+    with naming_labels(notes):
+        rows, strangers = with_labels(read_judged(source), labels)
+    files = [Path(one) for one in (labels, source) if isinstance(one, str | os.PathLike)]
+    return LabelledRows(rows=rows, strangers=strangers, notes=tuple(notes), files=tuple(files))
+
+
+def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer:
     """Return a row with labels of another file, and with what that says of how it was drawn."""
     if not labels:
         return row
@@ -165,7 +206,7 @@ def _labelled(row: JudgedRow, labels: Sequence[JudgedRow]) -> JudgedRow:
     )
 
 
-def keys_of(row: JudgedRow) -> Iterator[object]:
+def keys_of(row: JudgedAnswer) -> Iterator[object]:
     """Yield what identifies an answer, the surest first."""
     if row.outcome_id is not None:
         yield row.outcome_id, row.attempt or 1
@@ -223,7 +264,9 @@ class RunChoice:
     several: bool
 
 
-def chosen_runs(rows: Sequence[JudgedRow], choice: RunChoice) -> tuple[list[CalibrationRun], Subject, list[str]]:
+def chosen_runs(
+    rows: Sequence[JudgedAnswer], choice: RunChoice
+) -> tuple[list[CalibrationRun], Subject, list[str]]:
     """Return the runs that count, of one loop and one for each question, that loop, and what to say of the others.
 
     Raises:
@@ -266,7 +309,7 @@ _Cut = Literal["success_rating", "max_attempts", "patience"]
 
 
 @dataclass(kw_only=True)
-class Tally:
+class PolicyTally:
     """What one policy comes to on the calibration runs.
 
     Args:
@@ -313,15 +356,15 @@ def tally_thresholds(
     on_scores: bool,
     max_attempts: int,
     patience: int | None,
-) -> list[Tally]:
+) -> list[PolicyTally]:
     """Replay recorded loops under each threshold."""
     tallies = []
-    for threshold in thresholds:
-        tally = Tally(policy=threshold)
-        for run in runs:
-            marks = run.marks(judge)
-            compared = [mark.score if on_scores else mark.effective for mark in marks]
-            replayed = replay_run(compared, threshold, max_attempts, patience, scores=run.progress(judge))
+    replays = replay_chain(
+        runs, thresholds, judge=judge, on_scores=on_scores, max_attempts=max_attempts, patience=patience
+    )
+    for threshold, replayed_runs in zip(thresholds, replays, strict=True):
+        tally = PolicyTally(policy=threshold)
+        for run, replayed in zip(runs, replayed_runs, strict=True):
             tally.attempts += replayed.attempts
             cut = run.ended_before(replayed.released, replayed.attempts, max_attempts)
             if replayed.end == "censored" and cut is not None:
@@ -331,6 +374,30 @@ def tally_thresholds(
     return tallies
 
 
+def replay_chain(
+    runs: Sequence[CalibrationRun],
+    thresholds: Sequence[float],
+    *,
+    judge: str,
+    on_scores: bool,
+    max_attempts: int,
+    patience: int | None,
+) -> list[list[Replay]]:
+    """Return how each recorded loop would have ended, by threshold."""
+    marks = [run.marks(judge) for run in runs]
+    compared: Sequence[Sequence[float | None]] = gate_ratings(marks)
+    if on_scores:
+        compared = [[mark.score for mark in of_run] for of_run in marks]
+    progress = [_progress(of_run) for of_run in marks]
+    return [replay_each(compared, threshold, max_attempts, patience, scores=progress) for threshold in thresholds]
+
+
+def _progress(marks: Sequence[JudgeMark]) -> list[float | None] | None:
+    """Return the scores that patience compares, as the loop does; None where a rating has none."""
+    known = all(mark.score is not None or mark.rating is None for mark in marks)
+    return [mark.score for mark in marks] if known else None
+
+
 def release_gain(
     runs: Sequence[CalibrationRun], thresholds: Sequence[float], judge: str, max_attempts: int
 ) -> float:
@@ -338,13 +405,13 @@ def release_gain(
 
     Of several thresholds the smallest gain is returned, at least 1.
     """
+    ratings = gate_ratings([run.marks(judge) for run in runs])
     gains = []
     for threshold in thresholds:
-        replays = [
-            [replay_run([mark.effective for mark in run.marks(judge)], int(threshold), n) for run in runs]
-            for n in (1, max_attempts)
-        ]
-        first, whole = (sum(one.released is not None for one in replayed) for replayed in replays)
+        first, whole = (
+            sum(one.released is not None for one in replay_each(ratings, threshold, attempts))
+            for attempts in (1, max_attempts)
+        )
         if first:
             gains.append(whole / first)
     return max(1.0, min(gains, default=1.0))
@@ -352,7 +419,7 @@ def release_gain(
 
 def tally_escalation(
     runs: Sequence[CalibrationRun], chain: Sequence[Sequence[float]], *, judges: Sequence[str]
-) -> list[Tally]:
+) -> list[PolicyTally]:
     """Return what joint policies release: the first judge in order whose rating suffices, else people decide.
 
     Raises:
@@ -362,7 +429,7 @@ def tally_escalation(
     _check_nested(chain, judges)
     tallies = []
     for policy in chain:
-        tally = Tally(policy=tuple(policy), decided=[0] * (len(judges) + 1))
+        tally = PolicyTally(policy=tuple(policy), decided=[0] * (len(judges) + 1))
         costs: list[float | None] = []
         for run in runs:
             ratings = [run.marks(judge)[0].effective for judge in judges]

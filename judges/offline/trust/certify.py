@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -25,26 +25,26 @@ from judges.offline.statistics.certificates import (
     PolicyRow,
     questions_needed,
 )
-from judges.offline.trust.beside import labels_for, naming
 from judges.offline.trust.calibration import (
     ESCALATION,
     CalibrationRun,
+    LabelledRows,
+    PolicyTally,
     RunChoice,
-    Tally,
     checked_thresholds,
     chosen_runs,
+    read_labelled,
     release_gain,
     runs_of,
     tally_escalation,
     tally_thresholds,
-    with_labels,
 )
-from judges.offline.trust.rows import Harm, JudgedRow, Source, judge_among, label_digest, read_judged, usable
+from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
 from judges.verdict import HIGHEST, LOWEST
 
 
 def _table_of(
-    runs: int, result: Certificate, tallies: Sequence[Tally], counts: Sequence[tuple[int, int]]
+    runs: int, result: Certificate, tallies: Sequence[PolicyTally], counts: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
     """Return the threshold, the counts behind it and the table."""
     best = min(
@@ -65,7 +65,7 @@ def _table_of(
     }
 
 
-def _row(row: PolicyRow, tally: Tally, runs: int) -> CertifiedRow:
+def _row(row: PolicyRow, tally: PolicyTally, runs: int) -> CertifiedRow:
     return CertifiedRow(
         policy=tally.policy,
         released=row.released,
@@ -102,17 +102,11 @@ def _answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:
     return () if None in named else tuple(sorted(str(name) for name in named))
 
 
-def _least_note(result: Certificate) -> list[str]:
-    """Say how many answers are the least, where a policy released too few."""
-    few = any(row.status == "too_few" for row in result.rows)
-    return (
-        [f"too few: {result.least} released answers, none of them bad, are the least that certify"] if few else []
-    )
-
-
-def _remarks(tallies: Sequence[Tally], tested: float, alpha: float) -> list[str]:
+def _notes_of(result: Certificate, tallies: Sequence[PolicyTally], tested: float, alpha: float) -> list[str]:
     """Say what is odd about the labels, and what single answers were tested at."""
     notes = []
+    if any(row.status == "too_few" for row in result.rows):
+        notes.append(f"too few: {result.least} released answers, none of them bad, are the least that certify")
     missing = max((tally.unlabelled for tally in tallies), default=0)
     if missing:
         notes.append(f"{missing} released answers have no label, and count as bad: label them")
@@ -124,23 +118,13 @@ def _remarks(tallies: Sequence[Tally], tested: float, alpha: float) -> list[str]
     return notes
 
 
-def _certified_subject(subject: Subject, max_attempts: int, patience: int | None, kind: Kind) -> Subject:
+def _certified_subject(calibration: _Calibration) -> Subject:
     """Return the loop that is certified: the one recorded, with the attempts and the patience chosen."""
-    if kind == "escalation":
+    subject = calibration.subject
+    if calibration.kind == "escalation":
         return subject
-    return subject.model_copy(
-        update={"policy": {**subject.policy, "max_attempts": max_attempts, "patience": patience}}
-    )
-
-
-def _labels_used(runs: Sequence[CalibrationRun], split: str | None) -> set[str]:
-    """Return the digests of the labels of the runs."""
-    return {
-        label_digest(row.key, opinion)
-        for run in runs
-        for row in run.rows
-        for opinion in usable(row.opinions, split)
-    }
+    chosen = {"max_attempts": calibration.max_attempts, "patience": calibration.patience}
+    return subject.model_copy(update={"policy": {**subject.policy, **chosen}})
 
 
 def _digest_of(parts: object) -> str:
@@ -148,7 +132,7 @@ def _digest_of(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _dates_of(rows: Sequence[JudgedRow]) -> dict[str, str | None]:
+def _dates_of(rows: Sequence[JudgedAnswer]) -> dict[str, str | None]:
     """Return when the runs were recorded, where known, and the time now."""
     times = sorted(str(row.metadata["at"]) for row in rows if row.metadata.get("at"))
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -168,7 +152,7 @@ def _library_version() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class _LabelUses:
     """A file that says which labels were used for which certificate, a line of JSON each.
 
     Args:
@@ -177,7 +161,7 @@ class Ledger:
 
     path: Path
 
-    def use(self, labels: frozenset[str], key: str) -> int:
+    def number_of(self, labels: frozenset[str], key: str) -> int:
         """Return which certificate on these labels one would be, from 1; the same question counts once.
 
         Args:
@@ -222,6 +206,9 @@ class Ledger:
             ) from None
 
 
+GOOD = 3
+"""Least human rating that is good."""
+
 _RATINGS = range(LOWEST, HIGHEST + 1)
 
 
@@ -237,19 +224,19 @@ def _harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: AnyMeth
         raise ConfigurationError(f"harm is for method='weighted' (--method weighted), not {method!r}")
     if isinstance(harm, Mapping):
         strangers = [name for name in harm if name not in _RATINGS]
-        losses = [] if strangers else [float(harm.get(rating, 0.0)) for rating in _RATINGS]
+        harms = [] if strangers else [float(harm.get(rating, 0.0)) for rating in _RATINGS]
     else:
-        losses = [float(loss) for loss in harm]
-    falls = losses == sorted(losses, reverse=True)
-    if len(losses) != len(_RATINGS) or not falls or not all(0 <= loss <= 1 for loss in losses):
+        harms = [float(one) for one in harm]
+    falls = harms == sorted(harms, reverse=True)
+    if len(harms) != len(_RATINGS) or not falls or not all(0 <= one <= 1 for one in harms):
         raise ConfigurationError(
             f"harm is 0 to 1 for each of the ratings 1 to 4, the worse the more, for instance "
             f"{{1: 1.0, 2: 0.5}} (--harm 1,0.5,0,0), not {shortened(harm)}"
         )
-    return losses[0], losses[1], losses[2], losses[3]
+    return harms[0], harms[1], harms[2], harms[3]
 
 
-def _check_weights(rows: Sequence[JudgedRow], method: AnyMethod, largest_weight: float | None) -> None:
+def _check_weights(rows: Sequence[JudgedAnswer], method: AnyMethod, largest_weight: float | None) -> None:
     """Check that rows with weights get a test that takes them.
 
     Raises:
@@ -287,33 +274,31 @@ def _weight_notes(runs: Sequence[CalibrationRun], method: AnyMethod, largest_wei
 
 
 def _tested_policies(
-    tallies: Sequence[Tally],
+    tallies: Sequence[PolicyTally],
     runs: Sequence[CalibrationRun],
+    settings: CertifySettings,
     *,
     alpha: float,
     delta: float,
-    method: AnyMethod,
-    per_question: bool,
-    largest_weight: float | None,
 ) -> tuple[Certificate, list[tuple[int, int]]]:
     """Return the outcome of the test, and what each policy releases and how much of it is bad.
 
     Raises:
         ConfigurationError: If a question weighs more than was fixed.
     """
+    per_question, largest = settings.risk == "per_question", settings.largest_weight
     counts = [(len(runs) if per_question else tally.released, tally.bad) for tally in tallies]
-    if method != "weighted":
-        return certify_counts(counts, alpha, delta, method=method), counts
+    if settings.method != "weighted":
+        return certify_counts(counts, alpha, delta, method=settings.method), counts
     heaviest = _heaviest_question(runs)
-    if largest_weight is not None and largest_weight < heaviest:
+    if largest is not None and largest < heaviest:
         raise ConfigurationError(
-            f"largest_weight={largest_weight:g} is exceeded: the runs of a question weigh {heaviest:g} together"
+            f"largest_weight={largest:g} is exceeded: the runs of a question weigh {heaviest:g} together"
         )
     chain = [[*tally.releases, *(tally.silent if per_question else ())] for tally in tallies]
-    return certify_weighted(chain, alpha, delta, largest=largest_weight or heaviest), counts
+    return certify_weighted(chain, alpha, delta, largest=largest or heaviest), counts
 
 
-GOOD = 3
 _INDEPENDENT = "independent attempts: it does not hold where feedback teaches the generator to please the judge"
 
 
@@ -331,8 +316,8 @@ class _Calibration:
 
 
 def certify(
-    attempts: Source,
-    labels: Source | None = None,
+    attempts: RowSource,
+    labels: RowSource | None = None,
     *,
     alpha: float = ALPHA,
     delta: float = DELTA,
@@ -347,7 +332,7 @@ def certify(
     judge: str | None = None,
     escalation: Sequence[str] | None = None,
     independent_attempts: bool = False,
-    loops: Source | None = None,
+    loops: RowSource | None = None,
     unlabelled: Literal["bad", "left_out"] | None = None,
     good: float = GOOD,
     split: str | None = None,
@@ -401,94 +386,149 @@ def certify(
     Raises:
         ConfigurationError: If rows or labels cannot be used; in one line.
     """
-    _check_levels(alpha, delta)
-    labels, from_where = labels_for(attempts, labels)
-    with naming(from_where):
-        rows, strangers = with_labels(read_judged(attempts), labels)
-    if not rows:
-        raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
-    _check_weights(rows, method, largest_weight)
-    losses = _harm_of(harm, method)
-    kind: Kind = "escalation" if escalation else "score" if scores else "rating"
-    judges = tuple(escalation or (judge_among(rows, judge),))
-    left_out = unlabelled == "left_out" or (unlabelled is None and method == "anytime")
-    chosen = RunChoice(good=good, split=split, harm=losses, left_out=left_out, several=method == "weighted")
-    runs, recorded_by, notes = chosen_runs(rows, chosen)
-    notes = [*from_where, *notes, *_weight_notes(runs, method, largest_weight)]
-    if strangers:
-        notes.append(f"{strangers} labels belong to no recorded attempt and were left out")
-    own = subject or recorded_by
-    most = recorded_attempts(rows, own, max_attempts, independent=independent_attempts)
-    waits = patience if patience is not None else own.patience
-    calibration = _Calibration(
-        runs=runs, judges=judges, kind=kind, max_attempts=most, patience=waits, subject=own, notes=tuple(notes)
-    )
-    tested = alpha
-    if independent_attempts:
-        tested *= release_gain(
-            _other_runs(loops, good), checked_thresholds(None, on_scores=False), judges[0], most
-        )
-        tested /= most
-    tallies, cut_notes = _tallies(calibration, thresholds, first_alone=independent_attempts)
-    book = _ledger(ledger, labels, attempts)
-    used = _labels_used(runs, split)
-    settings = (
-        alpha,
-        delta,
-        method,
-        risk,
-        float(good),
-        *((losses, largest_weight) if method == "weighted" else ()),
-    )
-    key = _key(calibration, [tally.policy for tally in tallies], settings, used)
-    use = 1 if book is None else book.use(frozenset(used), key)
-    result, counts = _tested_policies(
-        tallies,
-        runs,
-        alpha=tested,
-        delta=delta / use,
-        method=method,
-        per_question=risk == "per_question",
-        largest_weight=largest_weight,
-    )
-    certificate = IssuedCertificate.issue(
-        **_table_of(len(runs), result, tallies, counts),
-        subject=_certified_subject(own, most, waits, kind),
-        kind=kind,
+    settings = CertifySettings(
         alpha=alpha,
-        delta=delta / use,
-        delta_in_all=delta,
-        use_of_labels=use,
+        delta=delta,
+        thresholds=thresholds,
+        max_attempts=max_attempts,
+        patience=patience,
         method=method,
-        harm=losses or (),
+        harm=_harm_of(harm, method),
+        largest_weight=largest_weight,
         risk=risk,
-        assumes=_INDEPENDENT if independent_attempts else "",
+        kind="escalation" if escalation else "score" if scores else "rating",
+        judges=tuple(escalation) if escalation else (judge,) if judge is not None else (),
+        independent_attempts=independent_attempts,
+        loops=loops,
+        left_out=unlabelled == "left_out" or (unlabelled is None and method == "anytime"),
         good=good,
-        labels=len(used),
-        labels_digest=_digest_of(sorted(used)),
-        labels_needed=_labels_missing(result, tested, delta / use),
-        answer_models=_answer_models(runs),
-        notes=(*calibration.notes, *cut_notes, *_least_note(result), *_remarks(tallies, tested, alpha)),
-        **_dates_of(rows),
+        split=split,
+        subject=subject,
+        uses=None if ledger is None else Path(ledger),
+    )
+    return certify_rows(read_labelled(attempts, labels), settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifySettings:
+    """The settings of `certify`, in the form that is worked with.
+
+    Args:
+        harm: Harm of answers rated 1 to 4; None: 1 for a bad one.
+        judges: The judge that was chosen, or those of an escalation; empty where the rows say.
+        left_out: Whether runs without a label are left out.
+        uses: File that says which labels were used; None takes the one beside the labels.
+    """
+
+    alpha: float = ALPHA
+    delta: float = DELTA
+    thresholds: Sequence[Any] | None = None
+    max_attempts: int | None = None
+    patience: int | None = None
+    method: AnyMethod = "sequence"
+    harm: Harm | None = None
+    largest_weight: float | None = None
+    risk: Risk = "released"
+    kind: Kind = "rating"
+    judges: tuple[str, ...] = ()
+    independent_attempts: bool = False
+    loops: RowSource | None = None
+    left_out: bool = False
+    good: float = GOOD
+    split: str | None = None
+    subject: Subject | None = None
+    uses: Path | None = None
+
+    def __post_init__(self) -> None:
+        levels: tuple[tuple[str, object], ...] = (("alpha", self.alpha), ("delta", self.delta))
+        for name, level in levels:  # of users without types
+            if not isinstance(level, int | float) or not 0 < level < 1:
+                raise ConfigurationError(f"{name} lies between 0 and 1, for instance 0.1, not {shortened(level)}")
+
+
+def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertificate:
+    """Certify on rows that were read with their labels; see `certify`."""
+    if not read.rows:
+        raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
+    calibration = _calibrate(read, settings)
+    tested = _tested_alpha(calibration, settings)
+    tallies, cut_notes = _tallies(calibration, settings.thresholds, first_alone=settings.independent_attempts)
+    uses = _label_uses(settings.uses, read.files)
+    labels = frozenset(label_digests([row for run in calibration.runs for row in run.rows], settings.split))
+    key = _key(calibration, [tally.policy for tally in tallies], settings, labels)
+    use = 1 if uses is None else uses.number_of(labels, key)
+    delta = settings.delta / use
+    result, counts = _tested_policies(tallies, calibration.runs, settings, alpha=tested, delta=delta)
+    certificate = IssuedCertificate.issue(
+        **_table_of(len(calibration.runs), result, tallies, counts),
+        subject=_certified_subject(calibration),
+        kind=settings.kind,
+        alpha=settings.alpha,
+        delta=delta,
+        delta_in_all=settings.delta,
+        use_of_labels=use,
+        method=settings.method,
+        harm=settings.harm or (),
+        risk=settings.risk,
+        assumes=_INDEPENDENT if settings.independent_attempts else "",
+        good=settings.good,
+        labels=len(labels),
+        labels_digest=_digest_of(sorted(labels)),
+        labels_needed=_labels_missing(result, tested, delta),
+        answer_models=_answer_models(calibration.runs),
+        notes=(*calibration.notes, *cut_notes, *_notes_of(result, tallies, tested, settings.alpha)),
+        **_dates_of(read.rows),
         written_by=_library_version(),
     )
-    if book is not None:
-        book.enter(frozenset(used), key, delta=delta / use)
+    if uses is not None:
+        uses.enter(labels, key, delta=delta)
     return certificate
 
 
-def _other_runs(loops: Source | None, good: float) -> list[CalibrationRun]:
-    return [] if loops is None else runs_of(read_judged(loops), good=good, split=None)
+def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
+    """Return the runs that count, and how they are looked at."""
+    rows = read.rows
+    _check_weights(rows, settings.method, settings.largest_weight)
+    judges = settings.judges
+    if settings.kind != "escalation":
+        judges = (judge_among(rows, judges[0] if judges else None),)
+    choice = RunChoice(
+        good=settings.good,
+        split=settings.split,
+        harm=settings.harm,
+        left_out=settings.left_out,
+        several=settings.method == "weighted",
+    )
+    runs, recorded_by, notes = chosen_runs(rows, choice)
+    notes = [*read.notes, *notes, *_weight_notes(runs, settings.method, settings.largest_weight)]
+    if read.strangers:
+        notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
+    own = settings.subject or recorded_by
+    most = recorded_attempts(rows, own, settings.max_attempts, independent=settings.independent_attempts)
+    return _Calibration(
+        runs=runs,
+        judges=judges,
+        kind=settings.kind,
+        max_attempts=most,
+        patience=settings.patience if settings.patience is not None else own.patience,
+        subject=own,
+        notes=tuple(notes),
+    )
 
 
-def _check_levels(alpha: object, delta: object) -> None:
-    for name, level in (("alpha", alpha), ("delta", delta)):
-        if not isinstance(level, int | float) or not 0 < level < 1:
-            raise ConfigurationError(f"{name} lies between 0 and 1, for instance 0.1, not {shortened(level)}")
+def _tested_alpha(calibration: _Calibration, settings: CertifySettings) -> float:
+    """Return the share that single answers are tested at, so that loops of them stay within alpha."""
+    if not settings.independent_attempts:
+        return settings.alpha
+    most = calibration.max_attempts
+    loops = [] if settings.loops is None else read_judged(settings.loops)
+    runs = runs_of(loops, good=settings.good, split=None)
+    thresholds = checked_thresholds(None, on_scores=False)
+    return settings.alpha * release_gain(runs, thresholds, calibration.judges[0], most) / most
 
 
 def recorded_attempts(
-    rows: Sequence[JudgedRow], subject: Subject, chosen: int | None, *, independent: bool
+    rows: Sequence[JudgedAnswer], subject: Subject, chosen: int | None, *, independent: bool
 ) -> int:
     """Return the most attempts of a loop: as chosen, or as recorded, or 1 where rows are no attempts of a loop.
 
@@ -513,7 +553,7 @@ def recorded_attempts(
 
 def _tallies(
     calibration: _Calibration, thresholds: Sequence[Any] | None, *, first_alone: bool
-) -> tuple[list[Tally], list[str]]:
+) -> tuple[list[PolicyTally], list[str]]:
     """Return what each policy of the chain releases, without those that the record says nothing about.
 
     Raises:
@@ -548,24 +588,23 @@ def _tallies(
     return identified, notes
 
 
-def _ledger(ledger: str | os.PathLike[str] | None, *sources: object) -> Ledger | None:
-    if ledger is not None:
-        return Ledger(Path(ledger))
-    files = [Path(source) for source in sources if isinstance(source, str | os.PathLike)]
-    beside = next((file for file in files if file.is_file()), None)
-    return None if beside is None else Ledger(beside.with_name(f"{beside.name}.ledger"))
+def _label_uses(file: Path | None, sources: Sequence[Path]) -> _LabelUses | None:
+    if file is not None:
+        return _LabelUses(file)
+    beside = next((source for source in sources if source.is_file()), None)
+    return None if beside is None else _LabelUses(beside.with_name(f"{beside.name}.ledger"))
 
 
 def _key(
-    calibration: _Calibration, policies: Sequence[object], settings: tuple[object, ...], labels: set[str]
+    calibration: _Calibration, policies: Sequence[object], settings: CertifySettings, labels: Collection[str]
 ) -> str:
     """Return what tells one question to the labels from another; e-values may be looked at as labels come in."""
-    anytime = "anytime" in settings
+    weighted = (settings.harm, settings.largest_weight) if settings.method == "weighted" else ()
     parts = [
         calibration.subject.model_dump(mode="json"),
         [calibration.kind, calibration.judges, calibration.max_attempts, calibration.patience],
         list(policies),
-        list(settings),
-        None if anytime else sorted(labels),
+        [settings.alpha, settings.delta, settings.method, settings.risk, float(settings.good), *weighted],
+        None if settings.method == "anytime" else sorted(labels),
     ]
     return _digest_of(parts)

@@ -17,18 +17,25 @@ from typing import Any, Literal, Protocol
 from judges.errors import ConfigurationError, shortened
 from judges.messages import WITHOUT_MEDIA
 from judges.offline.dataset.reading import DRAW_NAMES
-from judges.offline.statistics import active_probabilities, neyman, replay_run
-from judges.offline.trust.beside import labels_for
+from judges.offline.statistics import active_probabilities, neyman
 from judges.offline.trust.calibration import (
     CalibrationRun,
     checked_thresholds,
     of_one_loop,
     one_per_question,
+    read_labelled,
+    replay_chain,
     runs_of,
     with_labels,
 )
 from judges.offline.trust.certify import GOOD, recorded_attempts
-from judges.offline.trust.rows import JudgedRow, Mark, Source, judge_among, majority, read_judged
+from judges.offline.trust.rows import (
+    JudgedAnswer,
+    JudgeMark,
+    RowSource,
+    judge_among,
+    majority,
+)
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
 
@@ -87,7 +94,7 @@ class LabelStore(Protocol):
         ...
 
 
-def items_of(rows: Sequence[JudgedRow], labels: Iterable[JudgedRow] = ()) -> list[LabelItem]:
+def items_of(rows: Sequence[JudgedAnswer], labels: Iterable[JudgedAnswer] = ()) -> list[LabelItem]:
     """Return the answers among judged rows, each once, with who labelled them.
 
     Args:
@@ -116,7 +123,7 @@ def items_of(rows: Sequence[JudgedRow], labels: Iterable[JudgedRow] = ()) -> lis
     return list(items.values())
 
 
-def _key_of(row: JudgedRow) -> object:
+def _key_of(row: JudgedAnswer) -> object:
     return row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
 
 
@@ -250,14 +257,14 @@ class NextLabel:
         probability: With which it was drawn, of an active sample; None elsewhere.
     """
 
-    row: JudgedRow
+    row: JudgedAnswer
     raters: int = 1
     weight: float = 1.0
     probability: float | None = None
 
 
 def to_estimate(
-    rows: Sequence[JudgedRow], judge: str, *, budget: int, good: float, seed: int = 0
+    rows: Sequence[JudgedAnswer], judge: str, *, budget: int, good: float, seed: int = 0
 ) -> list[NextLabel]:
     """Choose rows whose labels make a pass rate most exact: by the judge's rating, as many as each is worth.
 
@@ -271,7 +278,7 @@ def to_estimate(
         good: Least human rating that is good.
         seed: Seed of the choice.
     """
-    strata: dict[int | None, list[JudgedRow]] = defaultdict(list)
+    strata: dict[int | None, list[JudgedAnswer]] = defaultdict(list)
     for row in rows:
         mark = row.marks.get(judge)
         strata[None if mark is None else mark.as_rating].append(row)
@@ -296,7 +303,7 @@ def to_estimate(
 
 
 def _to_estimate_actively(
-    rows: Sequence[JudgedRow], judge: str, *, budget: int, good: float, seed: int = 0
+    rows: Sequence[JudgedAnswer], judge: str, *, budget: int, good: float, seed: int = 0
 ) -> list[NextLabel]:
     """Choose rows where the judge is least sure, each drawn with a probability that is kept (active sampling).
 
@@ -333,7 +340,7 @@ def _to_estimate_actively(
     return [replace(label, probability=chosen[label.row.index]) for label in queue]
 
 
-def _errors(rows: Sequence[JudgedRow], judge: str, good: float) -> dict[int, float]:
+def _errors(rows: Sequence[JudgedAnswer], judge: str, good: float) -> dict[int, float]:
     """Return by rating how often people say the opposite, where enough labels say so."""
     wrong: dict[int, list[bool]] = defaultdict(list)
     for row in rows:
@@ -344,7 +351,7 @@ def _errors(rows: Sequence[JudgedRow], judge: str, good: float) -> dict[int, flo
     return {rating: (sum(one) + 0.5) / (len(one) + 1) for rating, one in wrong.items() if len(one) >= _FIRST}
 
 
-def _unsure(mark: Mark, errors: Mapping[int, float]) -> float:
+def _unsure(mark: JudgeMark, errors: Mapping[int, float]) -> float:
     rating = mark.as_rating or LOWEST
     score = (rating - LOWEST) / (HIGHEST - LOWEST) if mark.score is None else mark.score
     return math.sqrt(errors.get(rating, min(score, 1 - score)))
@@ -371,7 +378,7 @@ def _to_certify(
     drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
     order = list(range(len(runs)))
     drawn.shuffle(order)
-    chosen: list[JudgedRow] = []
+    chosen: list[JudgedAnswer] = []
     for place in order:
         missing = [runs[place].rows[n - 1] for n in sorted(needed[place]) if runs[place].bad[n - 1] is None]
         if len(chosen) + len(missing) > budget:
@@ -381,7 +388,7 @@ def _to_certify(
 
 
 def to_compare(
-    rows: Sequence[JudgedRow], judge: str, *, good: float, budget: int, seed: int = 0
+    rows: Sequence[JudgedAnswer], judge: str, *, good: float, budget: int, seed: int = 0
 ) -> list[NextLabel]:
     """Choose questions by which two systems are told apart: those with differing verdicts, and one in five others.
 
@@ -400,7 +407,7 @@ def to_compare(
         raise ConfigurationError(
             f"a comparison is of two systems, and the rows name {', '.join(systems) or 'none'}"
         )
-    by_question: dict[str, list[JudgedRow]] = defaultdict(list)
+    by_question: dict[str, list[JudgedAnswer]] = defaultdict(list)
     for row in rows:
         by_question[row.question_id].append(row)
     drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
@@ -418,7 +425,7 @@ def to_compare(
     return chosen[:budget]
 
 
-def _queue(chosen: Sequence[JudgedRow], drawn: random.Random) -> list[NextLabel]:
+def _queue(chosen: Sequence[JudgedAnswer], drawn: random.Random) -> list[NextLabel]:
     """Return rows in random order, one in ten of them for two people."""
     rows = list(chosen)
     drawn.shuffle(rows)
@@ -459,8 +466,8 @@ def _lines(labels: Sequence[NextLabel]) -> Iterator[str]:
 
 
 def labels_to_estimate(
-    rows: Source,
-    labels: Source | None = None,
+    rows: RowSource,
+    labels: RowSource | None = None,
     *,
     judge: str | None = None,
     sampling: Literal["by_rating", "active"] = "by_rating",
@@ -483,14 +490,14 @@ def labels_to_estimate(
     Raises:
         ConfigurationError: If rows or labels cannot be used, or an active sample was drawn before.
     """
-    judged, _ = with_labels(read_judged(rows), labels_for(rows, labels)[0])
+    judged = read_labelled(rows, labels).rows
     choose = to_estimate if sampling == "by_rating" else _to_estimate_actively
     return choose(judged, judge_among(judged, judge), budget=budget, good=good, seed=seed)
 
 
 def labels_to_certify(
-    attempts: Source,
-    labels: Source | None = None,
+    attempts: RowSource,
+    labels: RowSource | None = None,
     *,
     thresholds: Sequence[float] | None = None,
     max_attempts: int | None = None,
@@ -516,31 +523,27 @@ def labels_to_certify(
     Raises:
         ConfigurationError: If rows or labels cannot be used.
     """
-    rows, _ = with_labels(read_judged(attempts), labels_for(attempts, labels)[0])
+    rows = read_labelled(attempts, labels).rows
     name = judge_among(rows, judge)
     recorded, subject, _ = of_one_loop(runs_of(rows, good=good, split=None))
     runs = one_per_question(recorded)
     most = recorded_attempts(rows, subject, max_attempts, independent=False)
     waits = subject.patience if patience is None else patience
-    released = [
-        [
-            replay_run(
-                [mark.effective for mark in run.marks(name)],
-                int(threshold),
-                most,
-                waits,
-                scores=run.progress(name),
-            ).released
-            for run in runs
-        ]
-        for threshold in checked_thresholds(thresholds, on_scores=False)
-    ]
+    replays = replay_chain(
+        runs,
+        [int(threshold) for threshold in checked_thresholds(thresholds, on_scores=False)],
+        judge=name,
+        on_scores=False,
+        max_attempts=most,
+        patience=waits,
+    )
+    released = [[one.released for one in of_threshold] for of_threshold in replays]
     return _to_certify(runs, released, budget=budget, seed=seed)
 
 
 def choose_rows(
-    rows: Sequence[JudgedRow], labels: Sequence[JudgedRow] = (), *, budget: int, seed: int = 0
-) -> list[JudgedRow]:
+    rows: Sequence[JudgedAnswer], labels: Sequence[JudgedAnswer] = (), *, budget: int, seed: int = 0
+) -> list[JudgedAnswer]:
     """Return the rows whose labels are worth most.
 
     Of recorded loops: a simple random sample of them, and every answer in it that a success rating of 4, 3 or 2

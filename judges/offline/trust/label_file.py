@@ -10,7 +10,7 @@ from pathlib import Path
 
 from judges.errors import ConfigurationError
 from judges.offline.trust.label import Label, LabelItem
-from judges.offline.trust.rows import JudgedRow, read_labels
+from judges.offline.trust.rows import JudgedAnswer, read_labels
 
 try:
     import fcntl
@@ -20,7 +20,7 @@ except ImportError:  # pragma: no cover - Windows has no such locks
 _FOLDER = getattr(os, "O_DIRECTORY", None)
 
 
-def labels_in(path: Path) -> list[JudgedRow]:
+def labels_in(path: Path) -> list[JudgedAnswer]:
     """Return the labels in a file; none where there is no file yet.
 
     Raises:

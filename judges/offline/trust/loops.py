@@ -15,10 +15,9 @@ from pydantic import ValidationError
 
 from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
-from judges.offline.dataset.reading import LABEL_NAMES, read_rows
+from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
 from judges.offline.run.journaled import load_run
-from judges.offline.run.source import read_sample
-from judges.offline.trust.rows import Opinion, Source, is_bad, is_tuned, opinions_in, read_judged, read_labels
+from judges.offline.trust.rows import Opinion, RowSource, is_bad, is_tuned, opinions_in, read_judged, read_labels
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
 
@@ -171,7 +170,7 @@ LoopRows = str | Path | Iterable[Sample | Mapping[str, object] | BadSample]
 """The path of a file of rows or of a run's folder, or the rows: samples, or mappings as a record yields them."""
 
 
-def read_loops(rows: LoopRows, labels: Source | None = None) -> Loops:
+def read_loops(rows: LoopRows, labels: RowSource | None = None) -> Loops:
     """Read the loops of a record.
 
     An outcome that was recorded twice, while it waited for a review and after it, is read once, as it was last. Of
@@ -207,7 +206,7 @@ def read_loops(rows: LoopRows, labels: Source | None = None) -> Loops:
             "no row is a recorded attempt (none has an attempt in its metadata); record loops with "
             "SelfRefine(..., record='attempts.jsonl')"
         )
-    beside = _Labels(labels)
+    beside = _LabelsBeside(labels)
     loops = [_loop(identifier, group, beside, left_out) for identifier, group in groups.items()]
     beside.check()
     return Loops(loops=tuple(loop for loop in loops if loop is not None), left_out=dict(left_out))
@@ -240,10 +239,10 @@ def _read(path: str | Path) -> Iterable[Sample | BadSample]:
     return [BadSample(row.error) if row.sample is None else row.sample for row in load_run(folder).rows]
 
 
-class _Labels:
+class _LabelsBeside:
     """Labels of another file, by what they belong to."""
 
-    def __init__(self, source: Source | None) -> None:
+    def __init__(self, source: RowSource | None) -> None:
         self._by_key: dict[object, list[Opinion]] = {}
         self._used = False
         for row in () if source is None else read_labels(source):
@@ -268,7 +267,7 @@ class _Labels:
 def _loop(
     identifier: str,
     group: Mapping[int, tuple[Mapping[str, object], Sample | None]],
-    labels: _Labels,
+    labels: _LabelsBeside,
     left_out: Counter[LeftOut],
 ) -> RecordedLoop | None:
     if sorted(group) != list(range(1, len(group) + 1)):

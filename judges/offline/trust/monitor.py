@@ -13,10 +13,16 @@ from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, confidence_sequence, e_cusum, mcnemar
-from judges.offline.trust.beside import labels_for, naming
-from judges.offline.trust.calibration import with_labels
+from judges.offline.trust.calibration import read_labelled
 from judges.offline.trust.loops import LoopAttempt, LoopRows, RecordedLoop, read_loops, seconds_of
-from judges.offline.trust.rows import JudgedRow, Source, is_bad, is_tuned, read_judged
+from judges.offline.trust.rows import (
+    JudgedAnswer,
+    RowSource,
+    is_bad,
+    is_tuned,
+    labels_for,
+    naming_labels,
+)
 from judges.sample import Sample
 
 _ALARM_AT = 100.0
@@ -70,9 +76,9 @@ class _CanaryRow:
 
 
 def _judge_canary(
-    rows: Source,
+    rows: RowSource,
     judge: object,
-    labels: Source | None = None,
+    labels: RowSource | None = None,
     *,
     success_rating: int = 3,
     max_concurrency: int = 8,
@@ -89,7 +95,7 @@ def _judge_canary(
     Raises:
         ConfigurationError: If the file cannot be read, or the judge cannot be used.
     """
-    read = [_read(row, success_rating) for row in with_labels(read_judged(rows), labels_for(rows, labels)[0])[0]]
+    read = [_read(row, success_rating) for row in read_labelled(rows, labels).rows]
     known = [row for row in read if row is not None]
     left_out = len(read) - len(known)
     if len(known) < _LEAST_ROWS:
@@ -109,7 +115,7 @@ def _judge_canary(
     return _compared(pairs, rows=len(known), left_out=left_out)
 
 
-def _read(row: JudgedRow, success_rating: int) -> _CanaryRow | None:
+def _read(row: JudgedAnswer, success_rating: int) -> _CanaryRow | None:
     if row.sample is None or len(row.marks) != 1:
         return None
     (mark,) = row.marks.values()
@@ -237,12 +243,12 @@ class MonitorReport:
 
 def monitor(
     rows: LoopRows,
-    labels: Source | None = None,
+    labels: RowSource | None = None,
     *,
     certificate: object = None,
     alpha: float | None = None,
-    canary: Source | None = None,
-    canary_labels: Source | None = None,
+    canary: RowSource | None = None,
+    canary_labels: RowSource | None = None,
     judge: object = None,
     success_rating: int | None = None,
     max_concurrency: int = 8,
@@ -270,7 +276,7 @@ def monitor(
     if (canary is None) is not (judge is None):
         raise ConfigurationError("a canary needs a judge to judge it again, and a judge a canary: give both")
     labels, from_where = labels_for(rows, labels)
-    with naming(from_where):
+    with naming_labels(from_where):
         loops, others, notes = _current(read_loops(rows, labels).loops)
     audits, audit_notes = _audited(loops, issued, alpha)
     changes = _changes(loops, issued)

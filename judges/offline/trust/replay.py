@@ -16,7 +16,6 @@ from judges.fingerprint import fingerprint
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, replay_run, replay_runs, wilson
 from judges.offline.statistics.replay import End, Replay, ReplaySummary, curve_intervals
-from judges.offline.trust.beside import labels_for, naming
 from judges.offline.trust.curves import AttemptGain, BestVersusLast, CurvePoint, best_versus_last, curve, gains_of
 from judges.offline.trust.loops import (
     LeftOut,
@@ -28,7 +27,7 @@ from judges.offline.trust.loops import (
     best_of,
     read_loops,
 )
-from judges.offline.trust.rows import Source
+from judges.offline.trust.rows import RowSource, labels_for, naming_labels
 from judges.sample import Sample
 
 _ReplayStatus = Literal["exact", "bounds", "estimate"]
@@ -395,7 +394,7 @@ class LoopReplay:
 
 def replay(
     rows: LoopRows,
-    labels: Source | None = None,
+    labels: RowSource | None = None,
     *,
     thresholds: Sequence[int] | None = None,
     max_attempts: Sequence[int] | None = None,
@@ -429,7 +428,7 @@ def replay(
     """
     _check(thresholds, max_attempts, patience)
     labels, from_where = labels_for(rows, labels)
-    with naming(from_where):
+    with naming_labels(from_where):
         record = read_loops(rows, labels)
     left_out, loops = _identified(record)
     if not loops:

@@ -27,7 +27,7 @@ from judges.offline.statistics import (
     wilson,
 )
 from judges.offline.statistics.correction import labels_alone
-from judges.offline.trust.rows import JudgedRow, lower_median, majority
+from judges.offline.trust.rows import JudgedAnswer, lower_median, majority
 from judges.verdict import HIGHEST, LOWEST
 
 _FigureT = TypeVar("_FigureT", bound=Figure)
@@ -221,7 +221,7 @@ _BOTH = (0, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class People:
+class PeopleAgreement:
     """Agreement among people, the ceiling for a judge.
 
     Args:
@@ -233,7 +233,7 @@ class People:
         ac: Gwet's AC2 with quadratic weights for ratings, else AC1.
         alt_test: Whether the judge may stand in for a person; None for fewer than three.
         likeness: How many standard deviations the judge's kappas lie from those among people; for four or more.
-        skipped: People with too few rows for the test.
+        skipped: PeopleAgreement with too few rows for the test.
     """
 
     names: tuple[str, ...]
@@ -248,8 +248,8 @@ class People:
 
 
 def people_of(
-    rows: Sequence[JudgedRow], judged: Sequence[int | None], *, good: float, ratings: bool
-) -> People | None:
+    rows: Sequence[JudgedAnswer], judged: Sequence[int | None], *, good: float, ratings: bool
+) -> PeopleAgreement | None:
     """Return how people agree; None where no row has two labels.
 
     Args:
@@ -272,7 +272,7 @@ def people_of(
         judge = [None if rating is None else float(rating) for rating in judged] if ratings else passes
         test = alt_test(chosen, judge, scoring="rmse" if ratings else "accuracy")
     by_row = list(zip(*chosen, strict=True))
-    return People(
+    return PeopleAgreement(
         names=tuple(names),
         rows=len(several),
         ceiling=_ceiling(rows, names, good=good, ratings=False),
@@ -285,7 +285,7 @@ def people_of(
     )
 
 
-def _ceiling(rows: Sequence[JudgedRow], names: Sequence[str], *, good: float, ratings: bool) -> float | None:
+def _ceiling(rows: Sequence[JudgedAnswer], names: Sequence[str], *, good: float, ratings: bool) -> float | None:
     """Return the mean over people of the kappa of each with the others together."""
     kappas = []
     for name in names:
@@ -307,7 +307,14 @@ _INDICATIVE_BELOW = 30
 
 
 def agreement_lines(
-    found: Agreement, people: People | None, *, judge: str, labelled: int, questions: int, ties: int, ratings: bool
+    found: Agreement,
+    people: PeopleAgreement | None,
+    *,
+    judge: str,
+    labelled: int,
+    questions: int,
+    ties: int,
+    ratings: bool,
 ) -> Iterator[str]:
     """Yield the short report of agreement, in at most eight lines."""
     figures = found.figures
@@ -372,7 +379,7 @@ def _bad_among_passes(figure: Figure) -> str:
     return f"{figure.value:.1%} of {figure.n}, at most {figure.high:.1%} (95 %)"
 
 
-def _people(people: People) -> str:
+def _people(people: PeopleAgreement) -> str:
     ceiling = "undefined" if people.ceiling is None else f"{people.ceiling:.2f}"
     alpha = "undefined" if people.alpha is None else f"{people.alpha:.2f}"
     line = f"kappa of one with the others {ceiling} (the ceiling), alpha {alpha}"
@@ -427,7 +434,9 @@ def _bias_line(test: BiasTest) -> str:
     return f"{test.bias:<16} {finding}: {effect}{bounds}{p}, n {test.n}"
 
 
-def full_lines(found: Agreement, people: People | None, scores: RankMetrics | None, *, seed: int) -> Iterator[str]:
+def full_lines(
+    found: Agreement, people: PeopleAgreement | None, scores: RankMetrics | None, *, seed: int
+) -> Iterator[str]:
     """Yield every figure there is."""
     yield "all figures"
     for name, figure in found.figures.items():

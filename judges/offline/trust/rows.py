@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from judges.errors import BadSample, ConfigurationError, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_mappings
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.journaled import load_run
-from judges.sample import Sample, canonical_field
+from judges.rows.columns import NESTED
+from judges.sample import FIELD_NAMES, Sample
 from judges.verdict import HIGHEST, LOWEST, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class JudgeMark:
     """What one judge says of an answer.
 
     Args:
@@ -59,9 +61,14 @@ class Mark:
         return None if self.score is None else LOWEST + round((HIGHEST - LOWEST) * self.score)
 
 
-def _mark_of(verdict: Verdict) -> Mark:
+def gate_ratings(marks: Sequence[Sequence[JudgeMark]]) -> list[list[int | None]]:
+    """Return the rating that a threshold is compared with of each attempt of each run."""
+    return [[mark.effective for mark in of_run] for of_run in marks]
+
+
+def _mark_of(verdict: Verdict) -> JudgeMark:
     """Return what a verdict says."""
-    return Mark(
+    return JudgeMark(
         rating=verdict.rating,
         score=verdict.score,
         passed=verdict.passed,
@@ -70,7 +77,7 @@ def _mark_of(verdict: Verdict) -> Mark:
     )
 
 
-def _marks_in(data: Mapping[str, Any], place: str) -> dict[str, Mark]:
+def _marks_in(data: Mapping[str, Any], place: str) -> dict[str, JudgeMark]:
     """Return what the judges of a row say, by judge.
 
     In a record that is the judge of the loop, whatever part of it, or of the loop itself, gave the verdict.
@@ -95,22 +102,26 @@ def _marks_in(data: Mapping[str, Any], place: str) -> dict[str, Mark]:
     return {str(recorded or data.get("judge") or "judge"): mark}
 
 
-def _mark(value: object, place: str) -> Mark:
+def _mark(value: object, place: str) -> JudgeMark:
     if isinstance(value, bool):
-        return Mark(passed=value, rating=HIGHEST if value else LOWEST)
+        return JudgeMark(passed=value, rating=HIGHEST if value else LOWEST)
     if value is None or isinstance(value, int | str):
-        return Mark(rating=_rating(value, place))
+        return JudgeMark(rating=_rating(value, place))
     if isinstance(value, float):
-        return Mark(rating=_rating(value, place)) if value.is_integer() else Mark(score=_score(value, place))
+        return (
+            JudgeMark(rating=_rating(value, place))
+            if value.is_integer()
+            else JudgeMark(score=_score(value, place))
+        )
     if not isinstance(value, Mapping):
         raise ConfigurationError(
             f"{place}a verdict has a rating from 1 to 4 or a score from 0 to 1, not {value!r}"
         )
     if value.get("unscored"):
-        return Mark()
+        return JudgeMark()
     passed = value.get("passed")
     usage = value.get("judge_usage") or value.get("usage")
-    return Mark(
+    return JudgeMark(
         rating=_rating(value.get("rating"), place),
         score=_score(value.get("score"), place),
         passed=passed if isinstance(passed, bool) else {"true": True, "false": False}.get(str(passed).lower()),
@@ -264,12 +275,20 @@ def is_bad(opinions: Collection[Opinion], good: float) -> bool | None:
     return majority(opinions, good) is not True if opinions else None
 
 
-def loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> float | None:
+def _loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> float | None:
     """Return the harm of an answer: by its rating in the middle, or 1 for a bad one; None without a label."""
     median = lower_median(opinions)
     if median is None:
         return None
     return float(bool(is_bad(opinions, good))) if harm is None else harm[int(median) - LOWEST]
+
+
+def read_opinions(
+    rows: Sequence[JudgedAnswer], *, good: float, split: str | None, harm: Harm | None
+) -> tuple[list[bool | None], list[float | None]]:
+    """Return whether each row is bad, and the harm that it does, by the labels of a split; None without one."""
+    opinions = [usable(row.opinions, split) for row in rows]
+    return [is_bad(one, good) for one in opinions], [_loss_of(one, good, harm) for one in opinions]
 
 
 def is_tuned(split: str | None) -> bool:
@@ -319,17 +338,22 @@ _TUNED_ON = (
 )
 
 
-def label_digest(key: str, opinion: Opinion) -> str:
-    """Return what identifies a label: the answer it is about, the person and the rating."""
-    text = "\x1f".join((key, opinion.by, f"{opinion.rating:g}"))
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+def label_digests(rows: Iterable[JudgedAnswer], split: str | None) -> set[str]:
+    """Return what identifies each label of a split: the answer it is about, the person and the rating."""
+    texts = {
+        "\x1f".join((row.key, opinion.by, f"{opinion.rating:g}"))
+        for row in rows
+        for opinion in usable(row.opinions, split)
+    }
+    return {hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16] for text in texts}
 
 
-Source = str | os.PathLike[str] | Evaluation | Iterable[object]
+RowSource = str | os.PathLike[str] | Evaluation | Iterable[object]
+"""Where judged rows, or labels of them, come from: a file, the folder of a run, an evaluation, or rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedRow:
+class JudgedAnswer:
     """One answer, with what a judge and people say of it.
 
     Args:
@@ -352,7 +376,7 @@ class JudgedRow:
     index: int
     key: str
     question_id: str
-    marks: Mapping[str, Mark]
+    marks: Mapping[str, JudgeMark]
     opinions: tuple[Opinion, ...] = ()
     length: int = 0
     weight: float = 1.0
@@ -375,7 +399,7 @@ class JudgedRow:
         )
 
 
-def read_judged(source: Source) -> list[JudgedRow]:
+def read_judged(source: RowSource) -> list[JudgedAnswer]:
     """Return judged rows.
 
     Args:
@@ -387,90 +411,112 @@ def read_judged(source: Source) -> list[JudgedRow]:
     return [row for row in _read(source) if row.metadata.get("chosen") is not False]
 
 
-def _read(source: Source) -> Iterator[JudgedRow]:
-    if isinstance(source, Evaluation):
-        yield from map(_of_evaluation, source.kept_rows())
-        return
+def _read(source: RowSource) -> list[JudgedAnswer]:
+    """Return rows; those of a kind are read one kind after the other, not each through all of the reading."""
+    rows = list(_rows_in(source))
+    plain = {index: row for index, row in enumerate(rows) if not isinstance(row, Row | JudgedAnswer)}
+    read = dict(zip(plain, _of_samples(plain, _samples(plain)), strict=True))
+    for index, row in enumerate(rows):
+        if isinstance(row, JudgedAnswer):
+            read[index] = replace(row, index=index)
+        elif isinstance(row, Row):
+            read[index] = _of_evaluation(row)
+    return [read[index] for index in range(len(rows))]
+
+
+def _rows_in(source: RowSource) -> Iterable[object]:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        if path.is_dir():
-            yield from _read(load_run(path))
-            return
-        yield from _read(_mappings(path))
-        return
+        if not path.is_dir():
+            return _mappings(path)
+        source = load_run(path)
+    if isinstance(source, Evaluation):
+        return source.kept_rows()
     if not isinstance(source, Iterable):
         raise ConfigurationError(f"rows are a file, the folder of a run, or samples, not {shortened(source)}")
-    for index, row in enumerate(source):
-        if isinstance(row, Row):
-            yield _of_evaluation(row)
-        elif isinstance(row, JudgedRow):
-            yield replace(row, index=index)
-        else:
-            yield _of_sample(index, _sample(row, index))
+    return source
 
 
-def _mappings(path: Path) -> Iterator[Mapping[str, Any]]:
+def _mappings(path: Path) -> list[Mapping[str, Any]]:
     try:
-        yield from read_mappings(path)
+        return list(read_mappings(path))
     except BadSample as error:
         raise ConfigurationError(str(error)) from error
 
 
 _OWN_LABEL = frozenset({"at", "by", "good", "note", "rating", "split", "up"})
+_LABELLED_TEXTS = frozenset({"user_input", "response"})
+"""Fields of the answer that a label is about, in a file that `refine label` wrote."""
 
 
-def read_labels(source: Source) -> Iterator[JudgedRow]:
-    """Yield labels as rows: those of `labels` in a row or, in a row with `by`, its own `rating` or `up`.
+def read_labels(source: RowSource) -> list[JudgedAnswer]:
+    """Return labels as rows: those of `labels` in a row or, in a row with `by`, its own `rating` or `up`.
 
     Raises:
         ConfigurationError: If they cannot be read.
     """
-    if isinstance(source, Evaluation) or (isinstance(source, str | os.PathLike) and Path(source).is_dir()):
-        yield from _read(source)
-        return
-    rows = _mappings(Path(source)) if isinstance(source, str | os.PathLike) else source
-    for index, row in enumerate(rows):
-        if not isinstance(row, Mapping) or not row.get("by") or not row.keys().isdisjoint(LABEL_NAMES):
-            yield from _read([row])
-            continue
-        opinion = {name: value for name, value in row.items() if name in _OWN_LABEL}
-        rest = {name: value for name, value in row.items() if name not in _OWN_LABEL}
-        yield _of_sample(index, _sample({**rest, "labels": [opinion]}, index))
+    return _read([_label_row(row) for row in _rows_in(source)])
 
 
-def _sample(row: object, index: int) -> Sample:
-    """Return a row as a sample; one without texts has its outcome, or its question, in place of them."""
-    if isinstance(row, Mapping) and not any(canonical_field(str(name)) not in {None, "metadata"} for name in row):
-        names = ("outcome_id", "question_id")
-        row = {**row, "user_input": next((str(row[name]) for name in names if row.get(name)), str(index))}
-    try:
-        return Sample.read(row)
-    except BadSample as error:
-        raise ConfigurationError(f"row {index}: {error}") from error
+def _label_row(row: object) -> object:
+    """Return a row with its own label among `labels`."""
+    if not isinstance(row, Mapping) or not row.get("by") or not row.keys().isdisjoint(LABEL_NAMES):
+        return row
+    opinion = {name: value for name, value in row.items() if name in _OWN_LABEL}
+    rest = {name: value for name, value in row.items() if name not in _OWN_LABEL}
+    if (rest.keys() & _SAMPLE_NAMES) != _LABELLED_TEXTS or not all(isinstance(v, _SCALAR) for v in rest.values()):
+        return {**rest, "labels": [opinion]}
+    others = {name: value for name, value in rest.items() if name not in _LABELLED_TEXTS}
+    return {**{name: rest[name] for name in _LABELLED_TEXTS}, "metadata": {**others, "labels": [opinion]}}
 
 
-def _of_evaluation(row: Row) -> JudgedRow:
+_SCALAR = (str, int, float, bool, type(None))
+_SAMPLE_NAMES = frozenset(FIELD_NAMES) | NESTED
+_TEXT_NAMES = frozenset(FIELD_NAMES) - {"metadata"}
+
+
+def _samples(rows: Mapping[int, object]) -> list[Sample]:
+    """Return rows as samples; one without texts has its outcome, or its question, in place of them."""
+    samples = []
+    for index, row in rows.items():
+        if isinstance(row, Mapping) and _TEXT_NAMES.isdisjoint(row):
+            names = ("outcome_id", "question_id")
+            texts = [str(row[name]) for name in names if row.get(name)]
+            row = {**row, "user_input": texts[0] if texts else str(index)}  # noqa: PLW2901 - with what it lacks
+        try:
+            samples.append(Sample.read(row))
+        except BadSample as error:
+            raise ConfigurationError(f"row {index}: {error}") from error
+    return samples
+
+
+def _of_evaluation(row: Row) -> JudgedAnswer:
     sample = row.sample
     if sample is None:
-        return JudgedRow(index=row.index, key=f"#{row.index}", question_id=f"#{row.index}", marks={})
+        return JudgedAnswer(index=row.index, key=f"#{row.index}", question_id=f"#{row.index}", marks={})
     marks = {name: _mark_of(verdict) for name, verdict in row.verdicts.items()}
-    return replace(_of_sample(row.index, sample), marks=marks)
+    return replace(_of_sample(row.index, sample, sample.answer), marks=marks)
 
 
-def _of_sample(index: int, sample: Sample) -> JudgedRow:
+def _of_samples(indices: Iterable[int], samples: Sequence[Sample]) -> Iterator[JudgedAnswer]:
+    answers = [sample.answer for sample in samples]
+    return map(_of_sample, indices, samples, answers)
+
+
+def _of_sample(index: int, sample: Sample, answer: str | None) -> JudgedAnswer:
     data = sample.metadata
     question = _question(sample)
     attempt = data.get("attempt")
     place = f"row {index}: "
     split = data.get("split")
     labels = next((data[name] for name in LABEL_NAMES if data.get(name) is not None), None)
-    return JudgedRow(
+    return JudgedAnswer(
         index=index,
-        key=_key_of(question, f"#{attempt or index}" if sample.answer is None else sample.answer),
+        key=_key_of(question, f"#{attempt or index}" if answer is None else answer),
         question_id=str(data.get("question_id") or question),
         marks=_marks_in(data, place),
         opinions=opinions_in(_parsed(labels), split=None if split is None else str(split), place=place),
-        length=len(sample.answer or ""),
+        length=len(answer or ""),
         weight=_number_in(data.get("weight"), "weight", place) or 1.0,
         probability=_probability_in(data, place),
         drawn=None if data.get("drawn") is None else int(str(data["drawn"])),
@@ -511,7 +557,7 @@ def _key_of(question: str, answer: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
 
 
-def judge_among(rows: Sequence[JudgedRow], judge: str | None) -> str:
+def judge_among(rows: Sequence[JudgedAnswer], judge: str | None) -> str:
     """Return the judge to look at.
 
     Raises:
@@ -534,3 +580,57 @@ def judge_among(rows: Sequence[JudgedRow], judge: str | None) -> str:
             f"the rows have verdicts of {', '.join(names)}; choose one with judge=... (--judge)"
         )
     return names[0]
+
+
+def labels_file(source: str | os.PathLike[str]) -> Path:
+    """Return where `refine label` keeps the labels of a file, or of the folder of a run."""
+    path = Path(source)
+    return path / "labels.jsonl" if path.is_dir() else path.with_name(f"{path.stem}.labels.jsonl")
+
+
+def labels_beside(source: object) -> Path | None:
+    """Return the file of labels beside a file or a run's folder; None without one, or for anything else."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    with suppress(OSError, ValueError):
+        file = labels_file(source)
+        return file if file.is_file() and file != Path(source) else None
+    return None
+
+
+def labels_for(source: object, labels: RowSource | None) -> tuple[RowSource | None, list[str]]:
+    """Return the labels of judged rows, and what to say of where they were.
+
+    Args:
+        source: The rows.
+        labels: Labels that were named. Where they are a file in which nobody has filled in any yet, such as the
+            rows chosen to be labelled, those beside it are taken.
+
+    Returns:
+        The labels that were named, or those beside the rows; None where there are neither.
+    """
+    if labels is not None and not _is_blank(labels):
+        return labels, []
+    named = source if labels is None else labels
+    beside = labels_beside(named)
+    if beside is None or not isinstance(named, str | os.PathLike):
+        return labels, []
+    return beside, [f"labels: {beside.name}, which lies beside {Path(named).name or named}"]
+
+
+@contextmanager
+def naming_labels(notes: Sequence[str]) -> Iterator[None]:
+    """Add to an error which labels were taken without being named."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError("; ".join((str(error), *notes))) from None
+
+
+def _is_blank(labels: RowSource) -> bool:
+    """Check whether labels are a file of rows none of which holds a label."""
+    if not isinstance(labels, str | os.PathLike) or not Path(labels).is_file():
+        return False
+    with suppress(ConfigurationError):
+        return not any(row.opinions for label in _mappings(Path(labels)) for row in read_labels([label]))
+    return False

@@ -12,20 +12,17 @@ from graphs import reply_without_reasoning
 from judges.models.providers.openai_messages import answer_of, to_dicts, to_message
 from judges.models.providers.openai_replies import usage_in
 from judges.verdict import Usage
-from refine.server import requests
 from refine.server.dialects.protocol import (
     ASKING,
-    LEFT_OUT,
     NO_QUESTION,
     Json,
     JudgedRequest,
     check_message,
+    judged_request,
     objects,
     read_count,
-    read_flag,
-    read_model,
-    read_refine,
     up_to_question,
+    write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
 
@@ -40,17 +37,11 @@ def read_request(body: Json) -> JudgedRequest:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
         raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
-    return JudgedRequest(
-        payload={name: value for name, value in body.items() if name not in LEFT_OUT},
-        model=read_model(body),
-        streamed=read_flag(body, "stream"),
-        refine=read_refine(body),
-        unjudged=_unjudged(body),
-    )
+    return judged_request(body, _reason_to_skip(body))
 
 
-def _unjudged(body: Json) -> str:
-    if read_count(body, "n") > 1:
+def _reason_to_skip(body: Json) -> str:
+    if "n" in body and read_count(body, "n") > 1:
         return "several answers to one question (n) are not judged"
     modalities = body.get("modalities")
     if isinstance(modalities, list) and any(kind != "text" for kind in modalities):
@@ -76,8 +67,8 @@ def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
     return {**payload, "messages": [*payload["messages"], *to_dicts(added)]}
 
 
-def read_answer(reply: Json) -> AIMessage:
-    """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
+def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
+    """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
     choices = reply.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
@@ -88,7 +79,7 @@ def read_answer(reply: Json) -> AIMessage:
             {"name": broken["name"] or "", "args": {}, "id": broken["id"], "type": "tool_call"}
             for broken in answer.invalid_tool_calls
         ]
-    return answer
+    return answer, usage_in(reply)
 
 
 def without_reasoning(reply: Json) -> Json:
@@ -96,12 +87,7 @@ def without_reasoning(reply: Json) -> Json:
     return reply_without_reasoning(reply)
 
 
-def usage(reply: Json) -> Usage:
-    """Return the tokens that the upstream reports."""
-    return usage_in(reply)
-
-
-def written(text: str, model: str) -> Json:
+def write_reply(text: str, model: str) -> Json:
     """Return a reply of the guard's own: the fallback text."""
     answer = {"role": "assistant", "content": text, "refusal": None}
     return {
@@ -117,7 +103,7 @@ def events(reply: Json) -> list[bytes]:
     """Return a whole reply as one chunk: each choice's message is its delta, usage and `refine` go with it."""
     choices = [_delta(choice) for choice in objects(reply.get("choices"))]
     chunk = {**reply, "object": "chat.completion.chunk", "choices": choices}
-    return [b"data: " + requests.write(chunk) + b"\n\n", _DONE]
+    return [b"data: " + write_json(chunk) + b"\n\n", _DONE]
 
 
 def _delta(choice: Json) -> Json:
@@ -137,4 +123,4 @@ def error_body(error: ApiError) -> Json:
 
 def error_events(body: Json) -> list[bytes]:
     """Return an error in the midst of a stream as events, the last of the stream included."""
-    return [b"data: " + requests.write(body) + b"\n\n", _DONE]
+    return [b"data: " + write_json(body) + b"\n\n", _DONE]

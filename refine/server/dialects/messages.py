@@ -9,18 +9,15 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 
 from judges.verdict import Usage
-from refine.server import requests
 from refine.server.dialects.protocol import (
-    LEFT_OUT,
     Json,
     JudgedRequest,
+    judged_request,
     message,
     objects,
-    read_flag,
-    read_model,
-    read_refine,
     string,
     up_to_question,
+    write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
 
@@ -37,12 +34,8 @@ def read_request(body: Json) -> JudgedRequest:
     if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
         raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
     goes_on = messages[-1].get("role") == "assistant"
-    return JudgedRequest(
-        payload={name: value for name, value in body.items() if name not in LEFT_OUT},
-        model=read_model(body),
-        streamed=read_flag(body, "stream"),
-        refine=read_refine(body),
-        unjudged="an answer that goes on from the client's own words is not judged" if goes_on else "",
+    return judged_request(
+        body, "an answer that goes on from the client's own words is not judged" if goes_on else ""
     )
 
 
@@ -64,10 +57,10 @@ def _messages(item: Json, where: str) -> Iterator[AnyMessage]:
     rest = [part for part in content if part not in results] if isinstance(content, list) else content
     if rest or not results:
         calls = [_call(part) for part in objects(rest) if part.get("type") == "tool_use"]
-        yield message(item.get("role"), _told(rest), where=where, calls=calls)
+        yield message(item.get("role"), _spoken_parts(rest), where=where, calls=calls)
 
 
-def _told(content: Any) -> Any:
+def _spoken_parts(content: Any) -> Any:
     """Return what is said, without the blocks that a message has as fields, or that are for the model alone."""
     if not isinstance(content, list):
         return content
@@ -95,8 +88,8 @@ def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
     return {**payload, "messages": [*payload["messages"], *extra]}
 
 
-def read_answer(reply: Json) -> AIMessage:
-    """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
+def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
+    """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
     if not isinstance(reply.get("content"), list):
         raise UpstreamFailed(502, "the upstream's reply is no message with content", code="upstream_reply")
     blocks = objects(reply["content"])
@@ -106,7 +99,7 @@ def read_answer(reply: Json) -> AIMessage:
     if ending == "pause_turn":  # the client is to send it back, so that the model goes on
         calls.append({"name": ending, "args": {}, "id": None, "type": "tool_call"})
     metadata = {"stop_reason": ending, "model_name": string(reply.get("model"))}
-    return AIMessage(text, tool_calls=calls, response_metadata=metadata)
+    return AIMessage(text, tool_calls=calls, response_metadata=metadata), _usage(reply)
 
 
 def without_reasoning(reply: Json) -> Json:
@@ -115,7 +108,7 @@ def without_reasoning(reply: Json) -> Json:
     return {**reply, "content": blocks}
 
 
-def usage(reply: Json) -> Usage:
+def _usage(reply: Json) -> Usage:
     """Return the tokens that the upstream reports, those read from or written to its cache included."""
     counts = reply.get("usage")
     counts = counts if isinstance(counts, dict) else {}
@@ -124,7 +117,7 @@ def usage(reply: Json) -> Usage:
     return Usage.of_call(sent + cached if type(sent) is int else sent, counts.get("output_tokens"))
 
 
-def written(text: str, model: str) -> Json:
+def write_reply(text: str, model: str) -> Json:
     """Return a reply of the guard's own: the fallback text."""
     return {
         "id": f"msg_{uuid4().hex}",
@@ -171,7 +164,7 @@ def _block(block: Json) -> tuple[Json, list[Json]]:
             signature: Json = {"type": "signature_delta", "signature": string(block.get("signature"))}
             return {**block, "thinking": "", "signature": ""}, [thought, signature]
         case "tool_use" | "server_tool_use":
-            text = requests.write(block.get("input", {})).decode()
+            text = write_json(block.get("input", {})).decode()
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": text}]
         case _:
             return block, []
@@ -190,4 +183,4 @@ def error_events(body: Json) -> list[bytes]:
 
 
 def _event(event: Json) -> bytes:
-    return f"event: {event['type']}\ndata: ".encode() + requests.write(event) + b"\n\n"
+    return f"event: {event['type']}\ndata: ".encode() + write_json(event) + b"\n\n"

@@ -1,17 +1,23 @@
-"""What a dialect is: pure functions between the JSON of one API and the loop's messages."""
+"""What a dialect is: pure functions between the JSON of one API and the loop's messages, and JSON itself."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol
 
+import orjson
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
 from judges.errors import shortened
 from judges.verdict import Usage
 from refine.server.errors import ApiError
+
+RawHeaders = list[tuple[bytes, bytes]]
+"""Headers as ASGI has them: names in lower case."""
+
 
 Json = dict[str, Any]
 """A JSON object as the API defines it; fields that are not known here are kept."""
@@ -26,17 +32,44 @@ class JudgedRequest:
         model: Name of the model asked for; empty where there is none.
         streamed: Whether the client wants events.
         refine: The client's `refine` object.
-        unjudged: Why the answer is not to be judged; empty where it is.
+        skip_reason: Why the answer is not to be judged; empty where it is.
     """
 
     payload: Json
     model: str
     streamed: bool
     refine: Mapping[str, Any]
-    unjudged: str = ""
+    skip_reason: str = ""
 
 
-class Dialect(Protocol):
+_JSON = b"application/json"
+
+
+@dataclass(slots=True)
+class GuardReply:
+    """What the work came to.
+
+    Args:
+        status: HTTP status.
+        document: The JSON to send.
+        headers: Further headers.
+        body: The bytes to send instead of the document, as an upstream sent them.
+        kind: Their content type.
+    """
+
+    status: int
+    document: dict[str, Any] = field(repr=False)
+    headers: RawHeaders = field(default_factory=list, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    kind: bytes = _JSON
+
+
+def failure(error: ApiError, form: ApiDialect) -> GuardReply:
+    """Return the reply for an error of the guard's own."""
+    return GuardReply(error.status, form.error_body(error), error.headers)
+
+
+class ApiDialect(Protocol):
     """The functions of a dialect; each dialect is a module."""
 
     PATH: str
@@ -60,19 +93,15 @@ class Dialect(Protocol):
         """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
         ...
 
-    def read_answer(self, reply: Json) -> AIMessage:
-        """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
+    def read_answer(self, reply: Json) -> tuple[AIMessage, Usage]:
+        """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
         ...
 
     def without_reasoning(self, reply: Json) -> Json:
         """Return a reply without the reasoning in it, which may speak of a rejected draft."""
         ...
 
-    def usage(self, reply: Json) -> Usage:
-        """Return the tokens that the upstream reports."""
-        ...
-
-    def written(self, text: str, model: str) -> Json:
+    def write_reply(self, text: str, model: str) -> Json:
         """Return a reply of the guard's own: the fallback text."""
         ...
 
@@ -89,17 +118,39 @@ class Dialect(Protocol):
         ...
 
 
-LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
+_LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
 """Fields of a request that the upstream does not see."""
+
 
 NO_QUESTION = "a request without a message of the user is not judged"
 ASKING = ("user", "tool", "function")
 """Roles of messages that ask for an answer."""
 
+
 _ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 
 
-def read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def judged_request(body: Json, skip_reason: str) -> JudgedRequest:
+    """Return a request from a body whose conversation was checked; the body is not changed.
+
+    Args:
+        body: The body.
+        skip_reason: Why the answer is not to be judged; empty where it is.
+
+    Raises:
+        ApiError: If a field cannot be read.
+    """
+    model = body.get("model")
+    return JudgedRequest(
+        payload={name: value for name, value in body.items() if name not in _LEFT_OUT},
+        model=model if isinstance(model, str) else "",
+        streamed=read_flag(body, "stream"),
+        refine=_read_refine(body),
+        skip_reason=skip_reason,
+    )
+
+
+def _read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the client's `refine` object; empty where there is none."""
     refine = body.get("refine")
     if refine is None:
@@ -117,12 +168,6 @@ def read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
             400, f"evidence is an object, not {shortened(evidence)}", code="invalid", param="refine.evidence"
         )
     return refine
-
-
-def read_model(body: Mapping[str, Any]) -> str:
-    """Return the name of the model asked for; empty where there is none, which the upstream may mind or not."""
-    model = body.get("model")
-    return model if isinstance(model, str) else ""
 
 
 def read_flag(body: Mapping[str, Any], name: str) -> bool:
@@ -211,3 +256,69 @@ def up_to_question(messages: list[AnyMessage]) -> list[AnyMessage]:
     while end and messages[end - 1].type == "ai":
         end -= 1
     return messages[:end] or [SystemMessage("")]
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_LONG = 19
+"""From so many digits on a number may not fit into 64 bits."""
+
+
+_DIGIT, _LONG_NUMBER = re.compile(rb"[0-9]"), re.compile(rb"[0-9]{%d}" % _LONG)
+
+
+def write_json(document: object) -> bytes:
+    """Return a document as JSON; what UTF-8 cannot hold, such as half a character, is escaped as it came."""
+    try:
+        return orjson.dumps(document)
+    except TypeError:  # a number above 64 bits, half a character, or deeper than orjson goes
+        return _ENCODER.encode(document).encode()
+
+
+def read_json(body: bytes) -> object:
+    """Return what JSON says.
+
+    Raises:
+        ValueError: If it is none, or has a number that JSON has not, such as NaN, and could not be written.
+        RecursionError: If it is nested too deeply.
+    """
+    if not _has_long_number(body):
+        try:
+            return orjson.loads(body)
+        except ValueError:
+            """Half a character, another encoding, or no JSON: the standard library tells."""
+    return json.loads(body, parse_constant=_refuse, parse_float=_finite)
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the object that the body of a request holds.
+
+    Raises:
+        ApiError: If it is not JSON, or no object.
+    """
+    try:
+        document = read_json(body)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "the body is not valid JSON; send one JSON object", code="invalid_json") from None
+    if not isinstance(document, dict):
+        raise ApiError(400, "the body is not a JSON object; send one JSON object", code="invalid_json")
+    return document
+
+
+def _has_long_number(body: bytes) -> bool:
+    """Whether there is one; it covers one of every 19 places, so only what is around a digit there is read."""
+    for digit in _DIGIT.finditer(body[::_LONG]):
+        place = digit.start() * _LONG
+        if _LONG_NUMBER.search(body, max(0, place - _LONG), place + _LONG):
+            return True
+    return False
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return number

@@ -10,21 +10,19 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from judges.verdict import Usage
-from refine.server import requests
 from refine.server.dialects.protocol import (
     ASKING,
-    LEFT_OUT,
     NO_QUESTION,
     Json,
     JudgedRequest,
     arguments,
+    judged_request,
     message,
     objects,
     read_flag,
-    read_model,
-    read_refine,
     string,
     up_to_question,
+    write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
 
@@ -53,16 +51,10 @@ def read_request(body: Json) -> JudgedRequest:
     is_list = isinstance(content, list) and all(isinstance(item, dict) for item in content)
     if not isinstance(content, str | None) and not is_list:
         raise ApiError(400, "input is a text or a list of items", code="invalid", param="input")
-    return JudgedRequest(
-        payload={name: value for name, value in body.items() if name not in LEFT_OUT},
-        model=read_model(body),
-        streamed=read_flag(body, "stream"),
-        refine=read_refine(body),
-        unjudged=_unjudged(body),
-    )
+    return judged_request(body, _reason_to_skip(body))
 
 
-def _unjudged(body: Json) -> str:
+def _reason_to_skip(body: Json) -> str:
     if read_flag(body, "background"):
         return "an answer that is made in the background is not judged"
     items = body.get("input")
@@ -99,7 +91,7 @@ def _message(item: Json, where: str) -> AnyMessage | None:
 
 
 def _output(output: object) -> str | list[Any]:
-    return output if isinstance(output, str | list) else requests.write(output).decode()
+    return output if isinstance(output, str | list) else write_json(output).decode()
 
 
 def _call(item: Json) -> Json:
@@ -121,8 +113,8 @@ def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
     return {**payload, "input": [*items, *extra]}
 
 
-def read_answer(reply: Json) -> AIMessage:
-    """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
+def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
+    """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
     if not isinstance(reply.get("output"), list):
         raise UpstreamFailed(502, "the upstream's reply is no response with output", code="upstream_reply")
     items = objects(reply["output"])
@@ -132,12 +124,13 @@ def read_answer(reply: Json) -> AIMessage:
     images = [item for item in items if item.get("type") == "image_generation_call"]
     extra = {"refusal": refusal, "tool_outputs": images}
     metadata = {name: reply.get(name) for name in ("status", "incomplete_details")}
-    return AIMessage(
+    answer = AIMessage(
         "".join(texts),
         tool_calls=[_call(item) for item in items if item.get("type") in _WAITING],
         additional_kwargs={name: value for name, value in extra.items() if value},
         response_metadata={**metadata, "model_name": string(reply.get("model"))},
     )
+    return answer, _usage(reply)
 
 
 def without_reasoning(reply: Json) -> Json:
@@ -146,14 +139,14 @@ def without_reasoning(reply: Json) -> Json:
     return {**reply, "output": items}
 
 
-def usage(reply: Json) -> Usage:
+def _usage(reply: Json) -> Usage:
     """Return the tokens that the upstream reports."""
     counts = reply.get("usage")
     counts = counts if isinstance(counts, dict) else {}
     return Usage.of_call(counts.get("input_tokens"), counts.get("output_tokens"))
 
 
-def written(text: str, model: str) -> Json:
+def write_reply(text: str, model: str) -> Json:
     """Return a reply of the guard's own: the fallback text."""
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     answer = {
@@ -247,10 +240,10 @@ def error_events(body: Json) -> list[bytes]:
     error = body.get("error")
     error = error if isinstance(error, dict) else {"message": string(error)}
     fields = {"code": error.get("code"), "message": string(error.get("message")), "param": error.get("param")}
-    begun = {**written("", ""), "status": "in_progress", "output": [], "usage": None}
+    begun = {**write_reply("", ""), "status": "in_progress", "output": [], "usage": None}
     return [_event(0, {"type": "response.created", "response": begun}), _event(1, {"type": "error", **fields})]
 
 
 def _event(number: int, event: Json) -> bytes:
     numbered = {**event, "sequence_number": number}
-    return f"event: {event['type']}\ndata: ".encode() + requests.write(numbered) + b"\n\n"
+    return f"event: {event['type']}\ndata: ".encode() + write_json(numbered) + b"\n\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from typing import Annotated
 
 from judges.catalogue.safety.personal.contact import emails, phones
 from judges.catalogue.safety.personal.finding import KINDS, Finding, Kind, Plain, without_overlaps
@@ -11,6 +12,7 @@ from judges.catalogue.safety.personal.national import COUNTRIES, cards, ibans, n
 from judges.catalogue.safety.personal.secrets import secrets
 from judges.errors import ConfigurationError, shortened
 from judges.sample import Sample
+from judges.settings import means
 
 PHONE_REGIONS = (
     "US", "GB", "CN", "RU", "DE", "FR", "ES", "IT", "PT", "BR", "IN", "JP", "KR", "TW", "HK", "UA", "KZ", "BY",
@@ -57,14 +59,16 @@ _SHORTEST = 3
 class Allowed:
     """Texts that may stand in an answer.
 
-    Args:
-        texts: Values in any way of writing, or `@` and a domain for all its e-mail addresses.
-
     Raises:
         ConfigurationError: If one of them is no text, or has fewer than three letters and digits.
     """
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    def __init__(
+        self,
+        texts: Annotated[
+            Iterable[str], means("Values in any way of writing, or `@` and a domain for all its e-mail addresses.")
+        ],
+    ) -> None:
         values: tuple[object, ...] = (texts,) if isinstance(texts, str) else tuple(texts)
         for value in values:
             if not isinstance(value, str) or len(_key(value)) < _SHORTEST:

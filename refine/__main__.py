@@ -1,0 +1,5 @@
+"""Run the command line with `python -m refine`."""
+
+from refine.cli import main
+
+main()

@@ -1,0 +1,189 @@
+"""The command `refine judges`: the catalogue as a list, and all that is known of one judge."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from judges import ConfigurationError, Entry
+from judges.catalogue.finding import find
+from judges.catalogue.registry import default_registry
+from judges.entry import Setting
+from judges.errors import one_line, shortened
+from judges.settings import load_line, settings_of
+from refine.cli.options import ListOptions
+from refine.cli.tables import text_console
+
+
+def _console() -> Console:
+    """Return a console as wide as the terminal; of what is piped, as COLUMNS or the terminal around it says."""
+    return text_console(shutil.get_terminal_size((_PIPED_WIDTH, 0)).columns)
+
+
+_PIPED_WIDTH = 80
+_NARROW = 120
+"""Columns below which the fields of a judge stand below one another instead of in a table."""
+
+_MOST_MATCHES = 3
+
+
+def list_judges(options: ListOptions) -> int:
+    """Print the catalogue as a table, or one of its judges, and return the exit code.
+
+    Raises:
+        ConfigurationError: If no judge of the catalogue matches.
+    """
+    if options.name is None or options.words is not None:
+        _print_matches(options)
+        return 0
+    entry = _entry_called(options.name)
+    if options.as_json:
+        _print_json(_as_json(entry))
+    else:
+        _console().print(_card(entry))
+    return 0
+
+
+def _entry_called(name: str) -> Entry:
+    registry = default_registry()
+    try:
+        return registry.entry(name)
+    except ConfigurationError as error:
+        matches = [entry.name for entry in find(registry.entries.values(), text=name)] if name.strip() else []
+        if not matches:
+            raise
+        more = ", ..." if len(matches) > _MOST_MATCHES else ""
+        command = f"refine judges --find {shlex.quote(one_line(name))}"
+        hint = f"`{command}` finds {', '.join(matches[:_MOST_MATCHES])}{more}"
+        raise ConfigurationError(f"{error}; {hint}") from error
+
+
+def _words_of(options: ListOptions) -> str | None:
+    """Return the words of `--find`; those behind the first, as in `--find tool use`, are read as a name."""
+    return None if options.words is None else " ".join([*options.words, *filter(None, [options.name])])
+
+
+def _print_matches(options: ListOptions) -> None:
+    registry = default_registry()
+    for _, fault in registry.faults:
+        sys.stderr.write(f"refine: {fault}\n")
+    entries = registry.entries.values()
+    matches = find(entries, text=_words_of(options), fields=options.fields, subject=options.subject)
+    if options.as_json:
+        _print_json([_as_json(entry) for entry in matches])
+        return
+    if not matches:
+        raise ConfigurationError(f"no judge has {_criteria(options)}; `refine judges` lists all of them")
+    console = _console()
+    console.print(_stack(matches) if console.width < _NARROW else _catalogue_table(matches))
+    count = f"{len(matches)} judge{'s' if len(matches) > 1 else ''}"
+    held = " that need no more than these, question and answer" if options.fields is not None else ""
+    console.print(Text(f"{count}{held}; refine judges NAME tells more of one", style="dim"))
+
+
+def _criteria(options: ListOptions) -> str:
+    words = _words_of(options)
+    parts = {
+        f"{shortened(words)} in its names, its question, its needs or its tags": words,
+        f"the subject {options.subject}": options.subject,
+        f"needs within {shortened(options.fields)}": options.fields,
+    }
+    return " and ".join(text for text, value in parts.items() if value is not None)
+
+
+def _catalogue_table(entries: Sequence[Entry]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
+    table.add_column("judge", no_wrap=True, style="cyan")
+    table.add_column("asks", ratio=2)
+    table.add_column("needs", ratio=1)
+    table.add_column("calls", max_width=12)
+    for entry in entries:
+        table.add_row(entry.name, Text(entry.asks), Text(", ".join(entry.needs)), Text(entry.calls))
+    return table
+
+
+def _stack(entries: Sequence[Entry]) -> Group:
+    """Return the judges one below the other, for a terminal too narrow for a table."""
+    lines: list[RenderableType] = []
+    for entry in entries:
+        lines.append(Text(entry.name, style="cyan", overflow="fold"))
+        lines.append(Padding(Text(entry.asks), (0, 0, 0, 2)))
+        lines.append(
+            Padding(Text(f"needs {', '.join(entry.needs)}; calls {entry.calls}", style="dim"), (0, 0, 0, 2))
+        )
+    return Group(*lines)
+
+
+def _card(entry: Entry) -> Group:
+    settings = settings_of(default_registry().maker(entry.name))
+    own = [setting for setting in settings if not setting.shared]
+    facts = _grid(_facts(entry))
+    parts: list[RenderableType] = [facts]
+    for title, listed in (("settings", own), ("settings that all judges of its kind have", settings[len(own) :])):
+        if listed:
+            parts += [Text(f"\n{title}", style="bold"), _grid(_setting_rows(listed))]
+    return Group(*parts)
+
+
+def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
+    facts = {
+        "judge": entry.name,
+        "also called": ", ".join(entry.aliases),
+        "asks": entry.asks,
+        "judges": f"the {entry.subject}",
+        "needs": ", ".join(entry.needs),
+        "model calls": entry.calls,
+        "in the loop": entry.in_loop,
+        "value": f"{entry.scale}; {entry.better} is good",
+        "source": entry.source,
+        "compat": f"follows {entry.follows}" if entry.follows else "",
+        "differs": entry.differs,
+        "extra": f"selfrefine[{entry.extra}]" if entry.extra else "",
+        "tags": ", ".join(entry.tags),
+        "example": load_line(default_registry().maker(entry.name)),
+    }
+    return ((name, text) for name, text in facts.items() if text)
+
+
+def _setting_rows(settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:
+    for setting in settings:
+        default = "required" if setting.required else f"default {setting.default}"
+        yield f"  {setting.name}", f"{setting.type}; {default}"
+        yield "", setting.meaning
+        yield "", f"example: {setting.example}" if setting.example else ""
+
+
+def _grid(rows: Iterator[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in rows:
+        if text:
+            grid.add_row(name, Text(text))
+    return grid
+
+
+def _as_json(entry: Entry) -> dict[str, Any]:
+    make = default_registry().maker(entry.name)
+    settings = settings_of(make)
+    return {
+        **asdict(entry),
+        "in_loop": entry.in_loop,
+        "example": load_line(make),
+        "settings": [asdict(setting) for setting in settings],
+    }
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")

@@ -1,0 +1,452 @@
+"""What a report of one run says, or of two: from their folders to a document."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from judges.errors import shortened
+from judges.offline import Evaluation, Row, Summary, load_run
+from judges.offline.compare import pair_rows
+from judges.offline.run.outputs import RESULTS, TIMING
+from judges.offline.run.source import Manifest
+from judges.offline.statistics.intervals import Figure
+from judges.verdict import Verdict
+from refine.report import wording
+from refine.report.document import (
+    UNKNOWN,
+    BarPart,
+    Block,
+    Chart,
+    Charts,
+    Document,
+    Histogram,
+    Paragraph,
+    ReportTable,
+    RowList,
+    RowPair,
+    RunNames,
+    Scale,
+    Section,
+    ShareBar,
+    TableCell,
+    Tone,
+    WorstRow,
+    score_cell,
+    share_cell,
+)
+from refine.report.trust import TrustSources, trust_of, trust_sections
+
+if TYPE_CHECKING:
+    from judges.offline import Change, RunComparison
+
+_PERCENTILES = (50, 90, 99)
+_MOST_WORST = 5
+_BINS = 10
+_RATING_SCORES = {round(step / 3, 6) for step in range(4)}
+_SHOWN_MODELS = 3
+_LONGEST_TEXT = 1_000
+"""Most characters of a question or an answer among the worst rows; the table of all rows has the whole text."""
+
+_MOST_ROWS = 10
+_LONGEST_QUESTION = 90
+_EVEN = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunData:
+    """A run as it was read.
+
+    Args:
+        name: What it is called.
+        evaluation: Its rows and summaries.
+        dataset: The file that was judged; empty where there is none.
+        finished: When it ended, in ISO 8601.
+        seconds: How long its last start took.
+        latencies: Percentiles of the latency by judge, where they are known.
+        settings: How each judge was named on the command line.
+    """
+
+    name: str
+    evaluation: Evaluation
+    dataset: str = ""
+    finished: str | None = None
+    seconds: float | None = None
+    latencies: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """Its rows."""
+        return self.evaluation.kept_rows()
+
+    def verdicts(self, judge: str) -> list[Verdict]:
+        """Return what a judge says of each row."""
+        return [row.verdicts[judge] for row in self.rows]
+
+
+def read_run(folder: Path) -> RunData:
+    """Read a finished run.
+
+    Raises:
+        ConfigurationError: If the folder holds no run, or one that has not finished.
+    """
+    evaluation = load_run(folder)
+    manifest = Manifest.read(folder)
+    timing = _timing(folder)
+    latencies = {
+        name: {int(percentage): value for percentage, value in times["latency_percentiles_s"].items()}
+        for name, times in timing.get("judges", {}).items()
+    }
+    return RunData(
+        name=str(folder),
+        evaluation=evaluation,
+        dataset="" if manifest.dataset is None else manifest.dataset.name,
+        finished=timing.get("finished") or _written(folder / RESULTS),
+        seconds=timing.get("seconds"),
+        latencies=latencies,
+        settings={judge.name: " ".join(filter(None, (judge.spec, judge.model))) for judge in manifest.judges},
+    )
+
+
+def _timing(folder: Path) -> dict[str, Any]:
+    """Return what the run knows of its times; nothing where that file was not kept."""
+    try:
+        return dict(json.loads((folder / TIMING).read_bytes()))
+    except (OSError, ValueError):
+        return {}
+
+
+def _written(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+
+
+def build_report(
+    runs: Sequence[RunData],
+    *,
+    slices: Sequence[str] = (),
+    sources: TrustSources | None = None,
+    seed: int = 0,
+) -> Document:
+    """Return what a report of one run says, or of two.
+
+    Args:
+        runs: The run; or two over the same questions, the earlier one first.
+        slices: Columns of the metadata by whose values rows are grouped.
+        sources: Labels, attempts and a certificate, which say how far the later run can be believed.
+        seed: Seed of all resamples.
+
+    Raises:
+        ConfigurationError: If no row has one of the columns, the two runs have no question in common, or a source
+            cannot be read.
+    """
+    run = runs[-1]
+    trust = trust_of(run.evaluation, sources or TrustSources(), seed=seed)
+    rows = _paired_rows([run.rows for run in runs], {} if trust is None else trust.labels)
+    sections = [Section("judges", "What the judges say", tuple(_judges(run)))]
+    if len(runs) > 1:
+        sections.append(_comparison_section(runs, rows, seed))
+    if slices:
+        sections.append(Section("slices", "By group", tuple(_slices(run, slices))))
+    sections += [] if trust is None else trust_sections(trust)
+    sections.append(Section("costs", "Time, tokens and cost", tuple(_costs(run))))
+    worst = _worst_rows(rows)
+    if worst:
+        sections.append(Section("worst", "Rows that did worst", worst))
+    return Document(
+        title=f"{run.name} against {runs[0].name}" if len(runs) > 1 else run.name,
+        headline=_headline(run),
+        sections=tuple(sections),
+        runs=tuple(RunNames(name=one.name, judges=tuple(one.evaluation.summary)) for one in runs),
+        rows=rows,
+        columns=tuple(slices),
+    )
+
+
+def _headline(run: RunData) -> str:
+    """Return in one sentence what was judged, with what, and when."""
+    source = f"{run.dataset}, " if run.dataset else ""
+    judges = wording.plural(len(run.evaluation.summary), "judge")
+    took = "" if run.seconds is None else f" (last start took {wording.seconds(run.seconds)})"
+    return (
+        f"{source}{wording.plural(len(run.rows), 'row')}, {judges}, finished {wording.moment(run.finished)}{took}"
+    )
+
+
+def _worst_rows(rows: Sequence[RowPair]) -> tuple[WorstRow, ...]:
+    """Return rows that did not pass with a judge, those with the lowest mean score first."""
+    failed: list[tuple[float, int]] = []
+    for place, pair in enumerate(rows):
+        verdicts = [verdict for verdict in pair.row.verdicts.values() if verdict.score is not None]
+        if any(not verdict.passed for verdict in verdicts):
+            failed.append((sum(verdict.score or 0.0 for verdict in verdicts) / len(verdicts), place))
+    return tuple(_worst_row(rows[place]) for _, place in sorted(failed)[:_MOST_WORST])
+
+
+def _paired_rows(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple[RowPair, ...]:
+    """Pair the rows of two runs that ask the same; rows of one run alone stand alone."""
+    words = {index: "good" if is_good else "bad" for index, is_good in labels.items()}
+    sides: list[tuple[Row | None, ...]] = [(row,) for row in runs[-1]]
+    if len(runs) > 1:
+        pairs = pair_rows(*runs)
+        paired = {id(row) for pair in pairs for row in pair}
+        sides = [*pairs, *((row, None) for row in runs[0] if id(row) not in paired)]
+        sides += [(None, row) for row in runs[1] if id(row) not in paired]
+    rows = [_pair(side, words) for side in sides]
+    return tuple(sorted(rows, key=lambda pair: (pair.index, pair.sides[-1] is not None)))
+
+
+def _pair(sides: tuple[Row | None, ...], words: Mapping[int, str]) -> RowPair:
+    """Return a pair under the index that its row has in the last run that has it."""
+    index = next(row.index for row in reversed(sides) if row is not None)
+    return RowPair(index=index, sides=sides, label=words.get(index, "") if sides[-1] else "")
+
+
+def _judges(run: RunData) -> Iterator[Block]:
+    unreadable = sum(bool(row.error) for row in run.rows)
+    if unreadable:
+        yield Paragraph(f"{wording.plural(unreadable, 'row')} could not be read, and count as unscored.", "unsure")
+    summaries = run.evaluation.summary
+    silent = [name for name, summary in summaries.items() if not summary.scored]
+    if silent:
+        yield Paragraph(f"No row has a score by {', '.join(silent)}.", "bad")
+    yield ReportTable(
+        ("Judge", "Mean score", "Passed", "Scored", "Ratings"),
+        tuple(_judge_row(run, name, summary) for name, summary in summaries.items()),
+        frozenset({3}),
+        "Mean score and share of passes with their 95 % intervals, over the rows with a score",
+    )
+    histograms = [_histogram(name, run.verdicts(name)) for name in summaries]
+    charts = tuple(chart for chart in histograms if chart is not None)
+    if charts:
+        yield Charts(charts)
+
+
+def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ...]:
+    unscored = ", ".join(f"{wording.count(n)} {wording.reason(code)}" for code, n in summary.unscored.items())
+    models = list(dict.fromkeys(verdict.model for verdict in run.verdicts(name) if verdict.model))
+    setting = run.settings.get(name, "")
+    return (
+        TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
+        score_cell(_mean(summary)),
+        share_cell(_passed(summary)),
+        TableCell(
+            wording.percent(summary.scored / summary.n if summary.n else None),
+            unscored or "all rows",
+            tone="unsure" if unscored else "plain",
+        ),
+        _ratings_cell(summary.ratings) if summary.scored else UNKNOWN,
+    )
+
+
+def _ratings_cell(ratings: Mapping[int, int]) -> TableCell:
+    text = ", ".join(f"{rating}: {wording.count(n)}" for rating, n in ratings.items())
+    parts = tuple(BarPart(f"r{rating}", n, f"rated {rating}") for rating, n in ratings.items())
+    return TableCell(text, mark=ShareBar(parts))
+
+
+def _mean(summary: Summary) -> Figure:
+    return _figure(summary.mean, summary.mean_interval, summary.scored, "normal interval")
+
+
+def _passed(summary: Summary) -> Figure:
+    return _figure(summary.passed, summary.passed_interval, summary.scored, "Wilson")
+
+
+def _histogram(judge: str, verdicts: Sequence[Verdict]) -> Chart | None:
+    """Return how many scores lie in each tenth from 0 to 1; nothing where the ratings say as much."""
+    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
+    if {round(score, 6) for score in scores} <= _RATING_SCORES:
+        return None
+    bins = [0] * _BINS
+    for score in scores:
+        bins[min(int(score * _BINS), _BINS - 1)] += 1
+    parts = tuple(
+        BarPart("bin", n, f"{step / _BINS:.1f} to {(step + 1) / _BINS:.1f}") for step, n in enumerate(bins)
+    )
+    text = ", ".join(f"{part.name}: {wording.count(part.size)}" for part in parts if part.size)
+    return Chart(f"Scores of {judge}", Histogram(parts), text)
+
+
+def _slices(run: RunData, columns: Sequence[str]) -> Iterator[Block]:
+    for column in columns:
+        rows = []
+        for value, summaries in run.evaluation.slices(column).items():
+            n = next(iter(summaries.values())).n
+            cells = [_slice_cell(summaries[name]) for name in run.evaluation.summary]
+            rows.append((TableCell(value or "(none)"), TableCell(wording.count(n)), *cells))
+        yield ReportTable(
+            (column, "Rows", *run.evaluation.summary),
+            tuple(rows),
+            frozenset({1}),
+            f"Mean score by {column}, with its 95 % interval, and share of passes",
+        )
+
+
+def _slice_cell(summary: Summary) -> TableCell:
+    cell = score_cell(_mean(summary))
+    passed = "" if summary.passed is None else f"{wording.percent(summary.passed)} passed"
+    return TableCell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
+
+
+def _costs(run: RunData) -> Iterator[Block]:
+    head = ("Judge", "Calls", "Seconds a row", "Tokens a row", "Tokens", "Dollars a row", "Dollars")
+    rows = tuple(_cost_row(run, name, summary) for name, summary in run.evaluation.summary.items())
+    yield ReportTable(
+        head, rows, frozenset(range(1, len(head))), "Medians, with the 90th and the 99th percentile below"
+    )
+
+
+def _cost_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ...]:
+    usages = [verdict.usage for verdict in run.verdicts(name)]
+    costs = [usage.cost for usage in usages if usage.cost is not None]
+    is_priced = len(costs) == len(usages)
+    return (
+        TableCell(name),
+        TableCell(wording.count(summary.usage.calls)),
+        _percentile_cell(run.latencies.get(name, {}), wording.seconds),
+        _percentile_cell(percentiles([usage.tokens for usage in usages]), wording.count),
+        TableCell(wording.count(summary.usage.tokens)),
+        _percentile_cell(percentiles(costs) if is_priced else {}, wording.dollars),
+        TableCell(wording.dollars(summary.usage.cost)) if is_priced else TableCell("unknown", tone="soft"),
+    )
+
+
+def _percentile_cell(values: Mapping[int, float], form: Callable[[float], str]) -> TableCell:
+    if not values:
+        return UNKNOWN
+    median, *others = (form(value) for value in values.values())
+    return TableCell(median, " / ".join(others))
+
+
+def percentiles(values: Sequence[float]) -> dict[int, float]:
+    """Return percentiles by nearest rank, so that each is a value that occurred; empty without values."""
+    ordered = sorted(values)
+    return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
+
+
+def _figure(value: float | None, interval: tuple[float, float] | None, n: int, method: str) -> Figure:
+    if value is None:
+        return Figure.undefined("too_few", n, method=method)
+    low, high = interval or (None, None)
+    return Figure(value=value, n=n, low=low, high=high, method=method)
+
+
+def _worst_row(pair: RowPair) -> WorstRow:
+    """Return a row with its verdicts, its texts cut to a length that can be read at a glance."""
+    row = pair.row
+    sample = row.sample
+    return WorstRow(
+        pair.index,
+        "" if sample is None else _cut(sample.question),
+        row.error if sample is None else _cut(sample.answer or ""),
+        tuple(row.verdicts.values()),
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
+
+
+def _comparison_section(runs: Sequence[RunData], rows: Sequence[RowPair], seed: int) -> Section:
+    """Return the section that compares the two runs of a report."""
+    from judges.offline import compare_runs  # noqa: PLC0415 - needs numpy and scipy
+
+    before, after = runs
+    comparison = compare_runs(before.evaluation, after.evaluation, names=(before.name, after.name), seed=seed)
+    blocks = _comparison_blocks(comparison, before, after, rows)
+    return Section("comparison", "Against the run before", tuple(blocks))
+
+
+def _comparison_blocks(
+    comparison: RunComparison, before: RunData, after: RunData, rows: Sequence[RowPair]
+) -> Iterator[Block]:
+    yield Paragraph(
+        f"Before: {before.name}. After: {after.name}. Only rows that both runs scored are compared.", "soft"
+    )
+    reach = max(map(_reach, comparison.changes.values()), default=0.0) or 0.1
+    yield ReportTable(
+        ("Judge", "Before", "After", "Change", "Rows", "Win rate", "p (Holm)", "For 3 points"),
+        tuple(_change_row(change, reach) for change in comparison.changes.values()),
+        frozenset({1, 2, 6, 7}),
+        "Change of the mean score with its 95 % interval over questions; the win rate is that of the run after, "
+        "a tie counting half; the last column is how many questions would show a change of 3 points",
+    )
+    for name, judges in ((before.name, comparison.only_a), (after.name, comparison.only_b)):
+        if judges:
+            yield Paragraph(f"Not compared, since {name} alone has them: {', '.join(judges)}.", "unsure")
+    if comparison.unmatched:
+        unmatched = wording.plural(comparison.unmatched, "row")
+        yield Paragraph(f"{unmatched} ask what the other run does not ask, and are not compared.", "unsure")
+    pairs = {pair.index: pair for pair in rows if None not in pair.sides}
+    for change in comparison.changes.values():
+        if change.regressions:
+            yield _regressions(change, pairs)
+
+
+def _reach(change: Change) -> float:
+    ends = (change.difference.value, change.difference.low, change.difference.high)
+    return max((abs(end) for end in ends if end is not None), default=0.0)
+
+
+def _change_row(change: Change, reach: float) -> tuple[TableCell, ...]:
+    excluded = f"{wording.plural(change.excluded, 'row')} scored in one run only" if change.excluded else ""
+    needed = wording.DASH if change.questions_needed is None else wording.count(change.questions_needed)
+    counts = (("up", change.wins, "higher"), ("equal", change.ties, "equal"), ("down", change.losses, "lower"))
+    return (
+        TableCell(change.judge, excluded),
+        TableCell(wording.number(change.mean_a)),
+        TableCell(wording.number(change.mean_b)),
+        _difference(change, reach),
+        TableCell(
+            f"{wording.count(change.wins)} up, {wording.count(change.losses)} down",
+            f"{wording.count(change.ties)} equal",
+            ShareBar(tuple(BarPart(*count) for count in counts)),
+        ),
+        _wins(change),
+        TableCell(wording.p_value(change.adjusted_p), change.test.partition(",")[0]),
+        TableCell(needed, "questions" if change.questions_needed is not None else ""),
+    )
+
+
+def _difference(change: Change, reach: float) -> TableCell:
+    figure = change.difference
+    if figure.value is None:
+        return TableCell("no row is scored in both runs", tone="soft")
+    tone: Tone = "plain" if not change.is_real else "good" if figure.value > 0 else "bad"
+    mark = Scale(value=figure.value, low=figure.low, high=figure.high, least=-reach, most=reach, reference=0.0)
+    interval = wording.span(figure.low, figure.high, "+.3f")
+    return TableCell(
+        f"{figure.value:+.3f}", f"{interval}{'' if change.is_real else ', may be chance'}", mark, tone
+    )
+
+
+def _wins(change: Change) -> TableCell:
+    cell = share_cell(change.win_rate, reference=_EVEN)
+    return TableCell(
+        cell.text, ", ".join(filter(None, [cell.more, _at_equal_length(change.length_adjusted)])), cell.mark
+    )
+
+
+def _at_equal_length(figure: Figure) -> str:
+    return "" if figure.value is None else f"{wording.percent(figure.value)} at equal length"
+
+
+def _regressions(change: Change, pairs: Mapping[int, RowPair]) -> RowList:
+    indexes = change.regressions[:_MOST_ROWS]
+    return RowList(
+        f"{change.judge}: {wording.plural(len(change.regressions), 'row')} fell, the largest fall first",
+        tuple((index, _fall(pairs[index], change.judge)) for index in indexes),
+        len(change.regressions) - len(indexes),
+    )
+
+
+def _fall(pair: RowPair, judge: str) -> str:
+    scores = [None if row is None else row.verdicts[judge].score for row in pair.sides]
+    question = "" if pair.row.sample is None else shortened(pair.row.sample.question, longest=_LONGEST_QUESTION)
+    return f"{' to '.join(map(wording.number, scores))}: {question}"

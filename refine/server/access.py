@@ -1,0 +1,319 @@
+"""Who asks, and which guard answers: headers, ids and keys of a request, and the guards by name."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from starlette.types import Scope
+
+from graphs import Bounds, GeneratorIdentity, Loop
+from judges.errors import ConfigurationError, shortened
+from judges.fingerprint import fingerprint
+from judges.judge import Judge
+from refine.server.config import Revealed, ServerKey
+from refine.server.dialects.protocol import RawHeaders
+from refine.server.errors import ApiError
+from refine.server.upstream import Upstream
+
+_REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
+
+
+def request_headers(scope_headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return a request's headers by name; of a header that came twice, the last."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope_headers}
+
+
+def request_id(headers: Mapping[str, str]) -> str:
+    """Return the client's `x-request-id` if it is one to be repeated in logs, or else a new one."""
+    sent = headers.get("x-request-id", "")
+    return sent if _REQUEST_ID.fullmatch(sent) else secrets.token_hex(16)
+
+
+_KEY_HEADER = "x-refine-key"
+GUARD_HEADER = "x-refine-guard"
+_BEARER = "authorization"
+_AUTHENTICATING = (_BEARER, "x-api-key", "api-key")
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A request, without its body.
+
+    Args:
+        headers: The headers, by name in lower case.
+        id: The client's request id if it is one, or else a new one.
+    """
+
+    headers: dict[str, str] = field(repr=False)
+    id: str
+
+    @classmethod
+    def of(cls, scope: Scope) -> Incoming:
+        """Read the headers of a request."""
+        headers = request_headers(scope["headers"])
+        return cls(headers, request_id(headers))
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """The headers that authenticate, wherever a client of any API puts its key."""
+        return {name: self.headers[name] for name in _AUTHENTICATING if self.headers.get(name)}
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys in these headers."""
+        return [text.strip() for name, text in self.credentials.items() if name != _BEARER] + self._bearer
+
+    @property
+    def _bearer(self) -> list[str]:
+        scheme, _, token = self.credentials.get(_BEARER, "").partition(" ")
+        return [token.strip()] if scheme.lower() == "bearer" and token.strip() else []
+
+    @property
+    def id_headers(self) -> RawHeaders:
+        """The headers of every response."""
+        return [(b"x-request-id", self.id.encode())]
+
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
+_LOCAL = ("localhost", "*.localhost")
+
+
+def _check_host(header: str | None, allowed: tuple[str, ...]) -> None:
+    """Check the name by which a request asks for this server; one without any comes from no browser.
+
+    Args:
+        header: The header `Host`.
+        allowed: Patterns of further names, for instance `*.internal`.
+
+    Raises:
+        ApiError: If a stranger may have given the name to this machine.
+    """
+    if header and not _is_own(header, allowed):
+        raise ApiError(
+            403,
+            f"this server has no keys, so it answers to addresses, names without a dot and `allowed_hosts`, not "
+            f"to {shortened(header)}; add the name there, or give the server keys",
+            code="host_not_allowed",
+        )
+
+
+@lru_cache(maxsize=256)
+def _is_own(header: str, allowed: tuple[str, ...]) -> bool:
+    match = _HOST.fullmatch(header.strip().lower())
+    if match is None:
+        return False
+    name = match[1].removesuffix(".").strip("[]")
+    return (
+        _is_address(name)
+        or not {".", ":"} & set(name)
+        or any(fnmatchcase(name, pattern.lower()) for pattern in (*_LOCAL, *allowed))
+    )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+_PREFIX = "rf-"
+_BYTES = 32
+_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_ANYONE = ""
+"""Name of the caller where no key is wanted."""
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who asks.
+
+    Args:
+        name: Name of the key; empty where no key is wanted.
+        guards: Names of the guards the key is for; None for all.
+        credentials: Headers with the caller's own key for the upstream.
+    """
+
+    name: str
+    guards: Collection[str] | None
+    credentials: Mapping[str, str] = field(repr=False)
+
+
+class Keys:
+    """The keys that are let in; without any, everybody is.
+
+    Args:
+        keys: The keys.
+        allowed_hosts: Patterns of further names under which a server without keys answers; see `_check_host`.
+    """
+
+    def __init__(self, keys: Sequence[ServerKey] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
+        self._keys = tuple((key, key.sha256.encode()) for key in keys)
+        self._allowed_hosts = tuple(allowed_hosts)
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def caller(self, incoming: Incoming) -> Caller:
+        """Return who asks: by the header `x-refine-key`, or else by the API key sent.
+
+        Raises:
+            ApiError: If a key is wanted and none of the known ones came; or if none is wanted, and a page of
+                another site asks, in the browser of somebody who reaches this server.
+        """
+        if not self._keys:
+            _check_host(incoming.headers.get("host"), self._allowed_hosts)
+            _refuse_other_sites(incoming)
+            return Caller(_ANYONE, None, incoming.credentials)
+        own = incoming.headers.get(_KEY_HEADER)
+        keys = incoming.keys if own is None else [own]
+        key = next((known for known in map(self._known, keys) if known is not None), None)
+        if key is None:
+            remedy = f"send it as `Authorization: Bearer ...` or as `{_KEY_HEADER}`"
+            raise ApiError(401, f"this server wants a key of its own; {remedy}", code="invalid_api_key")
+        return Caller(key.name, key.guards, {} if own is None else incoming.credentials)
+
+    def _known(self, text: str) -> ServerKey | None:
+        """Compare with every key, so that the time does not tell which one is near."""
+        digest = digest_of(text).encode()
+        matching = [key for key, known in self._keys if hmac.compare_digest(digest, known)]
+        return matching[0] if matching else None
+
+
+def _refuse_other_sites(incoming: Incoming) -> None:
+    """Refuse what a browser sends for a page of another site; programs send none of these headers."""
+    origin, host = incoming.headers.get("origin"), incoming.headers.get("host", "")
+    is_foreign = origin is not None and origin.partition("://")[2].lower() != host.lower()
+    if is_foreign or incoming.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        raise ApiError(
+            403, "this server has no keys, so it answers no pages of other sites; give it keys", code="forbidden"
+        )
+
+
+def describe_new_key(name: str) -> tuple[str, str]:
+    """Return a new key in a line for a person, and the lines of TOML that let it in.
+
+    Raises:
+        ConfigurationError: If the name cannot be used.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"a key's name is 1 to 64 letters, digits, '.', '_' or '-', not {shortened(name)}"
+        )
+    key = f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
+    table = f'[[keys]]\nname = "{name}"\nsha256 = "{digest_of(key)}"'
+    return f"{key}\nKeep it: it is shown this once. Add to the configuration:", table
+
+
+def digest_of(key: str) -> str:
+    """Return the hash of a key as the configuration holds it."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedGuard:
+    """One guard.
+
+    Args:
+        name: Its name.
+        judge: What judges.
+        loop: The loop around that judge, under the guard's policy; each request brings its own generator.
+        upstream: The model that is guarded; None judges only.
+        models: Patterns of the names of models that it serves, for instance `gpt-*`.
+        attempt_models: Another model's name from an attempt number on.
+        bounds: How far a request may go with settings of its own.
+        reveal: What a client sees of a verdict beside its marks.
+        doubts: What the guard's certificate, if it has one, depends on and cannot be compared, a line each.
+    """
+
+    name: str
+    judge: Judge
+    loop: Loop
+    upstream: Upstream | None
+    models: tuple[str, ...] = ()
+    attempt_models: Mapping[int, str] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=Bounds)
+    reveal: frozenset[Revealed] = frozenset()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def generator(self) -> GeneratorIdentity:
+        """What is guarded, for certificates."""
+        return upstream_identity(self.upstream, self.attempt_models)
+
+    @property
+    def required_upstream(self) -> Upstream:
+        """The upstream.
+
+        Raises:
+            ApiError: If it has none.
+        """
+        if self.upstream is None:
+            raise ApiError(
+                404, f"the guard {self.name!r} has no upstream; it judges at /v1/judge only", code="no_upstream"
+            )
+        return self.upstream
+
+
+def upstream_identity(upstream: Upstream | None, models: Mapping[int, str]) -> GeneratorIdentity:
+    """Return what can be said of an upstream; which of its models answers is up to each request."""
+    if upstream is None:
+        return GeneratorIdentity("no upstream")
+    return GeneratorIdentity(f"whatever {upstream.origin} serves", fingerprint(upstream.url, dict(models)))
+
+
+class Guards:
+    """All guards of a server.
+
+    Args:
+        guards: The guards; the first serves what no other is for.
+        by_header: Whether a request may choose one by the header `x-refine-guard`.
+    """
+
+    def __init__(self, guards: Sequence[ServedGuard], *, by_header: bool = True) -> None:
+        self._by_name = {guard.name: guard for guard in guards}
+        self._default = guards[0]
+        self._by_header = by_header
+
+    def __iter__(self) -> Iterator[ServedGuard]:
+        return iter(self._by_name.values())
+
+    def choose(self, header: str | None, model: str, allowed: Collection[str] | None = None) -> ServedGuard:
+        """Return the guard for a request: the one its header names, else the first for its model, else the first.
+
+        Args:
+            header: Value of `x-refine-guard`, if any.
+            model: The model asked for.
+            allowed: Names that the caller's key is for; None for all.
+
+        Raises:
+            ApiError: If there is no such guard, or the key is not for it.
+        """
+        guard = self._named(header) if header else self._for_model(model)
+        if allowed is not None and guard.name not in allowed:
+            raise ApiError(403, "this key is not for that guard", code="guard_not_allowed")
+        return guard
+
+    def _named(self, name: str) -> ServedGuard:
+        if not self._by_header:
+            raise ApiError(400, "guards are not chosen by x-refine-guard here; leave it out", code="guard_header")
+        if name not in self._by_name:
+            raise ApiError(404, "there is no guard of the name in x-refine-guard", code="unknown_guard")
+        return self._by_name[name]
+
+    def _for_model(self, model: str) -> ServedGuard:
+        matching = (
+            guard
+            for guard in self._by_name.values()
+            if any(fnmatchcase(model, pattern) for pattern in guard.models)
+        )
+        return next(matching, self._default)

@@ -1,0 +1,266 @@
+"""From settings to guards: judges, policies and upstreams, made and checked before the server starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from graphs import Bounds, Loop, PerRequest, Policy, check_certificate
+from judges import OpenAICompatible, known_prices
+from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
+from judges.certificate import IssuedCertificate
+from judges.errors import ConfigurationError, shortened
+from judges.judge import Judge
+from refine.process import see_modules_here
+from refine.server.access import Guards, Keys, ServedGuard, upstream_identity
+from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
+from refine.server.dialects import DIALECTS
+from refine.server.service import Service
+from refine.server.upstream import Upstream, UpstreamBreaker
+
+_DEFAULT = "default"
+_MODEL_REMEDY = "add --judge-model NAME with --judge-base-url URL, or --judge-model PROVIDER:NAME"
+_NEVER = {
+    "on_exhausted": ("interrupt", "nobody is there to review; use 'best', 'last', 'raise' or 'fallback'"),
+}
+_NOT_HERE = ("skip", "show_drafts")
+
+
+def make_service(settings: ServerSettings) -> Service:
+    """Return the service that settings describe.
+
+    Raises:
+        ConfigurationError: If one cannot be used; the message names key, value and remedy.
+    """
+    guards = make_guards(settings)
+    names = {guard.name for guard in guards}
+    for number, key in enumerate(settings.keys):
+        unknown = sorted(set(key.guards or ()) - names)
+        if unknown:
+            raise ConfigurationError(
+                f"keys.{number}.guards = {unknown}: there is no such guard; known are {', '.join(sorted(names))}"
+            )
+    if len({key.name for key in settings.keys}) < len(settings.keys):
+        raise ConfigurationError("keys: two of them have one name; give each its own")
+    return Service(
+        guards=Guards(guards, by_header=settings.route_by_header),
+        keys=Keys(settings.keys, allowed_hosts=(settings.host, *settings.allowed_hosts)),
+        limits=settings,
+        keep_alive_s=settings.keep_alive_s,
+    )
+
+
+def make_guards(settings: ServerSettings) -> list[ServedGuard]:
+    """Return all guards, the default one first.
+
+    Raises:
+        ConfigurationError: If there is none, or one cannot be made.
+    """
+    shared = {
+        name: getattr(settings, name) for name in GuardSettings.model_fields if name in settings.model_fields_set
+    }
+    named = dict(settings.guards)
+    if not named:
+        named = {_DEFAULT: NamedGuardSettings()}
+    guards = [
+        _guard(name, _merge(shared, own), place="" if not settings.guards else f"guards.{name}.")
+        for name, own in named.items()
+    ]
+    chosen = settings.default_guard
+    if chosen is not None and chosen not in named:
+        raise ConfigurationError(
+            f"default_guard = {chosen!r}: there is no such guard; known are {', '.join(sorted(named))}"
+        )
+    return sorted(guards, key=lambda guard: guard.name != chosen) if chosen else guards
+
+
+def _merge(shared: Mapping[str, Any], own: NamedGuardSettings) -> NamedGuardSettings:
+    """Return a guard's settings over those at the top of the file; policies are merged by setting."""
+    values = {name: getattr(own, name) for name in own.model_fields_set}
+    if "judge" in values:  # what belongs to another judge is not inherited
+        shared = {name: value for name, value in shared.items() if name != "judge_settings"}
+    policy = {**shared.get("policy", {}), **values.get("policy", {})}
+    return NamedGuardSettings.model_construct(
+        **{**NamedGuardSettings().__dict__, **shared, **values, "policy": policy}
+    )
+
+
+def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuard:
+    with _within(place):
+        model = _judge_model(settings)
+    with _at(f"{place}judge", settings.judge):
+        judge = _judge(settings, model)
+    if settings.certificate is not None:
+        with _at(f"{place}certificate", settings.certificate):
+            _ = IssuedCertificate.read(settings.certificate).success_rating
+    with _at(f"{place}policy", settings.policy):
+        policy, models = _policy(settings)
+    with _at(f"{place}bounds", settings.bounds):
+        bounds = Bounds(**settings.bounds)
+    with _within(place):
+        key = _upstream_key(settings)
+    with _at(f"{place}upstream", _without_password(settings.upstream)):
+        upstream = _upstream(settings, key)
+    with _at(f"{place}certificate", settings.certificate):
+        doubts = check_certificate(judge, policy, upstream_identity(upstream, models))
+    loop = Loop(PerRequest(), judge, policy, name=name)
+    return ServedGuard(
+        name=name,
+        judge=judge,
+        loop=loop,
+        upstream=upstream,
+        models=tuple(settings.models),
+        attempt_models=models,
+        bounds=bounds,
+        reveal=frozenset(settings.reveal),
+        doubts=doubts,
+    )
+
+
+@contextmanager
+def _within(place: str) -> Iterator[None]:
+    """Name the table in an error that names the key."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{place}{error}") from error
+
+
+@contextmanager
+def _at(key: str, value: object) -> Iterator[None]:
+    """Name the key and the value in an error."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{key} = {shortened(value)}: {error}") from error
+
+
+def _policy(settings: NamedGuardSettings) -> tuple[Policy, dict[int, str]]:
+    values = dict(settings.policy)
+    for name, (value, remedy) in _NEVER.items():
+        if values.get(name) == value:
+            raise ConfigurationError(f"{name} = {value!r} does not fit a server: {remedy}")
+    for name in _NOT_HERE:
+        if name in values:
+            raise ConfigurationError(f"{name} is no setting of a guard; leave it out")
+    values |= {
+        name: getattr(settings, name)
+        for name in ("certificate", "success_rating", "max_attempts")
+        if getattr(settings, name) is not None
+    }
+    if settings.fail is not None:
+        if "on_judge_error" in values:
+            raise ConfigurationError("on_judge_error and fail say the same; leave one out")
+        values["on_judge_error"] = "accept" if settings.fail == "open" else "raise"
+    if values.get("prices") == "known":
+        values["prices"] = known_prices()
+    overrides, models = _overrides(values.pop("overrides", {}))
+    return Policy(**values, overrides=overrides), models
+
+
+def _overrides(table: object) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+    """Return the overrides of a policy, and apart from them the names of models, which the upstream knows."""
+    if not isinstance(table, dict) or not all(
+        str(key).isdigit() and isinstance(one, dict) for key, one in table.items()
+    ):
+        raise ConfigurationError("overrides is a table by number of attempt, for instance [policy.overrides.2]")
+    rows = {int(key): dict(one) for key, one in table.items()}
+    models = {number: row.pop("model") for number, row in rows.items() if "model" in row}
+    if not all(isinstance(name, str) and name for name in models.values()):
+        raise ConfigurationError("a model in overrides is its name at the upstream")
+    return rows, models
+
+
+def _without_password(address: str | None) -> str | None:
+    return None if address is None else re.sub(r"//[^/@]*@", "//...@", address)
+
+
+def _upstream_key(settings: GuardSettings) -> SecretStr | None:
+    """Return the operator's key for the upstream; None where callers bring their own."""
+    if settings.upstream is None or settings.upstream_key.get_secret_value() == "caller":
+        return None
+    return secret_of(settings.upstream_key, "upstream_key")
+
+
+def _upstream(settings: GuardSettings, key: SecretStr | None) -> Upstream | None:
+    if settings.upstream is None:
+        return None
+    address = settings.upstream.strip().rstrip("/")
+    too_much = next((dialect.PATH for dialect in DIALECTS if address.endswith(dialect.PATH)), None)
+    if too_much is not None:
+        raise ConfigurationError(f"it is an address such as clients have for their base URL; leave out {too_much}")
+    if "@" in urlsplit(address).netloc and (key is None or key.get_secret_value()):
+        raise ConfigurationError(
+            'a user and password in it are sent in place of a key; set upstream_key = "", too'
+        )
+    return Upstream(
+        settings.upstream,
+        key=key,
+        key_header=settings.upstream_key_header,
+        timeout_s=settings.upstream_timeout_s,
+        breaker=UpstreamBreaker(settings.breaker_failures, cooldown_s=settings.breaker_cooldown_s),
+    )
+
+
+def secret_of(value: SecretStr, key: str) -> SecretStr:
+    """Return a key, read from the environment where it says so.
+
+    Args:
+        value: The key, or `env:NAME`.
+        key: Name of the setting, for the error.
+
+    Raises:
+        ConfigurationError: If the variable is not set.
+    """
+    kind, _, name = value.get_secret_value().partition(":")
+    if kind != "env":
+        return value
+    text = os.environ.get(name, "")
+    if not text:
+        raise ConfigurationError(
+            f"{key} is to be read from the environment variable {name}, which is not set; set it"
+        )
+    return SecretStr(text)
+
+
+def _judge(settings: GuardSettings, model: object) -> Judge:
+    """Return the judge of a guard: one by its name, or a panel of those that a list or a file names."""
+    if not settings.judge:
+        raise ConfigurationError("there is no judge; name one, for instance --judge helpfulness")
+    see_modules_here()
+    if not settings.judge_settings:
+        return one_judge(settings.judge, model=model, remedy=_MODEL_REMEDY)
+    if not isinstance(settings.judge, str) or is_judges_file(settings.judge):
+        raise ConfigurationError(
+            "judge_settings are for one judge; write those of several in a file, judge = 'judges.toml'"
+        )
+    spec = JudgeSpec.parse(settings.judge)
+    merged = {**spec.settings, **settings.judge_settings}
+    return replace(spec, settings=merged).load(model=model, remedy=_MODEL_REMEDY)
+
+
+def _judge_model(settings: GuardSettings) -> object:
+    model, base_url = settings.judge_model, settings.judge_base_url
+    if base_url is not None:
+        if model is None:
+            raise ConfigurationError(f"judge_base_url = {base_url!r} needs judge_model, the model's name there")
+        key = settings.judge_key
+        api_key = None if key is None else secret_of(key, "judge_key").get_secret_value()
+        with _at("judge_base_url", _without_password(base_url)):
+            return OpenAICompatible(base_url, model=model, api_key=api_key)
+    if settings.judge_key is not None:
+        raise ConfigurationError(
+            "judge_key is for judge_base_url; a 'provider:name' reads its own from the environment"
+        )
+    if model is not None and ":" not in model.strip(":"):
+        raise ConfigurationError(
+            f"judge_model = {model!r} needs judge_base_url, its server's address, or a provider: 'openai:{model}'"
+        )
+    return model

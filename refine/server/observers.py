@@ -1,0 +1,301 @@
+"""What watches the guard: metrics, the record of every outcome, and the page at `/` that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+from starlette.routing import BaseRoute
+
+from graphs import Outcome, Policy
+from judges.catalogue.names import imported, is_reference
+from judges.errors import ConfigurationError
+from judges.verdict import Usage, Verdict
+from refine.page.routes import Event, TryQuestion, attempts_of, page_routes
+from refine.process import see_modules_here
+from refine.record import DatabaseRecord, Origin, Recorder, open_record
+from refine.record.rows import Redact
+from refine.server.access import ServedGuard
+from refine.server.assembly import secret_of
+from refine.server.config import ServerSettings
+from refine.server.dialects import chat
+from refine.server.dialects.protocol import Json
+from refine.server.errors import ApiError
+from refine.server.service import ServedRequest, Service
+from refine.server.upstream import UpstreamGenerator
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """What Prometheus reads; an observer of the service.
+
+    Args:
+        record: Returns how many outcomes the record lost, and how many wait to be written.
+    """
+
+    def __init__(self, record: Callable[[], tuple[int, int]] = lambda: (0, 0)) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = self._counter("refine_requests", "Requests served", "guard", "outcome")
+        self.attempts = self._counter("refine_attempts", "Answers generated", "guard", "result")
+        self.ratings = self._counter("refine_ratings", "Ratings given", "judge", "rating")
+        self.tokens = self._counter("refine_tokens", "Tokens consumed", "guard", "role", "kind")
+        self.cost = self._counter("refine_cost_dollars", "US dollars spent, where prices are known", "guard")
+        self.request_s = self._histogram("refine_request_duration_seconds", "From request to answer", "guard")
+        self.generate_s = self._histogram("refine_generate_duration_seconds", "One call of the upstream", "guard")
+        self.judge_s = self._histogram("refine_judge_duration_seconds", "One verdict", "judge")
+        self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
+        self.registry.register(_RecordCollector(record))
+        self._child = cache(lambda metric, *labels: metric.labels(*labels))
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def __call__(self, served: ServedRequest) -> None:
+        """Count one request."""
+        guard = served.guard or "none"
+        self._child(self.requests, guard, _outcome_of(served)).inc()
+        self._child(self.request_s, guard).observe(served.seconds)
+        if served.outcome is not None:
+            self._count(guard, served.outcome)
+
+    def _count(self, guard: str, outcome: Outcome) -> None:
+        for attempt in outcome.attempts:
+            self._child(self.generate_s, guard).observe(attempt.latency_s)
+            self._count_usage(guard, "generator", attempt.usage)
+            released = attempt.number == outcome.released
+            result = "released" if released else "rejected"
+            self._child(self.attempts, guard, result).inc()
+            if attempt.verdict is not None:
+                self._count_verdict(guard, attempt.verdict)
+        if outcome.usage.cost:
+            self._child(self.cost, guard).inc(outcome.usage.cost)
+
+    def _count_verdict(self, guard: str, verdict: Verdict) -> None:
+        judge = verdict.judge or "none"
+        rating = str(verdict.rating) if verdict.rating is not None else verdict.unscored or "none"
+        self._child(self.judge_s, judge).observe(verdict.latency_s)
+        self._child(self.ratings, judge, rating).inc()
+        self._count_usage(guard, "judge", verdict.usage)
+
+    def _count_usage(self, guard: str, role: str, usage: Usage) -> None:
+        if usage.input_tokens or usage.output_tokens:
+            self._child(self.tokens, guard, role, "input").inc(usage.input_tokens)
+            self._child(self.tokens, guard, role, "output").inc(usage.output_tokens)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=_SECONDS, registry=self.registry)
+
+
+class _RecordCollector(Collector):
+    """Asks the record whenever the metrics are read."""
+
+    def __init__(self, record: Callable[[], tuple[int, int]]) -> None:
+        self._record = record
+
+    def collect(self) -> Iterator[Metric]:
+        lost, queued = self._record()
+        yield CounterMetricFamily("refine_record_lost", "Outcomes that the record lost", value=lost)
+        yield GaugeMetricFamily("refine_record_queue", "Outcomes that wait to be written", value=queued)
+
+
+def _outcome_of(served: ServedRequest) -> str:
+    """Return how a request ended, as one of a few words: a stop reason, `passed_through`, `left`, an error."""
+    if served.status is None:
+        return "left"
+    if served.outcome is not None:
+        return served.outcome.stop_reason
+    return "passed_through" if served.status < 400 else f"error_{served.status}"  # noqa: PLR2004 - HTTP's errors
+
+
+_DEFAULT_RECORD = "refine-record.db"
+"""Where the command records unless it is told otherwise: a file where it was called."""
+
+
+def choose_record(settings: ServerSettings) -> tuple[ServerSettings, str]:
+    """Return settings with the record that the command keeps unless it is told otherwise, and a line about it.
+
+    What forbids it is no error, since nobody asked for it: the line says then that there is no record, and why.
+    """
+    if settings.record is not None:
+        return settings, "" if settings.record else "nothing is recorded"
+    file = Path(_DEFAULT_RECORD).absolute()
+    if find_spec("sqlalchemy") is None:
+        return settings, "nothing is recorded, since SQLAlchemy is missing; install the extra: selfrefine[record]"
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        return settings, f"nothing is recorded, since {file.parent} cannot be written to; name a place by --record"
+    texts = "with texts" if settings.record_texts else "without texts, which record_texts adds"
+    line = f"outcomes are recorded in {file}, {texts}; --record names another place, --no-record keeps none"
+    return settings.model_copy(update={"record": str(file)}), line
+
+
+def open_guard_record(settings: ServerSettings) -> Recorder | None:
+    """Return the record that settings name; None where there is to be none.
+
+    Raises:
+        ConfigurationError: If it cannot be used.
+    """
+    special = settings.record_texts or settings.record_keep_days is not None
+    if settings.record_redact and not settings.record_texts:
+        raise ConfigurationError(
+            "record_redact is for recorded texts: set record_texts = true too, or leave it out"
+        )
+    if not settings.record:
+        if special:
+            raise ConfigurationError("record_texts and record_keep_days are for a record: set record too")
+        return None
+    redact = [_redaction(reference) for reference in settings.record_redact]
+    try:
+        return _check_file(_open(settings, settings.record, redact, special=special))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"record: {error}") from None
+
+
+def _open(settings: ServerSettings, place: str, redact: Sequence[Redact], *, special: bool) -> Recorder:
+    record = open_record(place)
+    if not special:
+        return record
+    if not isinstance(record, DatabaseRecord):
+        raise ConfigurationError(
+            "record_texts and record_keep_days are for a database; a file of JSON lines holds the texts always"
+        )
+    url = place if ":" in place else f"sqlite:///{place}"
+    return DatabaseRecord(
+        url,
+        texts=settings.record_texts,
+        redact=redact,
+        keep_days=settings.record_keep_days,
+    )
+
+
+def _redaction(reference: str) -> Redact:
+    """Return the function that a `record_redact` names."""
+    see_modules_here()
+    if not is_reference(reference):
+        raise ConfigurationError(f"record_redact = {reference!r}: name a function as module:function")
+    function = imported(reference)
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise ConfigurationError(f"record_redact = {reference!r} is no function from a text to a text")
+    redaction: Redact = function
+    return redaction
+
+
+def _check_file(record: Recorder) -> Recorder:
+    """Return a record; one in a file that is there already must be one that this version can go on with."""
+    file = record.file if isinstance(record, DatabaseRecord) else None
+    if file is not None and file.exists() and file.stat().st_size:
+        record.check()  # type: ignore[attr-defined]  # it is a database, as the line above says
+    return record
+
+
+class Recording:
+    """Hands every outcome to a record; an observer of the service.
+
+    Args:
+        record: The record.
+        guards: The guards.
+    """
+
+    def __init__(self, record: Recorder, guards: Mapping[str, ServedGuard]) -> None:
+        self._record = record
+        self._blocks = getattr(record, "blocks", True)
+        self._guards = guards
+        self._origins = {name: _origin(guard, guard.loop.policy) for name, guard in guards.items()}
+
+    def __call__(self, served: ServedRequest) -> None:
+        """Record one outcome, if there is one."""
+        outcome, policy = served.outcome, served.policy
+        if outcome is None:
+            return
+        guard = self._guards[served.guard]
+        own = policy is None or policy is guard.loop.policy
+        origin = self._origins[served.guard] if own or policy is None else _origin(guard, policy)
+        origin = replace(origin, request_id=served.request_id)
+        if self._blocks:
+            asyncio.get_running_loop().run_in_executor(None, self._record.add, outcome, origin)
+        else:
+            self._record.add(outcome, origin)
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many outcomes were lost, and how many wait to be written."""
+        if not isinstance(self._record, DatabaseRecord):
+            return 0, 0
+        stats = self._record.stats()
+        return stats.lost, stats.queued
+
+    def close(self) -> None:
+        """Write what waits, and close the record."""
+        if isinstance(self._record, DatabaseRecord):
+            self._record.close()
+
+
+def _origin(guard: ServedGuard, policy: Policy) -> Origin:
+    return Origin.of(guard.name, guard.judge, policy, generator=guard.generator)
+
+
+def make_page(settings: ServerSettings, service: Service, record: Recorder | None) -> list[BaseRoute]:
+    """Return the routes of the page; none where it is off, or there is no database to show.
+
+    Raises:
+        ConfigurationError: If its key cannot be used.
+    """
+    if not settings.page or not isinstance(record, DatabaseRecord):
+        return []
+    key = None if settings.page_key is None else secret_of(settings.page_key, "page_key").get_secret_value()
+    try_out = None if all(guard.upstream is None for guard in service.guards) else _TryOut(service)
+    try:
+        return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"page_key: {error}") from None
+
+
+def _status(service: Service) -> Json:
+    guards = [
+        {
+            "name": guard.name,
+            "judge": guard.judge.name,
+            "upstream": "" if guard.upstream is None else guard.upstream.origin,
+            "success_rating": guard.loop.policy.success_rating,
+            "max_attempts": guard.loop.policy.max_attempts,
+        }
+        for guard in service.guards
+    ]
+    in_flight = service.admission.in_flight
+    return {"name": "refine serve", "guards": guards, "in_flight": in_flight, "draining": service.draining}
+
+
+class _TryOut:
+    """Answers the questions of the page's try box, with the operator's key."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def __call__(self, question: TryQuestion) -> AsyncIterator[Event]:
+        try:
+            guard = self._service.guards.choose(question.guard or None, question.model)
+        except ApiError as error:
+            raise ConfigurationError(str(error)) from None
+        body: dict[str, Any] = {"messages": [{"role": "user", "content": question.question}]}
+        if question.model:
+            body["model"] = question.model
+        upstream = guard.required_upstream
+        headers = {"content-type": "application/json", **upstream.credentials({}, chat.KEY_HEADER)}
+        generator = UpstreamGenerator(
+            upstream, chat, chat.read_request(body), length=1, headers=headers, models=guard.attempt_models
+        )
+        return attempts_of(guard.loop.with_generator(generator), question.question)

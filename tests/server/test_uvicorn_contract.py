@@ -1,0 +1,147 @@
+"""What uvicorn does that `refine.server.uvicorn_private` relies on, one fact a test.
+
+The application here is the smallest that shows the fact. Where a test fails after an upgrade, its name says what
+uvicorn no longer does.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import signal
+import socket
+import threading
+from asyncio import Transport
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from httptools import HttpParserUpgrade
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+ROOT = Path(__file__).parents[2]
+
+
+async def answer_at_once(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer before the body was read."""
+    del scope, receive
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+class _Observed(HttpToolsProtocol):
+    """Writes down what uvicorn calls, and what there is then."""
+
+    calls: list[tuple[str, Any]]
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
+        super().connection_made(transport)
+        self.calls.append(("connection_made", self.transport is transport))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.calls.append(("connection_lost", None))
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self.calls.append(("upgrade", (self._get_upgrade(), data[upgrade.args[0] :])))
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.calls.append(("on_message_begin", (self.url, list(self.headers))))
+
+    def on_headers_complete(self) -> None:
+        self.calls.append(("on_headers_complete", (self.url, list(self.headers), self.parser.should_upgrade())))
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.calls.append(("on_response_complete", (self.cycle.response_complete, self.cycle.more_body)))
+
+
+@contextmanager
+def serving() -> Iterator[tuple[int, list[tuple[str, Any]]]]:
+    """Serve in a thread while the block runs, and yield the port and what uvicorn called."""
+    calls: list[tuple[str, Any]] = []
+    sock = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        answer_at_once, http=type("_Observed", (_Observed,), {"calls": calls}), lifespan="off", log_config=None
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([sock])))
+    thread.start()
+    try:
+        yield sock.getsockname()[1], calls
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def exchange(port: int, *parts: bytes) -> bytes:
+    """Send parts, and return everything that comes until the connection is closed."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        for part in parts:
+            connection.sendall(part)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(4_096), b""))
+
+
+def test_one_module_alone_names_the_insides_of_uvicorn() -> None:
+    """An upgrade of uvicorn can break one module, and these tests say how."""
+    naming = {
+        file.name
+        for file in (ROOT / "refine").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("uvicorn.", "httptools"))
+    }
+    assert naming == {"uvicorn_private.py"}
+
+
+def test_headers_are_in_lower_case_and_whole_before_they_are_complete() -> None:
+    """A request begins empty, and its address and headers stand in `url` and `headers` when they are complete."""
+    with serving() as (port, calls):
+        exchange(port, b"GET /a?b HTTP/1.1\r\nHost: x\r\nX-One: 1\r\nconnection: close\r\n\r\n")
+    assert dict(calls)["connection_made"] is True
+    assert dict(calls)["on_message_begin"] == (b"", [])
+    headers = [(b"host", b"x"), (b"x-one", b"1"), (b"connection", b"close")]
+    assert dict(calls)["on_headers_complete"] == (b"/a?b", headers, False)
+    assert [name for name, _ in calls][-1] == "connection_lost"
+
+
+def test_a_response_before_the_end_of_the_body_says_that_more_comes() -> None:
+    """`cycle.more_body` is true then, so that what is left can be thrown away for a while."""
+    with serving() as (port, calls):
+        exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n123")
+    assert dict(calls)["on_response_complete"] == (True, True)
+
+
+def test_a_request_for_another_protocol_stops_the_parser_after_the_headers() -> None:
+    """The parser raises with the place where the rest begins, and `_get_upgrade` names the protocol."""
+    head = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    with serving() as (port, calls):
+        exchange(port, head + b"rest")
+    assert dict(calls)["upgrade"] == (b"h2c", b"rest")
+    assert dict(calls)["on_headers_complete"][2] is True
+
+
+def test_a_server_ends_by_a_flag_and_keeps_the_signals_for_later() -> None:
+    """`handle_exit` only sets the flag, and the signals in `_captured_signals` are raised again at the end."""
+    server = uvicorn.Server(uvicorn.Config(answer_at_once))
+    assert (server.started, server.should_exit, server._captured_signals) == (False, False, [])
+    server.handle_exit(signal.SIGTERM, None)
+    assert server.should_exit
+    assert server._captured_signals == [signal.SIGTERM]
+    assert list(inspect.signature(uvicorn.Server.shutdown).parameters) == ["self", "sockets"]
