@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import judges
-from graphs.attempt import Attempt
+from graphs.answers import reply_without_reasoning
 from graphs.augment import all_drafts, feedback_only, last_draft, last_drafts
-from graphs.certificate import CertificateWarning
-from graphs.drivers import run
+from graphs.certificate import CertificateWarning, GeneratorIdentity, check_certificate
+from graphs.drivers import DeadlinePassed, acall_within
 from graphs.errors import (
     ConcurrentTurn,
     DraftError,
@@ -19,29 +19,40 @@ from graphs.errors import (
     ReviewPending,
     Unanswered,
 )
-from graphs.generators import RequestGenerator
+from graphs.generators import AsyncGenerator, Draft, Generator, PerRequest, RequestGenerator
 from graphs.graph import LoopGraph, SelfJudgingWarning, build_loop, self_refine
-from graphs.outcome import Outcome
+from graphs.langgraph_private import SUMMARY
+from graphs.loop import Loop, arun, run
+from graphs.outcome import Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy, PolicySettings
-from graphs.refinement import Refinement
+from graphs.redaction import withhold
+from graphs.refinement import Attempt, Refinement
 from judges.first_guesses import of_package
 
 __all__ = [
+    "SUMMARY",
+    "AsyncGenerator",
     "Attempt",
     "Augmenter",
     "Bounds",
     "CertificateWarning",
     "ConcurrentTurn",
+    "DeadlinePassed",
+    "Draft",
     "DraftError",
+    "Generator",
     "GeneratorFailed",
+    "GeneratorIdentity",
     "InputError",
     "JudgeFailed",
+    "Loop",
     "LoopGraph",
     "NotAccepted",
     "Outcome",
     "Override",
     "Overrides",
+    "PerRequest",
     "Policy",
     "PolicySettings",
     "RefineError",
@@ -51,13 +62,19 @@ __all__ = [
     "ReviewPending",
     "SelfJudgingWarning",
     "Unanswered",
+    "acall_within",
     "all_drafts",
+    "arun",
     "build_loop",
+    "check_certificate",
     "feedback_only",
     "last_draft",
     "last_drafts",
+    "outcome_of",
+    "reply_without_reasoning",
     "run",
     "self_refine",
+    "withhold",
 ]
 
 

@@ -12,11 +12,10 @@ from functools import partial
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
 from graphs.answers import draft_message
-from graphs.attempt import Attempt
 from graphs.isolation import copy_messages, copy_refinement
 from graphs.policy import Augmenter, AugmenterName
 from graphs.redaction import withhold
-from graphs.refinement import Refinement
+from graphs.refinement import Attempt, Refinement
 from judges.errors import ConfigurationError, shortened
 from judges.models.prompt_and_reply import encode
 from judges.prompting.prompts import Language, language_of
@@ -127,7 +126,10 @@ def _draft(attempt: Attempt) -> Iterator[AnyMessage]:
 def _note(refinement: Refinement, attempt: Attempt, *, rated: bool = False) -> AnyMessage:
     rejection, quote_label, instruction = _NOTES[language_of(refinement.question or attempt.text)]
     rating = f" ({attempt.rating}/4)" if rated and attempt.rating is not None else ""
-    feedback = withhold(attempt.feedback[: 2 * FEEDBACK_LIMIT], refinement.evidence)[:FEEDBACK_LIMIT]
+    feedback = attempt.feedback[: 2 * FEEDBACK_LIMIT]
+    if refinement.evidence:
+        feedback = withhold(feedback, refinement.evidence)
+    feedback = feedback[:FEEDBACK_LIMIT]
     quotes = [f"{quote_label}{encode(feedback)}"] if feedback else []
     instructions = [instruction] if attempt is refinement.attempts[-1] else []
     text = "\n".join([rejection.replace("$rating", rating), *quotes, *instructions])

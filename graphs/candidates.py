@@ -17,20 +17,16 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
-from graphs import langgraph_private
-from graphs.attempt import score_of, wholeness_of
-from graphs.drivers import aperform, perform
+from graphs.drivers import Effect, Messages, RunContext, Transition, aperform, perform
 from graphs.errors import DraftError
 from graphs.events import CANDIDATE_FAILED, Event, Needs, candidate_events, candidates_events, started_events
 from graphs.generators import as_generator
 from graphs.loop import Loop
 from graphs.overrides import Bounds
 from graphs.policy import Policy
-from graphs.refinement import Refinement, RunningClock
-from graphs.step import Effect, Messages, Transition
+from graphs.refinement import Refinement, RunningClock, evolve
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.providers.llm_runs import metered
@@ -45,7 +41,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry(Generic[T]):
+class _Call(Generic[T]):
     """One of the calls.
 
     Args:
@@ -63,11 +59,11 @@ class Race(Generic[T]):
     """Calls side by side, each known by its number; those that are stopped ask no model and use no tool any more.
 
     Args:
-        entries: The calls by number.
+        calls: The calls by number.
     """
 
-    def __init__(self, entries: Mapping[int, Entry[T]]) -> None:
-        self._entries = entries
+    def __init__(self, calls: Mapping[int, _Call[T]]) -> None:
+        self._calls = calls
         self._running: set[int] = set()
         self._ended: SimpleQueue[tuple[int, Future[T]]] = SimpleQueue()
         self._tasks: dict[int, asyncio.Future[T]] = {}
@@ -80,16 +76,16 @@ class Race(Generic[T]):
 
     def start(self) -> None:
         """Begin all calls, each in a thread."""
-        threads = self._open.enter_context(DaemonThreads(len(self._entries)))
-        self._running = set(self._entries)
-        for number, entry in self._entries.items():
-            threads.submit(entry.run).add_done_callback(partial(self._end, number))
+        threads = self._open.enter_context(DaemonThreads(len(self._calls)))
+        self._running = set(self._calls)
+        for number, call in self._calls.items():
+            threads.submit(call.run).add_done_callback(partial(self._end, number))
 
     async def astart(self) -> None:
         """Begin all calls, each as a task."""
         let_calls_be_left()
-        self._running = set(self._entries)
-        self._tasks = {number: asyncio.ensure_future(entry.arun()) for number, entry in self._entries.items()}
+        self._running = set(self._calls)
+        self._tasks = {number: asyncio.ensure_future(call.arun()) for number, call in self._calls.items()}
 
     def next(self) -> tuple[int, T]:
         """Wait for the next result, and return its number and it; what the call raised is raised."""
@@ -111,7 +107,7 @@ class Race(Generic[T]):
         if not self._running:
             return
         for number in self._running:
-            self._entries[number].allowance.close()
+            self._calls[number].allowance.close()
             if number in self._tasks:  # one that has ended by now may have failed
                 self._tasks[number].add_done_callback(_retrieve_exception)
                 self._tasks[number].cancel()
@@ -166,7 +162,7 @@ def standing_of(candidate: Refinement) -> Standing:
     return Standing.ACCEPTED if verdict.reaches(candidate.policy.success_rating) else Standing.RATED
 
 
-def best_of(candidates: Mapping[int, Refinement]) -> int:
+def best_candidate(candidates: Mapping[int, Refinement]) -> int:
     """Return the number of the candidate that goes on: the one that came farthest, with the highest score.
 
     Args:
@@ -176,21 +172,21 @@ def best_of(candidates: Mapping[int, Refinement]) -> int:
 
     def rank(number: int) -> tuple[Standing, float, int, int]:
         attempt = candidates[number].attempts[-1]
-        return standing_of(candidates[number]), score_of(attempt), wholeness_of(attempt), -number
+        return standing_of(candidates[number]), attempt.score, attempt.wholeness, -number
 
     return max(candidates, key=rank)
 
 
 @dataclass
-class _Results:
+class _AttemptResults:
     """What the candidates of an attempt have come to so far.
 
     Args:
-        entries: Their calls, by number.
+        calls: Their calls, by number.
         ended: What those that are done have ended in.
     """
 
-    entries: Mapping[int, Entry[Transition]]
+    calls: Mapping[int, _Call[Transition]]
     ended: dict[int, Transition] = field(default_factory=dict)
 
     @property
@@ -207,20 +203,20 @@ class _Results:
     @property
     def failed(self) -> dict[int, str]:
         """Why each candidate without a draft has none."""
-        return {number: _failure(self.ended.get(number)) for number in self.entries if number not in self.drafted}
+        return {number: _failure(self.ended.get(number)) for number in self.calls if number not in self.drafted}
 
     @property
     def lost(self) -> Usage:
         """What candidates consumed that came to no draft."""
-        return sum((self.entries[number].allowance.spent for number in self.failed), Usage())
+        return sum((self.calls[number].allowance.spent for number in self.failed), Usage())
 
     @property
-    def alarms(self) -> tuple[Event, ...]:
+    def warnings(self) -> tuple[Event, ...]:
         """Warnings that came up meanwhile."""
-        return tuple(alarm for end in self.ended.values() for alarm in end.alarms)
+        return tuple(warning for end in self.ended.values() for warning in end.warnings)
 
 
-class BestOfLoop(Loop):
+class CandidatesLoop(Loop):
     """The steps of a loop with several candidates an attempt; its step `generate` drafts and judges them."""
 
     def __init__(
@@ -239,9 +235,8 @@ class BestOfLoop(Loop):
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for all candidates."""
         own = as_generator(generator)
-        other = super().with_generator(own)
-        vars(other)["_candidates"] = tuple(candidate.with_generator(own) for candidate in self._candidates)
-        return other
+        candidates = tuple(candidate.with_generator(own) for candidate in self._candidates)
+        return evolve(super().with_generator(own), _candidates=candidates)
 
     @property
     def may_interrupt(self) -> bool:
@@ -249,26 +244,26 @@ class BestOfLoop(Loop):
         return super().may_interrupt or any(candidate.may_interrupt for candidate in self._candidates)
 
     def generate(
-        self, refinement: Refinement, messages: Messages, config: RunnableConfig
+        self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Any, Transition]:
         """Draft and judge the candidates of an attempt, and record the best one with the others beside it."""
         count = self._count(refinement)
         clock = RunningClock(refinement)
         if count == 1 or refinement.limit_reached(clock()) is not None:
-            return (yield from super().generate(refinement, messages, config))
-        entries = {
-            number: candidate.entry(refinement, messages, config)
+            return (yield from super().generate(refinement, messages, context))
+        calls = {
+            number: candidate.call(refinement, messages, context)
             for number, candidate in enumerate(self._candidates[:count], 1)
         }
-        results, race = _Results(entries), Race(entries)
-        events = yield from self._run(race, results, refinement, config, clock())
+        results, race = _AttemptResults(calls), Race(calls)
+        events = yield from self._run(race, results, refinement, context, clock())
         end = self._conclude(results, refinement, messages, clock())
-        return replace(end, events=_joined(events, end.events), alarms=(*end.alarms, *results.alarms))
+        return replace(end, events=_join(events, end.events), warnings=(*end.warnings, *results.warnings))
 
     def _count(self, refinement: Refinement) -> int:
         """Return how many candidates the next attempt has: one where none is judged, else as calls allow."""
         limit, candidates = refinement.policy.max_calls, self.policy.candidates
-        if not refinement.sampled:
+        if not refinement.is_judged:
             return 1
         if limit is None:
             return candidates
@@ -278,22 +273,34 @@ class BestOfLoop(Loop):
     def _run(
         self,
         race: Race[Transition],
-        results: _Results,
+        results: _AttemptResults,
         refinement: Refinement,
-        config: RunnableConfig,
+        context: RunContext,
         now: float,
     ) -> Generator[Effect, Any, _Events]:
         """Run the candidates until all are done, or one is accepted; return what is still to be published."""
         allowance = refinement.allowance(now, purpose="the candidates were done", bounds_retries=False)
         shared = Allowance() if allowance is None else allowance
-        events: _Events = partial(started_events, refinement, len(results.entries))
+        events: _Events = partial(started_events, refinement, len(results.calls))
         start, astart = _within(shared, race.start), _awithin(shared, race.astart)
         try:
-            yield Effect(run=start, arun=astart, config=config, events=events, allowance=shared)
+            yield Effect(
+                run=start,
+                arun=astart,
+                config=context.config,
+                events=events,
+                refinement=refinement,
+                allowance=shared,
+            )
             events = tuple
             while race.is_running and not (self.policy.first_accepted and _is_accepted(results)):
                 number, end = yield Effect(
-                    run=race.next, arun=race.anext, config=config, events=events, allowance=shared
+                    run=race.next,
+                    arun=race.anext,
+                    config=context.config,
+                    events=events,
+                    refinement=refinement,
+                    allowance=shared,
                 )
                 results.ended[number] = end
                 events = partial(candidate_events, end.refinement) if number in results.drafted else tuple
@@ -301,48 +308,48 @@ class BestOfLoop(Loop):
             race.stop()
         return events
 
-    def _conclude(self, results: _Results, refinement: Refinement, messages: Messages, now: float) -> Transition:
+    def _conclude(
+        self, results: _AttemptResults, refinement: Refinement, messages: Messages, now: float
+    ) -> Transition:
         """Return what the attempt comes to, with the rejected drafts and all that was consumed on record."""
-        drafted, left = results.drafted, _handover(results)
-        number = best_of(drafted) if drafted else 0
+        drafted, left = results.drafted, _handoff(results)
+        number = best_candidate(drafted) if drafted else 0
         if left is not None and not (drafted and standing_of(drafted[number]) is Standing.ACCEPTED):
-            return replace(left, refinement=refinement, alarms=())
+            return replace(left, refinement=refinement, warnings=())
         if not drafted:
             return self._without_draft(results, refinement, messages, now)
         chosen = drafted[number]
         drafts = [candidate.attempts[-1] for candidate in drafted.values()]
         attempt = chosen.attempts[-1]
-        recorded = refinement.drafted_best_of(drafts, attempt, usage=results.lost, now=now)
+        recorded = refinement.add_candidates(drafts, attempt, usage=results.lost, now=now)
         if attempt.verdict is None:
-            stopped = recorded.stopped(chosen.stop_reason or "deadline", chosen.detail, now=now)
+            stopped = recorded.stop(chosen.stop_reason or "deadline", chosen.detail, now=now)
             end = self._to_finish(stopped)
         else:
-            end = self._judged(recorded, attempt.verdict, now)
+            end = self._record_verdict(recorded, messages, attempt.verdict, now)
         events = partial(candidates_events, end.refinement, results.failed)
-        return replace(end, events=events, alarms=self._alarms(results, refinement))
+        return replace(end, events=events, warnings=self._warnings(results, refinement))
 
     def _without_draft(
-        self, results: _Results, refinement: Refinement, messages: Messages, now: float
+        self, results: _AttemptResults, refinement: Refinement, messages: Messages, now: float
     ) -> Transition:
         """Return what becomes of an attempt of which no candidate came to a draft."""
         errors = list(results.errors.values())
-        if errors and all(isinstance(error, DraftError) for error in errors):
-            raise errors[0]
-        faults = [error for error in errors if not isinstance(error, DraftError)]
-        if faults:
-            return self._generator_failed(refinement, messages, faults[0], results.lost, now)
+        if errors:
+            faults = [error for error in errors if not isinstance(error, DraftError)] or errors
+            return self._fail(faults[0], refinement, messages, results.lost, now)
         stopped = results.ended[min(results.ended)].refinement
         reason = stopped.stop_reason or "deadline"
-        return self._to_finish(refinement.stopped(reason, stopped.detail, now=now, usage=results.lost))
+        return self._to_finish(refinement.stop(reason, stopped.detail, now=now, usage=results.lost))
 
-    def _alarms(self, results: _Results, refinement: Refinement) -> tuple[Event, ...]:
+    def _warnings(self, results: _AttemptResults, refinement: Refinement) -> tuple[Event, ...]:
         """Return the warnings about candidates that failed while others did not."""
-        alarms = []
+        warnings = []
         for number, error in results.errors.items():
-            if self._ration.allows((CANDIDATE_FAILED, number, type(error))):
+            if self._throttle.should_warn((CANDIDATE_FAILED, number, type(error))):
                 figures = {"attempt": refinement.number, "candidate": number, "error": kind_of(error)}
-                alarms.append(Event(CANDIDATE_FAILED, figures, streamed=False, level=logging.WARNING))
-        return tuple(alarms)
+                warnings.append(Event(CANDIDATE_FAILED, figures, streamed=False, level=logging.WARNING))
+        return tuple(warnings)
 
 
 class _Candidate(Loop):
@@ -358,7 +365,7 @@ class _Candidate(Loop):
 
     def __init__(self, generator: object, judge: Judge, policy: Policy, loop: Loop, number: int) -> None:
         super().__init__(generator, judge, policy, name=loop.name, candidate=number)
-        self._ration = loop._ration  # noqa: SLF001 - one warning for all candidates
+        self._throttle = loop._throttle  # noqa: SLF001 - one warning for all candidates
         self._loop = loop
         self._number = number
 
@@ -370,9 +377,9 @@ class _Candidate(Loop):
         """Return the same candidate with another generator."""
         return _Candidate(generator, self._judge, self.policy, self._loop, self._number)
 
-    def entry(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Entry[Transition]:
+    def call(self, refinement: Refinement, messages: Messages, context: RunContext) -> _Call[Transition]:
         """Return the call that drafts and judges, by itself."""
-        own = langgraph_private.unsaved_config(config)
+        own = context.beside_others()
         allowance = Allowance(prices=self.policy.prices, may_be_left=self.policy.first_accepted)
 
         def proceed(effect: Effect) -> Any:
@@ -391,16 +398,16 @@ class _Candidate(Loop):
             with metered(allowance):
                 return await flow.arun(self._pursue(refinement, messages, own), aproceed)
 
-        return Entry(run=run, arun=arun, allowance=allowance)
+        return _Call(run=run, arun=arun, allowance=allowance)
 
     def _pursue(
-        self, refinement: Refinement, messages: Messages, config: RunnableConfig
+        self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Any, Transition]:
         """Draft and judge; a transition that leads nowhere says that there is no draft, and why."""
         try:
-            end = yield from self.generate(refinement, messages, config)
+            end = yield from self.generate(refinement, messages, context)
             if end.goto == "judge":
-                end = yield from self.judge(self._numbered(end.refinement), messages, config)
+                end = yield from self.judge(self._numbered(end.refinement), messages, context)
         except DraftError as error:
             return Transition(refinement=refinement, error=error)
         except GraphBubbleUp as stop:
@@ -421,24 +428,31 @@ class _Candidate(Loop):
         *before, last = refinement.attempts
         return replace(refinement, attempts=(*before, last.model_copy(update={"candidate": self._number})))
 
-    def _judged(
-        self, refinement: Refinement, verdict: Verdict, now: float, *, alarms: tuple[Event, ...] = ()
+    def _record_verdict(
+        self,
+        refinement: Refinement,
+        messages: Messages,
+        verdict: Verdict,
+        now: float,
+        *,
+        warnings: tuple[Event, ...] = (),
     ) -> Transition:
         """Record the verdict; what follows is decided once, for all candidates."""
-        return Transition(refinement=refinement.judged(verdict, now=now), goto="finish", alarms=alarms)
+        del messages
+        return Transition(refinement=refinement.add_verdict(verdict, now=now), goto="finish", warnings=warnings)
 
-    def _generator_failed(
-        self, refinement: Refinement, messages: Messages, error: Exception, spent: Usage, now: float
+    def _fail(
+        self, error: Exception, refinement: Refinement, messages: Messages, spent: Usage, now: float
     ) -> Transition:
         del messages, spent, now
         return Transition(refinement=refinement, error=error)
 
 
-def _is_accepted(results: _Results) -> bool:
+def _is_accepted(results: _AttemptResults) -> bool:
     return any(standing_of(record) is Standing.ACCEPTED for record in results.drafted.values())
 
 
-def _handover(results: _Results) -> Transition | None:
+def _handoff(results: _AttemptResults) -> Transition | None:
     """Return the end of the first candidate that goes to another node of the graph around."""
     ends = (end for _, end in sorted(results.ended.items()))
     return next((end for end in ends if isinstance(end.error, ParentCommand)), None)
@@ -474,5 +488,5 @@ def _awithin(allowance: Allowance, function: Callable[[], Awaitable[None]]) -> C
     return run
 
 
-def _joined(*parts: _Events) -> _Events:
+def _join(*parts: _Events) -> _Events:
     return lambda: tuple(event for part in parts for event in part())

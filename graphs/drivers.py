@@ -1,33 +1,323 @@
-"""Running the loop's steps: one at a time, for a node of the graph, or all of them without a graph.
+"""Running the loop's steps, blocking or not: what a step is, what it asks for, and who hears of it.
 
-A graph is needed where a checkpoint, an interrupt or a picture is wanted. Where none is, running the same steps
-in a plain loop saves what LangGraph costs per node.
+A step is pure: a generator that yields an `Effect` to run, receives its result, and returns a `Transition`. Flows
+are made of steps, and yield their transitions too, to be announced. `drive` and `adrive` run flows of any length:
+one step in a node of a graph, a whole turn without one. A graph is needed where a checkpoint, an interrupt or a
+picture is wanted; where none is, a plain flow saves what LangGraph costs per node.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from typing import Any
+import asyncio
+import contextvars
+import logging
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
+import structlog
+from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
 
-from graphs import langchain_private
-from graphs.events import apublish, publish, warn
-from graphs.loop import Loop
+from graphs import langchain_private, langgraph_private
+from graphs.errors import Unanswered
+from graphs.events import Event
 from graphs.outcome import Outcome
+from graphs.overrides import Overrides, overrides_in
 from graphs.refinement import Refinement
-from graphs.step import Effect, Messages, Step, Transition, acall_within, call_within, watched
-from judges.runtime import flow
+from judges.errors import ConfigurationError
+from judges.runtime import flow as running
+from judges.runtime.budget import Allowance
+from judges.runtime.faults import logging_safely
+from judges.runtime.flow import leave_unjoined, let_calls_be_left
+from judges.verdict import Usage
+
+T = TypeVar("T")
+
+Messages = Sequence[AnyMessage]
+Node = Literal["generate", "judge", "finish"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Transition:
+    """What a step ends in.
+
+    Args:
+        refinement: The record from now on.
+        goto: The next node; None ends.
+        update: What to put into the graph's visible state.
+        events: Makes the events to publish, where anybody listens.
+        outcome: The whole record, once there is an answer.
+        warnings: Warnings for the log.
+        error: Raised once the events are published; nothing is recorded then.
+        refusal: Raised once the transition is recorded: there is no answer.
+    """
+
+    refinement: Refinement
+    goto: Node | None = None
+    update: Mapping[str, Any] | None = None
+    events: Callable[[], tuple[Event, ...]] = tuple
+    outcome: Outcome | None = None
+    warnings: tuple[Event, ...] = ()
+    error: Exception | None = None
+    refusal: Unanswered | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Effect:
+    """A call that a step needs: to the generator, the judge or a reviewer.
+
+    Args:
+        run: Makes the call, blocking; None where it has no blocking form.
+        arun: Makes it without blocking.
+        config: What the call inherits.
+        seconds: Longest wait, or None.
+        allowance: What its model calls are claimed from, or None.
+        attempt: Number of the attempt that it generates; None where it does something else.
+        events: Makes the events to publish before the call, where anybody listens.
+        refinement: The record that the events are about; None where there are none.
+    """
+
+    run: Callable[[], Any] | None
+    arun: Callable[[], Awaitable[Any]]
+    config: RunnableConfig
+    seconds: float | None = None
+    events: Callable[[], tuple[Event, ...]] = tuple
+    allowance: Allowance | None = None
+    attempt: int | None = None
+    refinement: Refinement | None = None
+
+    @property
+    def spent(self) -> Usage:
+        """What was claimed so far."""
+        return Usage() if self.allowance is None else self.allowance.spent
+
+    def abandon(self) -> None:
+        """Let the call, which nobody waits for any more, ask no model and use no tool from now on."""
+        if self.allowance is not None:
+            self.allowance.close()
+
+
+Step = Callable[[Refinement, Messages, "RunContext"], Generator[Effect, Any, Transition]]
+"""What a step is: record, conversation and context in; a generator of effects out, which returns a transition."""
+
+Flow = Generator[Effect | Transition, Any, T]
+"""Steps one after the other: yields their effects, and each transition to be announced; returns a result."""
+
+
+class RunContext:
+    """What a run's config says, read once: who listens, what a call inside inherits, what its request overrides.
+
+    Args:
+        config: The config of the run, or of a node of a graph.
+
+    Attributes:
+        config: The same.
+        is_heard: Whether callback handlers listen to the run.
+        publishes: Whether anybody reads events.
+        overrides: What the request of the run overrides, if anything.
+
+    Raises:
+        InputError: If the overrides cannot be read.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_inherited",
+        "_is_part",
+        "_log",
+        "_send",
+        "_targets",
+        "config",
+        "is_heard",
+        "overrides",
+        "publishes",
+    )
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self.config = config
+        callbacks = config.get("callbacks")
+        self.is_heard = bool(getattr(callbacks, "handlers", callbacks))
+        self._is_part = False
+        self.overrides: Overrides | None = None
+        self._send: Callable[[Any], None] | None = None
+        self._targets: Sequence[RunnableConfig] = (config,) if self.is_heard else ()
+        if config.get("configurable"):
+            self._is_part = langgraph_private.is_node(config)
+            overrides = langgraph_private.overrides_of(config)
+            self.overrides = overrides or overrides_in(langgraph_private.context_of(config))
+            self._send = langgraph_private.writer(config)
+            self._targets = langgraph_private.progress_configs(config)
+        self._log = _logger()
+        self.publishes = bool(self._targets) or self._send is not None or self._log is not None
+        self._inherited: dict[tuple[bool, bool], RunnableConfig] = {}
+        self._answers: langgraph_private.Answers | None = None
+
+    def beside_others(self) -> RunContext:
+        """Return the context of one of several flows side by side, which no checkpointer saves."""
+        config = langgraph_private.unsaved_config(self.config)
+        return self if config is self.config else RunContext(config)
+
+    def for_generator(
+        self, name: str, subject: Callable[[], str], *, may_interrupt: bool, silent: bool
+    ) -> RunnableConfig:
+        """Return the config that a generator inherits: muted, and part of the graph only if it may interrupt.
+
+        Args:
+            name: Name of the run.
+            subject: Returns what a human would be asked about, the prompt of an attempt.
+            may_interrupt: Whether a step inside may interrupt for a human.
+            silent: Whether what it writes to LangGraph's stream writer is dropped.
+        """
+        config = self._config_inside(part=may_interrupt, silent=silent)
+        config["run_name"] = name
+        return self._asking_about(subject, config) if may_interrupt and self._is_part else config
+
+    def for_judge(self, subject: Callable[[], str]) -> RunnableConfig:
+        """Return the config that a judge inherits: muted; in a graph a part of it, so that it can ask a human.
+
+        Args:
+            subject: Returns what a human would be asked about, the draft of an attempt.
+        """
+        config = self._config_inside(part=self._is_part, silent=True)
+        return self._asking_about(subject, config) if self._is_part else config
+
+    def _asking_about(self, subject: Callable[[], str], config: RunnableConfig) -> RunnableConfig:
+        """Return a config in which a decision counts only for the subject that a human was shown."""
+        self._answers = self._answers or langgraph_private.Answers.of(self.config)
+        return config if self._answers is None else self._answers.about(subject(), config)
+
+    def _config_inside(self, *, part: bool, silent: bool) -> RunnableConfig:
+        base = self._inherited.get((part, silent))
+        if base is None:
+            muted = langgraph_private.muted_config(self.config, silent=silent) if part else None
+            base = self._inherited[part, silent] = muted or langgraph_private.detached_config(self.config)
+        callbacks = base["callbacks"]
+        own = callbacks.copy() if callbacks else []
+        return {**base, "callbacks": own, "configurable": {**base["configurable"]}}
+
+    def announce(self, events: Sequence[Event], refinement: Refinement) -> None:
+        """Send events about a record to the graph's custom stream, to callback handlers, and to the log."""
+        for event, payload in self._written(events, refinement):
+            for target in self._targets if event.streamed else ():
+                dispatch_custom_event(f"refine.{event.name}", payload, config=target)
+
+    async def aannounce(self, events: Sequence[Event], refinement: Refinement) -> None:
+        """Send events without blocking; otherwise as `announce`."""
+        for event, payload in self._written(events, refinement):
+            for target in self._targets if event.streamed else ():
+                await adispatch_custom_event(f"refine.{event.name}", payload, config=target)
+
+    def warn(self, warnings: Sequence[Event], refinement: Refinement) -> None:
+        """Write warnings to the log, which shows them unless it is told not to."""
+        log = _logger(logging.WARNING)
+        for warning in warnings if log is not None else ():
+            _log_event(warning, self._labels(refinement), log, log_texts=refinement.policy.log_texts)
+
+    def _written(self, events: Sequence[Event], refinement: Refinement) -> Iterator[tuple[Event, dict[str, Any]]]:
+        """Write events to stream and log, and yield each with its payload; without texts in a silenced run."""
+        labels, is_silenced = self._labels(refinement), langgraph_private.is_silenced(self.config)
+        for event in events:
+            payload = replace(event, show=event.show and not is_silenced).payload(labels)
+            if self._send is not None and event.streamed:
+                self._send(payload)
+            if self._log is not None and event.logged:
+                _log_event(event, labels, self._log, log_texts=refinement.policy.log_texts)
+            yield event, payload
+
+    def _labels(self, refinement: Refinement) -> dict[str, Any]:
+        """Return what tells the lines of one run from those of others."""
+        thread = (self.config.get("configurable") or {}).get("thread_id")
+        return {"outcome_id": refinement.id, "refiner": refinement.refiner, "thread_id": thread}
+
+
+def _log_event(event: Event, labels: Mapping[str, Any], log: Any, *, log_texts: bool) -> None:
+    with logging_safely():
+        write = log.warning if event.level >= logging.WARNING else log.info
+        texts = event.texts if log_texts else {}
+        write(event.name, **{**event.figures, **texts, **labels})
+
+
+_LOGGER = "refine"
+_STANDARD_LOGGER = logging.getLogger(_LOGGER)
+
+
+def _logger(level: int = logging.INFO) -> Any:
+    """Return the user's structlog, otherwise the standard logger `refine`; None where it is disabled.
+
+    An unconfigured structlog would print to standard output, which a library must not do.
+    """
+    if structlog.is_configured():
+        return structlog.get_logger(_LOGGER)
+    if not _STANDARD_LOGGER.isEnabledFor(level):
+        return None
+    return structlog.wrap_logger(
+        _STANDARD_LOGGER,
+        processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
+def drive(flow: Flow[T], context: RunContext) -> T:
+    """Run a flow to its result, blocking: make its calls, and announce its transitions.
+
+    Raises:
+        Exception: The error of a transition, or what the flow raised.
+    """
+
+    def proceed(request: Effect | Transition) -> Any:
+        if context.publishes and request.refinement is not None:
+            context.announce(request.events(), request.refinement)
+        if isinstance(request, Effect):
+            return perform(request)
+        if request.warnings:
+            context.warn(request.warnings, request.refinement)
+        if request.error is not None:
+            raise request.error
+        return None
+
+    return running.run(flow, proceed)
+
+
+async def adrive(flow: Flow[T], context: RunContext) -> T:
+    """Run a flow without blocking the event loop; otherwise as `drive`."""
+
+    async def proceed(request: Effect | Transition) -> Any:
+        if context.publishes and request.refinement is not None:
+            await context.aannounce(request.events(), request.refinement)
+        if isinstance(request, Effect):
+            return await aperform(request)
+        if request.warnings:
+            context.warn(request.warnings, request.refinement)
+        if request.error is not None:
+            raise request.error
+        return None
+
+    return await running.arun(flow, proceed)
 
 
 def perform(effect: Effect) -> Any:
-    """Make the call of an effect, blocking; where it fails, or takes too long, it calls nothing any more."""
+    """Make the call of an effect, blocking; where it fails, or takes too long, it calls nothing any more.
+
+    Raises:
+        ConfigurationError: If it has no blocking form.
+    """
+    if effect.run is None:
+        raise ConfigurationError("this generator answers without blocking only; use arun, or ainvoke")
+    number, watch = effect.attempt, watcher.get()
     try:
-        with langchain_private.use_config(effect.config), watched(effect.attempt) as on_result:
-            result = call_within(effect.seconds, effect.run)
-            on_result(result)
-            return result
+        with langchain_private.use_config(effect.config):
+            if watch is None or number is None:
+                return effect.run() if effect.seconds is None else call_within(effect.seconds, effect.run)
+            with watch(number) as on_result:
+                result = call_within(effect.seconds, effect.run)
+                on_result(result)
+                return result
     except BaseException:
         effect.abandon()
         raise
@@ -35,82 +325,93 @@ def perform(effect: Effect) -> Any:
 
 async def aperform(effect: Effect) -> Any:
     """Make the call of an effect without blocking the event loop; otherwise as `perform`."""
+    number, watch = effect.attempt, watcher.get()
     try:
-        with langchain_private.use_config(effect.config), watched(effect.attempt) as on_result:
-            result = await acall_within(effect.seconds, effect.arun())
-            on_result(result)
-            return result
+        with langchain_private.use_config(effect.config):
+            if watch is None or number is None:
+                call = effect.arun()
+                return await (call if effect.seconds is None else acall_within(effect.seconds, call))
+            with watch(number) as on_result:
+                result = await acall_within(effect.seconds, effect.arun())
+                on_result(result)
+                return result
     except BaseException:
         effect.abandon()
         raise
 
 
-def run_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
-    """Run one step, blocking."""
+Watcher = Callable[[int], AbstractContextManager[Callable[[object], None]]]
+"""Enters as the attempt of a number is generated; what it yields is called with the draft."""
 
-    def publish_and_perform(effect: Effect) -> Any:
-        publish(effect.events, config, refinement)
-        return perform(effect)
-
-    transition = flow.run(step(refinement, messages, config), publish_and_perform)
-    publish(transition.events, config, transition.refinement)
-    warn(transition.alarms, config, transition.refinement)
-    if transition.error is not None:
-        raise transition.error
-    return transition
+watcher: ContextVar[Watcher | None] = ContextVar("graphs.watcher", default=None)
+"""Set for the time of a question, by whoever watches it."""
 
 
-async def arun_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
-    """Run one step without blocking the event loop."""
-
-    async def publish_and_perform(effect: Effect) -> Any:
-        await apublish(effect.events, config, refinement)
-        return await aperform(effect)
-
-    transition = await flow.arun(step(refinement, messages, config), publish_and_perform)
-    await apublish(transition.events, config, transition.refinement)
-    warn(transition.alarms, config, transition.refinement)
-    if transition.error is not None:
-        raise transition.error
-    return transition
+class DeadlinePassed(Exception):  # noqa: N818 - the name describes the event
+    """The call did not finish in time."""
 
 
-def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Outcome:
-    """Run the whole loop without a graph, blocking."""
-    messages = question["messages"]
-    refinement = run_attempts(loop, loop.overridden(loop.begin(question), config), messages, config)
-    if refinement.ending == "interrupt":
-        return Outcome.waiting(refinement, messages, now=time.time())
-    return _outcome(run_step(loop.finish, refinement, messages, config))
+def call_within(seconds: float | None, function: Callable[[], T]) -> T:
+    """Call a function and wait for its result at most `seconds`; None waits without a limit.
+
+    A blocking call cannot be stopped from outside, so with a limit it runs in its own thread, which is abandoned
+    when the time is up.
+
+    Raises:
+        DeadlinePassed: If the time is up.
+    """
+    if seconds is None:
+        return function()
+    if seconds <= 0:
+        raise DeadlinePassed
+    results: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((context.run(function), None))
+        except BaseException as error:  # noqa: BLE001 - re-raised in the waiting thread
+            results.put((None, error))
+
+    context = contextvars.copy_context()
+    threading.Thread(target=run, daemon=True, name="refine-call").start()
+    try:
+        value, error = results.get(timeout=min(seconds, threading.TIMEOUT_MAX))
+    except queue.Empty:
+        leave_unjoined()
+        raise DeadlinePassed from None
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]  # without an error there is a value
 
 
-async def arun(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Outcome:
-    """Run the whole loop without a graph and without blocking the event loop."""
-    messages = question["messages"]
-    refinement = await arun_attempts(loop, loop.overridden(loop.begin(question), config), messages, config)
-    if refinement.ending == "interrupt":
-        return Outcome.waiting(refinement, messages, now=time.time())
-    return _outcome(await arun_step(loop.finish, refinement, messages, config))
+async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
+    """Await a call for at most `seconds`; None waits without a limit.
+
+    When the time is up the call is cancelled and abandoned, even if it is slow to clean up or ignores the
+    cancellation.
+
+    Raises:
+        DeadlinePassed: If the time is up.
+    """
+    if seconds is None:
+        return await call
+    let_calls_be_left()
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait({task}, timeout=max(0.0, seconds))
+    except asyncio.CancelledError:
+        task.add_done_callback(_retrieve_exception)
+        task.cancel()
+        raise
+    if task.done():
+        return task.result()
+    task.add_done_callback(_retrieve_exception)
+    task.cancel()
+    leave_unjoined()
+    raise DeadlinePassed
 
 
-def run_attempts(loop: Loop, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Refinement:
-    """Generate and judge until there is nothing more to try, blocking."""
-    transition = Transition(refinement=refinement, goto="generate")
-    while transition.goto is not None and transition.goto != "finish":
-        transition = run_step(loop.steps[transition.goto], transition.refinement, messages, config)
-    return transition.refinement
-
-
-async def arun_attempts(
-    loop: Loop, refinement: Refinement, messages: Messages, config: RunnableConfig
-) -> Refinement:
-    """Generate and judge until there is nothing more to try, without blocking the event loop."""
-    transition = Transition(refinement=refinement, goto="generate")
-    while transition.goto is not None and transition.goto != "finish":
-        transition = await arun_step(loop.steps[transition.goto], transition.refinement, messages, config)
-    return transition.refinement
-
-
-def _outcome(transition: Transition) -> Outcome:
-    assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
-    return transition.outcome
+def _retrieve_exception(task: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of an abandoned task, so that asyncio does not warn about it."""
+    if not task.cancelled():
+        task.exception()

@@ -11,7 +11,9 @@ RefineError
     ├── JudgeFailed       the judge gave no verdict, and the policy is to raise
     └── GeneratorFailed   the generator raised before there was anything to return
 
-A misconfigured policy, judge or model raises `judges.ConfigurationError`.
+A misconfigured policy, judge or model raises `judges.ConfigurationError`, and what a function of the policy raises
+comes through as it is. Where either ends a turn after something was attempted, the error has the record, too, as
+its `outcome`; see `outcome_of`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ if TYPE_CHECKING:
 
 
 class RefineError(Exception):
-    """Base class of every error of this package."""
+    """Base class of every error of this package.
+
+    Attributes:
+        outcome: The record of the turn that the error ended; None where nothing was attempted.
+    """
+
+    outcome: Outcome | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what a copy or a pickle is made of: type, message and attributes."""
@@ -59,6 +67,8 @@ class Unanswered(RefineError):  # noqa: N818 - the adjective describes the quest
         message: Description of the failure, without any judged text.
         outcome: The complete record.
     """
+
+    outcome: Outcome
 
     def __init__(self, message: str, outcome: Outcome) -> None:
         super().__init__(message)

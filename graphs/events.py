@@ -7,11 +7,9 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
-from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import (
@@ -20,19 +18,15 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
-from graphs import langchain_private, langgraph_private
-from graphs.attempt import Attempt
+from graphs import langchain_private
+from graphs.outcome import answering_model, certificate_of
 from graphs.redaction import withhold
-from graphs.refinement import Refinement, answering_model, certificate_of
+from graphs.refinement import Attempt, Refinement
 from judges.entry import Explanation
 from judges.judge import Judge
-from judges.runtime import faults
 from judges.runtime.observation import Observer, current
-from judges.sample import Sample, canonical_field, is_long
+from judges.sample import Sample, canonical_field
 from judges.verdict import NOTHING_TO_JUDGE, Verdict
-
-_LOGGER = "refine"
-_STANDARD_LOGGER = logging.getLogger(_LOGGER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,90 +58,6 @@ class Event:
         return {"type": "refine", "event": self.name, **self.figures, **texts, **labels}
 
 
-def publish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refinement: Refinement) -> None:
-    """Send events to the graph's custom stream, to callback handlers, and to the log.
-
-    Args:
-        events: Makes the events, or `tuple` for none; not called where nobody listens.
-        config: The config of the run.
-        refinement: The record they are about.
-    """
-    if events is tuple or _nobody_listens(config):
-        return
-    send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
-    if send is None and log is None and not targets:
-        return
-    labels = _labels(refinement, config)
-    for event in _visible(events(), config):
-        _write(event, labels, send, log, log_texts=refinement.policy.log_texts)
-        for target in targets if event.streamed else ():
-            dispatch_custom_event(f"refine.{event.name}", event.payload(labels), config=target)
-
-
-async def apublish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refinement: Refinement) -> None:
-    """Send events without blocking; otherwise like `publish`."""
-    if events is tuple or _nobody_listens(config):
-        return
-    send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
-    if send is None and log is None and not targets:
-        return
-    labels = _labels(refinement, config)
-    for event in _visible(events(), config):
-        _write(event, labels, send, log, log_texts=refinement.policy.log_texts)
-        for target in targets if event.streamed else ():
-            await adispatch_custom_event(f"refine.{event.name}", event.payload(labels), config=target)
-
-
-def _nobody_listens(config: RunnableConfig) -> bool:
-    """Whether that is known at once, as it is of a loop without a graph or callbacks whose log is off."""
-    return not (config or structlog.is_configured() or _STANDARD_LOGGER.isEnabledFor(logging.INFO))
-
-
-def _visible(events: Sequence[Event], config: RunnableConfig) -> Sequence[Event]:
-    """Return the events as they may be sent: without texts inside of a loop that hides its drafts."""
-    return [replace(event, show=False) for event in events] if langgraph_private.silenced(config) else events
-
-
-def warn(alarms: Sequence[Event], config: RunnableConfig, refinement: Refinement) -> None:
-    """Write warnings to the log, which shows them unless it is told not to."""
-    log = _log(logging.WARNING) if alarms else None
-    for alarm in alarms:
-        _write(alarm, _labels(refinement, config), None, log, log_texts=refinement.policy.log_texts)
-
-
-def _labels(refinement: Refinement, config: RunnableConfig) -> dict[str, Any]:
-    """Return what tells the lines of one run from those of others."""
-    thread = (config.get("configurable") or {}).get("thread_id")
-    return {"outcome_id": refinement.id, "refiner": refinement.refiner, "thread_id": thread}
-
-
-def _write(
-    event: Event, labels: dict[str, Any], send: Callable[[Any], None] | None, log: Any, *, log_texts: bool
-) -> None:
-    if send is not None and event.streamed:
-        send(event.payload(labels))
-    if log is not None and event.logged:
-        with faults.logging_safely():
-            write = log.warning if event.level >= logging.WARNING else log.info
-            write(event.name, **{**event.figures, **(event.texts if log_texts else {}), **labels})
-
-
-def _log(level: int = logging.INFO) -> Any:
-    """Return the logger: the user's structlog, otherwise the standard logger `refine`; None where it is disabled.
-
-    An unconfigured structlog would print to standard output, which a library must not do.
-    """
-    if structlog.is_configured():
-        return structlog.get_logger(_LOGGER)
-    if not _STANDARD_LOGGER.isEnabledFor(level):
-        return None
-    return structlog.wrap_logger(
-        _STANDARD_LOGGER,
-        processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
-
-
 def stopped_events(refinement: Refinement) -> tuple[Event, ...]:
     """Return what to publish where trying stopped: that the draft shown last is not the answer."""
     last = refinement.attempts[-1] if refinement.attempts else None
@@ -163,7 +73,7 @@ def started_events(refinement: Refinement, candidates: int | None = None) -> tup
         refinement: The record.
         candidates: How many drafts are made side by side, if several.
     """
-    figures = {"attempt": refinement.number, "max_attempts": refinement.most_attempts}
+    figures = {"attempt": refinement.number, "max_attempts": refinement.max_attempts_now}
     return (Event("start", figures if candidates is None else {**figures, "candidates": candidates}),)
 
 
@@ -270,7 +180,7 @@ GENERATOR_FAILED = "answer released that was not accepted, since the generator f
 CANDIDATE_FAILED = "candidate failed, and the attempt went on with the others"
 _EXCERPT = "judge was shown a part of a very long draft, or of long evidence; max_conversation_chars bounds it"
 _UNCERTIFIED = "answer released by a model that the certificate is not about: certify again"
-UNMET = "judge needs evidence that neither the question nor the generator brought"
+MISSING_EVIDENCE = "judge needs evidence that neither the question nor the generator brought"
 
 Needs = tuple[tuple[str, tuple[str, ...]], ...]
 """Names of judges, each with fields of a sample; one may offer a choice, "expected_facts or reference"."""
@@ -280,7 +190,7 @@ _QUOTED = re.compile(r"\w{4,}|[^\x00-\x7f]+")
 """What of a detail may quote a text: its longer words, and whatever is not ASCII."""
 
 
-class Ration:
+class WarningThrottle:
     """Lets the first warning of a kind through, and later ones of that kind at most once in a while.
 
     Args:
@@ -293,7 +203,7 @@ class Ration:
         self._clock = clock
         self._last: dict[tuple[object, ...], float] = {}
 
-    def allows(self, kind: tuple[object, ...], *, once: bool = False) -> bool:
+    def should_warn(self, kind: tuple[object, ...], *, once: bool = False) -> bool:
         """Check whether to warn now, and if so count it; `once` means never again."""
         now = self._clock()
         last = self._last.get(kind)
@@ -303,11 +213,13 @@ class Ration:
         return True
 
 
-def release_alarms(refinement: Refinement, messages: Sequence[BaseMessage], ration: Ration) -> tuple[Event, ...]:
+def release_warnings(
+    refinement: Refinement, messages: Sequence[BaseMessage], throttle: WarningThrottle
+) -> tuple[Event, ...]:
     """Return the warnings about a question that is answered: that a judgement, or a part of one, failed."""
-    alarms = []
+    warnings = []
     for name, judge, reason in _failures(refinement):
-        if ration.allows((name, refinement.stop_reason, judge, reason)):
+        if throttle.should_warn((name, refinement.stop_reason, judge, reason)):
             figures = {
                 "stop_reason": refinement.stop_reason,
                 "released": refinement.released,
@@ -317,17 +229,17 @@ def release_alarms(refinement: Refinement, messages: Sequence[BaseMessage], rati
                 "detail": _without_quotes(refinement.detail, refinement, messages),
             }
             texts = {"detail": refinement.detail}
-            alarms.append(Event(name, figures, texts, streamed=False, level=logging.WARNING))
-    return (*alarms, *_uncertified(refinement, ration))
+            warnings.append(Event(name, figures, texts, streamed=False, level=logging.WARNING))
+    return (*warnings, *_uncertified(refinement, throttle))
 
 
-def _uncertified(refinement: Refinement, ration: Ration) -> Iterator[Event]:
+def _uncertified(refinement: Refinement, throttle: WarningThrottle) -> Iterator[Event]:
     """Yield the warning that another model answered than those that were calibrated."""
     certificate = refinement.policy.certificate
     if certificate is None or certificate_of(refinement) is not None:
         return
     model = answering_model(refinement)
-    if ration.allows((_UNCERTIFIED, model)):
+    if throttle.should_warn((_UNCERTIFIED, model)):
         figures = {"certificate": certificate.id, "model": model, "calibrated": list(certificate.answer_models)}
         yield Event(_UNCERTIFIED, figures, streamed=False, level=logging.WARNING)
 
@@ -394,24 +306,24 @@ def needs_of(explanation: Explanation) -> Needs:
     return ((explanation.judge, fields),) if fields else ()
 
 
-def unmet_alarms(needs: Needs, sample: Sample, ration: Ration) -> tuple[Event, ...]:
+def missing_evidence_warnings(needs: Needs, sample: Sample, throttle: WarningThrottle) -> tuple[Event, ...]:
     """Return the warnings, one for a judge, that a sample lacks what judges need."""
-    alarms = []
+    warnings = []
     for judge, fields in needs:
         missing = [need for need in fields if not any(_has(sample, name) for name in need.split(" or "))]
-        if missing and ration.allows((UNMET, judge, *missing), once=True):
+        if missing and throttle.should_warn((MISSING_EVIDENCE, judge, *missing), once=True):
             remedy = f"evidence={{{missing[0].split(' or ')[0]!r}: ...}} with the question hands it over"
             figures = {"judge": judge, "missing": missing, "remedy": remedy}
-            alarms.append(Event(UNMET, figures, streamed=False, level=logging.WARNING))
-    return tuple(alarms)
+            warnings.append(Event(MISSING_EVIDENCE, figures, streamed=False, level=logging.WARNING))
+    return tuple(warnings)
 
 
-def excerpt_alarms(judge: Judge, sample: Sample, limit: int, ration: Ration) -> tuple[Event, ...]:
+def excerpt_warnings(judge: str, sample: Sample, limit: int, throttle: WarningThrottle) -> tuple[Event, ...]:
     """Return the warning that a judge's model saw only a part of what was to be judged."""
-    if not is_long(sample, limit) or not judge.models or not ration.allows((_EXCERPT,)):
+    if not throttle.should_warn((_EXCERPT,)):
         return ()
     figures = {
-        "judge": judge.name,
+        "judge": judge,
         "draft_characters": len(sample.response or ""),
         "context_characters": sum(map(len, sample.retrieved_contexts or ())),
         "limit": limit,

@@ -30,7 +30,7 @@ from pydantic_core import to_json
 from graphs import langchain_private, langgraph_private
 from graphs.errors import DraftError
 from graphs.isolation import copy_message, copy_messages
-from graphs.refinement import Prompt
+from graphs.refinement import GeneratorPrompt
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import waited_for
 from judges.models.providers.langchain import chat_model, keeping_refusals, usage_of
@@ -125,7 +125,7 @@ class Draft:
         calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
         fault: What makes the answer unfit to be released, as feedback to the generator: it is rejected, and no
             judge is asked.
-        unjudged: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
+        skip_reason: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
         pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
     """
 
@@ -135,11 +135,11 @@ class Draft:
     raw: dict[str, JsonValue] | None = None
     calls: tuple[tuple[str | None, Usage], ...] = ()
     fault: str = ""
-    unjudged: str = ""
+    skip_reason: str = ""
     pending: bool = False
 
 
-def _own_copy(draft: Draft) -> Draft:
+def _copy_draft(draft: Draft) -> Draft:
     """Return a draft that shares nothing with a generator which may use its messages again."""
     return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
 
@@ -188,7 +188,7 @@ def _shape_of(output: object) -> str:
 
 def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = None) -> Draft:
     replies = [message for message in messages if isinstance(message, AIMessage)]
-    calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
+    calls = tuple([(reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies])
     if replies and messages[-1] is replies[-1]:
         return Draft(answer=replies[-1], steps=tuple(messages[:-1]), evidence=evidence or {}, calls=calls)
     result = _tool_result_in(messages)
@@ -199,7 +199,7 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
         )
     draft = Draft(answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls)
     fault = _fault_in(messages)
-    return replace(draft, fault=fault) if fault else replace(draft, unjudged=RETURN_DIRECT)
+    return replace(draft, fault=fault) if fault else replace(draft, skip_reason=RETURN_DIRECT)
 
 
 def _whole_message(chunk: AIMessageChunk) -> AIMessage:
@@ -319,10 +319,10 @@ class RequestGenerator:
 
 def _dicts(prompt: list[BaseMessage]) -> list[MessageDict]:
     """Return a prompt's messages; the conversation is converted once for all attempts."""
-    if not isinstance(prompt, Prompt):
+    if not isinstance(prompt, GeneratorPrompt):
         return to_dicts(prompt)
     conversation = prompt.conversation
-    converted = prompt.memo.get("chat completions", conversation, lambda: to_dicts(conversation))
+    converted = prompt.memo.recall("chat completions", conversation, lambda: to_dicts(conversation))
     return [*converted, *to_dicts(prompt.added)] if prompt.added else converted
 
 
@@ -343,9 +343,8 @@ def _draft_of_completion(completion: dict[str, Any], model: str) -> Draft:
     )
 
 
-@runtime_checkable
-class Generator(Protocol):
-    """Generates a draft from messages.
+class AsyncGenerator(Protocol):
+    """Generates a draft from messages, without blocking the event loop.
 
     Attributes:
         may_interrupt: Whether a step inside may interrupt for a human, so that an attempt must be resumable.
@@ -353,12 +352,17 @@ class Generator(Protocol):
 
     may_interrupt: bool
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft, blocking until it is complete."""
-        ...
-
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return a draft without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
+class Generator(AsyncGenerator, Protocol):
+    """Generates a draft from messages, blocking or not."""
+
+    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        """Return a draft, blocking until it is complete."""
         ...
 
 
@@ -377,7 +381,7 @@ class PerRequest:
         return self.draft(prompt, config, temperature)
 
 
-def as_generator(candidate: object) -> Generator:
+def as_generator(candidate: object) -> AsyncGenerator:
     """Wrap a chat model, a `"provider:model"` name, a runnable, an agent graph, or a function of the messages.
 
     Raises:
@@ -403,9 +407,9 @@ def as_generator(candidate: object) -> Generator:
     )
 
 
-def _is_generator(candidate: object) -> TypeGuard[Generator]:
+def _is_generator(candidate: object) -> TypeGuard[AsyncGenerator]:
     """Check for a generator; `isinstance` takes longer, where one is made for each request."""
-    return hasattr(candidate, "may_interrupt") and hasattr(candidate, "draft") and hasattr(candidate, "adraft")
+    return hasattr(candidate, "may_interrupt") and hasattr(candidate, "adraft")
 
 
 class _RunnableGenerator:
@@ -438,13 +442,13 @@ class _RunnableGenerator:
         return self._draft_of(output, prompt)
 
     def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
-        is_read_only = self._is_trusted and not langchain_private.listeners(config)
+        is_read_only = self._is_trusted and not config.get("callbacks")
         messages = prompt if is_read_only else copy_messages(prompt)
         return messages if self._key is None else {self._key: messages}
 
     def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
         draft = draft_of(output, prompt)
-        return draft if self._is_chat_model else _own_copy(draft)
+        return draft if self._is_chat_model else _copy_draft(draft)
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config: a new thread for what has memory of its own, to forget rejected drafts.
@@ -455,7 +459,9 @@ class _RunnableGenerator:
             config = langgraph_private.fresh_thread_config(config)
         if self._is_saved:
             config = langgraph_private.durable_config(config)
-        return langgraph_private.with_own_limit(config, self._step_limit)
+        if self._step_limit is not None:
+            config = langgraph_private.with_own_limit(config, self._step_limit)
+        return config
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
         if temperature is None:
@@ -492,7 +498,7 @@ class _FunctionGenerator:
             output = self._as_runnable().invoke(messages, config)
         else:
             output = waited_for(self._function(messages))
-        return _own_copy(draft_of(output, prompt))
+        return _copy_draft(draft_of(output, prompt))
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
@@ -501,7 +507,7 @@ class _FunctionGenerator:
             output = await self._as_runnable().ainvoke(messages, config)
         else:
             output = await self._acall(messages)
-        return _own_copy(draft_of(output, prompt))
+        return _copy_draft(draft_of(output, prompt))
 
     async def _acall(self, messages: list[BaseMessage]) -> object:
         if self._async:
@@ -591,12 +597,13 @@ def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
         bound = _muted(runnable.bound)
         update = {} if bound is runnable.bound else {"bound": bound}
         if bound_to := runnable.config.get("callbacks"):
-            update["config"] = {**runnable.config, "callbacks": langchain_private.muted_callbacks(bound_to)}
+            update["config"] = {**runnable.config, "callbacks": langchain_private.mute_callbacks(bound_to)}
     elif isinstance(runnable, BaseChatModel):
         own = runnable.callbacks
-        runnable = keeping_refusals(runnable)
-        update = {"callbacks": langchain_private.muted_callbacks(own)} if own else {}
-    return runnable.model_copy(update=update) if update else runnable  # type: ignore[attr-defined]  # of pydantic
+        if getattr(runnable, "streaming", False):
+            runnable = keeping_refusals(runnable)
+        update = {"callbacks": langchain_private.mute_callbacks(own)} if own else {}
+    return runnable.model_copy(update=update) if update else runnable  # type: ignore[union-attr]  # of pydantic
 
 
 def _only_reads(runnable: object) -> bool:

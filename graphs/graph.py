@@ -21,20 +21,19 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
 from graphs import langgraph_private
-from graphs.candidates import BestOfLoop
+from graphs.candidates import CandidatesLoop
 from graphs.certificate import CertificateWarning, check_certificate
-from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
+from graphs.drivers import Node, RunContext, Transition, adrive, drive
 from graphs.loop import Loop
 from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.policy import Policy, PolicySettings, policy_of
-from graphs.refinement import Refinement, Status
-from graphs.step import Node, Transition
+from graphs.refinement import Refinement, Status, evolve
 from graphs.turns import (
     ConcurrentTurns,
     OnNewQuestion,
     acheck_current,
-    admitted,
+    admit_question,
     aturn,
     check_current,
     check_decision,
@@ -74,7 +73,7 @@ def build_loop(
         )
     for doubt in check_certificate(coerced, policy, generator):
         warnings.warn(doubt, CertificateWarning, stacklevel=3)
-    kind = Loop if policy.candidates == 1 else BestOfLoop
+    kind = Loop if policy.candidates == 1 else CandidatesLoop
     return kind(generator, coerced, policy, name=name, bounds=bounds)
 
 
@@ -282,8 +281,8 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
             check_decision(turn_input, (yield config).interrupts, seen)
             decision = langgraph_private.Decision()
             return turn_input, langgraph_private.with_decision(config, decision), decision
-        if self.loop.may_wait and not langgraph_private.names_a_checkpoint(config):
-            turn_input = admitted(turn_input, (yield config), self.on_new_question)
+        if self.loop.can_await_human and not langgraph_private.names_a_checkpoint(config):
+            turn_input = admit_question(turn_input, (yield config), self.on_new_question)
         return turn_input, config, None
 
     def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
@@ -302,10 +301,8 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
             return self
         if langgraph_private.is_watched(self._merged(config)):
             return self
-        graph = object.__new__(type(self))
         one_step = vars(self.in_one_step())
-        vars(graph).update(vars(self), **{name: one_step[name] for name in _STEPS})
-        return graph
+        return evolve(self, **{name: one_step[name] for name in _STEPS})
 
 
 _STEPS = ("nodes", "channels", "trigger_to_nodes")
@@ -374,7 +371,8 @@ class _Entrance(Runnable[Any, str]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
         """Start the record and return the name of the edge."""
         config = config or {}
-        _write(self._loop.overridden(self._loop.begin(input), config), config)
+        begun = self._loop.begin(input)
+        _write(self._loop.override(begun, RunContext(config).overrides), config)
         langgraph_private.write(config, langgraph_private.SUMMARY, None)
         langgraph_private.write(config, langgraph_private.STATUS, "running")
         return self.name
@@ -395,9 +393,10 @@ class _AttemptsNode(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
         """Run the attempts, blocking."""
         config = config or {}
-        refinement = _load(config, self._loop)
+        context = RunContext(config)
+        attempts = self._loop.attempts(_load(context, self._loop), input["messages"], context)
         with langgraph_private.leaving_the_graph(config):
-            attempted = run_attempts(self._loop, refinement, input["messages"], config)
+            attempted = drive(attempts, context)
         check_current(config)
         _write(attempted, config)
         _write_status(attempted.status, config)
@@ -405,9 +404,10 @@ class _AttemptsNode(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
         """Run the attempts without blocking the event loop."""
         config = config or {}
-        refinement = _load(config, self._loop)
+        context = RunContext(config)
+        attempts = self._loop.attempts(_load(context, self._loop), input["messages"], context)
         with langgraph_private.leaving_the_graph(config):
-            attempted = await arun_attempts(self._loop, refinement, input["messages"], config)
+            attempted = await adrive(attempts, context)
         await acheck_current(config)
         _write(attempted, config)
         _write_status(attempted.status, config)
@@ -424,18 +424,19 @@ class _StepNode(Runnable[Any, Any]):
 
     def __init__(self, name: Node, loop: Loop, first: str) -> None:
         self.name = name
-        self._step = loop.steps[name]
+        self._node = name
         self._loop = loop
         self._first = first
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Run the step, blocking."""
         config = config or {}
-        refinement = _load(config, self._loop)
+        context = RunContext(config)
+        step = self._loop.step(self._node, _load(context, self._loop), input["messages"], context)
         if self.name == "finish":  # the answer is announced in this step, so nothing may refuse it afterwards
             check_current(config)
         with langgraph_private.leaving_the_graph(config):
-            transition = run_step(self._step, refinement, input["messages"], config)
+            transition = drive(step, context)
         if self.name != "finish":
             check_current(config)
         return self._apply(transition, config)
@@ -443,11 +444,12 @@ class _StepNode(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Run the step without blocking the event loop."""
         config = config or {}
-        refinement = _load(config, self._loop)
-        if self.name == "finish":  # as above
+        context = RunContext(config)
+        step = self._loop.step(self._node, _load(context, self._loop), input["messages"], context)
+        if self.name == "finish":  # the answer is announced in this step, so nothing may refuse it afterwards
             await acheck_current(config)
         with langgraph_private.leaving_the_graph(config):
-            transition = await arun_step(self._step, refinement, input["messages"], config)
+            transition = await adrive(step, context)
         if self.name != "finish":
             await acheck_current(config)
         return self._apply(transition, config)
@@ -464,25 +466,27 @@ class _StepNode(Runnable[Any, Any]):
         return Command(goto=self._first if transition.goto == "generate" else transition.goto)
 
 
-def _load(config: RunnableConfig, loop: Loop) -> Refinement:
+def _load(context: RunContext, loop: Loop) -> Refinement:
+    """Return the record of a node's turn, with what the request of the run overrides."""
+    config = context.config
     decision = langgraph_private.decision_of(config)
     if decision is not None:
         decision.reached_a_step = True
     data = langgraph_private.read(config, langgraph_private.RECORD)
-    written = written_as(data, config)
-    return loop.overridden(loop.read(data) if written is None else written.refinement, config)
+    written = recall_step(data, config)
+    return loop.override(loop.read(data) if written is None else written.refinement, context.overrides)
 
 
-class Written(NamedTuple):
+class _StepRecord(NamedTuple):
     """What a step wrote: the record and, if it was the last step, the outcome."""
 
     refinement: Refinement
     outcome: Outcome | None
 
 
-def written_as(data: object, config: RunnableConfig) -> Written | None:
+def recall_step(data: object, config: RunnableConfig) -> _StepRecord | None:
     """Return what a step of this run wrote as `data`; None where that comes from a checkpoint."""
-    written: Written | None = langgraph_private.records_of(config).of(data)
+    written: _StepRecord | None = langgraph_private.records_of(config).of(data)
     return written
 
 
@@ -492,7 +496,7 @@ def _write(refinement: Refinement, config: RunnableConfig, outcome: Outcome | No
         langgraph_private.write(config, langgraph_private.RECORD, refinement)
         return
     data = refinement.to_state()
-    langgraph_private.records_of(config).keep(data, Written(refinement, outcome))
+    langgraph_private.records_of(config).keep(data, _StepRecord(refinement, outcome))
     langgraph_private.write(config, langgraph_private.RECORD, data)
 
 

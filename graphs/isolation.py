@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from graphs.attempt import Attempt
-from graphs.refinement import Refinement
+from graphs.refinement import Attempt, Refinement
 
 M = TypeVar("M", bound=BaseMessage)
 

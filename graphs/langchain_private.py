@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar, Token, copy_context
 from functools import lru_cache, partial
 from threading import Thread
 from typing import Any, cast
@@ -159,12 +159,15 @@ def manager_of(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManage
 
     The others hear no tokens.
     """
+    listening = listeners(config)
+    if not listening:
+        return None
 
     def select(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
         selected = [handler for handler in handlers if feeds_stream(handler) is streaming]
         return selected if streaming else [without_tokens(handler) for handler in selected]
 
-    handlers = select(listeners(config))
+    handlers = select(listening)
     callbacks = config.get("callbacks")
     if not handlers or not isinstance(callbacks, BaseCallbackManager):
         return CallbackManager(handlers=handlers, inheritable_handlers=handlers) if handlers else None
@@ -173,7 +176,7 @@ def manager_of(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManage
     return manager
 
 
-def muted_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
+def mute_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
     """Return the callbacks of a generator itself without handlers that feed streams, and deaf to tokens."""
     return None if callbacks is None else manager_of({"callbacks": callbacks}, streaming=False)
 
@@ -216,7 +219,7 @@ class use_config:  # noqa: N801 - named like a function, as what is used in a `w
 
     def __enter__(self) -> None:
         self._token = var_child_runnable_config.set(self._config)
-        self._muted = [(variable, variable.set(value)) for variable, value in _audible()]
+        self._muted = _mute()
 
     def __exit__(self, *_: object) -> None:
         for variable, before in self._muted:
@@ -224,18 +227,20 @@ class use_config:  # noqa: N801 - named like a function, as what is used in a `w
         var_child_runnable_config.reset(self._token)
 
 
-def _audible() -> Iterator[tuple[ContextVar[Any], Any]]:
-    """Yield the context variables through which a client would see drafts, each with a value that shows none."""
+def _mute() -> list[tuple[ContextVar[Any], Token[Any]]]:
+    """Set the context variables through which a client would see drafts, and return how each is set back."""
+    muted: list[tuple[ContextVar[Any], Token[Any]]] = []
     if _tool_call_writer.get() is not None:
-        yield _tool_call_writer, None
+        muted.append((_tool_call_writer, _tool_call_writer.set(None)))
     for variable, _, kind, name in _configure_hooks:
         handler = variable.get()
         if handler is None and kind is not None and name is not None and env_var_is_set(name):
             handler = kind()
         if handler is not None and handler is not _SILENT:
-            muted = _SILENT if feeds_stream(handler) else without_tokens(handler)
-            if muted is not handler:
-                yield variable, muted
+            deaf = _SILENT if feeds_stream(handler) else without_tokens(handler)
+            if deaf is not handler:
+                muted.append((variable, variable.set(deaf)))
+    return muted
 
 
 _SILENT = BaseCallbackHandler()

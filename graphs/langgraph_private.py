@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -309,11 +310,6 @@ def durable_config(config: RunnableConfig) -> RunnableConfig:
     return {**config, "configurable": {**remaining, _DURABILITY: configurable[_OUTER_DURABILITY]}}
 
 
-def judging_config(config: RunnableConfig) -> RunnableConfig:
-    """Return the config for a judge: muted, but in a graph a part of it, so that a judge can ask a human."""
-    return muted_config(config) if is_node(config) else detached_config(config)
-
-
 def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
     """Return the error to raise where a judge asks a human outside of any graph; None for any other error."""
     if not isinstance(error, KeyError) or error.args != (_SCRATCHPAD,):
@@ -321,6 +317,127 @@ def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
     return ConfigurationError(
         "the judge stopped to ask a human, and nothing could resume it; give a checkpointer to the loop"
     )
+
+
+class Answers:
+    """What humans answered in a node, each answer kept with the subject that it is about.
+
+    LangGraph hands resume values to `interrupt` by their order within one run of a node. Where a node makes
+    several attempts, and goes on after a pause without the calls that took the earlier values, or makes a draft
+    anew, a value would answer a question about another draft. So each call inside a node gets a scratchpad of its
+    own, with the answers about its subject alone. The answers stand together in one entry of the node's resume
+    values, followed by a filler for each, so that the count of values, and with it the id of every interrupt, is
+    as LangGraph expects.
+
+    Args:
+        scratchpad: LangGraph's own, of the node.
+        send: Stores the node's resume values.
+    """
+
+    def __init__(self, scratchpad: Any, send: Callable[[Any], None]) -> None:
+        self._scratchpad = scratchpad
+        self._send = send
+        self._values: list[Any] = scratchpad.resume
+        found = (place for place, value in enumerate(self._values) if isinstance(value, dict) and _ENTRY in value)
+        self._place = next(found, None)
+        if self._place is not None and not isinstance(self._entry, _AnswersEntry):
+            self._go_on(self._place)
+
+    @classmethod
+    def of(cls, config: RunnableConfig) -> Answers | None:
+        """Return the answers of a node; None where no checkpointer keeps any, so that nobody can be asked."""
+        configurable = config.get("configurable", {})
+        if configurable.get(_CHECKPOINTER) is None or _SCRATCHPAD not in configurable:
+            return None
+        return cls(configurable[_SCRATCHPAD], configurable[_SEND])
+
+    def about(self, subject: str, config: RunnableConfig) -> RunnableConfig:
+        """Return a call's config in which a human is asked about one subject: a draft, or a prompt."""
+        numbers = count()
+        asks = [False]
+
+        def next_number() -> int:
+            number, known = next(numbers), len(self._about(subject))
+            asks[0] = number >= known
+            return len(self._values) - known + number
+
+        def resume_inside(consume: bool = False) -> Any:  # noqa: FBT001, FBT002 - as LangGraph calls it
+            """Return nothing to a question of this call, which has no answer yet; to a graph inside, its own."""
+            if not asks[0]:
+                return self._scratchpad.get_null_resume(consume)
+            asks[0] = False
+            self._ask(subject)
+            return None
+
+        own = replace(
+            self._scratchpad,
+            resume=_AnswersAbout(self._values, self._about(subject)),
+            interrupt_counter=next_number,
+            get_null_resume=resume_inside,
+        )
+        return {**config, "configurable": {**config["configurable"], _SCRATCHPAD: own, _SEND: _drop}}
+
+    @property
+    def _entry(self) -> dict[str, Any]:
+        entry: dict[str, Any] = {} if self._place is None else self._values[self._place]
+        return entry
+
+    def _about(self, subject: str) -> list[Any]:
+        answers: list[Any] = self._entry.get(_ENTRY, {}).get(subject, [])
+        return answers
+
+    def _go_on(self, place: int) -> None:
+        """Take up what an earlier run of the node stored, and the answer that resumed it, if it asked."""
+        entry = self._values[place] = _AnswersEntry(self._values[place])
+        self._scratchpad.interrupt_counter()
+        for value in self._values[place + 1 :]:
+            if value == _FILLER:
+                self._scratchpad.interrupt_counter()
+        if entry["asked"] is None:
+            return
+        is_mapped = len(self._values) > entry["values"]
+        answer = self._values.pop() if is_mapped else self._scratchpad.get_null_resume(True)  # noqa: FBT003 - as above
+        if answer is not None:
+            entry[_ENTRY].setdefault(entry["asked"], []).append(answer)
+            entry["asked"] = None
+            self._values.insert(place + 1, _FILLER)
+            self._scratchpad.interrupt_counter()
+            self._store()
+
+    def _ask(self, subject: str) -> None:
+        """Note what the question is about that is put to a human now."""
+        if self._place is None:
+            self._place = self._scratchpad.interrupt_counter()
+            self._values.insert(self._place, _AnswersEntry({_ENTRY: {}}))
+        self._entry.update(asked=subject, values=len(self._values))
+        self._store()
+
+    def _store(self) -> None:
+        values = [dict(value) if isinstance(value, _AnswersEntry) else value for value in self._values]
+        self._send([(_RESUME, values)])
+
+
+class _AnswersEntry(dict[str, Any]):
+    """The entry as this run of the node has it; one that a checkpoint held is a plain dict."""
+
+
+class _AnswersAbout(list[Any]):
+    """The answers about a subject, at the end of as many values as the node has altogether."""
+
+    def __init__(self, values: Sequence[Any], answers: Sequence[Any]) -> None:
+        super().__init__(answers)
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return list(self)[place]
+        return super().__getitem__(place - len(self._values) + super().__len__())
+
+
+_ENTRY, _FILLER = "__refine_answers", {"__refine_answered": True}
 
 
 def unsaved_config(config: RunnableConfig) -> RunnableConfig:
@@ -439,7 +556,7 @@ def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
     return muted
 
 
-def silenced(config: RunnableConfig) -> bool:
+def is_silenced(config: RunnableConfig) -> bool:
     """Check whether this run is inside a generator or judge of a loop that hides its drafts."""
     return _SILENCED in config.get("configurable", {})
 
@@ -470,5 +587,7 @@ def is_watched(config: RunnableConfig) -> bool:
     That is a graph around it, or a callback handler of any origin.
     """
     own = ensure_config(config)
-    inside = any(key.startswith(_GRAPH_KEYS) for key in own.get("configurable", ()))
-    return inside or bool(langchain_private.listeners(own)) or is_observed()
+    configurable = own.get("configurable")
+    if configurable and any(key.startswith(_GRAPH_KEYS) for key in configurable):
+        return True
+    return bool(langchain_private.listeners(own)) or is_observed()

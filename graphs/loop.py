@@ -1,11 +1,8 @@
-"""The steps of the loop: begin, generate, judge, augment, finish.
+"""The loop around a generator and a judge: begin, generate, judge, augment, finish; and `run`, which drives it.
 
 Generate, judge and finish are nodes of the graph. Begin and augment only hand data on, so they run on the edges
 they stand on, into the graph and from the judge back to the generator: each node costs as much as a model call
-costs a client.
-
-A step is pure: a generator that yields an `Effect` to run, receives its result, and returns a `Transition`.
-`graphs.drivers` runs steps.
+costs a client. What a step is, and how it is run, stands in `graphs.drivers`.
 """
 
 from __future__ import annotations
@@ -13,83 +10,85 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import langgraph_private
 from graphs.answers import without_reasoning
-from graphs.attempt import Attempt, Ending, StopReason
 from graphs.augment import added_messages
-from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
+from graphs.drivers import (
+    DeadlinePassed,
+    Effect,
+    Flow,
+    Messages,
+    Node,
+    RunContext,
+    Step,
+    Transition,
+    adrive,
+    drive,
+)
+from graphs.errors import (
+    ConcurrentTurn,
+    DraftError,
+    GeneratorFailed,
+    InputError,
+    JudgeFailed,
+    NotAccepted,
+    Unanswered,
+)
 from graphs.events import (
     Event,
     Needs,
-    Ration,
+    WarningThrottle,
     drafted_events,
-    excerpt_alarms,
+    excerpt_warnings,
     finished_events,
     judged_events,
+    missing_evidence_warnings,
     needs_of,
     observer_under,
-    release_alarms,
+    release_warnings,
     started_events,
     stopped_events,
-    unmet_alarms,
 )
-from graphs.generators import Draft, as_generator
-from graphs.generators import Generator as DraftGenerator
-from graphs.handover import hand_over, handover_alarms, handover_events
-from graphs.outcome import Outcome, judged_sample
-from graphs.overrides import Bounds, Overrides, overrides_in
+from graphs.generators import AsyncGenerator, Draft, as_generator
+from graphs.handoff import handoff_events, handoff_warnings, hide_drafts
+from graphs.outcome import Outcome, add_outcome, judged_sample
+from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
-from graphs.refinement import Refinement, RunningClock
-from graphs.review import Decided, Written, rejection, review_of, reviewed
-from graphs.step import DeadlinePassed, Effect, Messages, Node, Step, Transition
+from graphs.refinement import Attempt, Refinement, RunningClock, StopReason, evolve
+from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.providers.llm_runs import metered
 from judges.models.retry import kind_of
 from judges.runtime.budget import Allowance, Refused, with_cost
 from judges.runtime.observation import current, observing
-from judges.sample import Sample
+from judges.sample import Sample, is_long
 from judges.verdict import Usage, Verdict
 
 
-def _answer_of(
-    refinement: Refinement, ending: Ending, messages: Messages, policy: Policy, now: float
-) -> tuple[AIMessage, Refinement]:
-    """Return what to release in an ending, and the record that says so.
-
-    Raises:
-        Unanswered: If nothing may be released.
-    """
-    match ending:
-        case "fallback":
-            return AIMessage(policy.fallback or ""), refinement
-        case "answer" if (chosen := refinement.chosen) is not None:
-            return released(chosen, policy), refinement.answered(chosen.number)
-        case _:
-            raise _unanswered(refinement, messages, policy, now, raised=ending == "raise")
-
-
-def released(attempt: Attempt, policy: Policy) -> AIMessage:
+def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
     """Return an attempt's answer; after a refusal without its reasoning, which may speak of the refused."""
     with_its_reasoning = attempt.number == 1 or policy.keep_reasoning
     return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
 
 
-def answered(
-    refinement: Refinement, messages: Messages, answer: AIMessage, now: float, *, ration: Ration
+def _finish_with_answer(
+    refinement: Refinement, messages: Messages, answer: AIMessage, now: float, *, throttle: WarningThrottle
 ) -> Transition:
     """End the turn with an answer, under a message id of its own."""
     metadata = dict(answer.response_metadata)
     final = answer.model_copy(update={"id": secrets.token_hex(16), "response_metadata": metadata})
+    warnings = () if _is_flawless(refinement) else release_warnings(refinement, messages, throttle)
     outcome = Outcome.of(refinement, messages, final, now=now)
     metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
     return Transition(
@@ -97,11 +96,17 @@ def answered(
         update={"messages": [final], langgraph_private.SUMMARY: summary},
         events=partial(finished_events, refinement),
         outcome=outcome,
-        alarms=release_alarms(refinement, messages, ration),
+        warnings=warnings,
     )
 
 
-def rejected(refinement: Refinement, messages: Messages, now: float) -> Transition:
+def _is_flawless(refinement: Refinement) -> bool:
+    """Check whether a single judge accepted the answer and no certificate is in force: nothing to warn of then."""
+    verdict = refinement.attempts[-1].verdict if refinement.stop_reason == "accepted" else None
+    return verdict is not None and not verdict.items and refinement.policy.certificate is None
+
+
+def _finish_rejected(refinement: Refinement, messages: Messages, now: float) -> Transition:
     """End the turn without an answer, as a reviewer decided; the summary tells it from one that goes on."""
     outcome = Outcome.of(refinement, messages, None, now=now)
     return Transition(
@@ -126,19 +131,34 @@ def _unanswered(
     return (JudgeFailed if failed else NotAccepted)(message, outcome)
 
 
-def _consumed(effect: Effect, draft: Draft, policy: Policy) -> Usage:
+def _usage_of(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     """Return what a generator consumed: as counted call by call, unless its messages report more calls.
 
     They do so for calls that an agent made before it stopped for a human. If no call was counted and none
     reported, how many there were is unknown.
     """
-    reported = Usage.total([with_cost(usage, model, policy.prices) for model, usage in draft.calls])
+    reported = Usage.total(
+        [
+            usage if usage.cost is None and not policy.prices else with_cost(usage, model, policy.prices)
+            for model, usage in draft.calls
+        ]
+    )
     if effect.allowance is None:
         return reported if reported.calls else Usage()
     counted = effect.spent
     if counted.calls:
         return reported if reported.calls > counted.calls else counted
     return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
+
+
+def _subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
+    """Return what tells a draft, or a prompt, from every other one that a human may be asked about in a turn."""
+    digest = sha256()
+    for message in messages:
+        calls = message.tool_calls if isinstance(message, AIMessage) else ()
+        asked = [[call["name"], call["args"]] for call in calls]
+        digest.update(repr((message.type, message.content, asked)).encode(errors="surrogatepass"))
+    return f"{kind} {number} {digest.hexdigest()}"
 
 
 class Loop:
@@ -158,23 +178,16 @@ class Loop:
         self.name = name
         self.bounds = bounds or Bounds()
         self._candidate = candidate
-        self._ration = Ration()
+        self._throttle = WarningThrottle()
         self._judge = judge
         self._generator = as_generator(generator)
-        self._overriding: Mapping[int, DraftGenerator] = {
+        self._overriding: Mapping[int, AsyncGenerator] = {
             number: as_generator(model) for number, model in policy.models_of(candidate or 1).items()
         }
 
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _generator=as_generator(generator), _needs=self._needs)
-        return other
-
-    @property
-    def steps(self) -> Mapping[Node, Step]:
-        """The steps by the name of their node."""
-        return {"generate": self.generate, "judge": self.judge, "finish": self.finish}
+        return evolve(self, _generator=as_generator(generator), _needs=self._needs)
 
     @property
     def judge_name(self) -> str:
@@ -187,14 +200,9 @@ class Loop:
         return any(generator.may_interrupt for generator in (self._generator, *self._overriding.values()))
 
     @property
-    def may_wait(self) -> bool:
-        """Whether a turn may wait for a human."""
+    def can_await_human(self) -> bool:
+        """Whether a turn may stop for a human."""
         return self.policy.on_exhausted == "interrupt" or self.may_interrupt
-
-    def overrides_in(self, config: RunnableConfig) -> Overrides | None:
-        """Return what the request of a run overrides, if anything."""
-        overrides: Overrides | None = langgraph_private.overrides_of(config)
-        return overrides_in(langgraph_private.context_of(config)) if overrides is None else overrides
 
     def check_overrides(self, overrides: Overrides) -> None:
         """Check that a request's settings are within the bounds, and that the judge reads what it brings.
@@ -211,13 +219,12 @@ class Loop:
             )
         self._evidence(overrides.evidence)
 
-    def overridden(self, refinement: Refinement, config: RunnableConfig) -> Refinement:
-        """Return a record with what the request of this run overrides, from here on.
+    def override(self, refinement: Refinement, overrides: Overrides | None) -> Refinement:
+        """Return a record with what the request of a run overrides, from here on.
 
         Raises:
             InputError: If the request goes too far.
         """
-        overrides = self.overrides_in(config)
         if overrides is None:
             return refinement
         evidence, known = self._evidence(overrides.evidence), refinement.evidence
@@ -225,7 +232,7 @@ class Loop:
             return refinement
         self.check_overrides(overrides)
         policy, evidence = overrides.applied_to(self.policy), overrides.added_to({**known, **evidence})
-        return refinement.overridden(overrides.settings, policy, evidence)
+        return refinement.override(overrides.settings, policy, evidence)
 
     def read(self, state: Refinement | Mapping[str, Any]) -> Refinement:
         """Restore a record from a checkpoint's plain data, with what its request overrides."""
@@ -241,12 +248,12 @@ class Loop:
         if messages[-1].type == "ai":
             raise InputError("the last message is an answer already; end with a message of the user or of a tool")
         question_text = next((message.text for message in reversed(messages) if message.type == "human"), "")
-        return Refinement.begun(
-            self.policy,
+        return Refinement(
+            policy=self.policy,
             question=question_text,
             evidence=self._evidence(question.get("evidence")),
             started_at=time.time(),
-            sampled=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
+            is_judged=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
             id=secrets.token_hex(16),
             refiner=self.name,
         )
@@ -264,106 +271,128 @@ class Loop:
         return sample.model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})
 
     def generate(
-        self, refinement: Refinement, messages: Messages, config: RunnableConfig
+        self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Draft, Transition]:
         """Send the prompt to the generator, and record its draft."""
         clock = RunningClock(refinement)
         now = clock()
         limit = refinement.limit_reached(now)
         if limit is not None:
-            return self._to_finish(refinement.stopped(*limit, now=now))
+            return self._to_finish(refinement.stop(*limit, now=now))
         started = time.perf_counter()
-        effect = self._generation(refinement, messages, config, now)
+        effect = self._generation(refinement, messages, context, now)
         try:
             draft = yield effect
         except ParentCommand as left:
-            hand_over(left, refinement)
-            events = partial(handover_events, left, refinement)
-            alarms = handover_alarms(left, refinement, messages, self._ration)
-            return Transition(refinement=refinement, events=events, alarms=alarms, error=left)
-        except (GraphBubbleUp, ConfigurationError, DraftError):
+            return self._hand_off(refinement, messages, left)
+        except (GraphBubbleUp, ConfigurationError):
             raise
-        except DeadlinePassed:
-            detail = "the generator took too long"
-            return self._to_finish(refinement.stopped("deadline", detail, now=clock(), usage=effect.spent))
-        except Refused as refusal:
-            reason: StopReason = "deadline" if refusal.reason == "deadline" else "budget"
-            return self._to_finish(refinement.stopped(reason, refusal.detail, now=clock(), usage=effect.spent))
         except Exception as error:  # noqa: BLE001 - recorded, and raised where no answer is left to release
-            return self._generator_failed(refinement, messages, error, effect.spent, clock())
-        usage = _consumed(effect, draft, self.policy)
+            return self._stop_for(error, refinement, messages, effect.spent, clock())
+        usage = _usage_of(effect, draft, self.policy)
         if draft.pending:
-            return Transition(refinement=refinement.paused(usage, now=clock()))
-        drafted = refinement.drafted(
+            return Transition(refinement=refinement.pause(usage, now=clock()))
+        record = partial(
+            refinement.add_draft,
             draft.answer,
             steps=draft.steps,
             evidence=draft.evidence,
             raw=draft.raw,
             fault=draft.fault,
-            unjudged=draft.unjudged,
             usage=usage,
             latency_s=time.perf_counter() - started,
             now=clock(),
         )
+        try:
+            drafted = record(skip_reason=draft.skip_reason)
+        except Exception as error:  # the policy's function raised it
+            drafted = record(skip_reason=f"skip: {kind_of(error)} from the policy's function")
+            add_outcome(error, drafted, messages, now=clock())
+            raise
+        goto: Node = "finish" if drafted.stop_reason is not None else "judge"
+        return Transition(refinement=drafted, goto=goto, events=partial(drafted_events, drafted))
+
+    def _hand_off(self, refinement: Refinement, messages: Messages, left: ParentCommand) -> Transition:
+        """Leave the loop for another node, as the generator commands, and take no draft there."""
+        hide_drafts(left, refinement)
         return Transition(
-            refinement=drafted,
-            goto="finish" if drafted.done else "judge",
-            events=partial(drafted_events, drafted),
+            refinement=refinement,
+            events=partial(handoff_events, left, refinement),
+            warnings=handoff_warnings(left, refinement, messages, self._throttle),
+            error=left,
         )
 
-    def _generation(
-        self, refinement: Refinement, messages: Messages, config: RunnableConfig, now: float
-    ) -> Effect:
-        generator, temperature = self._generator_for(refinement.number)
-        prompt = refinement.prompt(messages)
-        inherited = (
-            langgraph_private.muted_config(config, silent=not self.policy.show_drafts)
-            if generator.may_interrupt
-            else langgraph_private.detached_config(config)
-        )
-        inherited["run_name"] = self._run_name(refinement.number)
+    def _stop_for(
+        self, error: Exception, refinement: Refinement, messages: Messages, spent: Usage, now: float
+    ) -> Transition:
+        """Stop for what a generator raised in place of a draft: a limit that was reached, or its own error."""
+        if isinstance(error, DeadlinePassed):
+            return self._to_finish(
+                refinement.stop("deadline", "the generator took too long", now=now, usage=spent)
+            )
+        if isinstance(error, Refused):
+            reason: StopReason = "deadline" if error.reason == "deadline" else "budget"
+            return self._to_finish(refinement.stop(reason, error.detail, now=now, usage=spent))
+        return self._fail(error, refinement, messages, spent, now)
+
+    def _generation(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
+        number = refinement.number
+        generator, temperature = self._generator_for(number)
+        name, is_silent = self._run_name(number), not self.policy.show_drafts
         allowance = self._generators_allowance(generator, refinement, now)
+        prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
+        subject = partial(_subject_of, "draft", number, prompt)
+        config = context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
+        draft: Callable[..., Draft] | None = getattr(generator, "draft", None)
 
         def run() -> Draft:
+            assert draft is not None  # noqa: S101 - otherwise this is not called
             with nullcontext() if allowance is None else metered(allowance):
-                return generator.draft(prompt, inherited, temperature)
+                return draft(prompt, config, temperature)
 
         async def arun() -> Draft:
             with nullcontext() if allowance is None else metered(allowance):
-                return await generator.adraft(prompt, inherited, temperature)
+                return await generator.adraft(prompt, config, temperature)
 
-        seconds, events = refinement.seconds_left(now), partial(started_events, refinement)
         return Effect(
-            run=run,
+            run=None if draft is None else run,
             arun=arun,
-            config=inherited,
+            config=config,
             seconds=seconds,
-            events=events,
+            events=partial(started_events, refinement),
+            refinement=refinement,
             allowance=allowance,
-            attempt=refinement.number,
+            attempt=number,
         )
 
     def _generators_allowance(
-        self, generator: DraftGenerator, refinement: Refinement, now: float
+        self, generator: AsyncGenerator, refinement: Refinement, now: float
     ) -> Allowance | None:
         """Return what counts the generator's calls; without a limit, a chat model tells by its message alone."""
-        if not refinement.policy.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
+        if not refinement.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
             return None
         allowance = refinement.allowance(now, purpose="the generator had answered")
         return Allowance() if allowance is None else allowance
 
-    def _generator_failed(
-        self, refinement: Refinement, messages: Messages, error: Exception, spent: Usage, now: float
+    def _fail(
+        self, error: Exception, refinement: Refinement, messages: Messages, spent: Usage, now: float
     ) -> Transition:
+        """Stop since the generator failed; raise where there is nothing to release."""
         detail = f"{kind_of(error)} from the generator on attempt {refinement.number}"
-        failed = refinement.stopped("generator_failed", detail, now=now, usage=spent)
+        failed = refinement.stop("generator_failed", detail, now=now, usage=spent)
         if failed.attempts or failed.ending == "fallback":
             return self._to_finish(failed)
-        failure = GeneratorFailed(detail, Outcome.of(failed, messages, None, now=now))
-        failure.__cause__ = error
+        failure: Exception = error
+        if isinstance(error, DraftError):
+            add_outcome(error, failed, messages, now=now)
+        else:
+            failure = GeneratorFailed(detail, Outcome.of(failed, messages, None, now=now))
+            failure.__cause__ = error
         return Transition(refinement=failed, events=partial(finished_events, failed), error=failure)
 
-    def _generator_for(self, number: int) -> tuple[DraftGenerator, float | None]:
+    def _generator_for(self, number: int) -> tuple[AsyncGenerator, float | None]:
+        if not self.policy.overrides:
+            return self._generator, None
         in_force = [first for first in self._overriding if first <= number]
         generator = self._overriding[max(in_force)] if in_force else self._generator
         return generator, self.policy.override(number, self._candidate or 1).temperature
@@ -372,29 +401,39 @@ class Loop:
         return f"attempt {number}" if self._candidate is None else f"attempt {number}, candidate {self._candidate}"
 
     def judge(
-        self, refinement: Refinement, messages: Messages, config: RunnableConfig
+        self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Verdict, Transition]:
         """Ask the judge about the draft, within what the budget leaves, and record its verdict."""
         clock = RunningClock(refinement)
         now = clock()
         rejection = refinement.rejection
         if rejection is not None:
-            return self._judged(refinement, rejection, now)
+            return self._record_verdict(refinement, messages, rejection, now)
         left = refinement.seconds_left(now)
         if left is not None and left <= 0:
-            return self._to_finish(refinement.stopped("deadline", "it passed before the judge was asked", now=now))
+            return self._to_finish(refinement.stop("deadline", "it passed before the judge was asked", now=now))
         sample = judged_sample(messages, refinement)
-        effect = self._judgement(refinement, sample, config, now)
+        effect = self._judgement(refinement, sample, context, now)
         try:
             verdict = yield effect
         except DeadlinePassed:
             verdict = Verdict.without_score("deadline", "the judge took too long")
             verdict = verdict.model_copy(update={"usage": effect.spent})
-        alarms = (
-            *unmet_alarms(self._needs, sample, self._ration),
-            *excerpt_alarms(self._judge, sample, self.policy.max_conversation_chars, self._ration),
-        )
-        return self._judged(refinement, verdict, clock(), alarms=alarms)
+        warnings = self._warnings_about(sample)
+        return self._record_verdict(refinement, messages, verdict, clock(), warnings=warnings)
+
+    def _warnings_about(self, sample: Sample) -> tuple[Event, ...]:
+        """Return the warnings that a judge lacked evidence, or was shown a part of the draft."""
+        warnings: tuple[Event, ...] = ()
+        if self._needs:
+            warnings = missing_evidence_warnings(self._needs, sample, self._throttle)
+        if self._asks_models and is_long(sample, limit := self.policy.max_conversation_chars):
+            warnings += excerpt_warnings(self._judge.name, sample, limit, self._throttle)
+        return warnings
+
+    @cached_property
+    def _asks_models(self) -> bool:
+        return bool(self._judge.models)
 
     @cached_property
     def _needs(self) -> Needs:
@@ -411,13 +450,15 @@ class Loop:
         needs = (name for _, fields in needs_of(explanation) for need in fields for name in need.split(" or "))
         return frozenset((*needs, *explanation.reads))
 
-    def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
-        allowance = refinement.allowance(now)
-        inherited = langgraph_private.judging_config(config)
+    def _judgement(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
+        allowance, seconds = refinement.allowance(now), refinement.seconds_left(now)
+        draft = refinement.attempts[-1]
+        config = context.for_judge(partial(_subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
+        observation: dict[str, Any] = {"observer": observer_under(config)} if context.is_heard else {}
         outer = current.get().allowance
         observed = observing(
             allowance=outer if allowance is None else allowance.inside(outer),
-            observer=observer_under(inherited),
+            **observation,
             raised_instead=langgraph_private.unanswerable_interrupt,
             log_texts=self.policy.log_texts,
             outcome_id=refinement.id,
@@ -432,43 +473,131 @@ class Loop:
             with observed:
                 return await self._judge.acall(sample)
 
-        seconds = refinement.seconds_left(now)
-        return Effect(run=run, arun=arun, config=inherited, seconds=seconds, allowance=allowance)
+        return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
 
-    def _judged(
-        self, refinement: Refinement, verdict: Verdict, now: float, *, alarms: tuple[Event, ...] = ()
+    def _record_verdict(
+        self,
+        refinement: Refinement,
+        messages: Messages,
+        verdict: Verdict,
+        now: float,
+        *,
+        warnings: tuple[Event, ...] = (),
     ) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
-        judged = refinement.judged(verdict, now=now)
-        return Transition(
-            refinement=judged if judged.done else judged.augmented(added_messages(judged)),
-            goto="finish" if judged.done else "generate",
-            events=partial(judged_events, judged),
-            alarms=alarms,
-        )
+        judged = refinement.add_verdict(verdict, now=now)
+        events = partial(judged_events, judged)
+        if judged.stop_reason is not None:
+            return Transition(refinement=judged, goto="finish", events=events, warnings=warnings)
+        try:
+            augmented = judged.add_messages(added_messages(judged))
+        except Exception as error:  # the policy's function raised it, or returned no messages
+            add_outcome(error, judged, messages, now=now)
+            raise
+        return Transition(refinement=augmented, goto="generate", events=events, warnings=warnings)
 
     def finish(
-        self, refinement: Refinement, messages: Messages, config: RunnableConfig
+        self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Decided, Transition]:
         """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
-        now, ending = time.time(), refinement.ending
-        if ending == "interrupt" and (chosen := refinement.chosen) is not None:
-            call = review_of(refinement, chosen, config)
-            review = yield Effect(run=call.run, arun=call.arun, config=config)
-            refinement = reviewed(refinement, chosen, review)
+        now, (ending, chosen) = time.time(), refinement.conclusion
+        if ending == "interrupt" and chosen is not None:
+            call = review_of(refinement, chosen, context.config)
+            review = yield Effect(run=call.run, arun=call.arun, config=context.config)
+            refinement = apply_review(refinement, chosen, review)
             if not refinement.done:
-                added = added_messages(refinement.seen_from(chosen.number))
-                return Transition(refinement=refinement.augmented(added), goto="generate")
+                added = added_messages(refinement.visible_to_generator(after=chosen.number))
+                return Transition(refinement=refinement.add_messages(added), goto="generate")
             if refinement.decision == "rejected":
-                return rejected(refinement, messages, now)
-            written = review.root.answer if isinstance(review.root, Written) else None
-            answer = released(chosen, self.policy) if written is None else AIMessage(written)
-            return answered(refinement, messages, answer, now, ration=self._ration)
-        try:
-            answer, refinement = _answer_of(refinement, ending, messages, self.policy, now)
-        except Unanswered as error:
-            return Transition(refinement=refinement, events=partial(finished_events, refinement), error=error)
-        return answered(refinement, messages, answer, now, ration=self._ration)
+                return _finish_rejected(refinement, messages, now)
+            written = review.root.answer if isinstance(review.root, WrittenAnswer) else None
+            answer = release_answer(chosen, self.policy) if written is None else AIMessage(written)
+        elif ending == "answer" and chosen is not None:
+            answer = release_answer(chosen, self.policy)
+            refinement = refinement.release(chosen.number)
+        elif ending == "fallback":
+            answer = AIMessage(self.policy.fallback or "")
+        else:
+            events = partial(finished_events, refinement)
+            error = _unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
+            return Transition(refinement=refinement, events=events, error=error)
+        return _finish_with_answer(refinement, messages, answer, now, throttle=self._throttle)
 
     def _to_finish(self, refinement: Refinement) -> Transition:
         return Transition(refinement=refinement, goto="finish", events=partial(stopped_events, refinement))
+
+    # Flows
+
+    def step(
+        self, node: Node, refinement: Refinement, messages: Messages, context: RunContext
+    ) -> Flow[Transition]:
+        """Take one step, and announce what it led to; an error that ends the turn has the record of it."""
+        take: Step = getattr(self, node)
+        try:
+            transition = yield from take(refinement, messages, context)
+        except (GraphBubbleUp, InputError, ConcurrentTurn):  # the turn waits, or is somebody else's
+            raise
+        except Exception as error:
+            if refinement.attempts:
+                add_outcome(error, refinement, messages, now=time.time())
+            raise
+        yield transition
+        return transition
+
+    def attempts(self, refinement: Refinement, messages: Messages, context: RunContext) -> Flow[Refinement]:
+        """Generate and judge until there is nothing more to try."""
+        node: Node | None = "generate"
+        while node is not None and node != "finish":
+            transition = yield from self.step(node, refinement, messages, context)
+            refinement, node = transition.refinement, transition.goto
+        return refinement
+
+    def turn(self, refinement: Refinement, messages: Messages, context: RunContext) -> Flow[Outcome]:
+        """Take all steps of a turn that has begun, up to its outcome."""
+        refinement = yield from self.attempts(refinement, messages, context)
+        if self.policy.on_exhausted == "interrupt" and refinement.ending == "interrupt":
+            return Outcome.waiting(refinement, messages, now=time.time())
+        transition = yield from self.step("finish", refinement, messages, context)
+        assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
+        return transition.outcome
+
+
+def run(
+    loop: Loop,
+    question: Mapping[str, Any],
+    config: RunnableConfig | None = None,
+    *,
+    begun: Refinement | None = None,
+) -> Outcome:
+    """Run a loop without a graph, blocking.
+
+    Args:
+        loop: The loop, see `build_loop`.
+        question: A mapping with `messages` and, where there is any, `evidence`: fields of a sample.
+        config: Config of the run; its callbacks hear of the calls, and its context may hold overrides.
+        begun: The record to go on from, as `loop.begin(question)` returned it; None begins one.
+
+    Raises:
+        Unanswered: If no answer may be released; `outcome` holds the record.
+        InputError: If there is nothing to answer, or the request goes beyond the bounds.
+        ConfigurationError: If the generator has no blocking form.
+    """
+    context = RunContext(config or {})
+    return drive(loop.turn(_begin(loop, question, context, begun), question["messages"], context), context)
+
+
+async def arun(
+    loop: Loop,
+    question: Mapping[str, Any],
+    config: RunnableConfig | None = None,
+    *,
+    begun: Refinement | None = None,
+) -> Outcome:
+    """Run a loop without a graph and without blocking the event loop; otherwise as `run`."""
+    context = RunContext(config or {})
+    return await adrive(loop.turn(_begin(loop, question, context, begun), question["messages"], context), context)
+
+
+def _begin(loop: Loop, question: Mapping[str, Any], context: RunContext, begun: Refinement | None) -> Refinement:
+    refinement = loop.begin(question) if begun is None else begun
+    return refinement if context.overrides is None else loop.override(refinement, context.overrides)

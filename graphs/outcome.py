@@ -9,13 +9,39 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 
 from graphs.answers import reply_without_reasoning
-from graphs.attempt import Attempt, StopReason
+from graphs.policy import Policy
 from graphs.redaction import withhold
-from graphs.refinement import Refinement, certificate_of
+from graphs.refinement import Attempt, Refinement, StopReason
 from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
 from judges.messages import Conversation, Message
+from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
 from judges.verdict import Frozen, Usage
+
+_NAMES = ("model_name", "model")
+
+
+def certificate_of(refinement: Refinement) -> str | None:
+    """Return the id of the certificate in force; None without one, or where another model answered.
+
+    Providers change what stands behind a name, and a request to a guard chooses its model. Where the released
+    answer does not name its model, nothing is compared.
+    """
+    certificate = refinement.policy.certificate
+    if certificate is None:
+        return None
+    model = answering_model(refinement)
+    return certificate.id if model is None or model in (certificate.answer_models or (model,)) else None
+
+
+def answering_model(refinement: Refinement) -> str | None:
+    """Return the model that the released answer names, if it does."""
+    released = next((attempt for attempt in refinement.attempts if attempt.number == refinement.released), None)
+    if released is None:
+        return None
+    metadata = released.answer.response_metadata
+    name = next((value for key in _NAMES if (value := metadata.get(key))), None)
+    return name if isinstance(name, str) else None
 
 
 class Outcome(HintsAtGuesses, Frozen):
@@ -68,21 +94,23 @@ class Outcome(HintsAtGuesses, Frozen):
         now: float,
     ) -> Outcome:
         """Return the outcome of a finished refinement."""
+        number = refinement.released
+        raw = None if answer is None or number is None else refinement.attempts[number - 1].raw
         return cls.of_checked(
             answer=answer,
             passed=refinement.passed,
             stop_reason=refinement.stop_reason or "interrupted",
             detail=refinement.detail,
             best=refinement.best,
-            released=refinement.released,
+            released=number,
             attempts=refinement.attempts,
             usage=refinement.usage,
             latency_s=max(0.0, (refinement.ended_at or now) - refinement.started_at),
             conversation=tuple(conversation),
             evidence=dict(refinement.evidence),
             id=refinement.id,
-            raw=None if answer is None else _released_reply(refinement),
-            certificate=certificate_of(refinement),
+            raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
+            certificate=None if refinement.policy.certificate is None else certificate_of(refinement),
         )
 
     @classmethod
@@ -97,20 +125,20 @@ class Outcome(HintsAtGuesses, Frozen):
         A rationale may quote a draft, so it is included for the released answer only, and withholds what only the
         judge may see.
         """
-        released = next((attempt for attempt in self.attempts if attempt.number == self.released), None)
-        rationale = "" if released is None or released.verdict is None else released.verdict.rationale
-        return {
+        verdict = None if self.released is None else self.attempts[self.released - 1].verdict
+        rationale = "" if verdict is None else verdict.rationale
+        summary = {
             "outcome_id": self.id,
             "passed": self.passed,
             "stop_reason": self.stop_reason,
             "detail": self.detail,
-            "rating": None if released is None else released.rating,
-            "rationale": withhold(rationale, self.evidence),
+            "rating": None if verdict is None else verdict.rating,
+            "rationale": withhold(rationale, self.evidence) if self.evidence else rationale,
             "attempts": [_figures(attempt) for attempt in self.attempts],
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
-            **({} if self.certificate is None else {"certificate": self.certificate}),
         }
+        return summary if self.certificate is None else {**summary, "certificate": self.certificate}
 
     def samples(self) -> list[Sample]:
         """Return every draft as a sample, so that the judges used online can judge them again offline.
@@ -138,6 +166,26 @@ class Outcome(HintsAtGuesses, Frozen):
         sample = sample_of(conversation, draft, self.evidence)
         metadata = {name: value for name, value in labels.items() if value is not None}
         return sample.model_copy(update={"metadata": {**sample.metadata, **metadata}})
+
+
+def outcome_of(error: BaseException) -> Outcome | None:
+    """Return the record of the turn that an error ended; None where nothing was attempted."""
+    outcome = getattr(error, "outcome", None)
+    return outcome if isinstance(outcome, Outcome) else None
+
+
+def add_outcome(error: Exception, refinement: Refinement, messages: Sequence[AnyMessage], *, now: float) -> None:
+    """Give an error that ends a turn the record of it, so that no attempt that was paid for is lost.
+
+    One that a step added already, knowing more of what was going on, stays.
+    """
+    known = outcome_of(error)
+    if known is not None and known.id == refinement.id:
+        return
+    if not refinement.done:
+        detail = f"{kind_of(error)} ended the turn on attempt {max(1, len(refinement.attempts))}"
+        refinement = refinement.stop("generator_failed", detail, now=now)
+    vars(error)["outcome"] = Outcome.of(refinement, messages, None, now=now)
 
 
 def _read_conversation(messages: Sequence[AnyMessage]) -> str | Conversation:
@@ -174,29 +222,26 @@ def sample_of(
     )
 
 
-def _released_reply(refinement: Refinement) -> dict[str, JsonValue] | None:
-    released = next((attempt for attempt in refinement.attempts if attempt.number == refinement.released), None)
-    if released is None or released.raw is None:
-        return None
-    with_its_reasoning = released.number == 1 or refinement.policy.keep_reasoning
-    return released.raw if with_its_reasoning else reply_without_reasoning(released.raw)
+def _released_reply(raw: dict[str, JsonValue], number: int, policy: Policy) -> dict[str, JsonValue]:
+    return raw if number == 1 or policy.keep_reasoning else reply_without_reasoning(raw)
 
 
 def _figures(attempt: Attempt) -> dict[str, Any]:
     """Return the figures of an attempt: those of the chosen draft, with those of the others beside it."""
-    candidate = {} if attempt.candidate is None else {"candidate": attempt.candidate}
-    unchosen = {"unchosen": [_figures(draft) for draft in attempt.unchosen]} if attempt.unchosen else {}
     verdict = attempt.verdict
-    return {
+    figures: dict[str, Any] = {
         "number": attempt.number,
         "kind": attempt.kind,
-        "rating": attempt.rating,
+        "rating": None if verdict is None else verdict.rating,
         "score": None if verdict is None else verdict.score,
         "unscored": None if verdict is None else verdict.unscored,
         "latency_s": attempt.latency_s,
-        **candidate,
-        **unchosen,
     }
+    if attempt.candidate is not None:
+        figures["candidate"] = attempt.candidate
+    if attempt.unchosen:
+        figures["unchosen"] = [_figures(draft) for draft in attempt.unchosen]
+    return figures
 
 
 _FRAME = 40
@@ -210,19 +255,18 @@ def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sam
 
     The conversation is read once for all attempts.
     """
-    limit = refinement.policy.max_conversation_chars
+    limit, memo = refinement.policy.max_conversation_chars, refinement.memo
     attempt = refinement.attempts[-1]
-    steps = _steps_within(attempt.steps, limit)
-    if steps is not attempt.steps:
-        attempt = attempt.model_copy(update={"steps": tuple(steps)})
-    conversation = refinement.memo.get(
-        "conversation", messages, lambda: _read_conversation(_conversation_within(messages, limit))
-    )
+
+    def read() -> str | Conversation:
+        return _read_conversation(_conversation_within(messages, limit))
+
     if attempt.steps or attempt.evidence:
-        return sample_of(conversation, attempt, refinement.evidence)
-    question = refinement.memo.get(
-        "question", (*messages, refinement.evidence), lambda: question_of(conversation, refinement.evidence)
-    )
+        conversation = memo.recall("conversation", messages, read)
+        steps = tuple(_steps_within(attempt.steps, limit))
+        return sample_of(conversation, attempt.model_copy(update={"steps": steps}), refinement.evidence)
+    key = (*messages, refinement.evidence)
+    question = memo.recall("question", key, lambda: question_of(read(), refinement.evidence))
     return question.model_copy(update={"response": attempt.text, "trajectory": ()})
 
 

@@ -127,7 +127,7 @@ class Overrides(_RequestSettings):
         added = {**evidence, **self.criteria}
         before, after = evidence.get("guidelines"), added.get("guidelines")
         if self.guidelines is not None and before:
-            added["guidelines"] = _joined(before, after)
+            added["guidelines"] = _join(before, after)
         return added
 
 
@@ -246,12 +246,12 @@ def _length(value: JsonValue) -> int:
             return 0
 
 
-def _joined(before: JsonValue, after: JsonValue) -> JsonValue:
+def _join(before: JsonValue, after: JsonValue) -> JsonValue:
     """Return guidelines of a question and of its request as one list, or as lists under their names."""
     if isinstance(before, list) and isinstance(after, list):
         return [*before, *after]
-    return {**_named(before, "question"), **_named(after, "request")}
+    return {**_by_name(before, "question"), **_by_name(after, "request")}
 
 
-def _named(rules: JsonValue, name: str) -> dict[str, JsonValue]:
+def _by_name(rules: JsonValue, name: str) -> dict[str, JsonValue]:
     return rules if isinstance(rules, dict) else {name: rules}

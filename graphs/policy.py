@@ -391,7 +391,7 @@ class Policy(FrozenSettings):
     def __init__(self, **settings: Unpack[PolicySettings]) -> None:
         """Validate the settings; see the class. Mappings are converted to prices and overrides."""
         values: Mapping[str, Any] = settings
-        super().__init__(**(_certified(values) if values.get("certificate") is not None else values))
+        super().__init__(**(_apply_certificate(values) if values.get("certificate") is not None else values))
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Policy:
@@ -451,7 +451,7 @@ class Policy(FrozenSettings):
         return {number: override.model for number, override in overrides.items() if override.model is not None}
 
 
-def _certified(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _apply_certificate(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with the success rating of their certificate.
 
     Raises:

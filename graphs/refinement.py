@@ -1,43 +1,193 @@
-"""The pure core of the loop, without I/O: an immutable record of one question that decides the next step."""
+"""The pure core of the loop, without I/O: an immutable record of one question that decides the next step.
+
+An `Attempt` is a draft with what it is judged by, its verdict and what both cost; a `Refinement` is all of them.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeVar
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from pydantic import JsonValue
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 
-from graphs.answers import NOTES, fault_of, reason_to_skip, rejection_for, unfit_answer
-from graphs.attempt import (
-    Attempt,
-    Ending,
-    StopReason,
-    best_of,
-    chosen_of,
-    ending_of,
-    limit_reached,
-    reason_to_stop,
-    unpriced_models,
-    usages_of,
+from graphs.answers import (
+    NOTES,
+    AnswerKind,
+    fault_of,
+    kind_of_answer,
+    reason_to_skip,
+    rejection_for,
+    text_of_answer,
+    unfit_answer,
 )
 from graphs.policy import Policy
+from graphs.redaction import withhold
 from judges.prompting.prompts import language_of
-from judges.runtime.budget import Allowance
-from judges.verdict import Usage, Verdict
+from judges.runtime.budget import Allowance, unkept_budget
+from judges.verdict import Frozen, Usage, Verdict
 
 T = TypeVar("T")
 
 
-class _Memo:
-    """What was made of a request's conversation and attempts, for later steps; never stored."""
+def evolve(record: T, **changes: Any) -> T:
+    """Return a copy of an object with other attributes; `dataclasses.replace` would set all of them one by one."""
+    twin = object.__new__(type(record))
+    vars(twin).update(vars(record), **changes)
+    return twin
 
-    def __init__(self) -> None:
-        self._results: dict[str, tuple[Sequence[object], Any]] = {}
 
-    def get(self, name: str, parts: Sequence[object], make: Callable[[], T]) -> T:
+class Attempt(Frozen):
+    """One generated answer and its verdict.
+
+    Args:
+        number: Number of the attempt, from 1.
+        answer: The draft, as returned by the generator.
+        steps: Messages between question and answer: tool calls and tool results.
+        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
+        raw: The endpoint's own reply, where the generator is a direct client.
+        verdict: The judge's verdict; None where the judge was not asked or did not finish.
+        fault: What makes the answer unfit to be released; empty where nothing does.
+        usage: What generating consumed; the verdict holds what judging consumed.
+        latency_s: Seconds the generator took.
+        candidate: Number of the draft among those of its attempt, from 1; None where it is the only one.
+        unchosen: The other drafts of the attempt, in order; rejected drafts like any other.
+        review: What a reviewer asked to change; empty where no reviewer sent the answer back.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int = Field(ge=1)
+    answer: AIMessage
+    steps: tuple[AnyMessage, ...] = ()
+    evidence: dict[str, JsonValue] = Field(default_factory=dict)
+    raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
+    verdict: Verdict | None = None
+    fault: str = ""
+    usage: Usage = Usage()
+    latency_s: float = Field(default=0.0, ge=0)
+    candidate: int | None = Field(default=None, ge=1)
+    unchosen: tuple[Attempt, ...] = ()
+    review: str = ""
+
+    @property
+    def text(self) -> str:
+        """Text of the draft; of a refusal without one, what the refusal says."""
+        text = str(self.answer.text)
+        return text if text.strip() else text_of_answer(self.answer)
+
+    @cached_property
+    def kind(self) -> AnswerKind:
+        """The kind of the draft: text, a refusal, cut off, ..."""
+        return kind_of_answer(self.answer)
+
+    @property
+    def rating(self) -> int | None:
+        """Rating from 1 to 4, or None where there is none."""
+        return None if self.verdict is None else self.verdict.rating
+
+    @property
+    def score(self) -> float:
+        """Score from 0 to 1; one that has none is below all others, at -1."""
+        verdict = self.verdict
+        return -1.0 if verdict is None or verdict.score is None else verdict.score
+
+    @property
+    def wholeness(self) -> int:
+        """How much of an answer it has: 0 for nothing of use, 1 for a part that was cut off, else 2."""
+        return {"empty": 0, "invalid_tool_call": 0, "cut": 1}.get(self.kind, 2)
+
+    @property
+    def feedback(self) -> str:
+        """The changes that a reviewer requests, or else the judge; empty where there is no feedback."""
+        return self.review or ("" if self.verdict is None else self.verdict.feedback)
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """Tool calls of this attempt in order: `name`, `args`, and `result`, the text returned, or None."""
+        results = {step.tool_call_id: str(step.text) for step in self.steps if isinstance(step, ToolMessage)}
+        return [
+            {"name": call["name"], "args": deepcopy(call["args"]), "result": results.get(call["id"] or "")}
+            for message in self.steps
+            if isinstance(message, AIMessage)
+            for call in message.tool_calls
+        ]
+
+    @property
+    def drafts(self) -> list[Attempt]:
+        """All drafts of the attempt by the number of their candidate, this one included."""
+        return sorted((self, *self.unchosen), key=lambda draft: draft.candidate or 0)
+
+    def add_usages(self, usages: list[Usage]) -> None:
+        """Add what it consumed to a list: generating, judging, and the drafts that were not chosen."""
+        usages.append(self.usage)
+        if self.verdict is not None:
+            usages.append(self.verdict.usage)
+        for draft in self.unchosen:
+            draft.add_usages(usages)
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the attempt as plain data and LangChain messages, for a checkpoint."""
+        candidate = {} if self.candidate is None else {"candidate": self.candidate}
+        unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
+        return {
+            "number": self.number,
+            "answer": self.answer,
+            "steps": list(self.steps),
+            "evidence": self.evidence,
+            "verdict": None if self.verdict is None else self.verdict.model_dump(mode="json"),
+            "fault": self.fault,
+            "usage": self.usage.model_dump(mode="json"),
+            "latency_s": self.latency_s,
+            **({} if self.raw is None else {"raw": self.raw}),
+            **candidate,
+            **unchosen,
+            "review": self.review,
+        }
+
+
+Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
+"""How a finished refinement ends: an attempt's answer, the fallback, an error, a question to a human."""
+
+
+def best_attempt(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
+    """Return the attempt with the highest score; None if none is rated and releasable.
+
+    One that reaches the policy's rating is better than any that does not. On a tie it is a whole answer rather
+    than one that was cut off, and one of these rather than an empty one; then the latest.
+    """
+
+    def rank(attempt: Attempt) -> tuple[bool, float, int]:
+        verdict = attempt.verdict
+        reaches = verdict is not None and verdict.reaches(policy.success_rating)
+        return reaches, attempt.score, attempt.wholeness
+
+    rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.fault]
+    return max(reversed(rated), key=rank, default=None)
+
+
+StopReason = Literal[
+    "accepted",
+    "max_attempts",
+    "budget",
+    "deadline",
+    "no_progress",
+    "skipped",
+    "judge_failed",
+    "generator_failed",
+    "interrupted",
+]
+"""Why the loop stopped."""
+
+
+class _Memo(dict[str, tuple[Sequence[object], Any]]):
+    """What was made of a request's conversation and attempts, for later steps, by name; never stored."""
+
+    def recall(self, name: str, parts: Sequence[object], make: Callable[[], T]) -> T:
         """Return what was made of these very messages, or attempts, under a name; make it where it was not.
 
         Args:
@@ -45,15 +195,15 @@ class _Memo:
             parts: Of what; at least one.
             make: Makes it.
         """
-        before, result = self._results.get(name, ((), None))
+        before, result = self.get(name, ((), None))
         if len(before) != len(parts) or any(old is not new for old, new in zip(before, parts, strict=True)):
             result = make()
-            self._results[name] = tuple(parts), result
+            self[name] = tuple(parts), result
         typed: T = result
         return typed
 
 
-class Prompt(list[BaseMessage]):
+class GeneratorPrompt(list[BaseMessage]):
     """The messages for a generator: the conversation, and those that a retry adds.
 
     Args:
@@ -80,6 +230,12 @@ _Decision = Literal["accepted", "rewritten", "rejected"]
 """What a reviewer made of a turn: released its draft, wrote the answer, or let there be none."""
 
 
+_STORED = ("sampled", "sent_back")
+"""Names in a checkpoint, where turns of earlier releases wait, of `is_judged` and `revisions`."""
+
+_NO_LIMITS = (None,) * 5
+
+
 @dataclass(frozen=True, kw_only=True)
 class Refinement:
     """The refinement of one question.
@@ -101,12 +257,12 @@ class Refinement:
         updated_at: Time of the last event. Every time after the start is measured by a clock that runs only
             while a step does: waiting for a human, and changes of the computer's clock, do not count.
         unfinished: What calls consumed that came to no draft.
-        sampled: Whether the answers are judged.
+        is_judged: Whether the answers are judged.
         released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
         id: Identifies this question in the log, in events and in its `Outcome`.
         refiner: Name of the refiner.
         overrides: What the request changed, as settings of `Overrides`: `policy` and `evidence` are those with it.
-        sent_back: For each time that a reviewer sent an answer back, how many attempts there were.
+        revisions: For each time that a reviewer sent an answer back, how many attempts there were.
         decision: How a reviewer ended the turn; None where none did.
         memo: What was made of the conversation; not stored in checkpoints.
     """
@@ -122,32 +278,24 @@ class Refinement:
     ended_at: float | None = None
     updated_at: float | None = None
     unfinished: Usage = Usage()
-    sampled: bool = True
+    is_judged: bool = True
     released: int | None = None
     id: str = ""
     refiner: str = ""
     overrides: Mapping[str, JsonValue] = field(default_factory=dict)
-    sent_back: tuple[int, ...] = ()
+    revisions: tuple[int, ...] = ()
     decision: _Decision | None = None
     memo: _Memo = field(default_factory=_Memo, compare=False, repr=False)
 
-    @classmethod
-    def begun(cls, policy: Policy, **fields: Any) -> Self:
-        """Return a fresh record; the constructor would set also what has its default, field by field."""
-        record = object.__new__(cls)
-        vars(record).update(policy=policy, evidence={}, overrides={}, memo=_Memo())
-        vars(record).update(fields)
-        return record
-
     # Events
 
-    def overridden(
+    def override(
         self, overrides: Mapping[str, JsonValue], policy: Policy, evidence: Mapping[str, JsonValue]
     ) -> Self:
         """Record what the request changed, with the policy and the evidence that came of it."""
-        return self._with(overrides=overrides, policy=policy, evidence=evidence)
+        return evolve(self, overrides=overrides, policy=policy, evidence=evidence)
 
-    def drafted(
+    def add_draft(
         self,
         answer: AIMessage,
         *,
@@ -155,59 +303,56 @@ class Refinement:
         evidence: Mapping[str, JsonValue] | None = None,
         raw: dict[str, JsonValue] | None = None,
         fault: str = "",
-        unjudged: str = "",
+        skip_reason: str = "",
         usage: Usage | None = None,
         latency_s: float = 0.0,
         now: float | None = None,
     ) -> Self:
         """Record a draft; end the refinement if the draft is not to be judged."""
         self._require_running()
-        if self._awaits_verdict or len(self.attempts) >= self.most_attempts:
+        attempts = self.attempts
+        if len(attempts) >= self.max_attempts_now or (attempts and attempts[-1].verdict is None):
             raise ValueError(f"attempt {self.number} cannot be drafted: no draft is wanted after the last one")
         attempt = Attempt(
-            number=len(self.attempts) + 1,
+            number=len(attempts) + 1,
             answer=answer,
             steps=tuple(steps),
             evidence=dict(evidence or {}),
             raw=raw,
             fault=fault,
-            usage=usage or Usage(),
+            usage=Usage() if usage is None else usage,
             latency_s=latency_s,
         )
         updated_at = self.updated_at if now is None else now
-        extended = self._with(attempts=(*self.attempts, attempt), updated_at=updated_at)
-        reason = unjudged or self._reason_to_skip(attempt)
-        return extended.stopped("skipped", reason, now=now) if reason else extended
+        extended = evolve(self, attempts=(*attempts, attempt), updated_at=updated_at)
+        reason = skip_reason or self._reason_to_skip(attempt)
+        return extended.stop("skipped", reason, now=now) if reason else extended
 
-    def paused(self, usage: Usage, *, now: float) -> Self:
+    def pause(self, usage: Usage, *, now: float) -> Self:
         """Record a call of the generator that came to no answer yet; the attempt goes on with the next call."""
         self._require_running()
-        return self._with(unfinished=self.unfinished + usage, updated_at=now)
+        return evolve(self, unfinished=self.unfinished + usage, updated_at=now)
 
-    def judged(self, verdict: Verdict, *, now: float) -> Self:
+    def add_verdict(self, verdict: Verdict, *, now: float) -> Self:
         """Record the verdict on the last draft, and decide whether to continue."""
         self._require_running()
         if not self._awaits_verdict:
-            raise ValueError("there is no draft that awaits a verdict; record one with drafted(...) first")
+            raise ValueError("there is no draft that awaits a verdict; record one with add_draft(...) first")
         last = self.attempts[-1].model_copy(update={"verdict": verdict})
-        updated = self._with(attempts=(*self.attempts[:-1], last), updated_at=now)
-        reason, detail = reason_to_stop(
-            updated.attempts,
-            self.policy,
-            evidence=self.evidence,
-            is_last=updated.is_last,
-            limit=lambda: updated.limit_reached(now),
-        )
-        return updated if reason is None else updated.stopped(reason, detail, now=now)
+        updated = evolve(self, attempts=(*self.attempts[:-1], last), updated_at=now)
+        reason, detail = updated._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
+        return updated if reason is None else updated.stop(reason, detail, now=now)
 
-    def augmented(self, added: Sequence[AnyMessage]) -> Self:
+    def add_messages(self, added: Sequence[AnyMessage]) -> Self:
         """Record the messages that follow the conversation on the next attempt."""
         self._require_running()
         if not self.attempts or self._awaits_verdict:
-            raise ValueError("there is no judged draft to go on from; record one with drafted(...), judged(...)")
-        return self._with(added=tuple(added))
+            raise ValueError(
+                "there is no judged draft to go on from; record one with add_draft(...), add_verdict(...)"
+            )
+        return evolve(self, added=tuple(added))
 
-    def stopped(
+    def stop(
         self, reason: StopReason, detail: str = "", *, now: float | None = None, usage: Usage | None = None
     ) -> Self:
         """Stop for an external reason: a budget, the deadline, a failed generator.
@@ -220,21 +365,15 @@ class Refinement:
         """
         self._require_running()
         unfinished = self.unfinished if usage is None else self.unfinished + usage
-        return self._with(stop_reason=reason, detail=detail, ended_at=now, unfinished=unfinished)
+        return evolve(self, stop_reason=reason, detail=detail, ended_at=now, unfinished=unfinished)
 
-    def answered(self, released: int | None, *, detail: str | None = None) -> Self:
+    def release(self, released: int | None, *, detail: str | None = None) -> Self:
         """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
-        answers = (attempt for attempt in self.attempts if attempt.number == released)
-        notes = (self.detail if detail is None else detail, *(NOTES.get(answer.kind) for answer in answers))
-        return self._with(released=released, detail="; ".join(filter(None, notes)))
+        detail = self.detail if detail is None else detail
+        note = None if released is None else NOTES.get(self.attempts[released - 1].kind)
+        return evolve(self, released=released, detail=f"{detail}; {note}" if detail and note else note or detail)
 
-    def _with(self, **changes: Any) -> Self:
-        """Return this record with changes; `dataclasses.replace` would set all fields anew, one by one."""
-        other = object.__new__(type(self))
-        vars(other).update(vars(self), **changes)
-        return other
-
-    def drafted_best_of(self, drafts: Sequence[Attempt], chosen: Attempt, *, usage: Usage, now: float) -> Self:
+    def add_candidates(self, drafts: Sequence[Attempt], chosen: Attempt, *, usage: Usage, now: float) -> Self:
         """Record the drafts of an attempt with several candidates; its verdict, if any, follows as for one draft.
 
         Args:
@@ -247,13 +386,13 @@ class Refinement:
         unchosen = tuple(draft for draft in drafts if draft is not chosen)
         attempt = chosen.model_copy(update={"verdict": None, "unchosen": unchosen})
         unfinished = self.unfinished + usage
-        return self._with(attempts=(*self.attempts, attempt), unfinished=unfinished, updated_at=now)
+        return evolve(self, attempts=(*self.attempts, attempt), unfinished=unfinished, updated_at=now)
 
-    def reviewed(self, decision: _Decision, released: int | None, detail: str) -> Self:
+    def review(self, decision: _Decision, released: int | None, detail: str) -> Self:
         """Record how a reviewer ended the turn, with a new `detail`; the stop reason stays."""
-        return self.answered(released, detail=detail)._with(decision=decision)  # noqa: SLF001 - of its own class
+        return evolve(self.release(released, detail=detail), decision=decision)
 
-    def revised(self, number: int, feedback: str) -> Self:
+    def revise(self, number: int, feedback: str) -> Self:
         """Record that a reviewer sent an attempt back, for one more attempt; it is then not released any more."""
         if not self.may_be_revised:
             raise ValueError("the refinement awaits no review, or no further attempt is allowed")
@@ -261,10 +400,11 @@ class Refinement:
             attempt.model_copy(update={"review": feedback}) if attempt.number == number else attempt
             for attempt in self.attempts
         )
-        sent_back = (*self.sent_back, len(attempts))
-        return self._with(
+        revisions = (*self.revisions, len(attempts))
+        return evolve(
+            self,
             attempts=attempts,
-            sent_back=sent_back,
+            revisions=revisions,
             stop_reason=None,
             detail="",
             ended_at=None,
@@ -281,7 +421,7 @@ class Refinement:
         ended_at = self.started_at if self.ended_at is None else self.ended_at
         return (
             self.ending == "interrupt"
-            and len(self.sent_back) < self.policy.max_revisions
+            and len(self.revisions) < self.policy.max_revisions
             and not self._awaits_verdict
             and self.limit_reached(ended_at) is None
         )
@@ -291,18 +431,46 @@ class Refinement:
         return bool(self.attempts) and self.attempts[-1].verdict is None
 
     def _reason_to_skip(self, attempt: Attempt) -> str | None:
-        if not self.sampled:
+        if not self.is_judged:
             return "sample_rate: not one of the questions that are judged"
-        reason = reason_to_skip(attempt.kind, attempt.answer, judge_refusals=self.policy.judge_refusals)
-        if reason is not None or self.policy.skip is None:
-            return reason
+        if attempt.kind != "text":
+            reason = reason_to_skip(attempt.kind, attempt.answer, judge_refusals=self.policy.judge_refusals)
+            if reason is not None:
+                return reason
+        if self.policy.skip is None:
+            return None
         own = attempt.answer.model_copy(deep=True)  # a user's function may change it
         return "skip: the policy's function" if self.policy.skip(own) else None
+
+    def _reason_to_stop(self, verdict: Verdict, now: float) -> tuple[StopReason | None, str]:
+        """Return why to stop after the last verdict, with one line about it; None to go on."""
+        if verdict.unscored in ("budget", "deadline"):
+            return verdict.unscored, withhold(verdict.detail, self.evidence)
+        if verdict.unscored is not None:
+            detail = withhold(verdict.detail, self.evidence)
+            return "judge_failed", f"{verdict.unscored}: {detail}".rstrip(": ")
+        if verdict.reaches(self.policy.success_rating):
+            return "accepted", ""
+        if self.is_last:
+            return "max_attempts", ""
+        reached = self.limit_reached(now)
+        if reached is not None:
+            return reached
+        patience = self.policy.patience
+        if patience is not None and self._has_stalled(patience):
+            return "no_progress", f"no better for {patience} attempts"
+        return None, ""
+
+    def _has_stalled(self, patience: int) -> bool:
+        if len(self.attempts) <= patience:
+            return False
+        scores = [attempt.score for attempt in self.attempts]
+        return max(scores[-patience:]) <= max(scores[:-patience])
 
     @property
     def is_last(self) -> bool:
         """Whether no attempt follows the one recorded last, whatever its verdict."""
-        return self.policy.shadow or len(self.attempts) >= self.most_attempts
+        return self.policy.shadow or len(self.attempts) >= self.max_attempts_now
 
     @property
     def rejection(self) -> Verdict | None:
@@ -310,19 +478,21 @@ class Refinement:
         last = self.attempts[-1]
         if last.fault:
             return unfit_answer(last.fault)
+        if last.kind == "text":
+            return None
         fault = fault_of(last.kind, last.answer, is_last=self.is_last)
         return None if fault is None else rejection_for(fault, language_of(self.question or last.text))
 
     @property
-    def most_attempts(self) -> int:
+    def max_attempts_now(self) -> int:
         """The number of the last attempt there may be; each time a reviewer sends an answer back, one more."""
-        return self.sent_back[-1] + 1 if self.sent_back else self.policy.max_attempts
+        return self.revisions[-1] + 1 if self.revisions else self.policy.max_attempts
 
-    def seen_from(self, number: int) -> Self:
+    def visible_to_generator(self, *, after: int) -> Self:
         """Return the record as the generator is to see it: with the attempt that was sent back as the last."""
-        others = (attempt for attempt in self.attempts if attempt.number != number)
-        last = (attempt for attempt in self.attempts if attempt.number == number)
-        return self._with(attempts=(*others, *last))
+        others = (attempt for attempt in self.attempts if attempt.number != after)
+        last = (attempt for attempt in self.attempts if attempt.number == after)
+        return evolve(self, attempts=(*others, *last))
 
     # Next step
 
@@ -338,20 +508,45 @@ class Refinement:
 
     def prompt(self, conversation: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the generator's prompt: the unchanged conversation and, on a retry, the added messages."""
-        return Prompt(conversation, self.added, self.memo)
+        return GeneratorPrompt(conversation, self.added, self.memo)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether calls, tokens, cost, retries or time are limited."""
+        policy = self.policy
+        limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.max_retries, policy.deadline_s)
+        return limits != _NO_LIMITS
 
     def limit_reached(self, now: float) -> tuple[StopReason, str] | None:
-        """Return the limit that leaves no room for another call, with a description, or None."""
-        if not self.policy.has_limits:
+        """Return the limit that leaves no room for another call, with one line about it; None if there is room."""
+        if not self.has_limits:
             return None
-        return limit_reached(self.policy, self.usage, seconds=now - self.started_at, attempts=self.attempts)
+        policy, usage = self.policy, self.usage
+        if policy.deadline_s is not None and now - self.started_at >= policy.deadline_s:
+            return "deadline", f"{policy.deadline_s:g} s passed"
+        if policy.max_calls is not None and usage.calls >= policy.max_calls:
+            return "budget", f"{usage.calls} of {policy.max_calls} model calls made"
+        if policy.max_tokens is not None and usage.tokens >= policy.max_tokens:
+            return "budget", f"{usage.tokens} of {policy.max_tokens} tokens used"
+        unkept = unkept_budget(
+            usage,
+            calls=policy.max_calls,
+            tokens=policy.max_tokens,
+            cost=policy.max_cost,
+            unpriced=next(_unpriced_models(self.attempts), None),
+        )
+        if unkept is not None:
+            return "budget", unkept
+        if policy.max_cost is not None and (usage.cost or 0.0) >= policy.max_cost:
+            return "budget", f"{usage.cost:g} of {policy.max_cost:g} US dollars spent"
+        return None
 
     def allowance(
         self, now: float, *, purpose: str = "the judge was asked", bounds_retries: bool = True
     ) -> Allowance | None:
         """Return what may still be spent, or None if nothing is limited or priced; see `Allowance`."""
         policy = self.policy
-        if not self.policy.has_limits and not policy.prices:
+        if not self.has_limits and not policy.prices:
             return None
         usage = self.usage
         return Allowance(
@@ -362,7 +557,7 @@ class Refinement:
             retries=policy.max_retries if bounds_retries else None,
             prices=policy.prices,
             spent=usage,
-            unpriced=next(unpriced_models(self.attempts), None),
+            unpriced=next(_unpriced_models(self.attempts), None),
             purpose=purpose,
         )
 
@@ -375,9 +570,11 @@ class Refinement:
 
     @property
     def usage(self) -> Usage:
-        """Usage of all attempts, generating and judging."""
-        consumed = (usage for attempt in self.attempts for usage in usages_of(attempt))
-        return Usage.total((self.unfinished, *consumed))
+        """What all attempts consumed, generating and judging."""
+        usages = [self.unfinished]
+        for attempt in self.attempts:
+            attempt.add_usages(usages)
+        return Usage.total(usages)
 
     @property
     def passed(self) -> bool:
@@ -387,19 +584,24 @@ class Refinement:
     @property
     def best(self) -> Attempt | None:
         """The attempt with the highest score, the latest on a tie; None while none is rated and releasable."""
-        return best_of(self.attempts, self.policy)
-
-    @property
-    def _eligible(self) -> tuple[Attempt, ...]:
-        """The attempts of which one may be released: where a reviewer sent one back, those since then, if any."""
-        return self.attempts[self.sent_back[-1] :] or self.attempts if self.sent_back else self.attempts
+        return best_attempt(self.attempts, self.policy)
 
     @property
     def chosen(self) -> Attempt | None:
         """The attempt whose answer is released, or None where none may be."""
-        return chosen_of(
-            self.attempts, self._eligible, self.policy, stop_reason=self.stop_reason, sampled=self.sampled
-        )
+        policy, last = self.policy, self.attempts[-1] if self.attempts else None
+        if last is not None and last.fault and self.is_judged and not policy.shadow:
+            return self.best
+        if self.stop_reason in ("accepted", "skipped") or policy.shadow:
+            return last
+        accepts_unjudged = policy.on_judge_error == "accept"
+        if self.stop_reason == "judge_failed" and accepts_unjudged:
+            return last
+        since_revision = self.attempts[self.revisions[-1] :] if self.revisions else ()
+        best = best_attempt(since_revision or self.attempts, policy)
+        if policy.on_exhausted == "last":
+            return last if last is not None and (last.rating is not None or accepts_unjudged) else best
+        return best or (last if accepts_unjudged else None)
 
     @property
     def reference(self) -> str | None:
@@ -410,7 +612,29 @@ class Refinement:
     @property
     def ending(self) -> Ending:
         """How the finished refinement ends."""
-        return ending_of(self.attempts, self.chosen, self.policy, stop_reason=self.stop_reason)
+        return self.conclusion[0]
+
+    @property
+    def conclusion(self) -> tuple[Ending, Attempt | None]:
+        """How the finished refinement ends, and the attempt whose answer is released, if any may be."""
+        policy, chosen = self.policy, self.chosen
+        is_released = self.stop_reason in ("accepted", "skipped") or policy.shadow
+        if not is_released and self._is_unjudged:
+            if policy.on_judge_error == "raise":
+                return "raise", chosen
+            is_released = self.stop_reason == "judge_failed" and policy.on_judge_error == "accept"
+        if not is_released and policy.on_exhausted in ("fallback", "raise"):
+            return policy.on_exhausted, chosen
+        if chosen is None:
+            return "nothing", None
+        return ("interrupt" if not is_released and policy.on_exhausted == "interrupt" else "answer"), chosen
+
+    @property
+    def _is_unjudged(self) -> bool:
+        """Whether it ended without a verdict: the judge failed, or no draft was judged in time."""
+        if self.stop_reason in ("budget", "deadline"):
+            return bool(self.attempts) and self.best is None
+        return self.stop_reason == "judge_failed"
 
     @property
     def status(self) -> Status:
@@ -426,7 +650,7 @@ class Refinement:
         return {
             "question": self.question,
             "evidence": dict(self.evidence),
-            "attempts": [self.memo.get(f"attempt {one.number}", (one,), one.to_state) for one in self.attempts],
+            "attempts": [self.memo.recall(f"attempt {one.number}", (one,), one.to_state) for one in self.attempts],
             "added": list(self.added),
             "stop_reason": self.stop_reason,
             "detail": self.detail,
@@ -434,12 +658,12 @@ class Refinement:
             "ended_at": self.ended_at,
             "updated_at": self.updated_at,
             "unfinished": self.unfinished.model_dump(mode="json"),
-            "sampled": self.sampled,
+            "sampled": self.is_judged,
             "released": self.released,
             "id": self.id,
             "refiner": self.refiner,
             "overrides": dict(self.overrides),
-            "sent_back": list(self.sent_back),
+            "sent_back": list(self.revisions),
             "decision": self.decision,
         }
 
@@ -452,9 +676,11 @@ class Refinement:
             "attempts": tuple(Attempt.model_validate(attempt) for attempt in state["attempts"]),
             "added": tuple(state["added"]),
             "unfinished": Usage.model_validate(state.get("unfinished", {})),
-            "sent_back": tuple(state.get("sent_back", ())),
+            "revisions": tuple(state.get("sent_back", ())),
+            "is_judged": state.get("sampled", True),
         }
-        return cls(policy=policy, **{**state, **values})
+        kept = {name: value for name, value in state.items() if name not in _STORED}
+        return cls(policy=policy, **{**kept, **values})
 
 
 class RunningClock:
@@ -475,27 +701,11 @@ class RunningClock:
         return self._at + time.monotonic() - self._since
 
 
-_NAMES = ("model_name", "model")
-
-
-def certificate_of(refinement: Refinement) -> str | None:
-    """Return the id of the certificate in force; None without one, or where another model answered.
-
-    Providers change what stands behind a name, and a request to a guard chooses its model. Where the released
-    answer does not name its model, nothing is compared.
-    """
-    certificate = refinement.policy.certificate
-    if certificate is None:
-        return None
-    model = answering_model(refinement)
-    return certificate.id if model is None or model in (certificate.answer_models or (model,)) else None
-
-
-def answering_model(refinement: Refinement) -> str | None:
-    """Return the model that the released answer names, if it does."""
-    released = next((attempt for attempt in refinement.attempts if attempt.number == refinement.released), None)
-    if released is None:
-        return None
-    metadata = released.answer.response_metadata
-    name = next((value for key in _NAMES if (value := metadata.get(key))), None)
-    return name if isinstance(name, str) else None
+def _unpriced_models(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Yield the models, as their provider named them, whose calls have no known cost."""
+    for attempt in attempts:
+        name = attempt.answer.response_metadata.get("model_name")
+        if attempt.usage.cost is None and isinstance(name, str):
+            yield name
+        if attempt.verdict is not None and attempt.verdict.usage.cost is None and attempt.verdict.model:
+            yield attempt.verdict.model

@@ -9,18 +9,17 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, ValidationError
 
-from graphs.attempt import Attempt
 from graphs.errors import InputError, Rejected
 from graphs.outcome import Outcome
 from graphs.redaction import withhold
-from graphs.refinement import Refinement
-from graphs.turns import aclaim_decision, aclaimed_decision, claim_decision, claimed_decision
+from graphs.refinement import Attempt, Refinement
+from graphs.turns import aclaim_decision, aread_claim, claim_decision, read_claim
 
 _FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"
 _ALL_FORMS = f"{_FINAL_FORMS}, or {{'feedback': 'what to change'}} for another attempt"
 
 
-class Written(BaseModel):
+class WrittenAnswer(BaseModel):
     """A text that a reviewer wrote instead of the draft."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -36,11 +35,11 @@ class SentBack(BaseModel):
     feedback: str = Field(pattern=r"\S")
 
 
-class FinalReview(RootModel[Literal["accept", "reject"] | Written]):
+class FinalReview(RootModel[Literal["accept", "reject"] | WrittenAnswer]):
     """What a reviewer may decide where no further attempt is allowed."""
 
 
-class Review(RootModel[Literal["accept", "reject"] | Written | SentBack]):
+class Review(RootModel[Literal["accept", "reject"] | WrittenAnswer | SentBack]):
     """What a reviewer may decide; LangGraph checks it before it is stored, so a mistyped one can be given anew."""
 
 
@@ -74,29 +73,29 @@ def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) 
             raise InputError(_refusal(error, refinement)) from error
 
     def run() -> Decided:
-        review = decide(claimed_decision(config))
+        review = decide(read_claim(config))
         claim_decision(config, review.model_dump())
         return review
 
     async def arun() -> Decided:
-        review = decide(await aclaimed_decision(config))
+        review = decide(await aread_claim(config))
         await aclaim_decision(config, review.model_dump())
         return review
 
     return ReviewCall(run, arun)
 
 
-def reviewed(refinement: Refinement, attempt: Attempt, review: Decided) -> Refinement:
+def apply_review(refinement: Refinement, attempt: Attempt, review: Decided) -> Refinement:
     """Return the record with what a reviewer decided about an attempt."""
     match review.root:
-        case Written():
-            return refinement.reviewed("rewritten", None, "written by a reviewer")
+        case WrittenAnswer():
+            return refinement.review("rewritten", None, "written by a reviewer")
         case SentBack(feedback=feedback):
-            return refinement.revised(attempt.number, feedback)
+            return refinement.revise(attempt.number, feedback)
         case "accept":
-            return refinement.reviewed("accepted", attempt.number, "released by a reviewer")
+            return refinement.review("accepted", attempt.number, "released by a reviewer")
         case _:
-            return refinement.reviewed("rejected", None, "refused by a reviewer")
+            return refinement.review("rejected", None, "refused by a reviewer")
 
 
 def rejection(outcome: Outcome) -> Rejected:
@@ -113,7 +112,7 @@ def _refusal(error: ValidationError, refinement: Refinement) -> str:
         return f"the review cannot be read; a review is {_ALL_FORMS}"
     if _is_sent_back(error.errors(include_url=False)[0]["input"]):
         limit = refinement.limit_reached(refinement.ended_at or refinement.started_at)
-        reason = f"it was sent back {len(refinement.sent_back)} times" if limit is None else limit[1]
+        reason = f"it was sent back {len(refinement.revisions)} times" if limit is None else limit[1]
         return f"no further attempt is allowed: {reason}; the review is then {_FINAL_FORMS}"
     return f"the review cannot be read; a review is {_FINAL_FORMS}"
 

@@ -81,7 +81,7 @@ class Structure:
         return []
 
 
-def checked_first(structure: Structure, judge: object, *, success_rating: int) -> Judge:
+def check_first(structure: Structure, judge: object, *, success_rating: int) -> Judge:
     """Return a judge that is asked about answers that fit a schema; any other fails without it."""
     coerced = as_judge(judge)
     fits = as_judge(structure, name="schema")

@@ -51,7 +51,7 @@ _CLOSING_S = 5.0
 """Longest wait in seconds for a stream that was left before its end, and that its event loop closes soon."""
 
 
-class _Turn:
+class _PlaceOnThread:
     """A turn that waits for its place on a thread, or has it."""
 
     def __init__(self, thread: Hashable, wake: Callable[[], object]) -> None:
@@ -63,7 +63,7 @@ class _Turn:
         self.is_nested = any(turn.thread == thread and turn.ticket.in_flight for turn in outer if turn is not None)
 
 
-_outer: ContextVar[tuple[weakref.ref[_Turn], ...]] = ContextVar("refine.turns", default=())
+_outer: ContextVar[tuple[weakref.ref[_PlaceOnThread], ...]] = ContextVar("refine.turns", default=())
 """The turns inside which this code runs: a turn must not wait for one of them."""
 
 
@@ -83,7 +83,7 @@ def turn(thread: Hashable, setting: ConcurrentTurns, wait_s: float | None) -> It
         yield
         return
     woken = threading.Event()
-    with _queued(_Turn(thread, woken.set)) as waiting:
+    with _take_place(_PlaceOnThread(thread, woken.set)) as waiting:
         # Blocking an event loop would stop the very turn that is waited for, if it runs there.
         longest = 0.0 if setting == "refuse" or waiting.is_nested or _in_event_loop() else wait_s
         flow.run(_admission(waiting, woken, longest), woken.wait)
@@ -104,7 +104,7 @@ async def aturn(thread: Hashable, setting: ConcurrentTurns, wait_s: float | None
                 await woken.wait()
 
     wake = partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set)
-    with _queued(_Turn(thread, wake)) as waiting:
+    with _take_place(_PlaceOnThread(thread, wake)) as waiting:
         longest = 0.0 if setting == "refuse" else wait_s
         await flow.arun(_admission(waiting, woken, _CLOSING_S if waiting.is_nested else longest), wait)
         yield
@@ -119,7 +119,7 @@ def _in_event_loop() -> bool:
 
 
 @contextmanager
-def _queued(waiting: _Turn) -> Iterator[_Turn]:
+def _take_place(waiting: _PlaceOnThread) -> Iterator[_PlaceOnThread]:
     own = weakref.ref(waiting)
     waiting.queue.enqueue(waiting.ticket)
     _outer.set((*_outer.get(), own))
@@ -131,7 +131,7 @@ def _queued(waiting: _Turn) -> Iterator[_Turn]:
 
 
 def _admission(
-    waiting: _Turn, woken: threading.Event | asyncio.Event, longest_s: float | None
+    waiting: _PlaceOnThread, woken: threading.Event | asyncio.Event, longest_s: float | None
 ) -> Generator[float | None, Any, None]:
     """Yield how many seconds to wait until woken, as often as needed; end when the turn may begin."""
     until = None if longest_s is None else time.monotonic() + longest_s
@@ -141,11 +141,11 @@ def _admission(
             return
         left = None if until is None else until - time.monotonic()
         if left is not None and left <= 0:
-            raise ConcurrentTurn(_refusal(waiting, longest_s or 0.0))
+            raise ConcurrentTurn(_describe_refusal(waiting, longest_s or 0.0))
         yield left
 
 
-def _refusal(waiting: _Turn, waited_s: float) -> str:
+def _describe_refusal(waiting: _PlaceOnThread, waited_s: float) -> str:
     if waiting.is_nested:
         return "a turn was begun inside another turn of the same thread; give it a thread_id of its own"
     after = f", and still after {waited_s:g} s" if waited_s else ""
@@ -180,7 +180,7 @@ def check_decision(command: Command[Any], interrupts: Sequence[Interrupt], seen:
         raise InputError(_NOT_AWAITED)
 
 
-def claimed_decision(config: RunnableConfig) -> JsonValue:
+def read_claim(config: RunnableConfig) -> JsonValue:
     """Return the decision that another run claimed the open review for, and did not live to carry out; or None.
 
     A run that carries a decision of its own gets None: whose decision counts is seen when it claims the review.
@@ -189,8 +189,8 @@ def claimed_decision(config: RunnableConfig) -> JsonValue:
     return None if position is None else _claim_in(position.checkpointer.get_tuple(position.own)).get("decision")
 
 
-async def aclaimed_decision(config: RunnableConfig) -> JsonValue:
-    """Return the claimed decision without blocking; otherwise as `claimed_decision`."""
+async def aread_claim(config: RunnableConfig) -> JsonValue:
+    """Return the claimed decision without blocking; otherwise as `read_claim`."""
     position = _unclaimed(config)
     if position is None:
         return None
@@ -295,7 +295,7 @@ OnNewQuestion = Literal["refuse", "supersede"]
 """What becomes of a new question while the turn before it waits for a human."""
 
 
-def admitted(question: Any, before: StateSnapshot, setting: OnNewQuestion) -> Any:
+def admit_question(question: Any, before: StateSnapshot, setting: OnNewQuestion) -> Any:
     """Return the input of a new turn, or refuse it.
 
     A question whose answer was rejected, or that is superseded, leaves the conversation: it would otherwise be

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Self
 
 from langchain_core.runnables import RunnableConfig
 
-from graphs.attempt import Attempt
 from graphs.augment import added_messages
-from graphs.drivers import arun_step, run_step
+from graphs.drivers import Flow, RunContext, adrive, drive
 from graphs.loop import Loop
 from graphs.outcome import Outcome
-from graphs.refinement import Refinement
-from graphs.step import Node, Transition
 from judges import ConfigurationError
 from judges.errors import shortened
-from judges.runtime import faults, flow
+from judges.runtime.faults import logging_safely
 
 _GoesOn = Callable[[], bool]
 """Decides, each time that an answer was accepted, whether to go on."""
@@ -41,45 +38,32 @@ def explore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _Goes
         config: Config of the run, for what its request overrides.
         goes_on: Asked after each acceptance.
     """
-    shadows = _shadows(loop, outcome, config, goes_on)
-    return _with(
-        outcome,
-        flow.run(shadows, lambda step: run_step(loop.steps[step[0]], step[1], outcome.conversation, _SILENT)),
-    )
+    return drive(_explored(loop, outcome, config, goes_on), RunContext(_SILENT))
 
 
 async def _aexplore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Outcome | None:
     """Return the outcome with its shadows, without blocking; otherwise as `explore`."""
-    shadows = _shadows(loop, outcome, config, goes_on)
-    return _with(
-        outcome,
-        await flow.arun(
-            shadows, lambda step: arun_step(loop.steps[step[0]], step[1], outcome.conversation, _SILENT)
-        ),
-    )
+    return await adrive(_explored(loop, outcome, config, goes_on), RunContext(_SILENT))
 
 
-def _shadows(
-    loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn
-) -> Generator[tuple[Node, Refinement], Transition, tuple[Attempt, ...] | None]:
+def _explored(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Flow[Outcome | None]:
+    """Go on after each acceptance, as often as `goes_on` says; return None if an attempt broke off."""
+    context, conversation = RunContext(_SILENT), outcome.conversation
     begun = loop.begin({"messages": outcome.conversation, "evidence": outcome.evidence})
-    refinement = replace(loop.overridden(begun, config), attempts=outcome.attempts, id=outcome.id, sampled=True)
+    begun = loop.override(begun, RunContext(config).overrides)
+    refinement = replace(begun, attempts=outcome.attempts, id=outcome.id, is_judged=True)
     accepted = outcome.stop_reason == "accepted"
     while accepted and not refinement.is_last and goes_on():
-        refinement = refinement.augmented(added_messages(refinement))
+        refinement = refinement.add_messages(added_messages(refinement))
         while not refinement.done:
-            refinement = (yield "generate", refinement).refinement
+            refinement = (yield from loop.step("generate", refinement, conversation, context)).refinement
             if not refinement.done:
-                refinement = (yield "judge", refinement).refinement
+                refinement = (yield from loop.step("judge", refinement, conversation, context)).refinement
         if refinement.stop_reason not in _ENDS:
             return None
         accepted = refinement.stop_reason == "accepted"
         refinement = replace(refinement, stop_reason=None, detail="", ended_at=None)
-    return refinement.attempts
-
-
-def _with(outcome: Outcome, attempts: tuple[Attempt, ...] | None) -> Outcome | None:
-    return None if attempts is None else outcome.model_copy(update={"attempts": attempts})
+    return outcome.model_copy(update={"attempts": refinement.attempts})
 
 
 _log = logging.getLogger("refine")
@@ -160,5 +144,5 @@ def _logging_failure() -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - as said
         reason = "an attempt failed" if isinstance(error, _BrokeOff) else type(error).__name__
-        with faults.logging_safely():
+        with logging_safely():
             _log.warning("a loop could not be explored, and is recorded as it was released: %s", reason)

@@ -40,7 +40,7 @@ from graphs import (
     langchain_private,
     langgraph_private,
 )
-from graphs.structure import Schema, Structure, checked_first, with_schema, with_settings, with_tools
+from graphs.structure import Schema, Structure, check_first, with_schema, with_settings, with_tools
 from judges import ConfigurationError
 from judges.errors import shortened
 
@@ -305,7 +305,7 @@ class BindsToGenerator(Runnable[Any, Any]):
                 f"an agent with response_format=... as generator"
             )
         structure = Structure(schema)
-        judge = checked_first(structure, self.judge, success_rating=self.policy.success_rating)
+        judge = check_first(structure, self.judge, success_rating=self.policy.success_rating)
         bound = self.around(generator=with_schema(self.generator, schema, kwargs), judge=judge)
         return bound | RunnableLambda(structure.read_with_raw if include_raw else structure.read)
 
@@ -321,10 +321,8 @@ class AnswersQuestions(BindsToGenerator):
         """Return the config of a run that carries what its request changes."""
 
     @abstractmethod
-    def _graph_input(
-        self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None
-    ) -> Any:
-        """Return a question as the loop takes it."""
+    def _is_resumable(self, config: RunnableConfig | None) -> bool:
+        """Check whether a checkpointer keeps the conversation, so that None resumes an interrupted turn."""
 
     @abstractmethod
     def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
@@ -394,9 +392,11 @@ class AnswersQuestions(BindsToGenerator):
                 waits for a human, see `on_new_question`.
             ConfigurationError: If there is any other setting; bind settings of a model to the generator.
         """
-        _refuse(unknown)
-        config = self._with_overrides(config, context)
-        graph_input = self._graph_input(input, evidence, config)
+        if unknown:
+            raise _refusal_of(unknown)
+        if context is not None:
+            config = self._with_overrides(config, context)
+        graph_input = self._read(input, evidence, config)
         try:
             answer = _call_as_run(self, self._answer, graph_input, config)
         except Rejected as rejected:
@@ -435,9 +435,11 @@ class AnswersQuestions(BindsToGenerator):
         **unknown: Any,
     ) -> _RefineOutput:
         """Answer a question without blocking; otherwise as `invoke`."""
-        _refuse(unknown)
-        config = self._with_overrides(config, context)
-        graph_input = self._graph_input(input, evidence, config)
+        if unknown:
+            raise _refusal_of(unknown)
+        if context is not None:
+            config = self._with_overrides(config, context)
+        graph_input = self._read(input, evidence, config)
         try:
             answer = await _acall_as_run(self, self._aanswer, graph_input, config)
         except Rejected as rejected:
@@ -463,14 +465,15 @@ class AnswersQuestions(BindsToGenerator):
             InputError: If there is nothing to answer.
         """
         outcomes: list[Outcome] = []
-        config = self._with_overrides(config, context)
+        if context is not None:
+            config = self._with_overrides(config, context)
 
         def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
             outcomes.append(self._outcome(graph_input, config))
             return outcomes[0].answer
 
         try:
-            _call_as_run(self, run, self._graph_input(input, evidence, config), config)
+            _call_as_run(self, run, self._read(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -487,14 +490,15 @@ class AnswersQuestions(BindsToGenerator):
     ) -> Outcome:
         """Answer a question without blocking and return the whole record; otherwise as `refine`."""
         outcomes: list[Outcome] = []
-        config = self._with_overrides(config, context)
+        if context is not None:
+            config = self._with_overrides(config, context)
 
         async def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
             outcomes.append(await self._aoutcome(graph_input, config))
             return outcomes[0].answer
 
         try:
-            await _acall_as_run(self, run, self._graph_input(input, evidence, config), config)
+            await _acall_as_run(self, run, self._read(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -533,9 +537,11 @@ class AnswersQuestions(BindsToGenerator):
         **unknown: Any,
     ) -> Iterator[_RefineOutput]:
         """Stream the answer, once it is accepted, as one chunk; progress is sent as custom events meanwhile."""
-        _refuse(unknown)
-        config = self._with_overrides(config, context)
-        inputs = iter([self._graph_input(input, evidence, config)])
+        if unknown:
+            raise _refusal_of(unknown)
+        if context is not None:
+            config = self._with_overrides(config, context)
+        inputs = iter([self._read(input, evidence, config)])
         try:
             for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
                 yield _streamed(answer, input, config)
@@ -574,17 +580,24 @@ class AnswersQuestions(BindsToGenerator):
         **unknown: Any,
     ) -> AsyncIterator[_RefineOutput]:
         """Stream the answer, once it is accepted; otherwise as `stream`."""
-        _refuse(unknown)
-        config = self._with_overrides(config, context)
+        if unknown:
+            raise _refusal_of(unknown)
+        if context is not None:
+            config = self._with_overrides(config, context)
 
         async def inputs() -> AsyncIterator[Any]:
-            yield self._graph_input(input, evidence, config)
+            yield self._read(input, evidence, config)
 
         try:
             async for answer in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
                 yield _streamed(answer, input, config)
         except Rejected as rejected:
             yield _reply_without_answer(rejected, input, config)
+
+    def _read(self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None) -> Any:
+        """Return a question as the loop takes it; what resumes a turn stays as it is."""
+        resumes = isinstance(value, Command) or (value is None and self._is_resumable(config))
+        return value if resumes else read_question(value, evidence, config)
 
     def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
         return _release(self._outcome(graph_input, config))
@@ -605,12 +618,11 @@ class AnswersQuestions(BindsToGenerator):
         yield await self._aanswer(await anext(inputs), config)
 
 
-def _refuse(unknown: Mapping[str, Any]) -> None:
-    if unknown:
-        raise ConfigurationError(
-            f"SelfRefine takes no {sorted(unknown)} with a question; bind settings of the model to the generator, "
-            f"SelfRefine(model.bind(...), judge)"
-        )
+def _refusal_of(unknown: Mapping[str, Any]) -> ConfigurationError:
+    return ConfigurationError(
+        f"SelfRefine takes no {sorted(unknown)} with a question; bind settings of the model to the generator, "
+        f"SelfRefine(model.bind(...), judge)"
+    )
 
 
 def _release(outcome: Outcome) -> AIMessage:

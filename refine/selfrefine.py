@@ -16,10 +16,11 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, Durability
 
-from graphs import Bounds, Outcome, Overrides, Policy, Unanswered, langchain_private, langgraph_private
+from graphs import Bounds, Outcome, Overrides, Policy, langchain_private, langgraph_private, outcome_of
 from graphs.certificate import subject_of
-from graphs.drivers import arun, run
-from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, written_as
+from graphs.drivers import RunContext
+from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, recall_step
+from graphs.loop import arun, run
 from graphs.policy import GENERATORS, JUDGES, PolicySettings, policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
@@ -29,10 +30,10 @@ from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.validation import SharedByCopies, check_picklable, one_of
 from refine.exploration import Explorer
-from refine.question import AnswersQuestions, RefineInput, read_question
+from refine.question import AnswersQuestions
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
-from refine.telemetry import trace_question
+from refine.telemetry import is_traced, trace_question
 
 _PARTS = {"generator": GENERATORS, "judge": JUDGES}
 
@@ -209,12 +210,16 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         return partial(type(self), **self._parts, **self._settings), ()
 
     def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        if not is_traced():
+            return self._run(graph_input, config)
         with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
             outcome = self._run(graph_input, config)
             on_outcome(outcome)
         return outcome
 
     async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        if not is_traced():
+            return await self._arun(graph_input, config)
         with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
             outcome = await self._arun(graph_input, config)
             on_outcome(outcome)
@@ -234,10 +239,13 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
                 if self._explorer is not None:
                     self._explorer.record(outcome, config, self._write)
                     return outcome
-        except Unanswered as unanswered:
-            self._write(unanswered.outcome, config)
+        except Exception as error:
+            unanswered = outcome_of(error)
+            if unanswered is not None:
+                self._write(unanswered, config)
             raise
-        self._write(outcome, config)
+        if self._record is not None:
+            self._write(outcome, config)
         return outcome
 
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
@@ -254,10 +262,13 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
                 if self._explorer is not None:
                     await self._explorer.arecord(outcome, config, self._awrite)
                     return outcome
-        except Unanswered as unanswered:
-            await self._awrite(unanswered.outcome, config)
+        except Exception as error:
+            unanswered = outcome_of(error)
+            if unanswered is not None:
+                await self._awrite(unanswered, config)
             raise
-        await self._awrite(outcome, config)
+        if self._record is not None:
+            await self._awrite(outcome, config)
         return outcome
 
     def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:
@@ -266,8 +277,6 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         Raises:
             InputError: If the context cannot be read or goes beyond the bounds.
         """
-        if context is None:
-            return config
         overrides = Overrides.read(context)
         self._loop.check_overrides(overrides)
         return langgraph_private.with_overrides(config, overrides)
@@ -278,7 +287,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
 
     def _is_saved(self, config: RunnableConfig) -> bool:
         """Check whether a checkpointer saves the run: that of a graph around, if there is one, or else its own."""
-        if not langgraph_private.inherits_checkpointer(config):
+        if not config.get("configurable") or not langgraph_private.inherits_checkpointer(config):
             return bool(self.graph.checkpointer)
         if self.graph.checkpointer and self.graph.checkpointer is not True:
             self._warn_of_memory()
@@ -298,17 +307,14 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             self.name,
         )
 
-    def _graph_input(
-        self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None
-    ) -> Any:
-        """Return a question as the graph's input; with a checkpointer, None resumes an interrupted turn."""
-        resumes = value is None and bool(self.graph.checkpointer) and self._is_saved(ensure_config(config))
-        return value if resumes or isinstance(value, Command) else read_question(value, evidence, config)
+    def _is_resumable(self, config: RunnableConfig | None) -> bool:
+        """Check whether a checkpointer keeps the conversation, so that None resumes an interrupted turn."""
+        return bool(self.graph.checkpointer) and self._is_saved(ensure_config(config))
 
     def _final_outcome(self, state: Mapping[str, Any], config: RunnableConfig) -> Outcome:
         """Return the outcome that the graph's final state holds."""
         data = state[langgraph_private.RECORD]
-        written = written_as(data, config)
+        written = recall_step(data, config)
         refinement = self._loop.read(data) if written is None else written.refinement
         if refinement.decision == "rejected":
             raise rejection(Outcome.of(refinement, state["messages"], None, now=time.time()))
@@ -322,7 +328,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
     def _write(self, outcome: Outcome, config: RunnableConfig, explored: float | None = None) -> None:
         if self._record is None:
             return
-        overrides = self._loop.overrides_in(config)
+        overrides = RunContext(config).overrides
         changed = self.policy if overrides is None else overrides.applied_to(self.policy)
         origin = self._origin if changed is self.policy else self._origin.under(changed)
         self._record.add(

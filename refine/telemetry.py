@@ -16,9 +16,9 @@ import structlog
 from langgraph.errors import GraphBubbleUp
 
 from graphs import Outcome, Unanswered
+from graphs.drivers import Watcher, watcher
 from graphs.generators import Draft
 from graphs.redaction import withhold
-from graphs.step import Watcher, watcher
 from judges import Sample, Verdict
 from judges.requests import Deliberates
 from judges.runtime.observation import Observer, observing, setting
@@ -36,7 +36,7 @@ _NAME = "refine"
 
 
 def is_traced() -> bool:
-    """Whether the application has set up tracing."""
+    """Check whether the application has set up tracing."""
     return _tracer() is not None
 
 
@@ -48,12 +48,12 @@ def trace_question(refiner: str, *, texts: bool = False) -> AbstractContextManag
         texts: Whether rationales may be sent.
     """
     tracer = _tracer()
-    return _NOTHING if tracer is None else _traced(tracer, refiner, texts=texts)
+    return _NOTHING if tracer is None else _trace(tracer, refiner, texts=texts)
 
 
 def continued_trace(headers: Mapping[str, str]) -> AbstractContextManager[None]:
     """Go on, in a `with` block, with the trace that a caller's headers name (`traceparent`)."""
-    return nullcontext() if _tracer() is None else _continued(headers)
+    return nullcontext() if _tracer() is None else _continue(headers)
 
 
 def _ignore(outcome: Outcome) -> None:
@@ -80,7 +80,7 @@ def _tracer_of(provider: object) -> Tracer:
 
 
 @contextmanager
-def _continued(headers: Mapping[str, str]) -> Iterator[None]:
+def _continue(headers: Mapping[str, str]) -> Iterator[None]:
     from opentelemetry import context, propagate  # noqa: PLC0415 - loaded already, by the application
 
     token = context.attach(propagate.extract({name.lower(): text for name, text in headers.items()}))
@@ -91,8 +91,8 @@ def _continued(headers: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _traced(tracer: Tracer, refiner: str, *, texts: bool) -> Iterator[Callable[[Outcome], None]]:
-    question = _Question(tracer, texts=texts)
+def _trace(tracer: Tracer, refiner: str, *, texts: bool) -> Iterator[Callable[[Outcome], None]]:
+    question = _QuestionSpans(tracer, texts=texts)
     with ExitStack() as stack:
         span = stack.enter_context(_span(tracer, f"refine {refiner}"))
         attempts: Watcher = question.attempt
@@ -108,7 +108,7 @@ def _traced(tracer: Tracer, refiner: str, *, texts: bool) -> Iterator[Callable[[
             raise
 
 
-class _Question:
+class _QuestionSpans:
     """The spans of one question.
 
     Args:

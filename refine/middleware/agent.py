@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, Unpack
@@ -20,25 +20,22 @@ from langchain.agents.middleware import (
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.types import Command, GraphOutput
 
-from graphs import Bounds, Outcome, Policy, Unanswered, langgraph_private
+from graphs import Bounds, Outcome, Policy, langgraph_private, outcome_of
 from graphs.answers import without_reasoning
-from graphs.drivers import arun_step, run_step
+from graphs.drivers import Flow, RunContext, Transition, adrive, drive
 from graphs.errors import InputError
 from graphs.generators import RETURN_DIRECT
 from graphs.policy import PolicySettings
-from graphs.refinement import Refinement
-from graphs.step import Step, Transition
 from judges import ConfigurationError, as_judge
 from judges.errors import shortened
 from judges.judge import waited_for
-from judges.runtime import faults, flow
+from judges.runtime.faults import logging_safely
 from judges.runtime.flow import in_thread
 from refine.middleware.model_call import (
     ModelCall,
@@ -50,7 +47,7 @@ from refine.middleware.model_call import (
     models_of,
     policy_of,
 )
-from refine.middleware.turn import Response, Turn, Turns
+from refine.middleware.turn import OpenTurns, Response, Turn
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
 
@@ -58,7 +55,7 @@ _TOOL_CALL = "tool_call: the agent calls a tool, and is judged when it answers"
 _NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
 
 
-def _handed_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) -> ModelResponse[Any]:
+def _hand_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) -> ModelResponse[Any]:
     """Return a tool call for the agent, with a note that it was not judged.
 
     What the model thought of a rejected draft stays in the turn, where the model sees it again.
@@ -81,7 +78,7 @@ def _handed_on(turn: Turn, response: Response | None, request: ModelRequest[Any]
     return ModelResponse([message if reply is original else reply for reply in response.result])
 
 
-def released(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
+def release_response(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
     """Return the answer as the model gave it, under the id and with the summary of the outcome's."""
     final = outcome.answer
     assert final is not None  # noqa: S101 - without an answer the loop raises
@@ -155,18 +152,14 @@ _log = logging.getLogger("refine")
 _CHANNEL = "refine_turns"
 
 
-_RecordedStep = tuple[Step, Refinement]
-"""A step, and the record that it goes on from."""
-
-
-def _merged(turns: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
+def _merge_turns(turns: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
     return {**turns, **update}
 
 
 class RefineState(AgentState[Any]):
     """What the middleware adds to an agent's state: the turn's token and figures, by the middleware's name."""
 
-    refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merged]]
+    refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge_turns]]
 
 
 class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list with those of any state and context
@@ -225,7 +218,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         self._record = None if record is None else open_record(record)
         self._origin = Origin() if record is None else Origin.of(name, judge, self.policy)
         self._on_outcome = function_or_none("on_outcome", on_outcome)
-        self._turns = Turns(
+        self._turns = OpenTurns(
             max_turns=at_least_one("max_turns", max_turns),
             max_outcomes=at_least_one("max_outcomes", max_outcomes),
         )
@@ -288,21 +281,19 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the answer that may be released, or a reply that calls a tool."""
-        turn, config = self._open_turn(request), get_config()
+        turn, context = self._open_turn(request), RunContext(get_config())
         call = self._model_call(turn, request, handler)
-
-        def perform(step: _RecordedStep) -> Transition:
-            return run_step(*step, turn.conversation, config)
-
         try:
-            transition = flow.run(self._steps(turn, call, request, config), perform)
-        except Unanswered as unanswered:
-            self._tell(unanswered.outcome, config)
+            transition = drive(self._steps(turn, call, request, context), context)
+        except Exception as error:
+            unanswered = outcome_of(error)
+            if unanswered is not None:
+                self._report(unanswered, context)
             raise
         if transition.outcome is None:
-            return self._with_figures(turn, _handed_on(turn, call.response, request))
-        self._tell(transition.outcome, config)
-        return released(turn, transition.outcome)
+            return self._with_figures(turn, _hand_on(turn, call.response, request))
+        self._report(transition.outcome, context)
+        return release_response(turn, transition.outcome)
 
     async def awrap_model_call(
         self,
@@ -310,21 +301,19 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the answer that may be released, or a reply that calls a tool, without blocking."""
-        turn, config = self._open_turn(request), get_config()
+        turn, context = self._open_turn(request), RunContext(get_config())
         call = self._model_call(turn, request, handler)
-
-        async def perform(step: _RecordedStep) -> Transition:
-            return await arun_step(*step, turn.conversation, config)
-
         try:
-            transition = await flow.arun(self._steps(turn, call, request, config), perform)
-        except Unanswered as unanswered:
-            await self._atell(unanswered.outcome, config)
+            transition = await adrive(self._steps(turn, call, request, context), context)
+        except Exception as error:
+            unanswered = outcome_of(error)
+            if unanswered is not None:
+                await self._areport(unanswered, context)
             raise
         if transition.outcome is None:
-            return self._with_figures(turn, _handed_on(turn, call.response, request))
-        await self._atell(transition.outcome, config)
-        return released(turn, transition.outcome)
+            return self._with_figures(turn, _hand_on(turn, call.response, request))
+        await self._areport(transition.outcome, context)
+        return release_response(turn, transition.outcome)
 
     def _figures(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return what an agent's state holds of the turn; empty where it holds nothing."""
@@ -347,16 +336,16 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         return ModelCall(turn, request, handler, models=self._models, silent=not self.policy.show_drafts)
 
     def _steps(
-        self, turn: Turn, call: ModelCall, request: ModelRequest[Any], config: RunnableConfig
-    ) -> Generator[_RecordedStep, Transition, Transition]:
+        self, turn: Turn, call: ModelCall, request: ModelRequest[Any], context: RunContext
+    ) -> Flow[Transition]:
         """Go through the steps of the loop, until there is an answer or a tool is called."""
         loop = self._loop.with_generator(call)
         turn.resume(request.runtime.control)
         try:
             begun = turn.refinement or loop.begin({"messages": turn.conversation})
-            refinement = turn.begin(loop.overridden(begun, config))
+            refinement = turn.begin(loop.override(begun, context.overrides))
             while True:
-                transition = yield loop.steps[turn.next_step], refinement
+                transition = yield from loop.step(turn.next_step, refinement, turn.conversation, context)
                 turn.record(transition, call.response)
                 refinement = transition.refinement
                 if transition.goto is None:
@@ -372,37 +361,37 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         update = {_CHANNEL: {self._name: turn.figures}}
         return ExtendedModelResponse(response, command=Command(update=update))
 
-    def _origin_of(self, config: RunnableConfig) -> Origin:
+    def _origin_of(self, context: RunContext) -> Origin:
         """Return the origin of a turn, under the policy that its request made of ours."""
-        overrides = self._loop.overrides_in(config)
+        overrides = context.overrides
         return self._origin if overrides is None else self._origin.under(overrides.applied_to(self.policy))
 
-    def _tell(self, outcome: Outcome, config: RunnableConfig) -> None:
+    def _report(self, outcome: Outcome, context: RunContext) -> None:
         """Hand an outcome to whoever wants it."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
-            self._record.add(outcome, self._origin_of(config))
+            self._record.add(outcome, self._origin_of(context))
         if self._on_outcome is not None:
-            with _only_warning():
+            with _warn_only():
                 waited_for(self._on_outcome(outcome))
 
-    async def _atell(self, outcome: Outcome, config: RunnableConfig) -> None:
+    async def _areport(self, outcome: Outcome, context: RunContext) -> None:
         """Hand an outcome to whoever wants it, without blocking."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
-            await in_thread(self._record.add, outcome, self._origin_of(config))
+            await in_thread(self._record.add, outcome, self._origin_of(context))
         if self._on_outcome is not None:
-            with _only_warning():
+            with _warn_only():
                 value = self._on_outcome(outcome)
                 if inspect.isawaitable(value):
                     await value
 
 
 @contextmanager
-def _only_warning() -> Iterator[None]:
+def _warn_only() -> Iterator[None]:
     """Log that a callback raised, instead of losing the answer."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it raised, the answer must go out
-        with faults.logging_safely():
+        with logging_safely():
             _log.warning("on_outcome raised %s; the answer is returned all the same", type(error).__name__)

@@ -146,7 +146,7 @@ class ModelCall:
             changes["model"] = self._models[max(in_force)]
         if self._silent:
             changes["runtime"] = request.runtime.override(stream_writer=_drop)
-        return _changed(request, changes)
+        return _change(request, changes)
 
     def _draft(self, response: Response) -> Draft:
         self.response = response
@@ -185,7 +185,7 @@ def _refuse_error_text(message: AIMessage) -> None:
         )
 
 
-def _changed(request: ModelRequest[Any], changes: Mapping[str, Any]) -> ModelRequest[Any]:
+def _change(request: ModelRequest[Any], changes: Mapping[str, Any]) -> ModelRequest[Any]:
     """Return a request with changes, of the runtime too, which `override` leaves as it is."""
     twin = copy(request)
     vars(twin).update(changes)

@@ -20,7 +20,7 @@ from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from graphs import Outcome, Refinement
-from graphs.step import Node, Transition
+from graphs.drivers import Node, Transition
 from judges.verdict import Usage
 
 _log = logging.getLogger("refine")
@@ -170,7 +170,7 @@ def _index_after_question(messages: Sequence[AnyMessage]) -> int:
     return summaries[-1] + 1 if summaries else 0
 
 
-class Turns:
+class OpenTurns:
     """The turns between two model calls, by token, and the last outcomes, by id: bounded, safe between threads.
 
     Args:

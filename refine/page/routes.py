@@ -23,9 +23,8 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import BaseRoute, Route
 
 from graphs import Outcome, Refinement, Unanswered
-from graphs.drivers import arun_step
+from graphs.drivers import Node, RunContext, adrive
 from graphs.loop import Loop
-from graphs.step import Node
 from judges import ConfigurationError
 from refine.record import DatabaseRecord, OutcomeFilter
 from refine.record.rows import now_ms
@@ -171,21 +170,21 @@ async def attempts_of(loop: Loop, question: str, *, config: RunnableConfig | Non
         config: Config of the run.
     """
     conversation: list[AnyMessage] = [HumanMessage(question)]
-    own, refinement = ensure_config(config), loop.begin({"messages": conversation})
+    context, refinement = RunContext(ensure_config(config)), loop.begin({"messages": conversation})
     goto: Node | None = "generate"
     try:
         while goto == "generate" or goto == "judge":  # noqa: PLR1714 - narrows the type
             if goto == "generate":
                 yield {"event": "start", "attempt": refinement.number}
             done, known = goto, len(refinement.attempts)
-            transition = await arun_step(loop.steps[done], refinement, conversation, own)
+            transition = await adrive(loop.step(done, refinement, conversation, context), context)
             refinement, goto = transition.refinement, transition.goto
             if done == "judge" or len(refinement.attempts) > known:
                 yield _draft(refinement) if done == "generate" else _verdict(refinement)
         if refinement.ending == "interrupt":
             yield _end(Outcome.of(refinement, conversation, None, now=refinement.ended_at or 0.0))
             return
-        transition = await arun_step(loop.finish, refinement, conversation, own)
+        transition = await adrive(loop.step("finish", refinement, conversation, context), context)
     except Unanswered as unanswered:
         yield _end(unanswered.outcome)
         return

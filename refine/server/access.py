@@ -14,9 +14,7 @@ from functools import lru_cache
 
 from starlette.types import Scope
 
-from graphs import Bounds
-from graphs.certificate import GeneratorIdentity
-from graphs.loop import Loop
+from graphs import Bounds, GeneratorIdentity, Loop
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AnyMessage
 
-from graphs import Bounds, Outcome, Overrides, Policy, Refinement
-from graphs.drivers import arun_attempts, arun_step
-from graphs.errors import GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
-from graphs.langgraph_private import SUMMARY
-from graphs.loop import Loop
-from graphs.redaction import withhold
-from graphs.step import Messages
+from graphs import (
+    SUMMARY,
+    Bounds,
+    GeneratorFailed,
+    InputError,
+    JudgeFailed,
+    Loop,
+    NotAccepted,
+    Outcome,
+    Overrides,
+    Policy,
+    Refinement,
+    Unanswered,
+    arun,
+    withhold,
+)
 from judges.errors import BadSample
 from refine.server.access import ServedGuard
 from refine.server.dialects.protocol import ApiDialect, GuardReply, Json, JudgedRequest, RawHeaders, failure
 from refine.server.errors import ApiError
 from refine.server.upstream import RawAnswer, Upstream, UpstreamGenerator, UpstreamRefused, UpstreamReply
-
-_NO_CONFIG: RunnableConfig = {}
 
 
 @dataclass(slots=True)
@@ -89,21 +96,18 @@ async def answer(question: GuardedRequest) -> GuardedAnswer:
 
 
 async def _run(
-    loop: Loop, refinement: Refinement, conversation: Messages, request: JudgedRequest
+    loop: Loop, refinement: Refinement, conversation: Sequence[AnyMessage], request: JudgedRequest
 ) -> tuple[Outcome, Json]:
     """Answer, and return the outcome with its summary."""
-    refinement = await arun_attempts(loop, refinement, conversation, _NO_CONFIG)
-    transition = await arun_step(loop.finish, refinement, conversation, _NO_CONFIG)
-    assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
-    assert transition.update is not None  # noqa: S101 - the last step says how its state changes
-    outcome, summary = transition.outcome, transition.update[SUMMARY]
+    outcome = await arun(loop, {"messages": conversation}, begun=refinement)
+    assert outcome.answer is not None  # noqa: S101 - nobody reviews here, so that a loop without one raises
     if not request.skip_reason:
-        return outcome, summary
+        return outcome, outcome.answer.response_metadata[SUMMARY]
     outcome = outcome.model_copy(update={"detail": request.skip_reason})
     return outcome, outcome.summary()
 
 
-def _begin(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRequest) -> Refinement:
+def _begin(loop: Loop, bounds: Bounds, conversation: Sequence[AnyMessage], request: JudgedRequest) -> Refinement:
     """Begin a refinement with the evidence and the settings that the client sent.
 
     Raises:
@@ -120,7 +124,7 @@ def _begin(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRe
         bounds.check(overrides, loop.policy)
         begun = loop.begin({"messages": conversation, "evidence": overrides.added_to(evidence or {})})
         begun = replace(begun, policy=overrides.applied_to(loop.policy))
-    return replace(begun, sampled=False) if request.skip_reason else begun
+    return replace(begun, is_judged=False) if request.skip_reason else begun
 
 
 def _release_answer(

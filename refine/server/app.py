@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import unquote
 
 import aiohttp
@@ -22,14 +22,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from graphs import Outcome
-from graphs.drivers import arun
-from graphs.errors import Unanswered
-from graphs.generators import Draft
-from graphs.redaction import withhold
-from graphs.step import DeadlinePassed, acall_within
+from graphs import DeadlinePassed, Draft, Outcome, Unanswered, acall_within, arun, withhold
 from judges.entry import Explanation
-from judges.errors import BadSample, ConfigurationError
+from judges.errors import BadSample
 from judges.sample import Sample, canonical_field
 from judges.verdict import Verdict
 from refine.server.access import Caller, Incoming, ServedGuard, request_headers, request_id
@@ -219,7 +214,7 @@ class _CheckedText:
         conversation = chat.conversation({"messages": messages})
         loop = self.guard.loop.with_generator(_FirstDraft(self.text, self._make_mender(messages, conversation)))
         try:
-            return await arun(loop, {"messages": conversation}, {})
+            return await arun(loop, {"messages": conversation})
         except Unanswered as error:
             return error.outcome
 
@@ -246,11 +241,6 @@ class _FirstDraft:
     def __init__(self, text: str, then: UpstreamGenerator | None) -> None:
         self._text: str | None = text
         self._then = then
-
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> NoReturn:
-        """Refuse: the server never blocks."""
-        del prompt, config, temperature
-        raise ConfigurationError("the guard's generator has no blocking form; use adraft")
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return the text, or have it written again."""

@@ -12,10 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from graphs import Bounds, Policy
-from graphs.certificate import check_certificate
-from graphs.generators import PerRequest
-from graphs.loop import Loop
+from graphs import Bounds, Loop, PerRequest, Policy, check_certificate
 from judges import OpenAICompatible, known_prices
 from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
 from judges.certificate import IssuedCertificate

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from graphs.errors import RefineError
+from graphs import RefineError
 
 _KINDS = {
     400: "invalid_request_error",

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import NoReturn
 
 import aiohttp
 from langchain_core.messages import AIMessage, BaseMessage
@@ -22,9 +21,8 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import SecretStr
 from yarl import URL
 
-from graphs.errors import RefineError
-from graphs.generators import Draft
-from judges.errors import AskFailed, ConfigurationError
+from graphs import Draft, RefineError
+from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
 from judges.models.providers.http_errors import EndpointReplyError
@@ -379,11 +377,6 @@ class UpstreamGenerator:
         self._models = models
         self._numbers = count(1)
         self.answers: dict[str, RawAnswer] = {}
-
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> NoReturn:
-        """Refuse: the server never blocks."""
-        del prompt, config, temperature
-        raise ConfigurationError("the guard's generator has no blocking form; use adraft")
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return the upstream's answer; its raw reply is in `answers` by the id of the message.

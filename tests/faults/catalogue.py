@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from graphs.attempt import StopReason
+from graphs.refinement import StopReason
 from judges import Unscored
 from tests.model_server import Asked, Reply, Wire, answered, tools_of
 

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
 from graphs import DraftError, Unanswered
-from graphs.attempt import StopReason
+from graphs.refinement import StopReason
 from judges import Helpfulness, OpenAICompatible
 from refine import SelfRefine
 from tests.faults.catalogue import CRITIC, WRITER, Fault, good

@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from structlog.testing import capture_logs
 
-from graphs.events import GENERATOR_FAILED, PARTLY_JUDGED, UNJUDGED, UNMET, Ration
+from graphs.events import GENERATOR_FAILED, MISSING_EVIDENCE, PARTLY_JUDGED, UNJUDGED, WarningThrottle
 from graphs.graph import self_refine
 from graphs.policy import Policy
 from graphs.refinement import Refinement
@@ -142,10 +142,14 @@ def test_an_accepting_panel_with_a_failed_member_is_a_warning(build: Callable[..
 def test_warnings_of_one_kind_are_rationed(caplog: Log) -> None:
     """One a minute, each kind by itself; the clock is monotonic."""
     now = 0.0
-    ration = Ration(clock=lambda: now)
-    assert (ration.allows(("a",)), ration.allows(("a",)), ration.allows(("b",))) == (True, False, True)
+    throttle = WarningThrottle(clock=lambda: now)
+    assert (throttle.should_warn(("a",)), throttle.should_warn(("a",)), throttle.should_warn(("b",))) == (
+        True,
+        False,
+        True,
+    )
     now = 61.0
-    assert (ration.allows(("a",)), ration.allows(("b",), once=True)) == (True, False)
+    assert (throttle.should_warn(("a",)), throttle.should_warn(("b",), once=True)) == (True, False)
     judge = ScriptedJudge([RuntimeError(), Verdict.without_score("no_claims"), RuntimeError()])
     refiner = SelfRefine(lambda _: "yes", judge)
     for _ in range(3):
@@ -190,7 +194,7 @@ def test_a_need_that_nobody_meets_is_told_at_the_first_question(caplog: Log) -> 
     refiner = SelfRefine(lambda _: "yes", judge)
     for _ in range(3):
         refiner.invoke("what?")
-    lines = [line for line in warnings_in(caplog) if UNMET in line]
+    lines = [line for line in warnings_in(caplog) if MISSING_EVIDENCE in line]
     assert len(lines) == 2
     assert "judge='ragas.faithfulness' missing=['retrieved_contexts']" in lines[0]
     assert "evidence={'retrieved_contexts': ...} with the question" in lines[0]
@@ -208,7 +212,7 @@ def test_a_need_that_is_met_is_not_told(caplog: Log) -> None:
     correct = load("databricks.correctness", model=ScriptedModel([]))
     for evidence in ({"reference": "yes"}, {"expected_facts": ["yes"]}):
         SelfRefine(lambda _: "yes", correct, max_calls=1).refine("what?", evidence=evidence)
-    assert [line for line in warnings_in(caplog) if UNMET in line] == []
+    assert [line for line in warnings_in(caplog) if MISSING_EVIDENCE in line] == []
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def refused(*feedback: str, question: str = "what?", reference: str | None = Non
     evidence: dict[str, Any] = {} if reference is None else {"reference": reference}
     made = Refinement(policy=Policy(max_attempts=9, success_rating=4), question=question, evidence=evidence)
     for number, one in enumerate(feedback, 1):
-        made = made.drafted(AIMessage(f"draft {number}", id=f"id {number}"))
-        made = made.judged(Verdict.rated(min(number, 3), feedback=one), now=0)
+        made = made.add_draft(AIMessage(f"draft {number}", id=f"id {number}"))
+        made = made.add_verdict(Verdict.rated(min(number, 3), feedback=one), now=0)
     return made
 
 
@@ -157,11 +157,11 @@ def test_a_reference_across_the_bound_is_withheld() -> None:
 def test_an_own_augmenter_gives_messages(made: Any) -> None:
     """A function that gives anything but messages is refused, without what it gave."""
     policy = Policy(augment=lambda _: made)
-    judged = Refinement(policy=policy).drafted(AIMessage("draft")).judged(Verdict.rated(1), now=0)
+    judged = Refinement(policy=policy).add_draft(AIMessage("draft")).add_verdict(Verdict.rated(1), now=0)
     with pytest.raises(
         ConfigurationError, match=r"augment function returned .*; return a list of messages"
     ) as raised:
-        judged.augmented(added_messages(judged))
+        judged.add_messages(added_messages(judged))
     assert "again'" not in str(raised.value).split(";")[0]
 
 
@@ -170,8 +170,8 @@ def test_an_own_augmenter_may_give_a_tuple_or_nothing() -> None:
     each: list[Any] = [(), [], (HumanMessage("shorter"),)]
     for made in each:
         policy = Policy(augment=partial(lambda made, _: made, made))
-        judged = Refinement(policy=policy).drafted(AIMessage("draft")).judged(Verdict.rated(1), now=0)
-        assert judged.augmented(added_messages(judged)).added == tuple(made)
+        judged = Refinement(policy=policy).add_draft(AIMessage("draft")).add_verdict(Verdict.rated(1), now=0)
+        assert judged.add_messages(added_messages(judged)).added == tuple(made)
 
 
 LEAKS = {

@@ -23,9 +23,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from graphs import Attempt, GeneratorFailed, JudgeFailed, Outcome, Policy, Refinement, self_refine
-from graphs.candidates import Standing, best_of, standing_of
-from graphs.graph import build_loop
+from graphs import Attempt, GeneratorFailed, JudgeFailed, Outcome, Policy, Refinement, build_loop, run, self_refine
+from graphs.candidates import Standing, best_candidate, standing_of
 from judges import ConfigurationError, Helpfulness, Sample, Verdict
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -149,7 +148,7 @@ def test_the_best_is_the_first_with_the_highest_rating(ratings: list[int | None]
         for number, rating in enumerate(ratings, 1)
     }
     ranks = [0 if rating is None else rating for rating in ratings]
-    assert best_of(candidates) == ranks.index(max(ranks)) + 1
+    assert best_candidate(candidates) == ranks.index(max(ranks)) + 1
 
 
 def test_kinds_of_answer_among_candidates() -> None:
@@ -157,13 +156,13 @@ def test_kinds_of_answer_among_candidates() -> None:
     call: Any = [{"name": "t", "args": {}, "id": "1"}]
     refusal = AIMessage("", additional_kwargs={"refusal": "No."})
     refused, calls, rated = (
-        Refinement(policy=Policy()).drafted(answer)
+        Refinement(policy=Policy()).add_draft(answer)
         for answer in (refusal, AIMessage("", tool_calls=call), AIMessage("text"))
     )
     expected = [
         (Refinement(policy=Policy(), attempts=(attempt_of(3),)), Standing.ACCEPTED),
         (calls, Standing.HANDED_ON),
-        (rated.judged(Verdict.rated(2), now=0), Standing.RATED),
+        (rated.add_verdict(Verdict.rated(2), now=0), Standing.RATED),
         (rated, Standing.UNJUDGED),
         (refused, Standing.UNFIT),
     ]
@@ -632,10 +631,7 @@ def test_a_loop_around_another_generator_keeps_its_candidates() -> None:
     loop = build_loop(ScriptedModel([]), by_text(), Policy(candidates=3), name="n").with_generator(
         ScriptedModel(lambda _: "a4")
     )
-    record = loop.begin({"messages": [HumanMessage("what?")]})
-    from graphs.drivers import run_attempts  # noqa: PLC0415 - used here alone
-
-    ended = run_attempts(loop, record, [HumanMessage("what?")], {})
+    ended = run(loop, {"messages": [HumanMessage("what?")]})
     assert (ended.stop_reason, len(ended.attempts[0].drafts)) == ("accepted", 3)
 
 

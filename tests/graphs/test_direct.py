@@ -14,9 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tracers.base import BaseTracer
 from langgraph.checkpoint.memory import InMemorySaver
 
-from graphs import GeneratorFailed, Policy, self_refine
-from graphs.drivers import arun, run
-from graphs.generators import RequestGenerator
+from graphs import GeneratorFailed, Policy, RequestGenerator, arun, run, self_refine
 from judges import Helpfulness, OpenAICompatible, Price, Sample
 from judges.models.providers import openai_messages
 from judges.models.providers.http_errors import EndpointStatusError

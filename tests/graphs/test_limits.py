@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from graphs.step import DeadlinePassed, acall_within, call_within
+from graphs.drivers import DeadlinePassed, acall_within, call_within
 
 SHORT = 0.02
 SOON = 0.5

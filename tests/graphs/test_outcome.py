@@ -20,10 +20,10 @@ STEPS: tuple[AnyMessage, ...] = (AIMessage("", tool_calls=[CALL]), ToolMessage("
 def refined(**fields: Any) -> Refinement:
     """Make a refinement whose second attempt was accepted and released."""
     made = Refinement(policy=Policy(), question="what?", started_at=10.0, **fields)
-    made = made.drafted(AIMessage("bad"), usage=Usage(calls=1, input_tokens=3))
-    made = made.judged(Verdict.rated(1, rationale="too bad", feedback="be good"), now=11.0).augmented(())
-    made = made.drafted(AIMessage("good"), steps=STEPS, evidence={"retrieved_contexts": ["text"]})
-    return made.judged(Verdict.rated(4, rationale="truth it is"), now=13.0).answered(2)
+    made = made.add_draft(AIMessage("bad"), usage=Usage(calls=1, input_tokens=3))
+    made = made.add_verdict(Verdict.rated(1, rationale="too bad", feedback="be good"), now=11.0).add_messages(())
+    made = made.add_draft(AIMessage("good"), steps=STEPS, evidence={"retrieved_contexts": ["text"]})
+    return made.add_verdict(Verdict.rated(4, rationale="truth it is"), now=13.0).release(2)
 
 
 def outcome(**fields: Any) -> Outcome:
@@ -124,7 +124,7 @@ def test_the_summary_holds_no_reference() -> None:
 
 def test_the_summary_of_what_is_no_attempt_has_no_rating() -> None:
     """A fallback, or a reviewer's own words, were rated by nobody."""
-    made = refined().answered(None, detail="written by a reviewer")
+    made = refined().release(None, detail="written by a reviewer")
     summary = Outcome.of(made, ASKED, AIMessage("mine"), now=99.0).summary()
     assert (summary["rating"], summary["rationale"], summary["detail"]) == (None, "", "written by a reviewer")
 

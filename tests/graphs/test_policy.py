@@ -603,5 +603,5 @@ def test_the_defaults_are_the_ancestors() -> None:
 
 def test_a_budget_is_read_by_the_refinement() -> None:
     """What a policy limits is what a refinement allows its judges."""
-    made = Refinement(policy=Policy(max_calls=3), started_at=0.0).drafted(AIMessage("draft"))
+    made = Refinement(policy=Policy(max_calls=3), started_at=0.0).add_draft(AIMessage("draft"))
     assert made.allowance(0.0) is not None

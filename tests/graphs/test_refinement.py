@@ -14,8 +14,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from graphs import Attempt, Policy, Refinement
 from graphs.answers import empty_answer
-from graphs.attempt import StopReason
 from graphs.augment import added_messages
+from graphs.refinement import StopReason
 from judges import Usage, Verdict
 from judges.verdict import Unscored
 from tests.laws import for_every
@@ -58,12 +58,12 @@ def stages(policy: Policy, said: Sequence[Verdict], **fields: Any) -> list[Refin
     refinements = [Refinement(policy=policy, question="what?", **fields)]
     for number, verdict in enumerate(said, 1):
         refinements.append(
-            refinements[-1].drafted(AIMessage(f"draft {number}"), usage=Usage(calls=1), latency_s=0.5)
+            refinements[-1].add_draft(AIMessage(f"draft {number}"), usage=Usage(calls=1), latency_s=0.5)
         )
-        refinements.append(refinements[-1].judged(verdict, now=NOW))
+        refinements.append(refinements[-1].add_verdict(verdict, now=NOW))
         if refinements[-1].done:
             break
-        refinements.append(refinements[-1].augmented(added_messages(refinements[-1])))
+        refinements.append(refinements[-1].add_messages(added_messages(refinements[-1])))
     return refinements
 
 
@@ -93,10 +93,10 @@ def test_done_is_final(policy: Policy, said: list[Verdict]) -> None:
     """A refinement that is done takes no further event, of any kind."""
     last = stages(policy, said)[-1]
     events: list[Callable[[], Refinement]] = [
-        lambda: last.drafted(AIMessage("one more")),
-        lambda: last.judged(Verdict.rated(4), now=NOW),
-        lambda: last.augmented(()),
-        lambda: last.stopped("accepted"),
+        lambda: last.add_draft(AIMessage("one more")),
+        lambda: last.add_verdict(Verdict.rated(4), now=NOW),
+        lambda: last.add_messages(()),
+        lambda: last.stop("accepted"),
     ]
     for event in events:
         with pytest.raises(ValueError, match="is done"):
@@ -171,9 +171,9 @@ def test_a_prompt_is_a_list_of_its_own() -> None:
 def test_the_state_is_read_back_the_same(policy: Policy, said: list[Verdict], sampled: bool) -> None:  # noqa: FBT001
     """Every stage goes into a state and back without a difference."""
     evidence: dict[str, Any] = {"reference": "truth", "retrieved_contexts": ["a"]}
-    refinements = [Refinement(policy=policy, sampled=sampled)]
+    refinements = [Refinement(policy=policy, is_judged=sampled)]
     refinements += stages(policy, said, evidence=evidence, started_at=1.5)
-    refinements.append(refinements[-1].answered(1, detail="released by a reviewer"))
+    refinements.append(refinements[-1].release(1, detail="released by a reviewer"))
     for one in refinements:
         assert Refinement.read(one.to_state(), policy) == one
 
@@ -193,9 +193,9 @@ def test_the_state_survives_a_strict_checkpoint() -> None:
         ToolMessage("b", tool_call_id="1"),
     ]
     begun = Refinement(policy=Policy(), question="what?", evidence={"reference": "truth"}, started_at=2.0)
-    one = begun.drafted(AIMessage("draft"), steps=steps, evidence={"retrieved_contexts": ["c"]})
-    one = one.judged(Verdict.rated(2, feedback="more"), now=NOW)
-    one = one.augmented(added_messages(one))
+    one = begun.add_draft(AIMessage("draft"), steps=steps, evidence={"retrieved_contexts": ["c"]})
+    one = one.add_verdict(Verdict.rated(2, feedback="more"), now=NOW)
+    one = one.add_messages(added_messages(one))
     serializer = JsonPlusSerializer(allowed_msgpack_modules=None)
     assert Refinement.read(serializer.loads_typed(serializer.dumps_typed(one.to_state())), one.policy) == one
 
@@ -215,16 +215,16 @@ def test_an_attempt_goes_through_json() -> None:
 def test_drafts_and_verdicts_take_turns() -> None:
     """A second draft before a verdict, a verdict without a draft, and going on without either are refused."""
     begun = Refinement(policy=Policy())
-    drafted = begun.drafted(AIMessage("draft"))
+    drafted = begun.add_draft(AIMessage("draft"))
     with pytest.raises(ValueError, match="no draft is wanted"):
-        drafted.drafted(AIMessage("another"))
+        drafted.add_draft(AIMessage("another"))
     with pytest.raises(ValueError, match="no draft that awaits a verdict"):
-        begun.judged(Verdict.rated(4), now=NOW)
+        begun.add_verdict(Verdict.rated(4), now=NOW)
     with pytest.raises(ValueError, match="no draft that awaits a verdict"):
-        drafted.judged(Verdict.rated(1), now=NOW).judged(Verdict.rated(4), now=NOW)
+        drafted.add_verdict(Verdict.rated(1), now=NOW).add_verdict(Verdict.rated(4), now=NOW)
     for one in (begun, drafted):
         with pytest.raises(ValueError, match="no judged draft"):
-            one.augmented(())
+            one.add_messages(())
 
 
 def test_attempts_are_numbered_from_1() -> None:

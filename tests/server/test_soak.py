@@ -27,7 +27,7 @@ import aiohttp
 import httpx2
 import pytest
 
-from graphs.attempt import StopReason
+from graphs.refinement import StopReason
 from refine.record import DatabaseRecord
 from tests.bench.guard_memory import Footprint
 from tests.faults.catalogue import CRITIC, FAULTS, WRITER, good

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from graphs.answers import reply_without_reasoning
+from graphs import reply_without_reasoning
 from judges.models.providers.openai_messages import answer_of, to_dicts, to_message
 from judges.models.providers.openai_replies import usage_in
 from judges.verdict import Usage

@@ -1,4 +1,4 @@
-"""An agent that leaves the loop: it hands over to another node of the graph around, instead of answering."""
+"""An agent that leaves the loop: a handoff to another node of the graph around, instead of an answer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from langgraph.errors import ParentCommand
 from langgraph.types import Command, Send
 
 from graphs.augment import MARK
-from graphs.events import Event, Ration
+from graphs.events import Event, WarningThrottle
 from graphs.refinement import Refinement
 
-_UNJUDGED_HANDOVER = "generator handed over to another node with an answer that was not judged"
+_UNJUDGED_HANDOFF = "generator handed over to another node with an answer that was not judged"
 
 
-def hand_over(left: ParentCommand, refinement: Refinement) -> None:
+def hide_drafts(left: ParentCommand, refinement: Refinement) -> None:
     """Take drafts and feedback of earlier attempts out of what an agent hands over; changes `left` in place."""
     command: Command[Any] = left.args[0]
     added = {_content_of(message) for message in refinement.added}
@@ -26,23 +26,23 @@ def hand_over(left: ParentCommand, refinement: Refinement) -> None:
     left.args = (command,)
 
 
-def handover_events(left: ParentCommand, refinement: Refinement) -> tuple[Event, ...]:
-    """Return what to publish of a handover: where to, without any text."""
+def handoff_events(left: ParentCommand, refinement: Refinement) -> tuple[Event, ...]:
+    """Return what to publish of a handoff: where to, without any text."""
     return (Event("handover", {"attempt": refinement.number, "goto": _targets(left.args[0])}),)
 
 
-def handover_alarms(
-    left: ParentCommand, refinement: Refinement, conversation: Sequence[AnyMessage], ration: Ration
+def handoff_warnings(
+    left: ParentCommand, refinement: Refinement, conversation: Sequence[AnyMessage], throttle: WarningThrottle
 ) -> tuple[Event, ...]:
     """Return the warning that an agent handed over with an answer, which nobody judged; none where it did not."""
     known = {_content_of(message) for message in conversation}
     answers = filter(_is_answer, _messages_in(left.args[0]))
     goto = _targets(left.args[0])
     unjudged = any(_content_of(message) not in known for message in answers)
-    if not unjudged or not ration.allows((_UNJUDGED_HANDOVER, *goto)):
+    if not unjudged or not throttle.should_warn((_UNJUDGED_HANDOFF, *goto)):
         return ()
     figures = {"attempt": refinement.number, "goto": goto}
-    return (Event(_UNJUDGED_HANDOVER, figures, streamed=False, level=logging.WARNING),)
+    return (Event(_UNJUDGED_HANDOFF, figures, streamed=False, level=logging.WARNING),)
 
 
 def _content_of(message: BaseMessage) -> tuple[str, str]:

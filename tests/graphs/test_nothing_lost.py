@@ -1,0 +1,170 @@
+"""Attempts that were paid for are released, or in the outcome of the error that ended the turn, and on record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from graphs import DraftError, Outcome, Policy, Refinement, outcome_of, self_refine
+from judges import ConfigurationError
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefine
+from refine.middleware import SelfRefineMiddleware
+
+ODD: dict[str, Any] = {
+    "nothing": None,
+    "no messages": {"messages": []},
+    "no answer": [HumanMessage("what?")],
+    "a number": 7,
+    "no field of an answer": {"reply": "text"},
+}
+
+
+def judge() -> ScriptedJudge:
+    """Return a judge that is content with nothing."""
+    return ScriptedJudge(lambda _: 2)
+
+
+def after_a_draft(then: object) -> Callable[[object], object]:
+    """Return a generator whose first draft is one, and whose second is not."""
+    made: list[object] = []
+
+    def generate(_: object) -> object:
+        made.append(None)
+        return "a draft" if len(made) == 1 else then
+
+    return generate
+
+
+def raising(_: object) -> Any:
+    """Be a function of a user's that fails."""
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("way", ["refine", "arefine", "graph", "checkpointer"])
+@pytest.mark.parametrize("odd", ODD)
+def test_a_judged_draft_is_released_where_a_later_one_is_odd(odd: str, way: str) -> None:
+    """As where the generator fails: the best of what was judged goes out, and the outcome says why it ended."""
+    generate = after_a_draft(ODD[odd])
+    if way == "graph":
+        message = self_refine(generate, judge()).invoke({"messages": [("user", "what?")]})["messages"][-1]
+        summary = message.response_metadata["refine"]
+        assert (message.text, summary["stop_reason"]) == ("a draft", "generator_failed")
+        return
+    refiner = SelfRefine(generate, judge(), checkpointer=InMemorySaver() if way == "checkpointer" else None)
+    thread: Any = {"configurable": {"thread_id": "1"}} if way == "checkpointer" else None
+    outcome = asyncio.run(refiner.arefine("what?")) if way == "arefine" else refiner.refine("what?", thread)
+    assert outcome.answer is not None
+    assert (outcome.answer.text, outcome.stop_reason, outcome.passed) == ("a draft", "generator_failed", False)
+    assert outcome.detail == "DraftError from the generator on attempt 2"
+
+
+@pytest.mark.parametrize("candidates", [1, 3])
+def test_an_odd_first_draft_is_an_error_with_its_outcome(candidates: int) -> None:
+    """There is no attempt to release, and the error says how the turn ended."""
+    refiner = SelfRefine(lambda _: None, judge(), candidates=candidates, max_calls=9)
+    with pytest.raises(DraftError, match="is no answer") as raised:
+        refiner.refine("what?")
+    outcome = outcome_of(raised.value)
+    assert outcome is not None
+    assert (outcome.stop_reason, outcome.attempts, outcome.answer) == ("generator_failed", (), None)
+
+
+ASKED: Any = {"messages": [("user", "what?")]}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+WAYS: dict[str, Callable[[SelfRefine], object]] = {
+    "refine": lambda refiner: refiner.refine("what?", THREAD),
+    "arefine": lambda refiner: asyncio.run(refiner.arefine("what?", THREAD)),
+    "stream": lambda refiner: list(refiner.stream("what?", THREAD)),
+    "checkpointer": lambda refiner: refiner.refine("what?", THREAD),
+}
+
+FUNCTIONS: dict[str, dict[str, Any]] = {
+    "augment raises": {"augment": raising},
+    "augment returns no messages": {"augment": lambda _: "again"},
+    "skip raises": {"skip": raising},
+    "a setting fails on use": {"overrides": {2: {"temperature": 0.5}}},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_what_ends_a_turn_has_the_record_of_it(kind: str, way: str, tmp_path: Path) -> None:
+    """A function of the policy that raises comes through as it is, with the attempts, which are on record, too."""
+    file = tmp_path / "attempts.jsonl"
+    saver = InMemorySaver() if way == "checkpointer" else None
+    generate = after_a_draft("a second draft")
+    refiner = SelfRefine(generate, judge(), record=file, checkpointer=saver, **FUNCTIONS[kind])
+    with pytest.raises((ZeroDivisionError, ConfigurationError)) as raised:
+        WAYS[way](refiner)
+    outcome = outcome_of(raised.value)
+    assert outcome is not None
+    assert [attempt.text for attempt in outcome.attempts] == ["a draft"]
+    assert [attempt.rating for attempt in outcome.attempts] == [None if kind == "skip raises" else 2]
+    assert outcome.answer is None
+    assert len(file.read_text().splitlines()) == 1
+
+
+def test_a_graph_raises_the_error_with_the_record() -> None:
+    """The same holds for whoever runs the graph itself."""
+    graph = self_refine(after_a_draft(""), judge(), augment=raising)
+    with pytest.raises(ZeroDivisionError) as raised:
+        graph.invoke({"messages": [("user", "what?")]})
+    outcome = outcome_of(raised.value)
+    assert outcome is not None
+    assert [attempt.text for attempt in outcome.attempts] == ["a draft"]
+
+
+class Returning(AgentMiddleware[Any, Any, Any]):
+    """Returns no message of the model from the second call on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Call the model, and lose its answer."""
+        self.calls += 1
+        return handler(request) if self.calls == 1 else ModelResponse([])
+
+
+def test_an_agents_judged_draft_is_released_where_a_later_call_returns_nothing() -> None:
+    """A middleware inside that loses a message costs that attempt alone."""
+    outcomes: list[Outcome] = []
+    middleware = SelfRefineMiddleware(judge(), on_outcome=outcomes.append)
+    agent = create_agent(ScriptedModel(lambda _: "a draft"), [], middleware=[middleware, Returning()])
+    state = agent.invoke(ASKED)
+    assert (state["messages"][-1].text, [one.stop_reason for one in outcomes]) == ("a draft", ["generator_failed"])
+
+
+def test_an_agents_turn_that_a_function_ends_is_told() -> None:
+    """`on_outcome` gets the attempts of a turn that ended in an error of the policy's function."""
+    outcomes: list[Outcome] = []
+    middleware = SelfRefineMiddleware(judge(), on_outcome=outcomes.append, augment=raising)
+    agent = create_agent(ScriptedModel(lambda _: "a draft"), [], middleware=[middleware])
+    with pytest.raises(ZeroDivisionError):
+        agent.invoke(ASKED)
+    assert [[attempt.text for attempt in one.attempts] for one in outcomes] == [["a draft"]]
+
+
+def test_a_function_that_is_fit_sees_the_attempts_as_before() -> None:
+    """Nothing is added where nothing fails."""
+    seen: list[int] = []
+
+    def augment(record: Refinement) -> list[Any]:
+        seen.append(len(record.attempts))
+        return [HumanMessage("again")]
+
+    outcome = SelfRefine(lambda _: AIMessage("x"), judge(), policy=Policy(augment=augment)).refine("what?")
+    assert (seen, outcome.stop_reason) == ([1, 2], "max_attempts")

@@ -1,0 +1,187 @@
+"""A human's decision counts for the draft that was shown, and for no other, at every door."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.runnables import Runnable
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from graphs import self_refine
+from judges.testing import ScriptedModel
+from refine import SelfRefine
+from refine.middleware import SelfRefineMiddleware
+
+ASKED: Any = {"messages": [("user", "what?")]}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+Shown = list[str]
+
+
+def drafts() -> Iterator[str]:
+    """Yield drafts of which none is like another."""
+    return (f"draft {number}" for number in itertools.count(1))
+
+
+def asking(shown: Shown) -> Callable[[str], object]:
+    """Return a judge that puts each draft to a human, and notes what was decided on, not what is asked again."""
+
+    def human(response: str) -> object:
+        decision = interrupt({"judge this": response})
+        shown.append(f"{response}: {decision}")
+        return bool(decision)
+
+    return human
+
+
+def agent_with(saver: InMemorySaver, texts: Iterator[str], shown: Shown, *inside: Any) -> Any:
+    """Return an agent, as a process makes it anew."""
+    model = ScriptedModel(lambda _: next(texts))
+    return create_agent(model, [], middleware=[SelfRefineMiddleware(asking(shown)), *inside], checkpointer=saver)
+
+
+def question_of(state: Any) -> object:
+    """Return what a human is asked now."""
+    (question,) = state["__interrupt__"]
+    return question.value
+
+
+DOORS: dict[str, Callable[[InMemorySaver, Iterator[str], Shown], Any]] = {
+    "middleware": agent_with,
+    "graph": lambda saver, texts, shown: self_refine(lambda _: next(texts), asking(shown), checkpointer=saver),
+    "graph of a model": lambda saver, texts, shown: self_refine(
+        ScriptedModel(lambda _: next(texts)), asking(shown), checkpointer=saver
+    ),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_each_draft_is_decided_on_by_itself(door: str) -> None:
+    """After two refusals the third draft is shown, and only that one is released by a yes."""
+    shown: Shown = []
+    graph: Runnable[Any, Any] = DOORS[door](InMemorySaver(), drafts(), shown)
+    assert question_of(graph.invoke(ASKED, THREAD)) == {"judge this": "draft 1"}
+    for number in (2, 3):
+        state = await graph.ainvoke(Command(resume=False), THREAD)
+        assert question_of(state) == {"judge this": f"draft {number}"}
+    answer = (await graph.ainvoke(Command(resume=True), THREAD))["messages"][-1]
+    assert (answer.text, answer.response_metadata["refine"]["passed"]) == ("draft 3", True)
+    assert [line for line in shown if line.endswith("True")] == ["draft 3: True"]
+
+
+@pytest.mark.parametrize("by_id", [False, True], ids=["by order", "by id"])
+@pytest.mark.parametrize("refused", [0, 1])
+def test_a_yes_from_before_does_not_release_a_draft_made_in_another_process(refused: int, *, by_id: bool) -> None:
+    """An agent resumed in another process writes anew, and the human is asked about what it wrote."""
+    saver, texts, shown = InMemorySaver(), drafts(), list[str]()
+
+    def decision(state: Any, value: bool) -> Command[Any]:  # noqa: FBT001 - a human's
+        (question,) = state["__interrupt__"]
+        return Command(resume={question.id: value} if by_id else value)
+
+    first = agent_with(saver, texts, shown)
+    state = first.invoke(ASKED, THREAD)
+    for _ in range(refused):
+        state = first.invoke(decision(state, False), THREAD)  # noqa: FBT003 - a human's
+    other = agent_with(saver, texts, shown)
+    state = other.invoke(decision(state, True), THREAD)  # noqa: FBT003 - a human's
+    assert question_of(state) == {"judge this": f"draft {refused + 2}"}
+    answer = other.invoke(decision(state, True), THREAD)["messages"][-1]  # noqa: FBT003 - a human's
+    assert answer.text == f"draft {refused + 2}"
+    assert [line for line in shown if line.endswith("True")] == [f"draft {refused + 2}: True"]
+
+
+def test_the_same_draft_made_in_another_process_needs_no_second_decision() -> None:
+    """What the human was shown is what is released, whoever wrote it."""
+    saver, shown = InMemorySaver(), list[str]()
+    agent_with(saver, itertools.repeat("Refund: 10 EUR"), shown).invoke(ASKED, THREAD)
+    other = agent_with(saver, itertools.repeat("Refund: 10 EUR"), shown)
+    answer = other.invoke(Command(resume=True), THREAD)["messages"][-1]
+    assert (answer.text, answer.response_metadata["refine"]["passed"]) == ("Refund: 10 EUR", True)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("kind", ["function", "model"])
+def test_attempts_made_again_are_asked_about_again(
+    kind: str, durability: Literal["sync", "async", "exit"]
+) -> None:
+    """However a refiner is stored, what goes out is the very draft that the last yes was about."""
+    texts, shown = drafts(), list[str]()
+    generator: Any = (lambda _: next(texts)) if kind == "function" else ScriptedModel(lambda _: next(texts))
+    refiner = SelfRefine(generator, asking(shown), checkpointer=InMemorySaver(), durability=durability)
+    outcome = refiner.refine(ASKED, THREAD)
+    decisions = iter([False, True, True, True, True])
+    asked: list[object] = []
+    while outcome.stop_reason == "interrupted":
+        (question,) = refiner.graph.get_state(THREAD).interrupts
+        asked.append(question.value["judge this"])
+        if len(asked) > 4:  # attempts are made again each time, and never the same
+            break
+        outcome = refiner.refine(Command(resume=next(decisions)), THREAD)
+    if outcome.answer is not None:
+        assert f"{outcome.answer.text}: True" in shown
+        assert outcome.answer.text == asked[-1]
+    assert len(set(asked)) == len(asked)
+
+
+class AsksBeforeEachCall(AgentMiddleware[Any, Any, Any]):
+    """Asks a human before each model call."""
+
+    def __init__(self, made: list[str]) -> None:
+        super().__init__()
+        self.made = made
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Call the model once a human allowed this very call."""
+        number = 1 + sum(message.type == "ai" for message in request.messages)
+        decision = interrupt(f"call {number}?")
+        if decision != f"yes to call {number}":
+            raise PermissionError(decision)
+        self.made.append(decision)
+        return handler(request)
+
+
+def test_a_middleware_inside_that_asks_gets_the_decision_on_its_own_question() -> None:
+    """Questions of a middleware and of a judge take turns, and no answer is taken for another's."""
+    made, shown = list[str](), list[str]()
+    agent = agent_with(InMemorySaver(), drafts(), shown, AsksBeforeEachCall(made))
+    state = agent.invoke(ASKED, THREAD)
+    steps: list[tuple[object, object]] = [
+        ("call 1?", "yes to call 1"),
+        ({"judge this": "draft 1"}, False),
+        ("call 2?", "yes to call 2"),
+        ({"judge this": "draft 2"}, True),
+    ]
+    for question, decision in steps:
+        assert question_of(state) == question
+        state = agent.invoke(Command(resume=decision), THREAD)
+    assert state["messages"][-1].text == "draft 2"
+    assert set(made) == {"yes to call 1", "yes to call 2"}
+
+
+def test_a_middleware_outside_that_asks_keeps_its_decisions() -> None:
+    """What was decided outside of the loop stands while drafts inside it are decided on."""
+    made, shown = list[str](), list[str]()
+    texts = drafts()
+    model = ScriptedModel(lambda _: next(texts))
+    middleware = [AsksBeforeEachCall(made), SelfRefineMiddleware(asking(shown))]
+    agent = create_agent(model, [], middleware=middleware, checkpointer=InMemorySaver())
+    state: Any = agent.invoke(ASKED, THREAD)
+    for question, decision in [
+        ("call 1?", "yes to call 1"),
+        ({"judge this": "draft 1"}, False),
+        ({"judge this": "draft 2"}, False),
+        ({"judge this": "draft 3"}, True),
+    ]:
+        assert question_of(state) == question
+        state = agent.invoke(Command(resume=decision), THREAD)
+    assert state["messages"][-1].text == "draft 3"
+    assert set(made) == {"yes to call 1"}
