@@ -22,7 +22,7 @@ from judges.settings import means
 from judges.verdict import Verdict
 
 
-class Turns(ModelJudge):
+class _JudgeOfTurns(ModelJudge):
     """A judge that gives a verdict on every turn of one side, all of them in one call.
 
     The score is the share of turns that pass, and it passes at 1 unless `threshold` is given;
@@ -90,7 +90,7 @@ class Requests(ReplySchema):
     items: list[UserRequest] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class ConversationCompleteness(Turns):
+class ConversationCompleteness(_JudgeOfTurns):
     """Judge whether every request of the user was fully addressed by the end of the conversation.
 
     Score = messages whose requests were all addressed / messages that ask for something; it passes only if all
@@ -128,7 +128,7 @@ class ConversationCompleteness(Turns):
         return super().conclude(sample, items)
 
 
-class KnowledgeRetention(Turns):
+class KnowledgeRetention(_JudgeOfTurns):
     """Judge whether the assistant ever forgets or contradicts what the user said earlier.
 
     The worst answer decides: score = 1 if none forgets or contradicts anything, else 0.
@@ -158,7 +158,7 @@ class KnowledgeRetention(Turns):
         return float(all(item.passed for item in items))
 
 
-class RoleAdherence(Turns):
+class RoleAdherence(_JudgeOfTurns):
     """Judge whether every answer of the assistant keeps to the role it was given.
 
     Score = answers in the role / answers; it passes only if all are, unless `threshold` says otherwise. Where no
@@ -260,7 +260,7 @@ class UserFrustration(OneQuestion):
 _Aggregate = Literal["mean", "worst"]
 
 
-class PerTurn(Turns):
+class PerTurn(_JudgeOfTurns):
     """A judge of every answer of the assistant; the score is their mean, or that of the worst.
 
     Raises:

@@ -12,10 +12,10 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.calls import (
-    Alignment,
     ArgumentsComparison,
     ArgumentsMode,
     ArgumentsRule,
+    CallAlignment,
     Step,
     Trajectories,
     TrajectoryMode,
@@ -283,7 +283,7 @@ class TrajectoryMatch(ToolCalls):
             verdict = verdict.model_copy(update={"feedback": text, "rationale": text})
         return verdict.model_copy(update={"value": False})
 
-    def _relevant_faults(self, alignment: Alignment) -> Alignment:
+    def _relevant_faults(self, alignment: CallAlignment) -> CallAlignment:
         """Drop the faults that this mode allows."""
         if self._mode == "subset":
             return replace(alignment, missing=())

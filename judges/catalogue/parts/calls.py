@@ -109,7 +109,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Alignment:
+class CallAlignment:
     """How actual calls fit the expected ones.
 
     Args:
@@ -149,7 +149,7 @@ class CallComparison:
     extra: Extra = "ignore"
     lenient: bool = False
 
-    def align(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, ordered: bool) -> Alignment:
+    def align(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, ordered: bool) -> CallAlignment:
         """Align the calls: by the best common subsequence where order counts, else by the best matching.
 
         Raises:
@@ -254,7 +254,7 @@ class _ScoreTable:
         return [self.pair(*place) for place in run]
 
 
-def _in_order(table: _ScoreTable) -> Alignment:
+def _in_order(table: _ScoreTable) -> CallAlignment:
     """Align the calls between the identical runs at both ends; the remaining ones may be misordered."""
     rows, columns = range(len(table.expected)), range(len(table.actual))
     head = table.identical_run(zip(rows, columns, strict=False))
@@ -270,10 +270,10 @@ def _in_order(table: _ScoreTable) -> Alignment:
     anywhere = _in_any_order(table, left_rows, left_columns).matched
     misordered = tuple(pair for pair in anywhere if pair.score == 1)
     missing, surplus = _unpaired_indices(left_rows, left_columns, misordered)
-    return Alignment(matched, misordered, tuple(missing), tuple(surplus))
+    return CallAlignment(matched, misordered, tuple(missing), tuple(surplus))
 
 
-def _in_any_order(table: _ScoreTable, rows: _Places, columns: _Places) -> Alignment:
+def _in_any_order(table: _ScoreTable, rows: _Places, columns: _Places) -> CallAlignment:
     """Match identical calls, then calls of the same tool so that as many arguments as possible are right."""
     matched = _identical_pairs(table, rows, columns)
     rows, columns = _unpaired_indices(rows, columns, matched)
@@ -285,7 +285,7 @@ def _in_any_order(table: _ScoreTable, rows: _Places, columns: _Places) -> Alignm
         )
     missing, surplus = _unpaired_indices(rows, columns, matched)
     matched.sort(key=lambda pair: pair.expected)
-    return Alignment(tuple(matched), missing=tuple(missing), surplus=tuple(surplus))
+    return CallAlignment(tuple(matched), missing=tuple(missing), surplus=tuple(surplus))
 
 
 def _identical_pairs(table: _ScoreTable, rows: _Places, columns: _Places) -> list[Pair]:
@@ -464,7 +464,7 @@ class Trajectories:
         """Whether the expected steps follow each other among the actual ones, each message taking all it can."""
         left = deque(list(step) for step in self.expected if step)
         for calls in self.actual:
-            pairing = _Pairing(self._fits, calls)
+            pairing = _CallPairing(self._fits, calls)
             while left:
                 left[0] = [call for call in left[0] if not pairing.add(call)]
                 if left[0]:
@@ -476,16 +476,16 @@ class Trajectories:
         self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, of_actual: bool = False
     ) -> bool:
         if of_actual:
-            pairing = _Pairing(lambda made, wanted: self._fits(wanted, made), expected)
+            pairing = _CallPairing(lambda made, wanted: self._fits(wanted, made), expected)
             return all(map(pairing.add, actual))
-        pairing = _Pairing(self._fits, actual)
+        pairing = _CallPairing(self._fits, actual)
         return all(map(pairing.add, expected))
 
     def _fits(self, expected: ToolCall, actual: ToolCall) -> bool:
         return expected.name == actual.name and self.comparison.score(expected, actual) == 1
 
 
-class _Pairing:
+class _CallPairing:
     """One-to-one pairs of calls with some others, grown call by call; earlier pairs move to make room."""
 
     def __init__(

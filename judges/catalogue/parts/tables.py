@@ -150,7 +150,7 @@ def _match_rows(rows: Sequence[_TableRow], others: Sequence[_TableRow], *, toler
     equal = _equal(rows, others)
     if not tolerance or not all(unpaired_rows(equal, len(rows), len(others))):
         return equal
-    pairing = _Pairing(_numbers(rows), _numbers(others), equal, tolerance)
+    pairing = _RowPairing(_numbers(rows), _numbers(others), equal, tolerance)
     for group, other_group in _groups(rows, others, tolerance):
         pairing.extend(group, other_group)
     return pairing.pairs
@@ -204,7 +204,7 @@ def _numbers(rows: Iterable[_TableRow]) -> list[_Numbers]:
     return [tuple(value for value in row if isinstance(value, Decimal)) for row in rows]
 
 
-class _Pairing:
+class _RowPairing:
     """Pairs of rows, extended to as many as possible: rows may change partners, but none loses its partner."""
 
     def __init__(

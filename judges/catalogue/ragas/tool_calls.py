@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.calls import (
-    Alignment,
+    CallAlignment,
     CallComparison,
     Extra,
     Matchers,
@@ -61,7 +61,7 @@ class ToolCalls(ComputedMetric):
         score: float,
         expected: Sequence[ToolCall],
         actual: Sequence[ToolCall],
-        alignment: Alignment,
+        alignment: CallAlignment,
     ) -> Verdict:
         """Return the verdict, with one item for each expected and each surplus call."""
         items = self._items(sample, expected, actual, alignment, full=True)
@@ -75,7 +75,7 @@ class ToolCalls(ComputedMetric):
         sample: Sample,
         expected: Sequence[ToolCall],
         actual: Sequence[ToolCall],
-        alignment: Alignment,
+        alignment: CallAlignment,
         *,
         full: bool,
     ) -> tuple[Verdict, ...]:
@@ -97,7 +97,7 @@ class ToolCalls(ComputedMetric):
         sample: Sample,
         expected: Sequence[ToolCall],
         actual: Sequence[ToolCall],
-        alignment: Alignment,
+        alignment: CallAlignment,
         *,
         full: bool,
     ) -> Iterator[tuple[tuple[bool, int], Verdict]]:
@@ -217,7 +217,7 @@ class ToolCallAccuracy(ToolCalls):
         score = alignment.total / count if count else 1.0
         return self.aligned_verdict(sample, score, expected, actual, self._relevant_faults(alignment))
 
-    def _relevant_faults(self, alignment: Alignment) -> Alignment:
+    def _relevant_faults(self, alignment: CallAlignment) -> CallAlignment:
         """Drop the faults that this way of matching ignores."""
         if self._match == "subset":
             return replace(alignment, missing=())
