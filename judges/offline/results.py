@@ -160,7 +160,7 @@ class Evaluation(HintsAtGuesses, BaseModel):
             near = get_close_matches(str(column), known, n=1)
             remedy = f"{f'did you mean {near[0]!r}? ' if near else ''}there are {known}"
             raise ConfigurationError(f"no row has a column {shortened(column)} in its metadata; {remedy}")
-        return {value: summarised(rows) for value, rows in sorted(groups.items())}
+        return {value: summarise_rows(rows) for value, rows in sorted(groups.items())}
 
     def to_pandas(self) -> DataFrame:
         """Return a table with a line per row: what was judged, and each judge's score, rating and feedback.
@@ -226,7 +226,7 @@ class Evaluation(HintsAtGuesses, BaseModel):
         return repr(self)
 
 
-def summarised(rows: Iterable[Row]) -> dict[str, Summary]:
+def summarise_rows(rows: Iterable[Row]) -> dict[str, Summary]:
     """Return the summary of each judge over some rows."""
     totals: dict[str, _JudgeTotals] = {}
     for row in rows:

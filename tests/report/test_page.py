@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from judges import Sample, Verdict, as_judge
 from judges.offline import Evaluation, Row, evaluate
-from judges.offline.results import summarised
+from judges.offline.results import summarise_rows
 from refine.report.contents import RunData, build_report
 from refine.report.document import Document
 from refine.report.markdown import markdown
@@ -80,7 +80,7 @@ class Opened:
 
 def run(rows: Sequence[Row], name: str = "runs/1") -> RunData:
     """Return a run of rows that were judged."""
-    return RunData(name=name, evaluation=Evaluation(rows=tuple(rows), summary=summarised(rows)))
+    return RunData(name=name, evaluation=Evaluation(rows=tuple(rows), summary=summarise_rows(rows)))
 
 
 def rated(index: int, score: float, question: str = "", topic: str = "git") -> Row:

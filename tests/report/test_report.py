@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from judges import ConfigurationError, Sample, Usage, Verdict
 from judges.offline import Evaluation, Row
-from judges.offline.results import summarised
+from judges.offline.results import summarise_rows
 from refine.cli.app import app
 from refine.report.contents import RunData, build_report, percentiles
 from refine.report.document import WorstRow
@@ -80,7 +80,7 @@ def row(index: int, *verdicts: Verdict, question: str = "", answer: str = "An an
 
 def run(*rows: Row, name: str = "runs/1") -> RunData:
     """Return a run of rows."""
-    return RunData(name=name, evaluation=Evaluation(rows=rows, summary=summarised(rows)))
+    return RunData(name=name, evaluation=Evaluation(rows=rows, summary=summarise_rows(rows)))
 
 
 def rated(rating: int, **fields: object) -> Verdict:

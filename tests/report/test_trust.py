@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from judges import ConfigurationError, Sample, Verdict
 from judges.offline import Evaluation, Row, certify
-from judges.offline.results import summarised
+from judges.offline.results import summarise_rows
 from refine.report.contents import RunData, build_report
 from refine.report.document import Document
 from refine.report.markdown import markdown
@@ -38,7 +38,7 @@ def row_of(index: int, rating: int, label: str) -> Row:
 
 def report_of(rows: Sequence[Row], **sources: Path) -> Document:
     """Return the report of a run, and of what there is besides."""
-    run = RunData(name="runs/1", evaluation=Evaluation(rows=tuple(rows), summary=summarised(rows)))
+    run = RunData(name="runs/1", evaluation=Evaluation(rows=tuple(rows), summary=summarise_rows(rows)))
     return build_report([run], sources=TrustSources(**sources))
 
 

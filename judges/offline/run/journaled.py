@@ -16,7 +16,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput
-from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput, summarised
+from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput, summarise_rows
 from judges.offline.run import outputs, parts
 from judges.offline.run.cells import judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
@@ -251,7 +251,7 @@ def load_run(folder: str | Path) -> Evaluation:
     except ValidationError as error:
         fault = error.errors()[0]
         raise ConfigurationError(f"{path} cannot be read: {fault['msg']}; it was changed after the run") from None
-    return Evaluation(rows=rows, summary=summarised(rows))
+    return Evaluation(rows=rows, summary=summarise_rows(rows))
 
 
 @contextmanager

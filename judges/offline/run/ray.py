@@ -457,29 +457,32 @@ class _NumberedDataset:
                 f"dataset.rename_columns, or give a mapping of other names to the judges"
             )
         dataset.context.execution_options.preserve_order = True
-        bundles = list(dataset.materialize().iter_internal_ref_bundles())
-        blocks = [pair for one in bundles for pair in zip(one.block_refs, one.metadata, strict=True)]
-        total = sum(facts.num_rows for _, facts in blocks)
+        tables = dataset.to_arrow_refs()
+        count = ray.remote(num_cpus=_FEW_CPUS)(_row_count)
+        rows = ray.get([count.remote(table) for table in tables])
+        total = sum(rows)
         if not total:
             raise ConfigurationError("the dataset has no rows")
         size = batch_size * max(1, total // (batch_size * workers * _TASKS_A_WORKER))
         slices: list[Any] = []
         first = 0
-        for block, facts in blocks:
-            number = math.ceil(facts.num_rows / size)
+        for table, table_rows in zip(tables, rows, strict=True):
+            number = math.ceil(table_rows / size)
             if number:
                 task = ray.remote(num_cpus=_FEW_CPUS, num_returns=number)(_numbered_slices)
-                slices += [task.remote(block, first, size)] if number == 1 else task.remote(block, first, size)
-            first += facts.num_rows
+                slices += [task.remote(table, first, size)] if number == 1 else task.remote(table, first, size)
+            first += table_rows
         return cls(ray.data.from_arrow_refs(slices), total)
 
 
-def _numbered_slices(block: Any, first: int, size: int) -> Table | list[Table]:
-    """Return a block with the numbers of its rows, in slices that workers take one by one."""
-    import pyarrow as pa  # noqa: PLC0415 - on a worker
-    from ray.data.block import BlockAccessor  # noqa: PLC0415 - likewise
+def _row_count(table: Table) -> int:
+    return int(table.num_rows)
 
-    table = BlockAccessor.for_block(block).to_arrow()
+
+def _numbered_slices(table: Table, first: int, size: int) -> Table | list[Table]:
+    """Return a table with the numbers of its rows, in slices that workers take one by one."""
+    import pyarrow as pa  # noqa: PLC0415 - on a worker
+
     numbers = pa.array(range(first, first + table.num_rows), "int64")
     numbered = table.append_column(ROW, numbers)
     slices = [numbered.slice(start, size) for start in range(0, table.num_rows, size)]

@@ -263,7 +263,7 @@ def _heaviest_question(runs: Sequence[CalibrationRun]) -> float:
 
 
 def _weight_notes(runs: Sequence[CalibrationRun], method: AnyMethod, largest_weight: float | None) -> list[str]:
-    """Say by what losses are scaled, where that was not fixed before and questions differ."""
+    """Say by what harm is scaled, where that was not fixed before and questions differ."""
     if method != "weighted" or largest_weight is not None or _heaviest_question(runs) == 1:
         return []
     note = (
