@@ -159,7 +159,7 @@ class TryQuestion:
 
 
 Event = Mapping[str, Any]
-"""What the page is told: `event` is `start`, `draft`, `verdict` or `end`, with figures and texts."""
+"""What the page learns: `event` is `start`, `draft`, `verdict` or `end`, with figures and texts."""
 
 
 async def attempts_of(loop: Loop, question: str, *, config: RunnableConfig | None = None) -> AsyncIterator[Event]:
@@ -369,11 +369,11 @@ class _Page:
             raise HTTPException(404, "questions cannot be tried here")
         if not all(isinstance(text, str) for text in texts.values()) or not texts["question"].strip():
             raise ConfigurationError("question is a text that is not empty; guard and model are names")
-        lines = _told(self._try_out(TryQuestion(**texts)))
+        lines = _lines_of(self._try_out(TryQuestion(**texts)))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
-async def _told(events: AsyncIterator[Event]) -> AsyncIterator[str]:
+async def _lines_of(events: AsyncIterator[Event]) -> AsyncIterator[str]:
     """Yield events as lines of JSON; a failure as one more event, as the status is out by then."""
     try:
         async for event in events:

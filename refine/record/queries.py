@@ -75,11 +75,11 @@ def _conditions(where: OutcomeFilter) -> ColumnElement[bool]:
         )
         parts.append(or_(OUTCOME.c.question.icontains(where.text, autoescape=True), in_draft))
     if where.labelled is not None:
-        parts.append(_labelled(where.labelled))
+        parts.append(_has_label(where.labelled))
     return and_(*parts)
 
 
-def _labelled(which: str) -> ColumnElement[bool]:
+def _has_label(which: str) -> ColumnElement[bool]:
     labelled = exists().where(_LABEL.c.outcome == OUTCOME.c.id)
     if which != "disagree":
         return labelled if which == "yes" else ~labelled
@@ -116,15 +116,15 @@ def outcome(connection: Connection, identifier: str) -> Row | None:
     attempts = select(ATTEMPT).where(ATTEMPT.c.outcome == identifier).order_by(ATTEMPT.c.number)
     labels = select(LABEL).where(LABEL.c.outcome == identifier).order_by(LABEL.c.number, LABEL.c.by)
     return {
-        **_parsed(row, "conversation", "evidence"),
+        **_parse(row, "conversation", "evidence"),
         "attempts": [
-            _parsed(attempt, "steps", "evidence", "items") for attempt in connection.execute(attempts).mappings()
+            _parse(attempt, "steps", "evidence", "items") for attempt in connection.execute(attempts).mappings()
         ],
         "labels": [dict(label) for label in connection.execute(labels).mappings()],
     }
 
 
-def _parsed(row: RowMapping, *names: str) -> Row:
+def _parse(row: RowMapping, *names: str) -> Row:
     return {**row, **{name: _data(row[name]) for name in names}}
 
 

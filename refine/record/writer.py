@@ -57,7 +57,7 @@ _DropReason = Literal["full", "refused", "closed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStats:
-    """What became of the outcomes that this process handed to a record: `offered` = `written` + `queued` + `lost`.
+    """Counts of the outcomes that this process handed to a record: `offered` = `written` + `queued` + `lost`.
 
     Args:
         offered: Outcomes handed over.
@@ -255,7 +255,7 @@ class RecordWriter:
         """Delete what is too old; return whether there is more. Outcomes do not wait for it."""
         try:
             more = self._tables.sweep()
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - whatever raised, the thread goes on
             before, self._unswept = self._unswept, _kind(error)
             if not before:
                 self._warn("old outcomes cannot be deleted (%s); it is tried again", self._unswept)
@@ -438,13 +438,13 @@ def _merge_one(connection: Connection, rows: OutcomeRows) -> None:
     connection.execute(delete(OUTCOME).where(OUTCOME.c.id.in_(waiting)))
     insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     added = connection.execute(
-        insert(OUTCOME).on_conflict_do_nothing().returning(OUTCOME.c.id), _filled(OUTCOME, [rows.outcome])
+        insert(OUTCOME).on_conflict_do_nothing().returning(OUTCOME.c.id), _fill(OUTCOME, [rows.outcome])
     ).all()
     if added and rows.attempts:
-        connection.execute(insert(ATTEMPT).on_conflict_do_nothing(), _filled(ATTEMPT, rows.attempts))
+        connection.execute(insert(ATTEMPT).on_conflict_do_nothing(), _fill(ATTEMPT, rows.attempts))
 
 
-def _filled(table: Table, rows: Sequence[Row]) -> list[Row]:
+def _fill(table: Table, rows: Sequence[Row]) -> list[Row]:
     """Return rows with every column of the table, so that one statement serves them all."""
     names = table.columns.keys()
     return [{name: row.get(name) for name in names} for row in rows]

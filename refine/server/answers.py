@@ -45,7 +45,7 @@ class GuardedRequest:
 
 @dataclass(slots=True)
 class GuardedAnswer:
-    """What became of a question.
+    """The answer to a request, and how it came about.
 
     Args:
         reply: The reply to send.
@@ -95,7 +95,7 @@ async def _run(
     refinement = await arun_attempts(loop, refinement, conversation, _NO_CONFIG)
     transition = await arun_step(loop.finish, refinement, conversation, _NO_CONFIG)
     assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
-    assert transition.update is not None  # noqa: S101 - as above
+    assert transition.update is not None  # noqa: S101 - the last step says how its state changes
     outcome, summary = transition.outcome, transition.update[SUMMARY]
     if not request.skip_reason:
         return outcome, summary
@@ -135,34 +135,34 @@ def _release_answer(
     document = raw.document
     if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
         document = question.dialect.without_reasoning(document)
-    figures = _refine_object(outcome, summary, question.guard)
-    return GuardReply(200, {**document, "refine": figures}, [*raw.headers, *_refine_headers(figures)])
+    metrics = _refine_object(outcome, summary, question.guard)
+    return GuardReply(200, {**document, "refine": metrics}, [*raw.headers, *_refine_headers(metrics)])
 
 
 def _refine_object(outcome: Outcome, summary: Json, guard: ServedGuard) -> Json:
-    """Return what a client is told of the loop: figures, and texts only as far as the guard reveals them."""
-    figures: Json = {"id": outcome.id, "guard": guard.name, **summary}
-    del figures["outcome_id"]
+    """Return what a client may see of the loop: metrics, and texts only as far as the guard reveals them."""
+    metrics: Json = {"id": outcome.id, "guard": guard.name, **summary}
+    del metrics["outcome_id"]
     if "rationale" not in guard.reveal:
-        del figures["rationale"]
+        del metrics["rationale"]
     if "feedback" in guard.reveal:
-        figures["attempts"] = [
+        metrics["attempts"] = [
             {**row, "feedback": withhold(attempt.feedback, outcome.evidence)}
             for row, attempt in zip(summary["attempts"], outcome.attempts, strict=True)
         ]
-    return figures
+    return metrics
 
 
-def _refine_headers(figures: Json) -> RawHeaders:
-    """Return what a client is told of the loop, as headers."""
-    rating = figures["rating"]
+def _refine_headers(metrics: Json) -> RawHeaders:
+    """Return what a client may see of the loop, as headers."""
+    rating = metrics["rating"]
     return [
-        (b"x-refine-passed", b"true" if figures["passed"] else b"false"),
+        (b"x-refine-passed", b"true" if metrics["passed"] else b"false"),
         *(() if rating is None else ((b"x-refine-rating", b"%d" % rating),)),
-        (b"x-refine-attempts", b"%d" % len(figures["attempts"])),
-        (b"x-refine-stop-reason", figures["stop_reason"].encode()),
-        (b"x-refine-id", figures["id"].encode()),
-        (b"x-refine-guard", figures["guard"].encode()),
+        (b"x-refine-attempts", b"%d" % len(metrics["attempts"])),
+        (b"x-refine-stop-reason", metrics["stop_reason"].encode()),
+        (b"x-refine-id", metrics["id"].encode()),
+        (b"x-refine-guard", metrics["guard"].encode()),
     ]
 
 

@@ -57,9 +57,9 @@ from refine.server.service import (
     Service,
     race,
     read_body,
+    refuse_at_end,
+    report_unexpected,
     respond,
-    shutting_down,
-    unexpected,
 )
 from refine.server.upstream import UpstreamGenerator, to_client
 
@@ -217,13 +217,13 @@ class _CheckedText:
     async def outcome(self) -> Outcome:
         messages = list(self.messages) or [{"role": "user", "content": _UNKNOWN_QUESTION}]
         conversation = chat.conversation({"messages": messages})
-        loop = self.guard.loop.with_generator(_FirstDraft(self.text, self._mending(messages, conversation)))
+        loop = self.guard.loop.with_generator(_FirstDraft(self.text, self._make_mender(messages, conversation)))
         try:
             return await arun(loop, {"messages": conversation}, {})
         except Unanswered as error:
             return error.outcome
 
-    def _mending(self, messages: list[Json], conversation: Sequence[AnyMessage]) -> UpstreamGenerator | None:
+    def _make_mender(self, messages: list[Json], conversation: Sequence[AnyMessage]) -> UpstreamGenerator | None:
         if self.guard.upstream is None:
             return None
         payload: Json = {"model": self.model, "messages": messages} if self.model else {"messages": messages}
@@ -291,7 +291,7 @@ class _LiteLLMRoute(PostRoute):
 
 
 async def _respond(work: Coroutine[Any, Any, GuardReply], client: Client, service: Service) -> GuardReply | None:
-    return await respond(work, client, chat, keep_alive_s=None, catch=unexpected, running=service.running)
+    return await respond(work, client, chat, keep_alive_s=None, catch=report_unexpected, running=service.running)
 
 
 def _operations(service: Service, metrics: Metrics | None) -> list[Route]:
@@ -381,7 +381,7 @@ class _PassThroughRoute:
         query = scope.get("query_string", b"").decode("latin-1")
         work = passing.run(scope["method"], path, query, body)
         if not await race(work, client, self._service.running) and passing.status is None:
-            raise shutting_down()
+            raise refuse_at_end()
         return passing.status
 
     def _path(self, scope: Scope) -> str:
@@ -418,10 +418,10 @@ class _PassedRequest:
         upstream = self._guard.required_upstream
         async with AsyncExitStack() as stack:
             try:
-                opened = upstream.opened(method, path, query, self._headers, body or None)
+                opened = upstream.open(method, path, query, self._headers, body or None)
                 response = await stack.enter_async_context(opened)
             except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-                failed = error if isinstance(error, ApiError) else unexpected(error)
+                failed = error if isinstance(error, ApiError) else report_unexpected(error)
                 self.status = failed.status
                 await self._client.whole(failure(failed, self._form))
                 return

@@ -124,11 +124,11 @@ def _outcome_of(served: ServedRequest) -> str:
 
 
 _DEFAULT_RECORD = "refine-record.db"
-"""Where the command records unless it is told otherwise: a file where it was called."""
+"""Where the command records if nothing else is set: a file where it was called."""
 
 
 def choose_record(settings: ServerSettings) -> tuple[ServerSettings, str]:
-    """Return settings with the record that the command keeps unless it is told otherwise, and a line about it.
+    """Return settings with the record that the command keeps if nothing else is set, and a line about it.
 
     What forbids it is no error, since nobody asked for it: the line says then that there is no record, and why.
     """

@@ -92,11 +92,11 @@ def make_app(settings: ServerSettings, service: Service) -> GuardApp:
         metrics=metrics,
         pass_through=passed if isinstance(passed, list) else ["*"] if passed else [],
         routes=make_page(settings, service, record),
-        on_close=_nothing if recording is None else recording.close,
+        on_close=_do_nothing if recording is None else recording.close,
     )
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Close nothing."""
 
 

@@ -86,7 +86,7 @@ async def _read(receive: Receive, most: int, *, too_large: bool) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def check_encoding(headers: Mapping[str, str]) -> None:
+def _check_encoding(headers: Mapping[str, str]) -> None:
     """Refuse a body that is compressed, whose size nobody knows before it is read.
 
     Raises:
@@ -97,7 +97,7 @@ def check_encoding(headers: Mapping[str, str]) -> None:
         raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
 
 
-class Admission:
+class _Admission:
     """Counts the requests in flight, and refuses those beyond a limit.
 
     Args:
@@ -191,16 +191,16 @@ class Client:
         await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
 
 
-def shutting_down() -> ApiError:
+def refuse_at_end() -> ApiError:
     """Return the error for a request that was cut off by the server's end."""
     return ApiError(503, "the server shuts down; ask again", code="shutting_down", retry_after_s=1)
 
 
-class CutOff(Exception):  # noqa: N818 - what happened
+class _CutOff(Exception):  # noqa: N818 - what happened
     """The server ends, and waits no longer for this request."""
 
 
-class RequestTask:
+class _RequestTask:
     """What is done for one request, in the request's own task: it is cancelled if the client leaves.
 
     Args:
@@ -213,7 +213,7 @@ class RequestTask:
     def __init__(
         self,
         client: Client,
-        running: set[RequestTask],
+        running: set[_RequestTask],
         *,
         keep_alive: bytes = b"",
         keep_alive_s: float | None = None,
@@ -232,7 +232,7 @@ class RequestTask:
 
         Raises:
             ClientGone: If the client leaves before it is done.
-            CutOff: If the server waits no longer.
+            _CutOff: If the server waits no longer.
         """
         task = self._task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine runs in one
@@ -254,7 +254,7 @@ class RequestTask:
 
     def cancel(self) -> None:
         """Cut it off."""
-        self._end(CutOff)
+        self._end(_CutOff)
 
     def _end(self, reason: type[Exception]) -> None:
         if self._ended_by is None and self._task is not None:
@@ -287,7 +287,7 @@ async def respond(
     *,
     keep_alive_s: float | None,
     catch: Callable[[Exception], ApiError],
-    running: set[RequestTask],
+    running: set[_RequestTask],
 ) -> GuardReply | None:
     """Do the work and send what it came to; return that, or None where the client left.
 
@@ -299,13 +299,13 @@ async def respond(
         catch: Turns an error of the work into one to send.
         running: Where the work is kept while it goes on; whoever cancels it there ends the request with an error.
     """
-    under_way = RequestTask(client, running, keep_alive=form.KEEP_ALIVE, keep_alive_s=keep_alive_s)
+    under_way = _RequestTask(client, running, keep_alive=form.KEEP_ALIVE, keep_alive_s=keep_alive_s)
     try:
         reply = await under_way.done(work)
     except ClientGone:
         return None
-    except CutOff:
-        reply = failure(shutting_down(), form)
+    except _CutOff:
+        reply = failure(refuse_at_end(), form)
     except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
         reply = failure(error if isinstance(error, ApiError) else catch(error), form)
     if keep_alive_s is None:
@@ -315,7 +315,7 @@ async def respond(
     return reply
 
 
-async def race(work: Coroutine[Any, Any, None], client: Client, running: set[RequestTask]) -> bool:
+async def race(work: Coroutine[Any, Any, None], client: Client, running: set[_RequestTask]) -> bool:
     """Do work that sends its response itself, and return whether it ended so; cancel it if the client leaves.
 
     Args:
@@ -324,10 +324,10 @@ async def race(work: Coroutine[Any, Any, None], client: Client, running: set[Req
         running: Where the work is kept while it goes on, for whoever cancels it.
     """
     try:
-        await RequestTask(client, running).done(work)
+        await _RequestTask(client, running).done(work)
     except ClientGone:
         """Nobody is left to be told."""
-    except CutOff:
+    except _CutOff:
         return False
     return True
 
@@ -395,8 +395,8 @@ class Service:
     draining: bool = False
 
     def __post_init__(self) -> None:
-        self.admission = Admission(self.limits)
-        self.running: set[RequestTask] = set()
+        self.admission = _Admission(self.limits)
+        self.running: set[_RequestTask] = set()
 
     def observe(self, served: ServedRequest) -> None:
         """Tell the observers; one that raises costs nobody an answer."""
@@ -408,7 +408,7 @@ class Service:
 
 
 class Exchange:
-    """What becomes known of a request while it is served.
+    """What is known of a request while it is served.
 
     Args:
         service: Whose observers are told.
@@ -480,7 +480,7 @@ class PostRoute(ABC):
         except ClientGone:
             reply = None
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-            reply = failure(error if isinstance(error, ApiError) else unexpected(error), self._form)
+            reply = failure(error if isinstance(error, ApiError) else report_unexpected(error), self._form)
             await client.whole(reply)
         exchange.done(None if reply is None else reply.status, perf_counter() - started)
 
@@ -493,7 +493,7 @@ class PostRoute(ABC):
         service.admission.enter(caller.name)
         try:
             body = await read_body(client.receive, incoming.headers, service.limits)
-            check_encoding(incoming.headers)
+            _check_encoding(incoming.headers)
             return await self.serve(exchange, read_object(body), caller, client)
         finally:
             service.admission.leave(caller.name)
@@ -520,7 +520,7 @@ class JudgedRoute(PostRoute):
             client,
             self._dialect,
             keep_alive_s=service.keep_alive_s if request.streamed else None,
-            catch=unexpected,
+            catch=report_unexpected,
             running=service.running,
         )
 
@@ -532,14 +532,14 @@ class JudgedRoute(PostRoute):
         question = GuardedRequest(guard, upstream, self._dialect, request, headers)
         bind_contextvars(request_id=exchange.incoming.id)  # for the lines of this request, whose task ends with it
         if is_traced():
-            answered = await _traced(question, exchange.incoming.headers)
+            answered = await _answer_traced(question, exchange.incoming.headers)
         else:
             answered = await answer(question)
         exchange.outcome, exchange.policy = answered.outcome, answered.policy
         return answered.reply
 
 
-async def _traced(question: GuardedRequest, headers: Mapping[str, str]) -> GuardedAnswer:
+async def _answer_traced(question: GuardedRequest, headers: Mapping[str, str]) -> GuardedAnswer:
     guard = question.guard
     with (
         continued_trace(headers),
@@ -551,7 +551,7 @@ async def _traced(question: GuardedRequest, headers: Mapping[str, str]) -> Guard
         return answered
 
 
-def unexpected(error: Exception) -> ApiError:
+def report_unexpected(error: Exception) -> ApiError:
     """Return the error for what should not happen; the log tells where it happened, the client nothing of it."""
     places = "".join(traceback.format_tb(error.__traceback__))  # its message may quote what was judged
     _log.error("the guard failed: %s\n%s", type(error).__name__, places)

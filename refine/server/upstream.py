@@ -239,7 +239,7 @@ class Upstream:
         return UpstreamReply(reply.status, kind, to_client(reply.headers.items()), reply.body)
 
     @asynccontextmanager
-    async def opened(
+    async def open(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open any request, to pass its response on as it comes.

@@ -15,13 +15,6 @@ EIFFEL: dict[str, Any] = {
     "response": "It is in Paris.",
     "reference": "The Eiffel Tower is in Paris.",
 }
-NAMES = (
-    "semantic_similarity",
-    "answer_similarity",
-    "SemanticSimilarity",
-    "AnswerSimilarity",
-    "ragas.answer_similarity",
-)
 
 
 def embedding(answer: object, reference: object) -> ScriptedEmbeddings:

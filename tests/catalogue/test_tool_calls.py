@@ -32,7 +32,7 @@ def run(wanted: list[Call] | None, *turns: list[Call], **fields: Any) -> Call:
 
 
 PARIS, CONVERT = call("weather", location="Paris"), call("convert", f=75)
-A, B, C, D = (call("do", what=one) for one in "abcd")
+A, B, C = (call("do", what=one) for one in "abc")
 VECTORS: dict[str, tuple[list[Call], list[Call]]] = {
     "perfect": ([PARIS, CONVERT], [PARIS, CONVERT]),
     "swapped": ([PARIS, CONVERT], [CONVERT, PARIS]),

@@ -305,7 +305,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def _has_long_number(body: bytes) -> bool:
-    """Whether there is one; it covers one of every 19 places, so only what is around a digit there is read."""
+    """Check for one; it covers one of every 19 places, so only what is around a digit there is read."""
     for digit in _DIGIT.finditer(body[::_LONG]):
         place = digit.start() * _LONG
         if _LONG_NUMBER.search(body, max(0, place - _LONG), place + _LONG):

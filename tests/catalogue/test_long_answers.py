@@ -1,14 +1,45 @@
-"""Judges of whole conversations: completeness, frustration, role and memory, one call each."""
+"""Answers of any script and of a megabyte are judged as they are, in time."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
 from judges import load
 from judges.testing import ScriptedModel
-from tests.kit import items, replying
+from tests.kit import Shown, items, replying
+
+
+def test_a_very_long_answer_is_cut_into_sentences_at_once() -> None:
+    """A megabyte of text costs less than a second of our own time."""
+    answer = "The river flows on and on. " * 40_000
+    model = ScriptedModel([items(*["supported"] * 40_000)])
+    started = time.process_time()
+    verdict = load("groundedness", model=model)(response=answer, retrieved_contexts=["a"] * 200)
+    assert time.process_time() - started < 10
+    assert (verdict.score, len(verdict.items)) == (1.0, 40_000)
+
+
+DANUBE: dict[str, Any] = {
+    "user_input": "Where does the Danube rise, and how long is it?",
+    "response": "It rises in the Black Forest.",
+}
+
+
+@pytest.mark.parametrize("text", ["{braces} %s $count", "你好，世界。", "שלום", "🎈", "a" * 1_000_000])
+def test_any_answer_reaches_the_model_as_it_is(text: str) -> None:
+    """Nothing is substituted or cut."""
+    seen: list[Shown] = []
+
+    def reply(data: Shown) -> dict[str, Any]:
+        seen.append(data)
+        return {"parts": [{"part": "p", "reason": "r", "addressed": "full"}]}
+
+    load("ragas.answer_relevancy", model=replying(reply))({**DANUBE, "response": text})
+    assert [one["answer"] for one in seen] == [text]
+
 
 TURNS = ("role_adherence", "knowledge_retention")
 turns = pytest.mark.parametrize("name", TURNS)

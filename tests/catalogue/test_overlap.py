@@ -1,0 +1,186 @@
+"""Answer and reference compared as texts: the numbers of the libraries that define them, and long texts."""
+
+from __future__ import annotations
+
+import random
+from enum import Enum
+from typing import Any
+
+import pytest
+import sacrebleu
+from nltk.stem.porter import PorterStemmer
+from nltk.translate.meteor_score import single_meteor_score
+
+from judges import ConfigurationError, load
+from judges.catalogue.parts.text import (
+    common_ends,
+    common_subsequence,
+    count_characters,
+    count_words,
+    normalize_text,
+    strip_fence,
+    tokens,
+)
+from judges.catalogue.ragas.overlap import stem
+from tests.laws import for_every
+
+
+@pytest.mark.parametrize("variant", ["corrected", "compat"])
+def test_further_settings_of_bleu(variant: Any) -> None:
+    """By the name ragas gives them, and with its own tokenizer where one is asked for."""
+    sample = {"response": "the cat sat on a mat", "reference": "the cat sat on the mat today"}
+    given, wanted = [sample["response"]], [[sample["reference"]]]
+    for kwargs in ({"smooth_method": "floor", "smooth_value": 0.5}, {"tokenize": "char"}):
+        expected = sacrebleu.corpus_bleu(given, wanted, force=True, **kwargs).score / 100
+        verdict = load("bleu_score", kwargs={**kwargs, "use_effective_order": False}, variant=variant)(sample)
+        assert verdict.score == pytest.approx(expected)
+    for wrong in ({"smooth": 1}, {"smooth_method": "none at all"}):
+        with pytest.raises(ConfigurationError, match="kwargs: corpus_bleu takes no"):
+            load("bleu_score", kwargs=wrong)
+
+
+def test_further_settings_of_chrf() -> None:
+    """By the name ragas gives them."""
+    sample = {"response": "a b c", "reference": "ab c d"}
+    for kwargs in ({"remove_whitespace": False}, {"word_order": 2}, {"eps_smoothing": True}):
+        expected = sacrebleu.corpus_chrf([sample["response"]], [[sample["reference"]]], **kwargs).score / 100
+        assert load("chrf_score", kwargs=kwargs)(sample).score == pytest.approx(expected)
+    with pytest.raises(ConfigurationError, match="kwargs: corpus_chrf takes no"):
+        load("chrf_score", kwargs={"order": 1})
+
+
+@for_every(
+    "word, stemmed",
+    [
+        ("caresses", "caress"), ("ponies", "poni"), ("dies", "die"), ("died", "die"), ("spied", "spi"),
+        ("agreed", "agre"), ("feed", "feed"), ("plastered", "plaster"), ("bled", "bled"), ("sing", "sing"),
+        ("conflated", "conflat"), ("troubled", "troubl"), ("sized", "size"), ("hopping", "hop"),
+        ("falling", "fall"), ("filing", "file"), ("happy", "happi"), ("enjoy", "enjoy"),
+        ("relational", "relat"), ("radically", "radic"), ("generalization", "gener"), ("electrical", "electr"),
+        ("adoption", "adopt"), ("rate", "rate"), ("cease", "ceas"), ("controlling", "control"),
+        ("skies", "sky"), ("geology", "geolog"), ("hopefully", "hope"), ("canning", "canning"),
+        ("yyyy", "yyyi"), ("by", "by"), ("1000ft", "1000ft"),
+    ],
+)  # fmt: skip
+def test_english_words_are_stemmed(word: str, stemmed: str) -> None:
+    """As Porter does, with the amendments of NLTK."""
+    assert stem(word) == stemmed
+
+
+def test_a_megabyte_against_a_page_is_scored() -> None:
+    """Long texts are compared exactly; two that are both very long and different are unscored."""
+    judge = load("rouge_score")
+    long = " ".join(f"w{n % 5000}" for n in range(150_000))
+    assert judge(response=long, reference="w1 w2 w3 w4999 nowhere").score == pytest.approx(8 / 150_005)
+    dense = "".join(chr(0x4E00 + n * n % 3001) for n in range(250_000))
+    assert judge(response=dense, reference=dense[::-1] + "。").unscored == "undefined"
+    assert judge(response=dense, reference=dense).score == 1
+
+
+GUIDE = "It is a guide to action which ensures that the military always obeys the commands of the party"
+GUIDE_REFERENCE = "It is a guide to action that ensures that the military will forever heed Party commands"
+WORDS = "run runs running cat cats the a mouse mice jumped jump over dogs dog quickly quick, house!".split()  # noqa: SIM905 - reads as a text
+
+
+class NoWordNet:
+    """A WordNet without entries."""
+
+    def synsets(self, word: str) -> list[Any]:
+        """Know nothing."""
+        return []
+
+
+def expected(words: tuple[list[str], list[str]], weights: dict[str, float]) -> float:
+    """Return nltk's own number for words, without synonyms."""
+    answer, reference = words
+    return float(single_meteor_score(reference, answer, stemmer=PorterStemmer(), wordnet=NoWordNet(), **weights))
+
+
+def test_the_number_is_that_of_nltk_where_no_synonym_plays() -> None:
+    """Its documented example, and random texts of inflected words, by both variants and other weights."""
+    assert load("meteor")(answer=GUIDE, reference=GUIDE_REFERENCE).score == pytest.approx(0.6944, abs=5e-5)
+    chance = random.Random(15)
+    for _ in range(150):
+        answer, reference = (" ".join(chance.choices(WORDS, k=chance.randint(1, 12))) for _ in range(2))
+        weights = {"alpha": chance.random(), "beta": 4 * chance.random(), "gamma": chance.random()}
+        words = tokens(answer, "auto"), tokens(reference, "auto")
+        marked = tokens(answer, "13a"), tokens(reference, "13a")
+        sample = {"answer": answer, "reference": reference}
+        if answer != reference:
+            assert load("meteor", **weights)(sample).score == pytest.approx(expected(words, weights), abs=1e-12)
+        compat = load("METEOR", variant="compat", **weights)(sample)
+        assert compat.score == pytest.approx(expected(marked, weights), abs=1e-12)
+
+
+def test_texts_too_long_to_compare_are_unscored() -> None:
+    """Two megabytes would take a minute; the same text twice takes none."""
+    one, other = "ab" * 500_000, "ba" * 500_000
+    judge = load("non_llm_string_similarity")
+    assert judge(response=one, reference=other + "x" * 9).score is None
+    assert judge(response=one, reference=other + "x" * 9).unscored == "undefined"
+    assert judge(response=one, reference=one).score == 1
+    assert judge(response=one + "x", reference=one + "y").score == pytest.approx(1, abs=1e-5)
+    assert load("non_llm_string_similarity", distance_measure="hamming")(response=one, reference=other).score == 0
+
+
+def test_the_measures_of_ragas_are_known_by_its_enumeration() -> None:
+    """Each member has the name as its value."""
+    measure = Enum("measure", {"HAMMING": "hamming"})
+    judge = load("non_llm_string_similarity", distance_measure=measure.HAMMING)
+    assert judge(response="abc", reference="abd").score == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokenizer", "found"),
+    [
+        ("Don't stop: 3.14!", "auto", ["don", "t", "stop", "3", "14"]),
+        ("埃菲尔 in 巴黎。", "auto", ["埃", "菲", "尔", "in", "巴", "黎", "。"]),
+        ("GPT模型４", "auto", ["gpt", "模", "型", "4"]),
+        ("हिन्दी भाषा", "auto", ["हिन्दी", "भाषा"]),
+        ("Ёлка, ÉTÉ", "auto", ["ёлка", "été"]),
+        ("שלום עולם", "auto", ["שלום", "עולם"]),
+        ("Don't pay $5, ok.", "13a", ["Don't", "pay", "$", "5", ",", "ok", "."]),
+        ("价格 5.", "zh", ["价", "格", "5", "."]),
+        ("a 你", "char", ["a", "你"]),
+        ("a_b 你好", "word", ["a", "b", "你好"]),
+        ("🗼 {x}", "auto", ["x"]),
+        ("", "auto", []),
+    ],
+)
+def test_texts_become_tokens(text: str, tokenizer: Any, found: list[str]) -> None:
+    """Scripts without blanks by the character, all others by the word."""
+    assert tokens(text, tokenizer) == found
+
+
+def test_words_and_characters_are_counted_apart() -> None:
+    """Words are what stands between blanks; marks are no characters."""
+    assert (count_words("a bc — d'e 你好"), count_characters("你好，world。")) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "length"),
+    [("", "abc", 0), ("abc", "abc", 3), ("abcbdab", "bdcaba", 4), ("axbxc", "abc", 3), ("abc", "xyz", 0)],
+)
+def test_the_longest_common_subsequence(one: str, other: str, length: int) -> None:
+    """Exact, whatever the size of the blocks it is computed in."""
+    for block in (1, 2, 3, 8192):
+        assert common_subsequence(list(one), list(other), block=block) == length
+
+
+def test_common_ends_do_not_overlap() -> None:
+    """What is common at the beginning is not counted again at the end."""
+    assert common_ends("aaa", "aa") == (2, 0)
+    assert common_ends("abxc", "abyc") == (2, 1)
+
+
+def test_a_code_fence_is_taken_off() -> None:
+    """Only where it is around the whole text."""
+    assert strip_fence("```sql\nSELECT 1\n```") == "SELECT 1"
+    assert strip_fence("see ```x```") == "see ```x```"
+    assert normalize_text(" a  b ", ["trim"]) == "a b"
+
+
+def test_texts_may_be_normalised_by_a_set() -> None:
+    """The order of what is made alike does not matter, so that a set, or a tuple, will do."""
+    for normalize in ({"casefold"}, ("nfkc", "casefold")):
+        assert load("exact_match", normalize=normalize)(response="paris", reference="Paris").score == 1
