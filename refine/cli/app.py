@@ -156,7 +156,7 @@ def _command(group: str) -> Callable[[Callable[[_OPTIONS], int]], Callable[[_OPT
 
         command.__doc__, command.__name__ = run.__doc__, run.__name__
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
-        name = run.__name__.replace("_", "-")
+        name = run.__name__.strip("_").replace("_", "-")
         is_bare = all(one.default is not one.empty for one in parameters)
         app.command(name, no_args_is_help=not is_bare)(command)
         _groups[name] = group
@@ -200,7 +200,7 @@ _JUDGE = "Judge a dataset"
 
 
 @_command(_JUDGE)
-def judges(options: of.ListOptions) -> int:
+def _judges(options: of.ListOptions) -> int:
     """List the judges there are, or tell all about one.
 
     \b
@@ -215,7 +215,7 @@ def judges(options: of.ListOptions) -> int:
 
 
 @_command(_JUDGE)
-def estimate(options: of.EstimateOptions) -> int:
+def _estimate(options: of.EstimateOptions) -> int:
     """Say what judging a dataset will take and cost.
 
     Calls, tokens and a range of cost; no model is asked.
@@ -230,7 +230,7 @@ def estimate(options: of.EstimateOptions) -> int:
 
 
 @_command(_JUDGE)
-def evaluate(options: of.EvaluateOptions) -> int:
+def _evaluate(options: of.EvaluateOptions) -> int:
     """Judge every row of a dataset.
 
     A row holds what was asked and what was answered, {"question": ..., "answer": ...}, and whatever else there
@@ -257,7 +257,7 @@ def evaluate(options: of.EvaluateOptions) -> int:
 
 
 @_command(_JUDGE)
-def resume(options: of.ResumeOptions) -> int:
+def _resume(options: of.ResumeOptions) -> int:
     """Go on with a run that was stopped: judge only what is missing.
 
     Limits are those of this command; the run's earlier ones do not count any more.
@@ -274,7 +274,7 @@ def resume(options: of.ResumeOptions) -> int:
 
 
 @_command(_JUDGE)
-def rescore(options: of.RescoreOptions) -> int:
+def _rescore(options: of.RescoreOptions) -> int:
     """Add judges to a run, or replace those of the same name.
 
     The other verdicts stay. Model, server and language are those of the run unless others are given.
@@ -290,7 +290,7 @@ def rescore(options: of.RescoreOptions) -> int:
 
 
 @_command(_JUDGE)
-def merge(options: of.MergeOptions) -> int:
+def _merge(options: of.MergeOptions) -> int:
     """Merge the shards of a run into one.
 
     The files are those of one process that judged the whole dataset.
@@ -308,7 +308,7 @@ def merge(options: of.MergeOptions) -> int:
 
 
 @_command(_JUDGE)
-def new_judge(options: of.NewJudgeOptions) -> int:
+def _new_judge(options: of.NewJudgeOptions) -> int:
     """Begin a judge of your own: a package with prompts and a test.
 
     \b
@@ -326,7 +326,7 @@ _RUNS = "Read and compare runs"
 
 
 @_command(_RUNS)
-def show(options: of.ShowOptions) -> int:
+def _show(options: of.ShowOptions) -> int:
     """Show the totals of a finished run, and what went wrong in it.
 
     \b
@@ -339,7 +339,7 @@ def show(options: of.ShowOptions) -> int:
 
 
 @_command(_RUNS)
-def report(options: of.ReportOptions) -> int:
+def _report(options: of.ReportOptions) -> int:
     """Write a report of a finished run, or of two side by side.
 
     It is one file that opens without a network.
@@ -372,7 +372,7 @@ def report(options: of.ReportOptions) -> int:
 
 
 @_command(_RUNS)
-def compare(options: of.CompareOptions) -> int:
+def _compare(options: of.CompareOptions) -> int:
     """Say whether run B is better than run A by more than chance.
 
     Over the same questions. By the scores that both runs have; or, with --judge, by showing a judge both
@@ -388,7 +388,7 @@ def compare(options: of.CompareOptions) -> int:
 
 
 @_command(_RUNS)
-def plan(options: of.PlanOptions) -> int:
+def _plan(options: of.PlanOptions) -> int:
     """Say how many questions a comparison of two systems needs.
 
     \b
@@ -404,7 +404,7 @@ _LOOPS = "Loops, labels and certificates"
 
 
 @_command(_LOOPS)
-def label(options: of.LabelOptions) -> int:
+def _label(options: of.LabelOptions) -> int:
     """Label answers in the terminal, blind to the verdict.
 
     They come in random order, one in ten for two people. Keys: 1-4 rating, g good, b bad, n note, s skip, z
@@ -423,7 +423,7 @@ def label(options: of.LabelOptions) -> int:
 
 
 @_command(_LOOPS)
-def align(options: of.AlignOptions) -> int:
+def _align(options: of.AlignOptions) -> int:
     """Say how far a judge's verdicts agree with labels of people.
 
     A row holds what the judge said, {"rating": 3} or {"score": 0.8}, and what people say,
@@ -442,7 +442,7 @@ def align(options: of.AlignOptions) -> int:
 
 
 @_command(_LOOPS)
-def certify(options: of.CertifyOptions) -> int:
+def _certify(options: of.CertifyOptions) -> int:
     """Certify the success rating of a loop.
 
     Of the answers that pass, at most a share of --alpha is bad, with confidence 1 - --delta. Record the loop
@@ -463,7 +463,7 @@ def certify(options: of.CertifyOptions) -> int:
 
 
 @_command(_LOOPS)
-def replay(options: of.ReplayOptions) -> int:
+def _replay(options: of.ReplayOptions) -> int:
     """Say what other policies would have made of recorded loops.
 
     Passes by attempt, gain per attempt, and thresholds, attempts and patience that were not in force.
@@ -481,7 +481,7 @@ def replay(options: of.ReplayOptions) -> int:
 
 
 @_command(_LOOPS)
-def monitor(options: of.MonitorOptions) -> int:
+def _monitor(options: of.MonitorOptions) -> int:
     """Look whether a loop still does what it was certified to do.
 
     Labels in the record are audits: an alarm is due when more answers are bad than the certificate tolerates, or
@@ -500,7 +500,7 @@ def monitor(options: of.MonitorOptions) -> int:
 
 
 @_command(_LOOPS)
-def export(options: of.ExportOptions) -> int:
+def _export(options: of.ExportOptions) -> int:
     """Write recorded attempts as a dataset, one sample a line.
 
     \b
@@ -526,7 +526,7 @@ _SERVER = ("aiohttp", "prometheus_client", "pydantic_settings", "starlette", "uv
 
 
 @_command(_GUARD)
-def serve(options: of.ServeOptions) -> int:
+def _serve(options: of.ServeOptions) -> int:
     """Guard a chatbot: serve answers that are judged beforehand.
 
     It stands in front of any OpenAI-compatible server and speaks as that does. Point the base URL of any
@@ -551,7 +551,7 @@ def serve(options: of.ServeOptions) -> int:
 
 
 @_command(_GUARD)
-def key(options: of.KeyOptions) -> int:
+def _key(options: of.KeyOptions) -> int:
     """Make a key for `refine serve`.
 
     It is shown once, and the file gets its hash.
