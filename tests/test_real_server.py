@@ -17,6 +17,7 @@ from judges.models.providers.langchain import LangChainModel
 from judges.models.structured import Method
 from refine import Outcome, SelfRefine
 from tests.catalogue.cases import asks_a_model, made, sample_for
+from tests.kit import Way, ask, both_ways
 from tests.tiny_llama import CONTEXT, serving_llama
 
 pytest.importorskip("xllamacpp", reason="llama.cpp has no wheel for this platform")
@@ -96,11 +97,11 @@ def test_a_stream_says_what_a_whole_reply_would(chat: ChatOpenAI) -> None:
     assert ("".join(one.text for one in pieces), reasons, counts) == ('"' * 8, ["length"], [8])
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-async def test_our_own_client_gets_a_verdict(direct: OpenAICompatible, how: str) -> None:
+@both_ways
+async def test_our_own_client_gets_a_verdict(direct: OpenAICompatible, way: Way) -> None:
     """A schema is enforced by the server: whatever the weights, the verdict is a valid one, with its usage."""
     judge = Helpfulness(direct)
-    verdict = judge(response="An answer.") if how == "sync" else await judge.acall(response="An answer.")
+    verdict = await ask(judge, way, response="An answer.")
 
     assert_typed(verdict)
     assert (direct.method, verdict.usage.calls >= 1, verdict.usage.output_tokens > 20) == (

@@ -149,7 +149,7 @@ _FAKES = "langchain_core.language_models.fake_chat_models"
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
-class RequestBan:
+class _RequestBan:
     """How many `no_model_requests` blocks are open, in the whole process.
 
     A context variable would not work: threads and event loops that were started earlier do not inherit it.
@@ -165,7 +165,7 @@ class RequestBan:
             self.depth += by
 
 
-ban = RequestBan()
+ban = _RequestBan()
 """The one ban of this process; where its depth is 0, any request is allowed."""
 
 

@@ -142,7 +142,7 @@ def test_a_judge_may_have_a_shared_name_for_a_setting_of_its_own() -> None:
 
 
 WRONG: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
-    ("length", {"at_mst": 1}, ("'at_mst'", "did you mean 'at_most'?", "at_least, at_most, unit, name")),
+    ("length", {"at_mst": 1}, ("'at_mst'", "did you mean 'at_most'?", "at_least, at_most, unit, feedback, name")),
     ("mrr", {"colour": 1}, ("'colour'", "known are metric, k, gain, grades, name, variant")),
     (
         "rubric",

@@ -22,6 +22,7 @@ from judges.models.providers import openai_messages
 from judges.models.providers.http_errors import EndpointStatusError
 from refine import SelfRefine
 from tests.graphs.test_streams import MODES, Graph
+from tests.kit import Way, both_ways
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
 
 MARK = "Xq7Zdraft"
@@ -212,16 +213,16 @@ class Tracer(BaseTracer):
         self.runs.append(run)
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@both_ways
 def test_handlers_see_every_call_of_generator_and_judge(
-    server: ModelServer, writer: OpenAICompatible, critic: OpenAICompatible, how: str
+    server: ModelServer, writer: OpenAICompatible, critic: OpenAICompatible, way: Way
 ) -> None:
     """Starts, ends with usage and errors; a call is counted once, also where handlers and a budget watch."""
     refiner = SelfRefine(writer.bind(stream=True), Helpfulness(critic), max_calls=20)
     heard, tracer = Heard(), Tracer()
 
     def invoke() -> AIMessage:
-        if how == "sync":
+        if way == "sync":
             return refiner.invoke(QUESTION, {"callbacks": [heard, tracer]})
 
         async def ainvoke() -> AIMessage:

@@ -54,6 +54,7 @@ from pydantic import RootModel, ValidationError
 
 from graphs import langchain_private, langgraph_private
 from judges.testing import ScriptedModel
+from tests.kit import Way, both_ways
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -393,9 +394,9 @@ NESTED: dict[str, tuple[Callable[[RunnableConfig], RunnableConfig], bool]] = {
 }
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@both_ways
 @pytest.mark.parametrize("kind", NESTED)
-async def test_a_nested_graph_streams_through_the_stream_keys(kind: str, how: str) -> None:
+async def test_a_nested_graph_streams_through_the_stream_keys(kind: str, way: Way) -> None:
     """With the keys in its config it feeds the streams of the surrounding graph, without them none."""
     change, heard = NESTED[kind]
     inner = chain(lambda _: {"shown": MARK}, lambda _: {"shown": "answer"})
@@ -406,7 +407,7 @@ async def test_a_nested_graph_streams_through_the_stream_keys(kind: str, how: st
 
     made = around(Outer(lambda config: inner.invoke(ASKED, change(config))))
     modes: Any = ["values", "updates", "debug", "tasks", "checkpoints"]
-    if how == "sync":
+    if way == "sync":
         seen = list(made.stream(ASKED, stream_mode=modes, subgraphs=True))
     else:
         seen = [part async for part in made.astream(ASKED, stream_mode=modes, subgraphs=True)]

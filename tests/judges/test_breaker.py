@@ -14,12 +14,12 @@ from judges import AskFailed, Breaker, ConfigurationError, Helpfulness, JudgeMod
 from judges.errors import ModelRequestError
 from judges.offline import evaluate
 from judges.testing import ScriptedModel, no_waiting
+from tests.kit import Way, ask, both_ways
 from tests.model_server import Reply, serving
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 GOOD_TEXT = '{"rationale": "r", "rating": 4, "feedback": ""}'
 ROW = {"question": "Why?", "answer": "Because."}
-both = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 class Clock:
@@ -173,21 +173,21 @@ def test_calls_that_began_before_do_not_prolong_the_cooldown() -> None:
     assert not is_open(breaker)
 
 
-async def judged(how: str, model: JudgeModel) -> Verdict:
+async def judged(way: Way, model: JudgeModel) -> Verdict:
     """Judge one row with the driver named."""
     judge = Helpfulness(model)
-    return judge(ROW) if how == "sync" else await judge.acall(ROW)
+    return await ask(judge, way, ROW)
 
 
-@both
-async def test_an_endpoint_that_refuses_connections_is_left_alone(how: str) -> None:
+@both_ways
+async def test_an_endpoint_that_refuses_connections_is_left_alone(way: Way) -> None:
     """With three tries a row the second row meets an open circuit, and the third one makes no try at all."""
     with socket.socket() as taken, no_waiting() as waits:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         chat = ChatOpenAI(base_url=url, model="m", api_key=SecretStr("k"), max_retries=0)
         model = limited(chat, Limiter(4), breaker=Breaker(5))
-        verdicts = [await judged(how, model) for _ in range(3)]
+        verdicts = [await judged(way, model) for _ in range(3)]
     assert {one.unscored for one in verdicts} == {"judge_failed"}
     assert verdicts[0].detail.endswith("ConnectionError from m")
     assert [one.detail.partition(";")[0] for one in verdicts[1:]] == [
@@ -206,17 +206,17 @@ def test_ten_thousand_rows_do_not_wait_for_a_dead_endpoint() -> None:
     assert 5 <= len(server.requests) <= 6
 
 
-@both
-async def test_an_endpoint_that_is_back_is_asked_again(how: str) -> None:
+@both_ways
+async def test_an_endpoint_that_is_back_is_asked_again(way: Way) -> None:
     """After the cooldown the next row is judged, and so are those after it."""
     clock = Clock()
     replies = [Reply(status=503)] * 3
     with serving(lambda _: replies.pop() if replies else Reply(GOOD_TEXT)) as server, no_waiting():
         chat = ChatOpenAI(base_url=server.url, model="m", api_key=SecretStr("k"), max_retries=0)
         model = limited(chat, Limiter(4), breaker=Breaker(3, cooldown_s=30, clock=clock))
-        unscored = [(await judged(how, model)).unscored for _ in range(2)]
+        unscored = [(await judged(way, model)).unscored for _ in range(2)]
         clock.now += 30
-        ratings = [(await judged(how, model)).rating for _ in range(2)]
+        ratings = [(await judged(way, model)).rating for _ in range(2)]
     assert (unscored, ratings) == (["judge_failed", "judge_failed"], [4, 4])
     assert len(server.requests) == 5
 

@@ -15,6 +15,7 @@ from judges import AskFailed, Helpfulness, Panel, Price, Usage, Verdict
 from judges.runtime.budget import Allowance, Refused, with_cost
 from judges.runtime.observation import within
 from judges.testing import ScriptedModel
+from tests.kit import Way, both_ways
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 PRICES = {"gpt-5": Price(input=1, output=10), "gpt-5-mini": Price(input=0.25, output=2)}
@@ -136,13 +137,13 @@ def test_price_is_complete_and_not_negative(fields: dict[str, float]) -> None:
         Price.model_validate(fields)
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-async def test_members_of_a_panel_share_one_allowance(how: str) -> None:
+@both_ways
+async def test_members_of_a_panel_share_one_allowance(way: Way) -> None:
     """Of ten concurrent members exactly as many ask as are allowed; the panel reports the reason."""
     models = [ScriptedModel([GOOD], delay_s=0.002) for _ in range(10)]
     panel = Panel([Helpfulness(model) for model in models])
     with within(Allowance(calls=3)):
-        verdict = panel(user_input="q", response="a") if how == "sync" else await panel.acall(response="a")
+        verdict = panel(user_input="q", response="a") if way == "sync" else await panel.acall(response="a")
     assert sum(len(model.prompts) for model in models) == verdict.usage.calls == 3
     assert verdict.unscored == "budget"
 

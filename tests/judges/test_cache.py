@@ -44,13 +44,13 @@ from judges.runtime.budget import Allowance, Price
 from judges.runtime.observation import within
 from judges.testing import ScriptedModel
 from judges.verdict import Usage
+from tests.kit import Way, ask, both_ways
 from tests.model_server import Reply, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 GOOD_TEXT = json.dumps(GOOD)
 ROW = {"question": "Why?", "answer": "Because."}
-both = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def cache(tmp_path: Path) -> Iterator[Cache]:
         yield cache
 
 
-async def judged(how: str, judge: Judge, row: object = ROW) -> Verdict:
+async def judged(way: Way, judge: Judge, row: object = ROW) -> Verdict:
     """Judge one row with the driver named."""
-    return judge(row) if how == "sync" else await judge.acall(row)
+    return await ask(judge, way, row)
 
 
 @dataclass
@@ -89,12 +89,12 @@ class Fixed:
         return other is self
 
 
-@both
-async def test_the_same_question_is_asked_once(how: str, cache: Cache) -> None:
+@both_ways
+async def test_the_same_question_is_asked_once(way: Way, cache: Cache) -> None:
     """The second verdict says the same, and costs nothing."""
     model = ScriptedModel([{"rationale": "r", "rating": 3, "feedback": "f"}], name="m")
     judge = Helpfulness(cached(model, cache))
-    first, second = await judged(how, judge), await judged(how, judge)
+    first, second = await judged(way, judge), await judged(way, judge)
     assert len(model.prompts) == len(cache) == 1
     assert (first.usage.calls, first.usage.cached) == (1, 0)
     assert second.usage == Usage(cached=1, cost=0.0)
@@ -317,19 +317,19 @@ class Closed(Fixed):
         self.client = client
 
 
-@both
-async def test_a_model_without_identity_is_known_by_what_it_was_given(how: str, cache: Cache) -> None:
+@both_ways
+async def test_a_model_without_identity_is_known_by_what_it_was_given(way: Way, cache: Cache) -> None:
     """Models of one class and name share replies where address and options are the same; the key makes none."""
     alike = [Bare("a", temperature=0), Bare("a", api_key="k", temperature=0)]
     other = [Bare("b", temperature=0), Bare("a", temperature=1), Bare("a", stop=("x", {"y": Path("z")}))]
-    verdicts = [await judged(how, Helpfulness(cached(model, cache))) for model in (*alike, *other)]
+    verdicts = [await judged(way, Helpfulness(cached(model, cache))) for model in (*alike, *other)]
     assert [verdict.usage.cached for verdict in verdicts] == [0, 1, 0, 0, 0]
     assert identity_of(Bare("a")) == identity_of(Bare("a", api_key="k"))
 
 
-@both
+@both_ways
 async def test_what_cannot_be_distinguished_is_not_cached(
-    how: str, cache: Cache, caplog: pytest.LogCaptureFixture
+    way: Way, cache: Cache, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One warning names the model and what of it cannot be read, also through a wrapper; the model is asked."""
     for model in (Closed(object()), limited(Closed(object()), Limiter(2))):
@@ -337,7 +337,7 @@ async def test_what_cannot_be_distinguished_is_not_cached(
         judge = Helpfulness(cached(model, cache))
         (line,) = [record.getMessage() for record in caplog.records]
         assert "client, prompt cannot be read; give its class an attribute identity" in line
-        assert [(await judged(how, judge)).usage.cached for _ in range(2)] == [0, 0]
+        assert [(await judged(way, judge)).usage.cached for _ in range(2)] == [0, 0]
         assert len(caplog.records) == 1
     assert len(cache) == 0
 
@@ -355,23 +355,23 @@ UNREADABLE = [
 ]
 
 
-@both
+@both_ways
 @pytest.mark.parametrize("reply", UNREADABLE, ids=str)
-async def test_what_cannot_be_read_is_not_kept(how: str, reply: ModelResponse, cache: Cache) -> None:
+async def test_what_cannot_be_read_is_not_kept(way: Way, reply: ModelResponse, cache: Cache) -> None:
     """Replies that were cut, filtered, refused or are invalid are asked for again the next time."""
     model = Fixed(reply)
     judge = Helpfulness(cached(model, cache))
-    assert (await judged(how, judge)).unscored == "invalid_output"
+    assert (await judged(way, judge)).unscored == "invalid_output"
     asked = len(model.requests)
-    assert (await judged(how, judge)).usage.cached == 0
+    assert (await judged(way, judge)).usage.cached == 0
     assert (len(model.requests), len(cache)) == (2 * asked, 0)
 
 
-@both
-async def test_a_failure_is_not_kept(how: str, cache: Cache) -> None:
+@both_ways
+async def test_a_failure_is_not_kept(way: Way, cache: Cache) -> None:
     """What failed in transport is asked again, and then kept."""
     judge = Helpfulness(cached(ScriptedModel([ValueError(), GOOD]), cache))
-    verdicts = [await judged(how, judge) for _ in range(3)]
+    verdicts = [await judged(way, judge) for _ in range(3)]
     assert [one.unscored for one in verdicts] == ["judge_failed", None, None]
     assert verdicts[2].usage.cached == 1
 
@@ -751,11 +751,11 @@ with Cache(path) as cache:
 """
 
 
-@pytest.mark.parametrize("how", ["own", "inherited"])
-def test_processes_share_a_file(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["own", "inherited"])
+def test_processes_share_a_file(way: str, tmp_path: Path) -> None:
     """Eight processes create and hammer one file without an error; so do eight that a cache was forked into."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", HAMMER, str(tmp_path / "c"), how],
+        [sys.executable, "-W", "error", "-c", HAMMER, str(tmp_path / "c"), way],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -40,7 +40,18 @@ SCHEMA = {
         (JsonValid(), ' {"a": [1, null]}\n', ""),
         (JsonValid(), "3", ""),
         (JsonValid(), "", "Reply with one valid JSON value and nothing around it."),
-        (JsonValid(), "```json\n{}\n```", "Reply with one valid JSON value and nothing around it."),
+        (
+            JsonValid(),
+            "```json\n{}\n```",
+            "Reply with one valid JSON value and nothing around it; leave out the ``` fence.",
+        ),
+        (
+            JsonValid(SCHEMA),
+            "Paris",
+            "Reply with one valid JSON value with the keys 'city', 'celsius' and nothing around it.",
+        ),
+        (Pattern(contains=["salt", "1.5"]), "pepper, 125", "Include 'salt'. Include '1.5'."),
+        (Pattern(contains="salt", ignore_case=True), "Salt and pepper.", ""),
         (JsonValid(), "{} {}", "Reply with one valid JSON value and nothing around it."),
         (JsonValid(), "[NaN]", "Reply with one valid JSON value and nothing around it."),
         (JsonValid(), "[" * 100_000, "Reply with one valid JSON value and nothing around it."),
@@ -211,3 +222,25 @@ def test_a_check_set_up_wrongly_is_refused(kind: type[Judge], settings: dict[str
     with pytest.raises(ConfigurationError) as caught:
         kind(**settings)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("check", "bad", "good"),
+    [
+        (Length(at_most=3, feedback="Be brief."), "too long", "ok"),
+        (Pattern(required=r"\d", feedback="Be brief."), "none", "1"),
+        (JsonValid(feedback="Be brief."), "no", "{}"),
+        (NumericRange(at_most=3, feedback="Be brief."), "5", "2"),
+    ],
+)
+def test_feedback_may_be_in_ones_own_words(check: Judge, bad: str, good: str) -> None:
+    """It takes the place of the rule, which stays in the rationale; an answer that passes is told nothing."""
+    assert (check(answer=bad).feedback, check(answer=good).feedback) == ("Be brief.", "")
+    assert check(answer=bad).rationale not in ("", "Be brief.")
+
+
+@pytest.mark.parametrize("texts", [5, [""], [3], ""])
+def test_texts_that_no_answer_can_be_asked_for_are_refused(texts: Any) -> None:
+    """At construction, in one line."""
+    with pytest.raises(ConfigurationError, match="contains is a list of texts, none empty"):
+        Pattern(contains=texts)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from inspect import signature
 
 import aiohttp
 import pytest
+from aiohttp import ClientRequest
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.http import RawResponseMessage
 from yarl import URL
 
 from judges.models.providers.direct_post import DirectPost
@@ -95,3 +100,18 @@ async def test_whoever_listens_to_a_session_hears_of_its_posts() -> None:
         async with session(trace_configs=[tracing]) as opened:
             assert (await posted(opened, server.url)).body == b"ok"
     assert heard == ["POST"]
+
+
+def test_what_is_not_public_of_aiohttp_is_as_it_is_used() -> None:
+    """A new version of aiohttp that calls its parts otherwise fails here, and not first in a post."""
+    used = {
+        ResponseHandler.set_response_params: {"read_until_eof", "auto_decompress"},
+        ClientRequest.__init__: {"method", "url", "headers", "skip_auto_headers", "loop", "session"},
+        aiohttp.BaseConnector.connect: {"req", "traces", "timeout"},
+    }
+    for part, names in used.items():
+        assert names <= signature(part).parameters.keys(), part
+    assert list(signature(ResponseHandler.read).parameters) == ["self"]
+    assert "connection_key" in dir(ClientRequest)
+    assert {"code", "headers"} <= set(dir(RawResponseMessage))
+    assert {"protocol", "transport", "release", "close"} <= set(dir(Connection))

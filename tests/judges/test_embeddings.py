@@ -15,10 +15,10 @@ from judges.models.providers.embeddings import LangChainEmbeddings, OpenAICompat
 from judges.models.providers.http_errors import EndpointReplyError, EndpointStatusError
 from judges.models.resolve import as_embeddings
 from judges.testing import no_waiting
+from tests.kit import Way, both_ways
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving
 
 KEY = "sk-planted-quux"
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 def lengths(asked: Asked) -> Wire:
@@ -36,62 +36,62 @@ def direct(server: ModelServer, **settings: Any) -> OpenAICompatibleEmbeddings:
     return OpenAICompatibleEmbeddings(server.url, **{"model": "e", "api_key": KEY, **settings})
 
 
-async def embedded(model: EmbeddingModel, texts: list[str], how: str) -> Any:
+async def embedded(model: EmbeddingModel, texts: list[str], way: Way) -> Any:
     """Embed texts."""
-    return model.embed(texts) if how == "sync" else await model.aembed(texts)
+    return model.embed(texts) if way == "sync" else await model.aembed(texts)
 
 
-@HOW
-async def test_vectors_come_in_the_order_of_their_texts(how: str) -> None:
+@both_ways
+async def test_vectors_come_in_the_order_of_their_texts(way: Way) -> None:
     """Whatever the order in which the endpoint tells them; usage and model are told too."""
     with serving(lengths) as server:
-        result = await embedded(direct(server), ["a", "bbb", "cc"], how)
+        result = await embedded(direct(server), ["a", "bbb", "cc"], way)
     assert result.vectors == [[1.0, 97], [3.0, 98], [2.0, 99]]
     assert (result.usage.calls, result.usage.input_tokens, result.model) == (1, 3, "e-2")
     (asked,) = server.requests
     assert (asked["path"], asked["model"], asked["authorization"]) == ("/v1/embeddings", "e", f"Bearer {KEY}")
 
 
-@HOW
-async def test_many_texts_are_sent_in_batches(how: str) -> None:
+@both_ways
+async def test_many_texts_are_sent_in_batches(way: Way) -> None:
     """One request for each batch, over one connection, and their usage together."""
     with serving(lengths) as server:
-        result = await embedded(direct(server, batch_size=2, dimensions=2), ["a", "b", "c", "d", "e"], how)
+        result = await embedded(direct(server, batch_size=2, dimensions=2), ["a", "b", "c", "d", "e"], way)
     assert [asked["input"] for asked in server.requests] == [["a", "b"], ["c", "d"], ["e"]]
     assert [vector[1] for vector in result.vectors] == [97, 98, 99, 100, 101]
     assert (result.usage.calls, result.usage.input_tokens, server.connections) == (3, 5, 1)
     assert server.requests[0]["dimensions"] == 2
 
 
-@HOW
-async def test_no_texts_need_no_request(how: str) -> None:
+@both_ways
+async def test_no_texts_need_no_request(way: Way) -> None:
     """Nothing is asked and nothing is paid."""
     with serving(lengths) as server:
-        result = await embedded(direct(server), [], how)
+        result = await embedded(direct(server), [], way)
     assert (result.vectors, result.usage.calls, server.requests) == ([], 0, [])
 
 
-@HOW
-async def test_failed_batch_alone_is_repeated(how: str) -> None:
+@both_ways
+async def test_failed_batch_alone_is_repeated(way: Way) -> None:
     """A batch that succeeded is not paid twice."""
     busy = iter([False, True, False])
     with (
         serving(lambda asked: Reply("busy", status=503) if next(busy) else lengths(asked)) as server,
         no_waiting(),
     ):
-        result = await embedded(direct(server, batch_size=1), ["a", "b"], how)
+        result = await embedded(direct(server, batch_size=1), ["a", "b"], way)
     assert [asked["input"] for asked in server.requests] == [["a"], ["b"], ["b"]]
     assert (len(result.vectors), result.usage.calls) == (2, 2)
 
 
-@HOW
-async def test_refusal_is_an_error_without_texts_or_key(how: str) -> None:
+@both_ways
+async def test_refusal_is_an_error_without_texts_or_key(way: Way) -> None:
     """It says what the endpoint said, unless that quotes what was sent."""
     refused = pytest.raises(EndpointStatusError, match="status 400: bad")
     with serving(lambda asked: Reply(f"bad {asked['authorization']} {asked['input']}", status=400)) as server:
         model = direct(server)
         with refused as caught:
-            await embedded(model, ["planted xyzzy"], how)
+            await embedded(model, ["planted xyzzy"], way)
     assert [one for one in ("planted", "quux", "xyzzy") if one in repr(caught.value)] == []
     assert len(server.requests) == 1
 
@@ -115,12 +115,12 @@ BODIES: dict[str, object] = {
 }
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("body", BODIES)
-async def test_reply_without_proper_vectors_is_refused(body: str, how: str) -> None:
+async def test_reply_without_proper_vectors_is_refused(body: str, way: Way) -> None:
     """One finite vector for each text, all of one length, or none at all."""
     with serving(lambda asked: answered(BODIES[body])) as server, pytest.raises(EndpointReplyError):
-        await embedded(direct(server), ["a", "b"], how)
+        await embedded(direct(server), ["a", "b"], way)
     assert len(server.requests) == 1
 
 
@@ -141,15 +141,15 @@ def test_one_model_serves_one_event_loop_after_another() -> None:
     assert server.connections == 2
 
 
-@HOW
-async def test_langchains_embeddings_are_taken(how: str) -> None:
+@both_ways
+async def test_langchains_embeddings_are_taken(way: Way) -> None:
     """Their vectors come as they are; usage is one call of unknown cost."""
     model = as_embeddings(DeterministicFakeEmbedding(size=3))
-    result = await embedded(model, ["a", "b"], how)
+    result = await embedded(model, ["a", "b"], way)
     assert isinstance(model, LangChainEmbeddings)
     assert [len(vector) for vector in result.vectors] == [3, 3]
     assert (result.usage.calls, result.usage.cost) == (1, None)
-    assert (await embedded(model, [], how)).usage.calls == 0
+    assert (await embedded(model, [], way)).usage.calls == 0
 
 
 class Provider(Embeddings):
@@ -166,12 +166,12 @@ class Provider(Embeddings):
         return []
 
 
-@HOW
-async def test_provider_is_refused_where_requests_are_forbidden(how: str) -> None:
+@both_ways
+async def test_provider_is_refused_where_requests_are_forbidden(way: Way) -> None:
     """Through LangChain or directly."""
     for model in (as_embeddings(Provider()), OpenAICompatibleEmbeddings("https://api.example.com", model="big-e")):
         with pytest.raises(ModelRequestError, match="big-e"):
-            await embedded(model, ["a"], how)
+            await embedded(model, ["a"], way)
 
 
 def test_langchains_vectors_are_counted() -> None:

@@ -10,6 +10,7 @@ import urllib3
 
 from judges import Helpfulness, OpenAICompatible
 from judges.testing import no_waiting
+from tests.kit import Way, ask, both_ways
 from tests.model_server import Reply, Wire, answered, serving
 
 WRITTEN = json.dumps({"rationale": "r", "rating": 4, "feedback": ""})
@@ -21,9 +22,9 @@ BROKEN_HEADERS = Wire((b"HTTP/1.1 500 Bad\r\ncontent-length: 2\r\nno colon here\
     [Reply(WRITTEN), answered({"error": "bad"}, status=500), Wire(then="reset"), BROKEN_HEADERS],
     ids=["good", "error", "reset", "headers"],
 )
-@pytest.mark.parametrize("how", ["sync", "async"])
+@both_ways
 async def test_path_and_query_are_in_no_log(
-    reply: Reply | Wire, how: str, caplog: pytest.LogCaptureFixture
+    reply: Reply | Wire, way: Way, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A key may stand in either; at level DEBUG the log has host and status, and no more of the address."""
     caplog.set_level(logging.DEBUG)
@@ -31,10 +32,10 @@ async def test_path_and_query_are_in_no_log(
         address = f"{server.url}/deploy-xyzzy?code=key-plugh&api-version=1"
         async with OpenAICompatible(address, model="m", api_key="sk-quux") as model:
             judge = Helpfulness(model)
-            _ = judge(response="a") if how == "sync" else await judge.acall(response="a")
+            _ = await ask(judge, way, response="a")
         assert "xyzzy" in server.requests[0]["path"] or not server.requests
     assert not [word for word in ("xyzzy", "plugh", "quux") if word in caplog.text]
-    if how == "sync" and isinstance(reply, Reply):
+    if way == "sync" and isinstance(reply, Reply):
         assert '"POST /... HTTP/1.1" 200' in caplog.text
 
 

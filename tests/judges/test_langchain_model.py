@@ -21,6 +21,7 @@ from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestErro
 from judges.model import ModelRequest, ModelResponse
 from judges.models.resolve import as_model
 from judges.testing import ScriptedModel
+from tests.kit import Way, ask, both_ways
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
@@ -41,12 +42,12 @@ class Provider(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=AIMessage(WRITTEN))])
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-async def test_provider_is_refused_where_requests_are_forbidden(how: str) -> None:
+@both_ways
+async def test_provider_is_refused_where_requests_are_forbidden(way: Way) -> None:
     """A judge that is about to ask a real model raises, naming it and the remedy."""
     judge = Helpfulness(Provider())
     with pytest.raises(ModelRequestError, match=r"big-1.*ScriptedModel"):
-        _ = judge(response="a") if how == "sync" else await judge.acall(response="a")
+        _ = await ask(judge, way, response="a")
 
 
 def test_refusal_is_not_hidden_by_a_panel() -> None:
@@ -121,11 +122,11 @@ class StructuredOnly(Provider):
         )
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-async def test_fake_with_structured_output_alone_works(how: str) -> None:
+@both_ways
+async def test_fake_with_structured_output_alone_works(way: Way) -> None:
     """A model that only overrides `with_structured_output` is asked through it."""
     judge = Helpfulness(StructuredOnly(reply=GOOD))
-    verdict = judge(response="a") if how == "sync" else await judge.acall(response="a")
+    verdict = await ask(judge, way, response="a")
     assert (verdict.rating, verdict.usage.calls) == (4, 1)
 
 
@@ -178,13 +179,13 @@ class TemperatureRefused(Exception):  # noqa: N818 - stands for a provider's cla
         super().__init__(message)
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-async def test_model_that_refuses_a_temperature_is_asked_without(how: str) -> None:
+@both_ways
+async def test_model_that_refuses_a_temperature_is_asked_without(way: Way) -> None:
     """One refusal is enough: later questions do not try again."""
     model = ScriptedModel([TemperatureRefused, GOOD, GOOD])
     judge = Helpfulness(model)
     for _ in range(2):
-        verdict = judge(response="a") if how == "sync" else await judge.acall(response="a")
+        verdict = await ask(judge, way, response="a")
         assert verdict.rating == 4
     assert [settings.get("temperature") for settings in model.settings] == [0.0, None, None]
 
@@ -235,11 +236,11 @@ class _Streamed(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
         return output
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-async def test_judges_model_never_streams(how: str) -> None:
+@both_ways
+async def test_judges_model_never_streams(way: Way) -> None:
     """Inside a streamed run a judge's model does not stream: a call that breaks off would be completed."""
     judge, listening = Helpfulness(ScriptedModel([GOOD])), _Streamed()
-    if how == "sync":
+    if way == "sync":
         given = RunnableLambda[int, Any](lambda _: judge(response="a")).invoke(0, {"callbacks": [listening]})
     else:
 
@@ -327,11 +328,11 @@ class Own:
         return other is self
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-async def test_own_model_needs_no_langchain_class(how: str) -> None:
+@both_ways
+async def test_own_model_needs_no_langchain_class(way: Way) -> None:
     """Anything with the four members of `JudgeModel` is asked as it is."""
     judge = Helpfulness(Own())
-    verdict = judge(response="a") if how == "sync" else await judge.acall(response="a")
+    verdict = await ask(judge, way, response="a")
     assert (verdict.rating, verdict.model) == (4, "own-1")
 
 

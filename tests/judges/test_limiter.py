@@ -25,18 +25,18 @@ from judges.offline import aevaluate, evaluate
 from judges.runtime.budget import Allowance
 from judges.runtime.observation import within
 from judges.testing import ScriptedModel, no_waiting
+from tests.kit import Way, ask, both_ways
 from tests.model_server import Reply, in_turn, serving
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 GOOD_TEXT = '{"rationale": "r", "rating": 4, "feedback": ""}'
 ROW = {"question": "Why?", "answer": "Because."}
-both = pytest.mark.parametrize("how", ["sync", "async"])
 
 
-async def judged(how: str, model: JudgeModel) -> Any:
+async def judged(way: Way, model: JudgeModel) -> Any:
     """Judge one row with the driver named."""
     judge = Helpfulness(model)
-    return judge(ROW) if how == "sync" else await judge.acall(ROW)
+    return await ask(judge, way, ROW)
 
 
 class Crowded:
@@ -288,14 +288,14 @@ def test_threads_and_event_loops_share_one_limit() -> None:
     assert (crowded.calls, crowded.most, crowded.now) == (120, 3, 0)
 
 
-@both
-async def test_an_overloaded_endpoint_is_asked_less(how: str) -> None:
+@both_ways
+async def test_an_overloaded_endpoint_is_asked_less(way: Way) -> None:
     """A 429 halves what may be in flight and is repeated; the wait it asks for is waited for once."""
     replies = [Reply(status=429, headers={"retry-after": "7"}), Reply(GOOD_TEXT)]
     with serving(in_turn(*replies)) as server, no_waiting() as waits:
         chat = ChatOpenAI(base_url=server.url, model="m", api_key=SecretStr("k"), max_retries=0)
         limiter = Limiter(8)
-        verdict = await judged(how, limited(chat, limiter))
+        verdict = await judged(way, limited(chat, limiter))
     assert (waits, limiter.allowed, len(server.requests)) == ([7.0], 4, 2)
     assert verdict.usage.calls == 1
 
@@ -334,14 +334,14 @@ def test_a_place_is_free_while_its_call_waits_to_be_repeated() -> None:
     assert len(seen) == 1
 
 
-@both
-async def test_requests_a_minute_are_waited_for(how: str) -> None:
+@both_ways
+async def test_requests_a_minute_are_waited_for(way: Way) -> None:
     """The third call of a minute that allows two waits until the first is a minute old."""
     model = ScriptedModel([GOOD], cycle=True)
     judge = limited(model, Limiter(9, requests_per_minute=2))
     with no_waiting() as waits:
         for _ in range(3):
-            assert (await judged(how, judge)).rating == 4
+            assert (await judged(way, judge)).rating == 4
     assert len(waits) == 1
     assert 59 < waits[0] <= 60
 
@@ -356,26 +356,26 @@ async def test_tokens_a_minute_are_waited_for() -> None:
     assert 59 < waits[0] <= 60
 
 
-@both
-async def test_nobody_waits_past_the_deadline(how: str) -> None:
+@both_ways
+async def test_nobody_waits_past_the_deadline(way: Way) -> None:
     """Without a free place the judge is unscored for `deadline` once it has passed, and gives its place back."""
     model, limiter = ScriptedModel([GOOD], cycle=True), Limiter(1)
     ticket = limiter.enter()
     with within(Allowance(seconds=0.03)):
-        verdict = await judged(how, limited(model, limiter))
+        verdict = await judged(way, limited(model, limiter))
     assert (verdict.unscored, model.prompts) == ("deadline", [])
     limiter.cancel(ticket)
-    assert (await judged(how, limited(model, limiter))).rating == 4
+    assert (await judged(way, limited(model, limiter))).rating == 4
 
 
-@both
-async def test_a_wait_that_would_pass_the_deadline_is_not_begun(how: str) -> None:
+@both_ways
+async def test_a_wait_that_would_pass_the_deadline_is_not_begun(way: Way) -> None:
     """Where the minute is used up for longer than there is time, the judge says so at once."""
     model = ScriptedModel([GOOD], cycle=True)
     judge = limited(model, Limiter(1, requests_per_minute=1))
-    assert (await judged(how, judge)).rating == 4
+    assert (await judged(way, judge)).rating == 4
     with within(Allowance(seconds=30)), no_waiting() as waits:
-        verdict = await judged(how, judge)
+        verdict = await judged(way, judge)
     assert (verdict.unscored, waits) == ("deadline", [])
 
 

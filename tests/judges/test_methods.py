@@ -17,11 +17,11 @@ from judges.model import ModelResponse
 from judges.models.providers.langchain import LangChainModel, NamedModel
 from judges.models.structured import RequestPlan, closed_schema, response_format
 from judges.testing import ScriptedModel
+from tests.kit import Way, ask, both_ways
 from tests.model_server import Asked, ModelServer, Reply, serving
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 def obliging(asked: Asked) -> Reply:
@@ -39,20 +39,20 @@ def chat(server: ModelServer, **settings: Any) -> ChatOpenAI:
     return ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0, **settings)  # type: ignore[arg-type]  # a text is taken
 
 
-async def rating(model: object, how: str) -> object:
+async def rating(model: object, way: Way) -> object:
     """Judge once."""
     judge = Helpfulness(model)
-    return (judge(response="a") if how == "sync" else await judge.acall(response="a")).rating
+    return (await ask(judge, way, response="a")).rating
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize(
     ("method", "sent"), [(None, "tools"), *((one, one) for one in ("tools", "json_schema", "text"))]
 )
-async def test_langchain_model_is_asked_by_the_method_chosen(method: Any, sent: str, how: str) -> None:
+async def test_langchain_model_is_asked_by_the_method_chosen(method: Any, sent: str, way: Way) -> None:
     """Tools are LangChain's cheapest way and the default; each can be chosen."""
     with serving(obliging) as server:
-        assert await rating(LangChainModel(chat(server), method=method), how) == 4
+        assert await rating(LangChainModel(chat(server), method=method), way) == 4
     (asked,) = server.requests
     assert way_of(asked) == sent
     if sent == "json_schema":
@@ -76,18 +76,18 @@ def test_reply_is_read_strictly(reply: Reply, method: Any) -> None:
     assert verdict.unscored == "invalid_output"
 
 
-@HOW
-async def test_duplicate_key_in_a_tool_call_of_langchain_is_seen(how: str) -> None:
+@both_ways
+async def test_duplicate_key_in_a_tool_call_of_langchain_is_seen(way: Way) -> None:
     """LangChain parses the arguments and drops the first of two keys; the raw text is read all the same."""
     twice = Reply(calls=(("Assessment", '{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'),))
     with serving(lambda asked: twice) as server:
         judge = Helpfulness(LangChainModel(chat(server)))
-        verdict = await judge.acall(response="a") if how == "async" else judge(response="a")
+        verdict = await judge.acall(response="a") if way == "async" else judge(response="a")
     assert (verdict.unscored, verdict.detail) == ("invalid_output", "a key appears twice in the object")
 
 
-@HOW
-async def test_model_that_has_no_tools_by_its_providers_word_is_asked_otherwise(how: str) -> None:
+@both_ways
+async def test_model_that_has_no_tools_by_its_providers_word_is_asked_otherwise(way: Way) -> None:
     """As Ollama tells of many models; it is asked once only."""
 
     def reply(asked: Asked) -> Reply:
@@ -95,15 +95,15 @@ async def test_model_that_has_no_tools_by_its_providers_word_is_asked_otherwise(
 
     with serving(reply) as server:
         model = LangChainModel(chat(server))
-        assert [await rating(model, how) for _ in range(2)] == [4, 4]
+        assert [await rating(model, way) for _ in range(2)] == [4, 4]
     assert list(map(way_of, server.requests)) == ["tools", "json_schema", "json_schema"]
 
 
-@HOW
-async def test_model_that_does_not_use_its_tool_is_asked_otherwise(how: str) -> None:
+@both_ways
+async def test_model_that_does_not_use_its_tool_is_asked_otherwise(way: Way) -> None:
     """The repair already comes the other way."""
     with serving(lambda asked: Reply("It is good.") if "tools" in asked else obliging(asked)) as server:
-        assert await rating(LangChainModel(chat(server)), how) == 4
+        assert await rating(LangChainModel(chat(server)), way) == 4
     assert list(map(way_of, server.requests)) == ["tools", "json_schema"]
 
 

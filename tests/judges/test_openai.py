@@ -35,6 +35,7 @@ from judges.models.retry import is_transient
 from judges.runtime.budget import Allowance
 from judges.runtime.observation import within
 from judges.testing import no_waiting
+from tests.kit import Way, ask, both_ways
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving, tools_of
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -42,7 +43,6 @@ WRITTEN = json.dumps(GOOD)
 KEY = "sk-planted-quux"
 SCHEMA = _reply_schema((1, 2, 3, 4))
 LETTER = ModelRequest((("system", "Judge."), ("user", "the prompt's own secret: xyzzy-plugh")), SCHEMA)
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 def obliging(asked: Asked) -> Reply:
@@ -65,25 +65,25 @@ def direct(server: ModelServer, **settings: Any) -> OpenAICompatible:
     return OpenAICompatible(server.url, **{"model": "m", "api_key": KEY, **settings})
 
 
-async def judged(model: object, how: str) -> Verdict:
+async def judged(model: object, way: Way) -> Verdict:
     """Judge once, without blocking the server's thread for long either way."""
     judge = Helpfulness(model)
-    return judge(response="a") if how == "sync" else await judge.acall(response="a")
+    return await ask(judge, way, response="a")
 
 
-async def failure(model: OpenAICompatible, how: str) -> Exception:
+async def failure(model: OpenAICompatible, way: Way) -> Exception:
     """Send a request that must fail, and give the error."""
     with pytest.raises(EndpointError) as caught:
-        _ = model.send(LETTER) if how == "sync" else await model.asend(LETTER)
+        _ = model.send(LETTER) if way == "sync" else await model.asend(LETTER)
     return caught.value
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("method", ["json_schema", "tools", "text"])
-async def test_each_method_gives_a_verdict(method: Any, how: str) -> None:
+async def test_each_method_gives_a_verdict(method: Any, way: Way) -> None:
     """The method asked for is the one used, and its reply is read."""
     with serving(obliging) as server:
-        verdict = await judged(direct(server, method=method), how)
+        verdict = await judged(direct(server, method=method), way)
     assert (verdict.rating, ways(server)) == (4, [method])
 
 
@@ -155,7 +155,7 @@ def lacking(
     return reply
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize(
     ("missing", "tried"),
     [
@@ -165,13 +165,13 @@ def lacking(
     ids=["schema", "both"],
 )
 async def test_method_the_endpoint_lacks_is_not_tried_again(
-    missing: list[str], tried: list[str], how: str
+    missing: list[str], tried: list[str], way: Way
 ) -> None:
     """The next one is taken in the same call, and remembered."""
     with serving(lacking(*missing)) as server:
         model = direct(server)
         for _ in range(2):
-            assert (await judged(model, how)).rating == 4
+            assert (await judged(model, way)).rating == 4
     assert ways(server) == [*tried, tried[-1]]
     assert model.method == tried[-1]
 
@@ -220,14 +220,14 @@ def test_other_refusal_is_final(status: int, message: str) -> None:
     assert len(server.requests) == 1
 
 
-@HOW
-async def test_method_that_is_ignored_is_left(how: str) -> None:
+@both_ways
+async def test_method_that_is_ignored_is_left(way: Way) -> None:
     """An endpoint that answers a schema with prose is asked by a tool from then on: the repair comes that way."""
     with serving(
         lambda asked: Reply("It is good.") if way_of(asked) == "json_schema" else obliging(asked)
     ) as server:
         model = direct(server)
-        verdicts = [await judged(model, how) for _ in range(2)]
+        verdicts = [await judged(model, way) for _ in range(2)]
     assert ways(server) == ["json_schema", "tools", "tools"]
     assert [(verdict.rating, verdict.usage.calls) for verdict in verdicts] == [(4, 2), (4, 1)]
 
@@ -240,8 +240,8 @@ def test_method_that_has_worked_is_not_left_for_a_bad_reply() -> None:
     assert ways(server) == ["json_schema"] * 3
 
 
-@HOW
-async def test_refused_temperature_is_left_out(how: str) -> None:
+@both_ways
+async def test_refused_temperature_is_left_out(way: Way) -> None:
     """One refusal is enough: later questions do not try again."""
 
     def reply(asked: Asked) -> Reply:
@@ -252,7 +252,7 @@ async def test_refused_temperature_is_left_out(how: str) -> None:
     with serving(reply) as server:
         model = direct(server)
         for _ in range(2):
-            assert (await judged(model, how)).rating == 4
+            assert (await judged(model, way)).rating == 4
     assert ["temperature" in asked for asked in server.requests] == [True, False, False]
 
 
@@ -322,13 +322,13 @@ def quoting(status: int) -> Callable[[Asked], Wire]:
 PLANTED = ("planted", "quux", "team-secret", "xyzzy", "plugh")
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("fault", [quoting(400), quoting(503), lambda asked: Wire(then="reset")])
-async def test_error_shows_neither_key_nor_header_nor_prompt(fault: Any, how: str) -> None:
+async def test_error_shows_neither_key_nor_header_nor_prompt(fault: Any, way: Way) -> None:
     """Not in its text, not in what caused it, not in the locals of its traceback, whatever the endpoint quotes."""
     with serving(fault) as server:
         model = direct(server, headers={"x-team": "team-secret"})
-        error = await failure(model, how)
+        error = await failure(model, way)
         ours = [repr(model), str(error), repr(error), repr(vars(error)), repr(getattr(error, "response", None))]
         ours += [repr(vars(model)), repr(vars(model._endpoint))]
         assert error.__cause__ is None
@@ -339,11 +339,11 @@ async def test_error_shows_neither_key_nor_header_nor_prompt(fault: Any, how: st
     assert "team-secret" not in shown
 
 
-@HOW
-async def test_error_says_what_the_endpoint_said(how: str) -> None:
+@both_ways
+async def test_error_says_what_the_endpoint_said(way: Way) -> None:
     """Status and message are reported, where they quote nothing."""
     with serving(lambda asked: Reply("Quota exceeded for this month", status=402)) as server:
-        error = await failure(direct(server), how)
+        error = await failure(direct(server), way)
     assert isinstance(error, EndpointStatusError)
     assert error.status_code == 402
     assert "status 402: Quota exceeded for this month" in str(error)
@@ -426,14 +426,14 @@ def test_one_model_serves_two_event_loops_at_once() -> None:
     assert len(server.requests) == 12
 
 
-@HOW
-async def test_closed_model_may_be_used_again(how: str) -> None:
+@both_ways
+async def test_closed_model_may_be_used_again(way: Way) -> None:
     """Closing ends the connections, not the model."""
     with serving(obliging) as server:
         async with direct(server) as model:
-            assert (await judged(model, how)).rating == 4
+            assert (await judged(model, way)).rating == 4
         async with model:
-            assert (await judged(model, how)).rating == 4
+            assert (await judged(model, way)).rating == 4
     assert server.connections == 2
 
 
@@ -523,29 +523,29 @@ def test_forked_process_opens_connections_of_its_own() -> None:
 SLOW = Wire((b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n", *[b" "] * 99), pause_s=0.05)
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("fault", [Wire(then="hang"), SLOW], ids=["silent", "drip"])
-async def test_reply_that_does_not_come_in_time_is_a_timeout(fault: Wire, how: str) -> None:
+async def test_reply_that_does_not_come_in_time_is_a_timeout(fault: Wire, way: Way) -> None:
     """Whether nothing comes or too little; trying again may help."""
     with serving(lambda asked: fault) as server:
         started = time.monotonic()
-        error = await failure(direct(server, timeout_s=0.2), how)
+        error = await failure(direct(server, timeout_s=0.2), way)
         assert time.monotonic() - started < 1
     assert isinstance(error, EndpointTimeoutError)
     assert is_transient(error)
 
 
-@HOW
-async def test_call_ends_with_the_allowance(how: str) -> None:
+@both_ways
+async def test_call_ends_with_the_allowance(way: Way) -> None:
     """A deadline that is nearer than the timeout counts."""
     with serving(lambda asked: Wire(then="hang")) as server, within(Allowance(seconds=0.2)):
         started = time.monotonic()
-        verdict = await judged(direct(server), how)
+        verdict = await judged(direct(server), way)
         assert time.monotonic() - started < 1
     assert verdict.unscored in ("judge_failed", "deadline")
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize(
     "fault",
     [
@@ -556,30 +556,30 @@ async def test_call_ends_with_the_allowance(how: str) -> None:
     ],
     ids=["reset", "closed", "cut", "garbage"],
 )
-async def test_broken_connection_is_tried_again(fault: Wire, how: str) -> None:
+async def test_broken_connection_is_tried_again(fault: Wire, way: Way) -> None:
     """A connection that breaks before the reply is whole costs a repetition, not a verdict."""
     with serving(in_turn(fault, Reply(WRITTEN))) as server, no_waiting() as waits:
-        verdict = await judged(direct(server), how)
+        verdict = await judged(direct(server), way)
     assert (verdict.rating, len(server.requests), len(waits)) == (4, 2, 1)
 
 
-@HOW
-async def test_nobody_there_is_a_connection_error(how: str) -> None:
+@both_ways
+async def test_nobody_there_is_a_connection_error(way: Way) -> None:
     """A refused connection is named as such, and may be tried again."""
     with serving(obliging) as server:
         address = server.url
-    error = await failure(OpenAICompatible(address, model="m", api_key=KEY), how)
+    error = await failure(OpenAICompatible(address, model="m", api_key=KEY), way)
     assert isinstance(error, EndpointConnectionError)
     assert is_transient(error)
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-async def test_passing_error_is_tried_again_when_the_endpoint_says(status: int, how: str) -> None:
+async def test_passing_error_is_tried_again_when_the_endpoint_says(status: int, way: Way) -> None:
     """`Retry-After` is obeyed."""
     fault = Reply("later", status=status, headers={"Retry-After": "7"})
     with serving(in_turn(fault, Reply(WRITTEN))) as server, no_waiting() as waits:
-        verdict = await judged(direct(server), how)
+        verdict = await judged(direct(server), way)
     assert (verdict.rating, waits, len(server.requests)) == (4, [7.0], 2)
 
 
@@ -613,13 +613,13 @@ BODIES: dict[str, object] = {
 }
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("body", BODIES)
-async def test_body_that_is_no_completion_is_refused(body: str, how: str) -> None:
+async def test_body_that_is_no_completion_is_refused(body: str, way: Way) -> None:
     """The call fails, at once and for good; nothing is read out of it."""
     with serving(lambda asked: answered(BODIES[body])) as server:
-        error = await failure(direct(server), how)
-        verdict = await judged(direct(server), how)
+        error = await failure(direct(server), way)
+        verdict = await judged(direct(server), way)
     assert isinstance(error, EndpointReplyError)
     assert (verdict.unscored, len(server.requests)) == ("judge_failed", 2)
 
@@ -636,36 +636,36 @@ LARGE = b" " * (LARGEST_REPLY + 1)
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(LARGE), LARGE)
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("sent", [answered(LARGE), Wire((CHUNKED,))], ids=["announced", "chunked"])
-async def test_reply_that_is_too_large_is_refused(sent: Wire, how: str) -> None:
+async def test_reply_that_is_too_large_is_refused(sent: Wire, way: Way) -> None:
     """Reading stops at the limit."""
     with serving(lambda asked: sent) as server:
-        error = await failure(direct(server), how)
+        error = await failure(direct(server), way)
     assert isinstance(error, EndpointReplyError)
     assert "larger than" in str(error)
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_redirect_is_not_followed(status: int, how: str) -> None:
+async def test_redirect_is_not_followed(status: int, way: Way) -> None:
     """The key goes to the host that was named, and to no other."""
     with serving(obliging) as bait:
         moved = answered(b"", status=status, headers={"location": f"{bait.url}/chat/completions"})
         with serving(lambda asked: moved) as server:
-            error = await failure(direct(server), how)
+            error = await failure(direct(server), way)
     assert isinstance(error, EndpointStatusError)
     assert "redirects are not followed" in str(error)
     assert (len(server.requests), bait.connections) == (1, 0)
 
 
-@HOW
-async def test_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+@both_ways
+async def test_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch, way: Way) -> None:
     """The key goes to the host that was named, whatever the environment says."""
     with serving(obliging) as bait, serving(obliging) as server:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, bait.url)
-        assert (await judged(direct(server), how)).rating == 4
+        assert (await judged(direct(server), way)).rating == 4
     assert bait.connections == 0
 
 
@@ -724,23 +724,23 @@ def test_text_in_parts_is_joined() -> None:
         assert Helpfulness(model)(response="a").rating == 4
 
 
-@HOW
-async def test_an_ending_of_the_endpoint_s_own_can_be_declared_good(how: str) -> None:
+@both_ways
+async def test_an_ending_of_the_endpoint_s_own_can_be_declared_good(way: Way) -> None:
     """A word that nobody knows is refused, with the word told, unless the user vouches for it."""
     with serving(lambda asked: Reply(WRITTEN, finish_reason="fin")) as server:
-        unknown = await judged(direct(server), how)
-        known = await judged(direct(server, endings=["fin"]), how)
+        unknown = await judged(direct(server), way)
+        known = await judged(direct(server, endings=["fin"]), way)
     assert (unknown.unscored, "it ended with 'fin'" in unknown.detail) == ("invalid_output", True)
     assert (known.rating, known.usage.calls) == (4, 1)
 
 
-@HOW
-async def test_usage_model_and_finish_reason_are_reported(how: str) -> None:
+@both_ways
+async def test_usage_model_and_finish_reason_are_reported(way: Way) -> None:
     """As the endpoint counted, for each call."""
     with serving(lambda asked: Reply(WRITTEN, usage=(11, 7))) as server:
         model = direct(server)
-        reply = model.send(LETTER) if how == "sync" else await model.asend(LETTER)
-        verdict = await judged(model, how)
+        reply = model.send(LETTER) if way == "sync" else await model.asend(LETTER)
+        verdict = await judged(model, way)
     assert (reply.model, reply.finish_reason) == ("m", "stop")
     assert (verdict.usage.calls, verdict.usage.input_tokens, verdict.usage.output_tokens) == (1, 11, 7)
     assert (verdict.model, verdict.usage.cost) == ("m", None)
@@ -766,11 +766,11 @@ async def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.Monke
         await judged(model, "sync" if package == "urllib3" else "async")
 
 
-@HOW
-async def test_provider_is_refused_where_requests_are_forbidden(how: str) -> None:
+@both_ways
+async def test_provider_is_refused_where_requests_are_forbidden(way: Way) -> None:
     """Only this machine answers in a test."""
     with pytest.raises(ModelRequestError, match="big-1"):
-        await judged(OpenAICompatible("https://api.example.com/v1", model="big-1", api_key=KEY), how)
+        await judged(OpenAICompatible("https://api.example.com/v1", model="big-1", api_key=KEY), way)
 
 
 @pytest.mark.parametrize(

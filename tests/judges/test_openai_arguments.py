@@ -14,12 +14,12 @@ from langchain_openai import ChatOpenAI
 
 from judges import Helpfulness, Verdict
 from judges.models.providers.langchain import LangChainModel
+from tests.kit import Way, ask, both_ways
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
 TWICE = '{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 class Uncalled(ChatOpenAI):
@@ -93,40 +93,40 @@ def chat(kind: type[ChatOpenAI], server: ModelServer, **settings: Any) -> ChatOp
     return kind(model="m", base_url=server.url, api_key="k", max_retries=0, **settings)  # type: ignore[arg-type]  # a text is taken
 
 
-async def judged(model: object, how: str, times: int = 1) -> list[Verdict]:
+async def judged(model: object, way: Way, times: int = 1) -> list[Verdict]:
     """Judge a few times with one judge."""
     judge = Helpfulness(model)
-    return [judge(response="a") if how == "sync" else await judge.acall(response="a") for _ in range(times)]
+    return [await ask(judge, way, response="a") for _ in range(times)]
 
 
-@HOW
-async def test_call_whose_raw_arguments_were_not_kept_is_asked_for_otherwise(how: str) -> None:
+@both_ways
+async def test_call_whose_raw_arguments_were_not_kept_is_asked_for_otherwise(way: Way) -> None:
     """The parsed mapping is not believed; the next method is used from the repair on."""
     with serving(obliging) as server:
-        verdicts = await judged(chat(Uncalled, server), how, times=2)
+        verdicts = await judged(chat(Uncalled, server), way, times=2)
     assert [(verdict.rating, verdict.usage.calls) for verdict in verdicts] == [(4, 2), (4, 1)]
     assert list(map(kind_of, server.requests)) == ["tools", "json_schema", "json_schema"]
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("arguments", [TWICE, WRITTEN], ids=["twice", "good"])
 async def test_call_whose_raw_arguments_were_not_kept_is_unreadable_where_tools_are_a_must(
-    arguments: str, how: str
+    arguments: str, way: Way
 ) -> None:
     """Where the user allows no other method there is no score, whatever the mapping says."""
     with serving(lambda _: Reply(calls=(("Assessment", arguments),))) as server:
         model = LangChainModel(chat(Uncalled, server), method="tools")
-        (verdict,) = await judged(model, how)
+        (verdict,) = await judged(model, way)
     assert (verdict.unscored, verdict.detail) == ("invalid_output", "the tool call's arguments cannot be read")
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("kind", [Renamed, Changed, Miscounted])
-async def test_model_whose_hook_is_another_is_not_believed(kind: type[Renamed], how: str) -> None:
+async def test_model_whose_hook_is_another_is_not_believed(kind: type[Renamed], way: Way) -> None:
     """Renamed, given something else, or returning another number: the judge asks for text, and reads that."""
-    (verdict,) = await judged(kind(), how)
+    (verdict,) = await judged(kind(), way)
     assert (verdict.rating, verdict.usage.calls) == (4, 2)
-    (pinned,) = await judged(LangChainModel(kind(), method="tools"), how)
+    (pinned,) = await judged(LangChainModel(kind(), method="tools"), way)
     assert pinned.unscored == "invalid_output"
 
 
@@ -161,18 +161,18 @@ def responses(arguments: str) -> Any:
     return reply
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize(
     ("arguments", "rating", "unscored"),
     [(WRITTEN, 4, None), (TWICE, None, "invalid_output")],
     ids=["good", "twice"],
 )
 async def test_call_in_the_responses_api_is_read_from_its_raw_arguments(
-    arguments: str, rating: int | None, unscored: str | None, how: str
+    arguments: str, rating: int | None, unscored: str | None, way: Way
 ) -> None:
     """Its content has the text, so a key given twice is seen there, too."""
     with serving(responses(arguments)) as server:
-        (verdict,) = await judged(chat(ChatOpenAI, server, use_responses_api=True), how)
+        (verdict,) = await judged(chat(ChatOpenAI, server, use_responses_api=True), way)
     assert (verdict.rating, verdict.unscored) == (rating, unscored)
     assert set(map(kind_of, server.requests)) == {"tools"}
 

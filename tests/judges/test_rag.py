@@ -20,7 +20,7 @@ from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.catalogue.cases import EMBEDDINGS
 from tests.catalogue.filling import FillingModel
 from tests.judges.test_translation import german
-from tests.kit import shown
+from tests.kit import Way, both_ways, shown
 
 DATASET: dict[str, list[Any]] = {
     "user_input": ["Where is the tower?", "When was it built?"],
@@ -29,7 +29,6 @@ DATASET: dict[str, list[Any]] = {
     "reference": ["The tower is in Paris.", "In 1889."],
 }
 SOME = ["faithfulness", "answer_relevancy", "answer_similarity"]
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -39,19 +38,19 @@ def evaluator(model: object = None, embeddings: object = EMBEDDINGS) -> RAGEvalu
     return RAGEvaluator(model or FillingModel(), embeddings)
 
 
-async def evaluated(how: str, metrics: Any = SOME, dataset: Any = DATASET, **settings: Any) -> RAGResult:
+async def evaluated(way: Way, metrics: Any = SOME, dataset: Any = DATASET, **settings: Any) -> RAGResult:
     """Evaluate, sync or async."""
     made = settings.pop("evaluator", None) or evaluator()
-    if how == "sync":
+    if way == "sync":
         return made.evaluate(metrics, dataset, **settings)
     return await made.aevaluate(metrics, dataset, **settings)
 
 
 @pytest.mark.parametrize("name", METRICS)
-@HOW
-async def test_each_metric_is_known_by_its_name(name: str, how: str) -> None:
+@both_ways
+async def test_each_metric_is_known_by_its_name(name: str, way: Way) -> None:
     """All twelve give a number for each row, under the name they were asked for."""
-    result = await evaluated(how, [name])
+    result = await evaluated(way, [name])
     assert list(result) == [name]
     assert all(type(one) is float and math.isfinite(one) for one in result[name])
     assert len(result[name]) == 2
@@ -69,29 +68,29 @@ def test_a_value_is_that_of_the_judge(name: str) -> None:
     assert [one.judge for one in result.verdicts[name]] == [name, name]
 
 
-@HOW
-async def test_the_result_is_a_plain_mapping_with_more(how: str) -> None:
+@both_ways
+async def test_the_result_is_a_plain_mapping_with_more(way: Way) -> None:
     """It is a dict as the reference gives it; the evaluation behind it is there too."""
-    result = await evaluated(how)
+    result = await evaluated(way)
     assert json.loads(json.dumps(result)) == result == {name: [1.0, 1.0] for name in SOME}
     assert [row.index for row in result.evaluation.rows] == [0, 1]
     assert result.evaluation.summary["faithfulness"].mean == 1
 
 
-@HOW
-async def test_a_cell_that_fails_does_not_lose_the_run(how: str) -> None:
+@both_ways
+async def test_a_cell_that_fails_does_not_lose_the_run(way: Way) -> None:
     """It is None, and the verdict says why; all other cells keep their values."""
     dataset = {**DATASET, "response": ["It is in Paris.", " "]}
-    result = await evaluated(how, ["faithfulness", "answer_similarity"], dataset)
+    result = await evaluated(way, ["faithfulness", "answer_similarity"], dataset)
     assert result == {"faithfulness": [1.0, None], "answer_similarity": [1.0, None]}
     assert result.unscored == {"faithfulness": {1: "no_response"}, "answer_similarity": {1: "no_response"}}
 
 
-@HOW
-async def test_a_model_that_fails_does_not_lose_the_run(how: str) -> None:
+@both_ways
+async def test_a_model_that_fails_does_not_lose_the_run(way: Way) -> None:
     """Not even one that fails throughout."""
     result = await evaluated(
-        how, evaluator=RAGEvaluator(ScriptedModel([ValueError()], cycle=True), EMBEDDINGS), metrics=SOME
+        way, evaluator=RAGEvaluator(ScriptedModel([ValueError()], cycle=True), EMBEDDINGS), metrics=SOME
     )
     assert result["answer_similarity"] == [1.0, 1.0]
     assert result["faithfulness"] == [None, None]
@@ -145,15 +144,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize(("given", "message"), WRONG)
 async def test_what_is_wrong_is_reported_before_anything_is_spent(
-    how: str, given: dict[str, Any], message: str
+    way: Way, given: dict[str, Any], message: str
 ) -> None:
     """One line says what was given and what is wanted, and the model was not asked."""
     model = FillingModel()
     with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
-        await evaluated(how, **{"metrics": SOME, "evaluator": evaluator(model), **given})
+        await evaluated(way, **{"metrics": SOME, "evaluator": evaluator(model), **given})
     assert "\n" not in str(caught.value)
     assert model.prompts == []
 
@@ -223,24 +222,24 @@ def systems(model: ScriptedModel) -> set[str]:
         (None, "You "),
     ],
 )
-@HOW
-async def test_the_language_is_that_of_the_prompts(how: str, language: str | None, message: str) -> None:
+@both_ways
+async def test_the_language_is_that_of_the_prompts(way: Way, language: str | None, message: str) -> None:
     """By name or code; None takes that of the questions. One run never changes another's."""
     model = FillingModel()
-    await evaluated(how, ["faithfulness"], language=language, evaluator=evaluator(model))
+    await evaluated(way, ["faithfulness"], language=language, evaluator=evaluator(model))
     assert all(one.startswith(message) for one in systems(model))
     other = FillingModel()
-    await evaluated(how, ["faithfulness"], evaluator=evaluator(other))
+    await evaluated(way, ["faithfulness"], evaluator=evaluator(other))
     assert all(one.startswith("You ") for one in systems(other))
 
 
-@HOW
-async def test_prompts_of_the_user_come_first(how: str, tmp_path: Path) -> None:
+@both_ways
+async def test_prompts_of_the_user_come_first(way: Way, tmp_path: Path) -> None:
     """A file in `prompts_path` counts; what is not there comes from the package."""
     (tmp_path / "zh").mkdir()
     (tmp_path / "zh/claims.toml").write_text('task = "拆分。"\nreminder = "拆分。"\n', encoding="utf-8")
     model = FillingModel()
-    await evaluated(how, ["faithfulness"], language="chinese", prompts_path=tmp_path, evaluator=evaluator(model))
+    await evaluated(way, ["faithfulness"], language="chinese", prompts_path=tmp_path, evaluator=evaluator(model))
     prompts = systems(model)
     assert any(one.startswith("拆分。") for one in prompts)
     assert any(one.startswith("你负责对照文档") for one in prompts)
@@ -258,12 +257,12 @@ class Polyglot(FillingModel):
         return ScriptedModel([{"items": items}])._reply(messages, settings)
 
 
-@HOW
-async def test_a_language_without_prompts_is_adapted_to_where_allowed(how: str, tmp_path: Path) -> None:
+@both_ways
+async def test_a_language_without_prompts_is_adapted_to_where_allowed(way: Way, tmp_path: Path) -> None:
     """The model translates once, into the folder; a second run takes what is there."""
     folder, model = tmp_path / "new", Polyglot()
     given = {"language": "de", "prompts_path": folder, "adapt": True, "evaluator": evaluator(model)}
-    result = await evaluated(how, SOME, **given)
+    result = await evaluated(way, SOME, **given)
     assert result == {name: [1.0, 1.0] for name in SOME}
     names = {one.stem for one in (folder / "de").iterdir()}
     assert names == {
@@ -276,18 +275,18 @@ async def test_a_language_without_prompts_is_adapted_to_where_allowed(how: str, 
     }
     assert systems(model) >= {"Ü YOU BREAK ", "Ü YOU CHECK "}
     spent = len(model.prompts)
-    await evaluated(how, SOME, **given)
+    await evaluated(way, SOME, **given)
     assert len(model.prompts) - spent == spent - len(names)
-    assert await evaluated(how, SOME, **{**given, "adapt": False}) == result
+    assert await evaluated(way, SOME, **{**given, "adapt": False}) == result
 
 
-@HOW
-async def test_a_missing_column_is_reported_before_prompts_are_translated(how: str, tmp_path: Path) -> None:
+@both_ways
+async def test_a_missing_column_is_reported_before_prompts_are_translated(way: Way, tmp_path: Path) -> None:
     """Nothing is paid for a run that cannot be."""
     model = Polyglot()
     with pytest.raises(ConfigurationError, match="needs the column"):
         await evaluated(
-            how,
+            way,
             ["faithfulness"],
             {"response": ["a"]},
             language="de",
@@ -327,12 +326,12 @@ def test_a_deep_folder_is_refused(tmp_path: Path) -> None:
         evaluator().evaluate(["faithfulness"], DATASET, prompts_path=tmp_path)
 
 
-@HOW
-async def test_progress_is_shown_where_wanted(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+@both_ways
+async def test_progress_is_shown_where_wanted(way: Way, capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr alone, and only where asked for."""
-    await evaluated(how, ["faithfulness"])
+    await evaluated(way, ["faithfulness"])
     assert capsys.readouterr() == ("", "")
-    await evaluated(how, ["faithfulness"], show_progress=True)
+    await evaluated(way, ["faithfulness"], show_progress=True)
     out, err = capsys.readouterr()
     assert out == ""
     assert "judging" in err

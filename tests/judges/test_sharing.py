@@ -19,7 +19,7 @@ from judges.offline import aevaluate, evaluate
 from judges.runtime.observation import Shared, current, shared_work
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.catalogue.filling import FillingModel
-from tests.kit import Shown, items, replying
+from tests.kit import Shown, Way, ask, both_ways, items, replying
 
 SAMPLE: dict[str, Any] = {
     "user_input": "Where is the tower?",
@@ -27,12 +27,11 @@ SAMPLE: dict[str, Any] = {
     "retrieved_contexts": ["The tower is in Paris."],
     "reference": "It is in Paris.",
 }
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
-async def judge_sample(how: str, judge: Judge, sample: dict[str, Any] = SAMPLE) -> Verdict:
+async def judge_sample(way: Way, judge: Judge, sample: dict[str, Any] = SAMPLE) -> Verdict:
     """Judge, sync or async."""
-    return judge(sample) if how == "sync" else await judge.acall(sample)
+    return await ask(judge, way, sample)
 
 
 def two(model: object, **settings: Any) -> Panel:
@@ -40,38 +39,38 @@ def two(model: object, **settings: Any) -> Panel:
     return Panel([Faithfulness(model, name=name, **settings) for name in ("one", "other")])
 
 
-@HOW
-async def test_a_panel_pays_for_shared_questions_once(how: str) -> None:
+@both_ways
+async def test_a_panel_pays_for_shared_questions_once(way: Way) -> None:
     """Claims and their verdicts are requested once, and both members use them."""
-    verdict = await judge_sample(how, two(model := FillingModel()))
+    verdict = await judge_sample(way, two(model := FillingModel()))
     assert len(model.prompts) == 2
     assert [item.score for item in verdict.items] == [1, 1]
     assert verdict.items[0].items == verdict.items[1].items
 
 
-@HOW
-async def test_the_bill_is_paid_once(how: str) -> None:
+@both_ways
+async def test_the_bill_is_paid_once(way: Way) -> None:
     """A reply shared by another member costs nothing, and is counted in `cached`."""
-    verdict = await judge_sample(how, two(FillingModel()))
+    verdict = await judge_sample(way, two(FillingModel()))
     assert (verdict.usage.calls, verdict.usage.cached) == (2, 2)
-    alone = await judge_sample(how, Faithfulness(FillingModel()))
+    alone = await judge_sample(way, Faithfulness(FillingModel()))
     assert verdict.usage.tokens == alone.usage.tokens
 
 
-@HOW
-async def test_a_failure_is_shared_too(how: str) -> None:
+@both_ways
+async def test_a_failure_is_shared_too(way: Way) -> None:
     """A question that failed is not asked again by the next member."""
     model = ScriptedModel([ValueError("no")], cycle=True)
-    verdict = await judge_sample(how, two(model))
+    verdict = await judge_sample(way, two(model))
     assert len(model.prompts) == 1
     assert [item.unscored for item in verdict.items] == ["judge_failed", "judge_failed"]
     assert verdict.usage.calls == 1
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize("strict_first", [True, False])
 async def test_a_reply_that_nobody_checked_is_not_shared_with_who_checks(
-    how: str,
+    way: Way,
     strict_first: bool,  # noqa: FBT001 - a case
 ) -> None:
     """An incomplete list is enough for the lenient judge, and never reaches the strict one."""
@@ -82,7 +81,7 @@ async def test_a_reply_that_nobody_checked_is_not_shared_with_who_checks(
     model = replying(reply)
     lenient = Faithfulness(model, missing="unsupported", name="lenient")
     strict = Faithfulness(model, name="strict")
-    verdict = await judge_sample(how, Panel([strict, lenient] if strict_first else [lenient, strict]))
+    verdict = await judge_sample(way, Panel([strict, lenient] if strict_first else [lenient, strict]))
     outcomes = {item.judge: item.unscored or f"{item.score:.3f}" for item in verdict.items}
     assert outcomes == {"strict": "invalid_output", "lenient": "0.333"}
 
@@ -99,15 +98,15 @@ async def test_a_sync_call_from_within_the_loop_waits_for_nobody_on_it() -> None
     assert [item.unscored for item in verdict.items] == [None, None]
 
 
-@HOW
-async def test_a_question_that_is_not_shared_is_asked_by_each(how: str) -> None:
+@both_ways
+async def test_a_question_that_is_not_shared_is_asked_by_each(way: Way) -> None:
     """Two judges of helpfulness are two opinions."""
     model = FillingModel()
     panel = Panel([Helpfulness(model, name=name) for name in ("one", "other")])
-    assert (await judge_sample(how, panel)).usage.calls == len(model.prompts) == 2
+    assert (await judge_sample(way, panel)).usage.calls == len(model.prompts) == 2
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize(
     "others",
     [
@@ -116,52 +115,52 @@ async def test_a_question_that_is_not_shared_is_asked_by_each(how: str) -> None:
     ],
     ids=["another model", "another language"],
 )
-async def test_what_differs_is_not_shared(how: str, others: Callable[[FillingModel], list[Judge]]) -> None:
+async def test_what_differs_is_not_shared(way: Way, others: Callable[[FillingModel], list[Judge]]) -> None:
     """Another model, or the same question in another language, is another question."""
-    verdict = await judge_sample(how, Panel(others(FillingModel())))
+    verdict = await judge_sample(way, Panel(others(FillingModel())))
     assert (verdict.usage.calls, verdict.usage.cached) == (4, 0)
 
 
-@HOW
-async def test_what_is_alike_is_shared(how: str) -> None:
+@both_ways
+async def test_what_is_alike_is_shared(way: Way) -> None:
     """A compat member shares the claims; it asks for the verdicts in a form of its own."""
     model = FillingModel()
     panel = Panel([Faithfulness(model), Faithfulness(model, name="compat", variant="compat")])
-    assert (await judge_sample(how, panel)).usage.calls == len(model.prompts) == 3
+    assert (await judge_sample(way, panel)).usage.calls == len(model.prompts) == 3
 
 
-@HOW
-async def test_the_runs_of_a_repeated_judge_share_nothing(how: str) -> None:
+@both_ways
+async def test_the_runs_of_a_repeated_judge_share_nothing(way: Way) -> None:
     """Each run is independent, decomposition included."""
     model = FillingModel()
-    assert (await judge_sample(how, Repeat(Faithfulness(model), n=3))).usage.calls == len(model.prompts) == 6
+    assert (await judge_sample(way, Repeat(Faithfulness(model), n=3))).usage.calls == len(model.prompts) == 6
 
 
-@HOW
-async def test_two_calls_share_nothing(how: str) -> None:
+@both_ways
+async def test_two_calls_share_nothing(way: Way) -> None:
     """The same judge on the same sample asks again."""
     judge = Faithfulness(model := FillingModel())
-    assert [(await judge_sample(how, judge)).usage.calls for _ in range(2)] == [2, 2]
+    assert [(await judge_sample(way, judge)).usage.calls for _ in range(2)] == [2, 2]
     assert len(model.prompts) == 4
 
 
-@HOW
-async def test_the_judges_of_a_row_share_and_rows_do_not(how: str) -> None:
+@both_ways
+async def test_the_judges_of_a_row_share_and_rows_do_not(way: Way) -> None:
     """Over a dataset the scope is the row, even where rows are equal."""
     model = FillingModel()
     judges = {name: Faithfulness(model) for name in ("one", "other")}
     rows = [SAMPLE, SAMPLE, SAMPLE]
-    results = evaluate(rows, judges) if how == "sync" else await aevaluate(rows, judges)
+    results = evaluate(rows, judges) if way == "sync" else await aevaluate(rows, judges)
     assert len(model.prompts) == 2 * len(rows)
     assert results.summary["one"].usage.calls + results.summary["other"].usage.calls == 2 * len(rows)
 
 
-@HOW
-async def test_texts_are_embedded_once(how: str) -> None:
+@both_ways
+async def test_texts_are_embedded_once(way: Way) -> None:
     """Vectors are shared like replies."""
     embeddings = ScriptedEmbeddings(lambda _: [1.0])
     panel = Panel([SemanticSimilarity(embeddings, name=name) for name in ("one", "other")])
-    assert (await judge_sample(how, panel)).passed
+    assert (await judge_sample(way, panel)).passed
     assert len(embeddings.batches) == 1
 
 

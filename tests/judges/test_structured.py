@@ -6,7 +6,6 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Literal
 
 import pytest
 
@@ -14,10 +13,9 @@ from judges import Helpfulness, Verdict
 from judges.runtime.budget import Allowance
 from judges.runtime.observation import within
 from judges.testing import ScriptedModel, no_waiting
+from tests.kit import Way, ask, both_ways
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
-How = Literal["sync", "async"]
-both = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 class _Response:
@@ -69,12 +67,10 @@ class OutputParserException(ValueError):  # noqa: N818
     llm_output = "rating: four"
 
 
-async def judged(how: How, model: ScriptedModel) -> Verdict:
+async def judged(way: Way, model: ScriptedModel) -> Verdict:
     """Judge one sample with the driver named."""
     judge = Helpfulness(model)
-    if how == "sync":
-        return judge(user_input="q", response="a")
-    return await judge.acall(user_input="q", response="a")
+    return await ask(judge, way, user_input="q", response="a")
 
 
 TRANSIENT = [
@@ -103,48 +99,48 @@ def shown(error: Exception) -> str:
     return f"{type(error).__name__}-{getattr(error, 'status_code', getattr(error, 'code', ''))}"
 
 
-@both
+@both_ways
 @pytest.mark.parametrize("fault", TRANSIENT, ids=shown)
-async def test_passing_fault_is_repeated(how: How, fault: Exception) -> None:
+async def test_passing_fault_is_repeated(way: Way, fault: Exception) -> None:
     """After two failures of the transport the third try counts, as one call."""
     model = ScriptedModel([fault, fault, GOOD])
     with no_waiting() as waits:
-        verdict = await judged(how, model)
+        verdict = await judged(way, model)
     assert (verdict.rating, len(model.prompts), len(waits), verdict.usage.calls) == (4, 3, 2, 1)
 
 
-@both
+@both_ways
 @pytest.mark.parametrize("fault", TRANSIENT[::3], ids=shown)
-async def test_lasting_fault_is_given_up(how: How, fault: Exception) -> None:
+async def test_lasting_fault_is_given_up(way: Way, fault: Exception) -> None:
     """Three failures in a row end as `judge_failed`."""
     model = ScriptedModel([fault], cycle=True)
     with no_waiting():
-        verdict = await judged(how, model)
+        verdict = await judged(way, model)
     assert (verdict.unscored, len(model.prompts)) == ("judge_failed", 3)
 
 
-@both
+@both_ways
 @pytest.mark.parametrize("fault", FINAL, ids=shown)
-async def test_final_fault_costs_exactly_one_call(how: How, fault: Exception) -> None:
+async def test_final_fault_costs_exactly_one_call(way: Way, fault: Exception) -> None:
     """An error that repeating cannot mend is not repeated."""
     model = ScriptedModel([fault, GOOD])
     with no_waiting() as waits:
-        verdict = await judged(how, model)
+        verdict = await judged(way, model)
     assert (verdict.unscored, len(model.prompts), waits) == ("judge_failed", 1, [])
 
 
-@both
-async def test_detail_names_type_and_status_but_not_the_message(how: How) -> None:
+@both_ways
+async def test_detail_names_type_and_status_but_not_the_message(way: Way) -> None:
     """A provider's message may hold a key: the verdict has only the error's type and status."""
-    verdict = await judged(how, ScriptedModel([StatusFault(401)], name="gpt-x"))
+    verdict = await judged(way, ScriptedModel([StatusFault(401)], name="gpt-x"))
     assert verdict.detail == "StatusFault (status 401) from gpt-x"
     assert "secret" not in verdict.model_dump_json()
 
 
-@both
-async def test_reply_that_the_providers_parser_refused_is_invalid_output(how: How) -> None:
+@both_ways
+async def test_reply_that_the_providers_parser_refused_is_invalid_output(way: Way) -> None:
     """Where a client parses and fails, the model did reply: the reason is `invalid_output`, the reply is kept."""
-    verdict = await judged(how, ScriptedModel([OutputParserException()]))
+    verdict = await judged(way, ScriptedModel([OutputParserException()]))
     assert (verdict.unscored, verdict.raw) == ("invalid_output", "rating: four")
 
 
@@ -154,14 +150,14 @@ class _OwnRetries(ScriptedModel):
     max_retries: int | None = 2
 
 
-@both
+@both_ways
 @pytest.mark.parametrize(("own", "calls"), [(2, 1), (1, 1), (None, 1), (0, 3)])
-async def test_retries_have_one_owner(how: How, own: int | None, calls: int) -> None:
+async def test_retries_have_one_owner(way: Way, own: int | None, calls: int) -> None:
     """A client with retries of its own (None: its default) is not repeated from outside; one with 0 is."""
     model = _OwnRetries([StatusFault(503)], cycle=True)  # type: ignore[call-arg, arg-type]  # not seen: its __init__
     model.max_retries = own
     with no_waiting():
-        verdict = await judged(how, model)
+        verdict = await judged(way, model)
     assert (verdict.unscored, len(model.prompts)) == ("judge_failed", calls)
 
 
@@ -174,15 +170,15 @@ def test_waits_grow_from_half_a_second() -> None:
         assert 0 <= waits[1] <= 1.0
 
 
-@both
+@both_ways
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [({"retry_after": "7"}, 7), ({"retry_after": "1.5"}, 1.5), ({"retry_after_ms": "2500"}, 2.5)],
 )
-async def test_retry_after_is_obeyed(how: How, headers: dict[str, str], seconds: float) -> None:
+async def test_retry_after_is_obeyed(way: Way, headers: dict[str, str], seconds: float) -> None:
     """The provider says how long to wait, in seconds or milliseconds."""
     with no_waiting() as waits:
-        await judged(how, ScriptedModel([StatusFault(429, _Response(**headers)), GOOD]))
+        await judged(way, ScriptedModel([StatusFault(429, _Response(**headers)), GOOD]))
     assert waits == [seconds]
 
 
@@ -210,12 +206,12 @@ def test_absurd_retry_after_is_capped(seconds: str) -> None:
     assert waits == [60]
 
 
-@both
-async def test_no_wait_reaches_past_the_deadline(how: How) -> None:
+@both_ways
+async def test_no_wait_reaches_past_the_deadline(way: Way) -> None:
     """Where the next wait would end after the deadline, the call is given up at once."""
     model = ScriptedModel([StatusFault(429, _Response(retry_after="30")), GOOD])
     with no_waiting() as waits, within(Allowance(seconds=10)):
-        verdict = await judged(how, model)
+        verdict = await judged(way, model)
     assert (verdict.unscored, len(model.prompts), waits) == ("judge_failed", 1, [])
 
 

@@ -20,11 +20,11 @@ from judges.catalogue.ragas.faithfulness import Faithfulness
 from judges.prompting.prompts import Example, Prompt, prompt
 from judges.prompting.translation import to_toml
 from judges.testing import ScriptedModel
+from tests.kit import Way, both_ways
 from tests.laws import for_every
 
 PACKS = Path(judges.__file__).parent / "packs"
 KEPT = re.compile(r"(\$\w+|`[^`\n]+`)")
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 Items = list[dict[str, Any]]
 
@@ -55,9 +55,9 @@ def translating(spoil: Callable[[Items], Items] = lambda items: items, *, times:
     return ScriptedModel(reply)
 
 
-async def adapted(judge: Any, model: ScriptedModel, folder: Path, how: str = "sync", **settings: Any) -> Any:
+async def adapted(judge: Any, model: ScriptedModel, folder: Path, way: Way = "sync", **settings: Any) -> Any:
     """Adapt a judge to German."""
-    if how == "sync":
+    if way == "sync":
         return judge.adapt("de", model, folder=folder, **settings)
     return await judge.aadapt("de", model, folder=folder, **settings)
 
@@ -74,11 +74,11 @@ def seen_by(judge: Callable[[ScriptedModel], Any]) -> str:
     return model.prompts[0][0].text
 
 
-@HOW
-async def test_every_file_of_a_judge_is_translated(how: str, tmp_path: Path) -> None:
+@both_ways
+async def test_every_file_of_a_judge_is_translated(way: Way, tmp_path: Path) -> None:
     """One call for each file, questions and phrases alike; each lies in the folder of the language."""
     model = translating()
-    await adapted(faithfulness(), model, tmp_path, how)
+    await adapted(faithfulness(), model, tmp_path, way)
     assert sorted(one.name for one in (tmp_path / "de").iterdir()) == [
         "claims.toml",
         "faithfulness.toml",
@@ -87,10 +87,10 @@ async def test_every_file_of_a_judge_is_translated(how: str, tmp_path: Path) -> 
     assert len(model.prompts) == 3
 
 
-@HOW
-async def test_a_new_judge_speaks_the_language(how: str, tmp_path: Path) -> None:
+@both_ways
+async def test_a_new_judge_speaks_the_language(way: Way, tmp_path: Path) -> None:
     """It is of the same kind and asks in the language, also where the question is in another."""
-    judge = await adapted(faithfulness(threshold=0.7), translating(), tmp_path, how)
+    judge = await adapted(faithfulness(threshold=0.7), translating(), tmp_path, way)
     assert type(judge) is Faithfulness
     assert judge.threshold == 0.7
     assert judge.explain().prompts["claims"].startswith("Ü YOU BREAK A TEXT")
@@ -198,17 +198,17 @@ FAULTS = [
 ]
 
 
-@HOW
+@both_ways
 @pytest.mark.parametrize(("spoil", "message"), FAULTS)
 async def test_a_spoilt_translation_is_refused(
-    spoil: Callable[[Items], Items], message: str, how: str, tmp_path: Path
+    spoil: Callable[[Items], Items], message: str, way: Way, tmp_path: Path
 ) -> None:
     """The fault is named, the model is asked once more, and then adapting fails; nothing is written of it."""
     with pytest.raises(AskFailed) as caught:
-        await adapted(faithfulness(), model := translating(spoil), tmp_path, how)
+        await adapted(faithfulness(), model := translating(spoil), tmp_path, way)
     assert caught.value.detail == message
     assert caught.value.reason == "invalid_output"
-    assert message in model.prompts[1][-1].text or how == "async"
+    assert message in model.prompts[1][-1].text or way == "async"
     assert not (tmp_path / "de/faithfulness.toml").exists()
 
 
@@ -223,8 +223,8 @@ async def test_a_translation_mended_when_told_is_taken(
     assert judge.explain().prompts["support"].startswith("Ü YOU CHECK")
 
 
-@HOW
-async def test_what_was_done_before_a_failure_stays(how: str, tmp_path: Path) -> None:
+@both_ways
+async def test_what_was_done_before_a_failure_stays(way: Way, tmp_path: Path) -> None:
     """A second attempt asks only for what is wanting."""
     replies = translating()
     left = iter([False, True])
@@ -234,25 +234,25 @@ async def test_what_was_done_before_a_failure_stays(how: str, tmp_path: Path) ->
         return "no" if fails or "no" in [one.text for one in messages] else replies.invoke(messages)
 
     with pytest.raises(AskFailed):
-        await adapted(faithfulness(), ScriptedModel(reply), tmp_path, how)
+        await adapted(faithfulness(), ScriptedModel(reply), tmp_path, way)
     done = len(list((tmp_path / "de").iterdir()))
-    assert done == (1 if how == "sync" else 2)
+    assert done == (1 if way == "sync" else 2)
     again = translating()
-    await adapted(faithfulness(), again, tmp_path, how)
+    await adapted(faithfulness(), again, tmp_path, way)
     assert len(again.prompts) == 3 - done
 
 
-@HOW
-async def test_nothing_is_overwritten(how: str, tmp_path: Path) -> None:
+@both_ways
+async def test_nothing_is_overwritten(way: Way, tmp_path: Path) -> None:
     """A file that is there, reviewed or not, is kept and not asked for, unless it is to be overwritten."""
-    await adapted(faithfulness(), translating(), tmp_path, how)
+    await adapted(faithfulness(), translating(), tmp_path, way)
     file = tmp_path / "de/faithfulness.toml"
     file.write_text('[feedback]\ncontradicted = "Falsch:\\n$claims"\n', encoding="utf-8")
     model = translating()
-    judge = await adapted(faithfulness(), model, tmp_path, how)
+    judge = await adapted(faithfulness(), model, tmp_path, way)
     assert model.prompts == []
     assert judge.say("contradicted", judges.Sample(user_input="q"), claims="- x") == "Falsch:\n- x"
-    await adapted(faithfulness(), model, tmp_path, how, overwrite=True)
+    await adapted(faithfulness(), model, tmp_path, way, overwrite=True)
     assert len(model.prompts) == 3
     assert "Falsch" not in file.read_text(encoding="utf-8")
 

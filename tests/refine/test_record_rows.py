@@ -148,6 +148,29 @@ def test_every_field_of_a_record_is_as_on_file(tmp_path: Path) -> None:
     assert "secret" not in json.dumps([now[name] for name in now if name != "file"])
 
 
+def test_an_origin_says_what_a_certificate_of_the_record_is_about() -> None:
+    """The judge and the policy, also where a request overrides a part of the policy."""
+    origin = Origin.of("desk", ScriptedJudge([4]), POLICY, model="m")
+    other = origin.under(Policy(success_rating=3, max_attempts=2, patience=2))
+    assert origin.subject is not None
+    assert other.subject is not None
+    assert origin.subject.judge_digest == other.subject.judge_digest == origin.judge_digest
+    assert [one.subject.policy["max_attempts"] for one in (origin, other) if one.subject] == [4, 2]
+    assert (other.max_attempts, other.refiner) == (2, "desk")
+    assert other.policy_digest != origin.policy_digest
+
+
+def test_a_series_holds_every_outcome(tmp_path: Path) -> None:
+    """Its parts sum up to the figure of the whole, and say after how many attempts outcomes passed."""
+    with DatabaseRecord(f"sqlite:///{tmp_path}/record.db") as record:
+        for one in outcomes():
+            record.add(one, ORIGIN)
+        assert record.flush(10)
+        parts = record.figures(buckets=3)["series"]["buckets"]
+    assert sum(part["outcomes"] for part in parts) == 6
+    assert sum(part["passed_at"].get("2", 0) for part in parts) == 2
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         write(FILE, recorded(Path(place)))

@@ -13,6 +13,7 @@ from scipy import special
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from judges.offline import certify
+from judges.offline.statistics.certificates import questions_needed
 from judges.offline.trust.label import labels_to_certify, write_queue
 
 Row = dict[str, Any]
@@ -147,6 +148,7 @@ def test_a_further_certificate_on_the_same_labels_spends_delta(tmp_path: Path) -
     assert (first.use_of_labels, first.delta) == (1, 0.05)
     assert ledger.exists()
     assert certify(file).use_of_labels == 1
+    assert len(ledger.read_text().splitlines()) == 1, "the same question on the same labels is written once"
     second = certify(file, alpha=0.2)
     assert (second.use_of_labels, second.delta, second.delta_in_all) == (2, 0.025, 0.05)
     assert certify(file, method="fallback").delta == pytest.approx(0.05 / 3)
@@ -196,6 +198,15 @@ def test_a_record_says_nothing_about_what_it_did_not_do() -> None:
         certify([{**row, "attempt": 2} for row in loop_rows("4|g")], max_attempts=2)
     with pytest.raises(ConfigurationError, match="give max_attempts"):
         certify(loop_rows())
+
+
+def test_a_certificate_names_its_labels_and_how_many_are_missing() -> None:
+    """Other labels have another digest; a weighted test counts the questions that its own bound needs."""
+    good, mixed = single_rows({4: (40, 0)}), single_rows({4: (40, 2)})
+    assert certify(good).labels_digest == certify(good).labels_digest != certify(mixed).labels_digest
+    weighted = certify(mixed, method="weighted", thresholds=(4,))
+    assert (weighted.certified, weighted.labels_needed) == (False, questions_needed(0.1, 0.05, 0.05))
+    assert f"{weighted.released} " in str(weighted)
 
 
 def test_other_promises() -> None:

@@ -14,6 +14,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import (
     Supports,
     bullets,
+    grounded_verdict,
     numbered_items,
     one_each,
     reasons,
@@ -334,7 +335,7 @@ class Groundedness(BuiltIn):
             sample, {**data, "sentences": numbered_items(statements, called="sentence")}, statements
         )
         advice = support_feedback(self, sample, items, called="texts", absent="absent")
-        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)
+        return grounded_verdict(self, items, feedback=advice)
 
 
 class ContextSufficiency(BuiltIn):

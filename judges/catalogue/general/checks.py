@@ -8,6 +8,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic.fields import FieldInfo
+
 from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
@@ -22,6 +24,13 @@ _NUMBER = re.compile(
     r"(?:[eE][-+\u2212]?\d+)?"
 )
 
+
+def _own_words(more: str = "") -> FieldInfo:
+    """Return what is said of the setting `feedback`, with the settings that its example needs besides."""
+    meaning = "What an answer that fails is told, in your own words, instead of the rule that it breaks."
+    return means(meaning, AsCode(f'"Keep to the format."{more}'))
+
+
 _Unit = Literal["characters", "words"]
 _Which = Literal["all", "first", "last"]
 
@@ -34,6 +43,7 @@ class Check(Judge):
         """Return the answer's faults as instructions to fix them; an empty list means it passes."""
 
     entry: ClassVar[Entry]
+    _feedback: str | None = None
 
     def explain(self) -> Explanation:
         """Describe what it checks."""
@@ -46,8 +56,9 @@ class Check(Judge):
         if sample.answer is None:
             return Verdict.without_score("no_response", "there is no answer to judge")
         faults = self.check(sample.answer)
-        feedback = " ".join(faults)
-        return Verdict.checked(not faults, rationale=feedback or "Every rule is kept.", feedback=feedback)
+        found = " ".join(faults)
+        feedback = self._feedback if faults and self._feedback is not None else found
+        return Verdict.checked(not faults, rationale=found or "Every rule is kept.", feedback=feedback)
 
 
 class Length(Check):
@@ -74,13 +85,14 @@ class Length(Check):
             _Unit,
             means('`"characters"` or `"words"` (runs of text between blanks).', AsCode('"words", at_most=80')),
         ] = "characters",
+        feedback: Annotated[str | None, _own_words(", at_most=80")] = None,
         name: Annotated[str, SHARED["name"]] = "length",
     ) -> None:
         if at_most is not None and at_most < at_least:
             raise ConfigurationError(f"length runs from at_least to at_most, not from {at_least!r} to {at_most!r}")
         if at_least == 0 and at_most is None:
             raise ConfigurationError("any length would pass; give at_least=..., from 1, at_most=... or both")
-        self.name = name
+        self.name, self._feedback = name, feedback
         self._at_least, self._at_most, self._unit = at_least, at_most, unit
 
     def check(self, answer: str) -> list[str]:
@@ -94,7 +106,7 @@ class Length(Check):
 
 
 class Pattern(Check):
-    """Check that required patterns occur in an answer and forbidden ones do not.
+    """Check that required words and patterns occur in an answer and forbidden ones do not.
 
     Raises:
         ConfigurationError: If there is no pattern, or one is not a regular expression.
@@ -115,6 +127,10 @@ class Pattern(Check):
     def __init__(
         self,
         *,
+        contains: Annotated[
+            str | Sequence[str],
+            means("Plain texts that must all occur as they are; no regular expressions.", ["salt", "pepper"]),
+        ] = (),
         required: Annotated[
             str | Sequence[str], means("Regular expressions that must all match somewhere.", r"\d")
         ] = (),
@@ -124,20 +140,23 @@ class Pattern(Check):
         ignore_case: Annotated[
             bool, means("Whether upper and lower case are the same.", AsCode('True, required="yes"'))
         ] = False,
+        feedback: Annotated[str | None, _own_words(', contains="salt"')] = None,
         name: Annotated[str, SHARED["name"]] = "pattern",
     ) -> None:
-        self.name = name
+        self.name, self._feedback = name, feedback
         flags = re.IGNORECASE if ignore_case else 0
+        self._plain = {text: re.compile(re.escape(text), flags) for text in _plain_texts(contains)}
         self._required = _compile(required, flags)
         self._forbidden = _compile(forbidden, flags)
-        if not self._required and not self._forbidden:
-            raise ConfigurationError("give at least one pattern, in required=... or forbidden=...")
+        if not (self._plain or self._required or self._forbidden):
+            raise ConfigurationError("give at least one pattern, in contains=..., required=... or forbidden=...")
 
     def check(self, answer: str) -> list[str]:
         """Search for each pattern."""
+        plain = [f"Include {text!r}." for text, rule in self._plain.items() if not rule.search(answer)]
         missing = [f"Include what matches {rule.pattern!r}." for rule in self._required if not rule.search(answer)]
         surplus = [f"Remove what matches {rule.pattern!r}." for rule in self._forbidden if rule.search(answer)]
-        return missing + surplus
+        return plain + missing + surplus
 
 
 class JsonValid(Check):
@@ -171,21 +190,30 @@ class JsonValid(Check):
             ),
         ] = None,
         *,
+        feedback: Annotated[str | None, _own_words()] = None,
         name: Annotated[str, SHARED["name"]] = "json",
     ) -> None:
-        self.name = name
+        self.name, self._feedback = name, feedback
         self._validator = None if schema is None else _validator_of(schema)
+        properties = {} if schema is None else schema.get("properties")
+        self._keys = tuple(properties) if isinstance(properties, Mapping) else ()
 
     def check(self, answer: str) -> list[str]:
         """Parse the answer and validate it."""
         try:
             value = json.loads(answer, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
-            return ["Reply with one valid JSON value and nothing around it."]
+            return [self._demand(answer)]
         if self._validator is None:
             return []
         faults = sorted(self._validator.iter_errors(value), key=lambda fault: list(map(str, fault.path)))
         return [f"At {fault.json_path}: {fault.message}." for fault in faults[:_MOST_FAULTS]]
+
+    def _demand(self, answer: str) -> str:
+        """Return what to reply instead of what is no JSON: the schema's keys, and no fence where there is one."""
+        keys = ", ".join(map(repr, self._keys))
+        fence = "; leave out the ``` fence" if "```" in answer else ""
+        return f"Reply with one valid JSON value{keys and f' with the keys {keys}'} and nothing around it{fence}."
 
 
 class NumericRange(Check):
@@ -216,13 +244,14 @@ class NumericRange(Check):
                 '`"all"` numbers of the answer, or just the `"first"` or `"last"`.', AsCode('"last", at_least=0')
             ),
         ] = "all",
+        feedback: Annotated[str | None, _own_words(", at_most=80")] = None,
         name: Annotated[str, SHARED["name"]] = "numeric_range",
     ) -> None:
         if at_least is None and at_most is None:
             raise ConfigurationError("give at_least=..., at_most=... or both")
         if at_least is not None and at_most is not None and at_most < at_least:
             raise ConfigurationError(f"at_most={at_most!r} lies below at_least={at_least!r}")
-        self.name = name
+        self.name, self._feedback = name, feedback
         self._at_least, self._at_most, self._which = at_least, at_most, which
 
     def check(self, answer: str) -> list[str]:
@@ -248,6 +277,13 @@ class NumericRange(Check):
 
 
 _MOST_FAULTS = 5
+
+
+def _plain_texts(texts: Any) -> tuple[str, ...]:
+    listed = (texts,) if isinstance(texts, str) else tuple(texts) if isinstance(texts, Iterable) else (None,)
+    if not all(isinstance(text, str) and text for text in listed):
+        raise ConfigurationError(f"contains is a list of texts, none empty, not {shortened(texts)}")
+    return listed
 
 
 def _compile(patterns: Any, flags: int) -> tuple[re.Pattern[str], ...]:

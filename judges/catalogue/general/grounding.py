@@ -16,6 +16,7 @@ from judges.catalogue.parts.claims import (
     YesNos,
     bullets,
     cut,
+    grounded_verdict,
     in_order,
     one_each,
     reasons,
@@ -68,9 +69,8 @@ class Hallucination(Faithfulness):
     def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
         """Return the verdict, with the share of claims that nothing supports as its value."""
         advice = support_feedback(self, sample, items, called="claims", absent="unsupported")
-        score = share(items)
         failed = sum(not item.passed for item in items) / len(items)
-        return self.verdict(score, value=failed, rationale=reasons(items), feedback=advice, items=tuple(items))
+        return grounded_verdict(self, items, value=failed, feedback=advice)
 
 
 _SUPPORTING: Question[YesNos] = Question(prompt="citations", reply=YesNos)

@@ -14,7 +14,10 @@ from judges.catalogue.parts.fields import question_of
 from judges.prompting.prompts import Question, ReplyCheck, ReplySchema
 from judges.requests import Ask
 from judges.sample import Sample
-from judges.verdict import Verdict
+from judges.verdict import LOWEST, Verdict
+
+_PASSING = 3
+"""The lowest rating of an answer that passes."""
 
 _NUMBER = "whole number of the item"
 _REASON = "text: why, before the verdict"
@@ -125,6 +128,26 @@ def non_blank(texts: Iterable[str]) -> tuple[str, ...]:
 def share(verdicts: Sequence[Verdict]) -> float:
     """Return the share of verdicts that passed: passed / all."""
     return sum(bool(verdict.passed) for verdict in verdicts) / len(verdicts)
+
+
+def grounded_verdict(judge: ModelJudge, items: Sequence[Verdict], **fields: Any) -> Verdict:
+    """Return the verdict on an answer by what supports its parts; its score is the share that is supported.
+
+    It passes at the judge's threshold, and, except with `variant="compat"`, never with a part that the evidence
+    contradicts: a share would forgive a false statement among enough true ones. The rating follows: 3 or 4 where
+    it passes, 1 or 2 where not.
+
+    Args:
+        judge: The judge.
+        items: The verdicts on the parts; the value of a contradicted one is `contradicted`.
+        fields: Further fields of the verdict.
+    """
+    verdict = judge.verdict(share(items), rationale=reasons(items), items=tuple(items), **fields)
+    is_contradicted = not judge.compat and any(item.value == "contradicted" for item in items)
+    passed = bool(verdict.passed) and not is_contradicted
+    rating = verdict.rating or LOWEST
+    followed = max(rating, _PASSING) if passed else min(rating, _PASSING - 1)
+    return verdict.model_copy(update={"passed": passed, "rating": followed})
 
 
 def reasons(verdicts: Iterable[Verdict]) -> str:

@@ -19,6 +19,7 @@ from judges.catalogue.parts.claims import (
     claims_in,
     claims_in_each,
     fault_in,
+    grounded_verdict,
     in_order,
     numbered_items,
     reasons,
@@ -46,7 +47,8 @@ class Faithfulness(ModelJudge):
     """Judge what share of the answer's claims the retrieved contexts, and what tools returned, support.
 
     The answer is broken into claims, and each claim is classified as supported, contradicted or absent: two calls.
-    Score = supported / claims. No claims (a greeting, a refusal) is unscored, `no_claims`, after one call.
+    Score = supported / claims. It passes at `threshold`, and never with a contradicted claim: absent ones are
+    forgiven by their share. No claims (a greeting, a refusal) is unscored, `no_claims`, after one call.
 
     With `variant="compat"` the score is ragas': marks counted as yes / marks returned, however many there are.
 
@@ -108,7 +110,7 @@ class Faithfulness(ModelJudge):
     def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
         """Return the verdict on the answer; the feedback names the claims that nothing supports."""
         advice = support_feedback(self, sample, items, called="claims", absent="unsupported")
-        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))
+        return grounded_verdict(self, items, feedback=advice)
 
 
 _HALF = 0.5

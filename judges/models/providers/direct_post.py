@@ -4,6 +4,7 @@
 the body; nothing of it is needed for JSON in one piece. The pool, TLS, and the reading of the response remain
 aiohttp's. The request is on its way before the event loop turns to anything else: requests that wait for a task
 would leave together, in bursts. A session to which somebody listens, as instrumentation does, is asked itself.
+Parts of aiohttp that are not public are used in this module alone, and a contract test says how.
 """
 
 from __future__ import annotations

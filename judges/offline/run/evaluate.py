@@ -276,8 +276,9 @@ def judges_by_name(judges: object, model: object = None) -> dict[str, Judge]:
     Raises:
         ConfigurationError: If there is none, one cannot be a judge, or two share a name.
     """
-    if isinstance(judges, Judge):
-        return {judge_name(judges.name): judges}
+    name: object = getattr(judges, "name", None)
+    if isinstance(judges, Judge) and isinstance(name, str) and name.strip():
+        return {name: judges}
     judges = named(judges, model=model, remedy=_MODEL_REMEDY)
     if isinstance(judges, Mapping):
         by_name = {judge_name(str(name)): as_judge(judge, name=str(name)) for name, judge in judges.items()}
