@@ -124,7 +124,7 @@ def with_defaults(limits: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(ledgers(), budgets)
-@settings(UNHURRIED, max_examples=200)
+@settings(UNHURRIED, max_examples=100)
 def test_a_budget_is_kept(ledger: Ledger, limits: dict[str, Any]) -> None:
     """Calls, tokens and cost stay within their limits but for one call in flight; the best answer is returned."""
     outcome = SelfRefine(ledger.generator(), ledger.judge(), **with_defaults(limits)).refine("what?")
