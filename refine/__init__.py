@@ -65,7 +65,17 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint_for(name)}")
-    value = globals()[name] = getattr(import_module(home), name)
+    try:
+        module = import_module(home)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "sqlalchemy":
+            raise
+        from judges import ConfigurationError  # noqa: PLC0415 - where an extra is missing alone
+
+        raise ConfigurationError(
+            f"refine.{name} needs SQLAlchemy; install the extra: selfrefine[record]"
+        ) from error
+    value = globals()[name] = getattr(module, name)
     return value
 
 

@@ -15,8 +15,8 @@ from judges.offline.run.settings import BatchSettings, Progress, RunSettings
 
 if TYPE_CHECKING:
     from judges.certificate import IssuedCertificate
-    from judges.offline.compare import Change, RunComparison, compare_runs
     from judges.offline.run.ray import RayEvaluation, evaluate_ray
+    from judges.offline.run_comparison import Change, RunComparison, compare_runs
     from judges.offline.trust.align import Alignment, align
     from judges.offline.trust.certify import certify
     from judges.offline.trust.monitor import MonitorReport, monitor
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Alignment": "trust.align",
-    "Change": "compare",
+    "Change": "run_comparison",
     "IssuedCertificate": "trust.certify",
     "LoopReplay": "trust.replay",
     "MonitorReport": "trust.monitor",
     "RayEvaluation": "run.ray",
-    "RunComparison": "compare",
+    "RunComparison": "run_comparison",
     "align": "trust.align",
     "certify": "trust.certify",
-    "compare_runs": "compare",
+    "compare_runs": "run_comparison",
     "evaluate_ray": "run.ray",
     "monitor": "trust.monitor",
     "replay": "trust.replay",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TextIO, overload
+from typing import TYPE_CHECKING, TextIO, overload
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
@@ -18,21 +17,13 @@ from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.evaluate import aevaluate, evaluate
-from judges.offline.statistics import (
-    Figure,
-    LengthAdjusted,
-    bootstrap,
-    holm,
-    length_adjusted,
-    mcnemar,
-    n_pairs,
-    sign_flip,
-    win_rate,
-)
 from judges.offline.statistics.intervals import spearman, wilson
 from judges.runtime.validation import are_texts
 from judges.sample import Sample, canonical_field
 from judges.verdict import Usage, Verdict
+
+if TYPE_CHECKING:
+    from judges.offline.run_comparison import RunComparison
 
 _POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
@@ -160,6 +151,8 @@ def compare(
         ConfigurationError: If the judge, its model or an argument is set up wrongly.
     """
     if isinstance(rows, Evaluation) and isinstance(judge, Evaluation):
+        from judges.offline.run_comparison import compare_runs  # noqa: PLC0415 - needs numpy and scipy
+
         return compare_runs(rows, judge, names=names or ("A", "B"))
     counter = _PairCounter(rows, _loaded(judge, model), (a, b), names, on_result)
     evaluation = evaluate(
@@ -331,288 +324,3 @@ def _text(sample: Sample, column: str) -> str:
 
 def _formatted(figure: float | None, form: str) -> str:
     return "" if figure is None else format(figure, form)
-
-
-def pair_rows(before: Iterable[Row], after: Iterable[Row]) -> list[tuple[Row, Row]]:
-    """Return the rows of two runs that ask the same, in the order of the first.
-
-    A row is paired with the one at the same place if that asks the same, else with the next one that does and has
-    no partner yet, so that runs over other parts or another order of a dataset are compared, too. Rows without a
-    question have their place alone.
-
-    Args:
-        before: Rows of the one run.
-        after: Rows of the other.
-    """
-    first, second = ({row.index: row for row in rows} for rows in (before, after))
-    in_place = {i for i, row in first.items() if i in second and question_of(row) == question_of(second[i])}
-    moved: defaultdict[Hashable, deque[Row]] = defaultdict(deque)
-    for i, row in second.items():
-        if i not in in_place and question_of(row):
-            moved[question_of(row)].append(row)
-    pairs = []
-    for i, row in first.items():
-        if i in in_place:
-            pairs.append((row, second[i]))
-        elif moved.get(question_of(row)):
-            pairs.append((row, moved[question_of(row)].popleft()))
-    return pairs
-
-
-def question_of(row: Row) -> tuple[str, ...]:
-    """Return what the user said in a row."""
-    if row.sample is None:
-        return ()
-    return tuple(message.content for message in row.sample.conversation if message.role == "user")
-
-
-_LEVEL = 0.05
-_PLANNED = 0.03
-"""The change of a score or a pass rate that a plan is made for: 3 points of 100."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """How the score of one judge changed from run A to run B.
-
-    Args:
-        judge: The judge.
-        mean_a: Mean score in run A, over the rows that both runs scored.
-        mean_b: Mean score in run B, over the same rows.
-        difference: B less A, with the BCa bootstrap interval over questions.
-        p: Two-sided p-value of "nothing changed": McNemar's exact test where all scores are 0 or 1 and no question
-            has several rows, else by sign flips of questions. None without rows.
-        adjusted_p: The same after Holm's method over all judges compared.
-        test: Which test it is.
-        wins: Rows that B won, that is scored higher.
-        ties: Rows with equal scores.
-        losses: Rows that B lost.
-        win_rate: Share of the rows that B won, a tie counting half, with its 95 % interval over questions.
-        regressions: Indexes, in run B, of the rows that B lost, the largest fall first.
-        excluded: Rows that only one of the two runs scored.
-        length_adjusted: How often B would win if both wrote answers of the same length; see
-            `judges.offline.statistics.length_adjusted`.
-        questions_needed: Questions that would show a change of 3 points in 80 of 100 cases; None where the scores
-            never differ.
-    """
-
-    judge: str
-    mean_a: float | None
-    mean_b: float | None
-    difference: Figure
-    p: float | None
-    adjusted_p: float | None = None
-    test: str
-    wins: int
-    ties: int
-    losses: int
-    win_rate: Figure
-    regressions: tuple[int, ...]
-    excluded: int
-    length_adjusted: LengthAdjusted
-    questions_needed: int | None
-
-    @property
-    def is_real(self) -> bool:
-        """Whether the change is significant at 5 % over all judges compared."""
-        return self.adjusted_p is not None and self.adjusted_p <= _LEVEL
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunComparison:
-    """How run B compares with run A, judge by judge; `str()` gives a readable report.
-
-    Args:
-        a: Name of the one run.
-        b: Name of the other.
-        changes: The change by judge, of the judges that both runs have.
-        only_a: Judges of run A alone.
-        only_b: Judges of run B alone.
-        unmatched: Rows whose question the other run does not have.
-    """
-
-    a: str
-    b: str
-    changes: Mapping[str, Change]
-    only_a: tuple[str, ...] = ()
-    only_b: tuple[str, ...] = ()
-    unmatched: int = 0
-    seed: int = field(default=0)
-
-    def __getitem__(self, judge: str) -> Change:
-        return self.changes[judge]
-
-    def __str__(self) -> str:
-        lines = [f"{self.b} against {self.a}"]
-        for change in self.changes.values():
-            lines += [_line(change), *_second_line(change)]
-        if len(self.changes) > 1:
-            lines.append(f"p-values by Holm over {len(self.changes)} judges")
-        for name, judges in ((self.a, self.only_a), (self.b, self.only_b)):
-            if judges:
-                lines.append(f"not compared, {name} alone has them: {', '.join(judges)}")
-        if self.unmatched:
-            lines.append(f"{self.unmatched} rows have a question that the other run does not have")
-        return "\n".join(lines)
-
-
-def _line(change: Change) -> str:
-    figure = change.difference
-    if figure.value is None or change.adjusted_p is None:
-        return f"  {change.judge}: no row is scored in both runs"
-    interval = "" if figure.low is None else f" (95 %: {figure.low:+.3f} to {figure.high:+.3f})"
-    verdict = "" if change.is_real else ", may be chance"
-    counts = f"{change.wins} up, {change.losses} down, {change.ties} equal"
-    counts += f", {change.excluded} scored in one run alone" if change.excluded else ""
-    return (
-        f"  {change.judge}: {change.mean_a:.3f} to {change.mean_b:.3f}, {figure.value:+.3f}{interval}, "
-        f"p = {change.adjusted_p:.3f}{verdict}; {counts}"
-    )
-
-
-def _second_line(change: Change) -> list[str]:
-    rate = change.win_rate
-    if rate.value is None:
-        return []
-    interval = "" if rate.low is None or rate.high is None else f" (95 %: {rate.low:.3f} to {rate.high:.3f})"
-    same_length = change.length_adjusted.value
-    adjusted = "" if same_length is None else f", {same_length:.3f} at equal length"
-    needed = "" if change.questions_needed is None else f"; {change.questions_needed:,} questions show 3 points"
-    return [f"    win rate {rate.value:.3f}{interval}{adjusted}{needed}"]
-
-
-def compare_runs(
-    a: Evaluation, b: Evaluation, *, names: tuple[str, str] = ("A", "B"), resamples: int = 2000, seed: int = 0
-) -> RunComparison:
-    """Compare two evaluations of the same questions, row by row.
-
-    Rows are paired that ask the same, those at the same place first, so that both runs are over the same dataset,
-    or parts of it, with other answers, or with the same answers and other judges of the same name.
-
-    Args:
-        a: The one evaluation, with its rows.
-        b: The other.
-        names: What the two are called.
-        resamples: Resamples of the bootstrap.
-        seed: Seed of resamples and sign flips.
-
-    Raises:
-        ConfigurationError: If rows were not kept, or the two have no question or no judge in common.
-    """
-    pairs = paired_rows(a, b)
-    judges = [name for name in a.summary if name in b.summary]
-    if not judges:
-        raise ConfigurationError(
-            f"the two runs have no judge in common: {sorted(a.summary)} and {sorted(b.summary)}"
-        )
-    changes = [_change(name, pairs, resamples, seed) for name in judges]
-    tested = [change.judge for change in changes if change.p is not None]
-    adjusted = dict(zip(tested, holm([change.p for change in changes if change.p is not None]), strict=True))
-    return RunComparison(
-        a=names[0],
-        b=names[1],
-        changes={
-            change.judge: Change(**{**vars(change), "adjusted_p": adjusted.get(change.judge)})
-            for change in changes
-        },
-        only_a=tuple(name for name in a.summary if name not in b.summary),
-        only_b=tuple(name for name in b.summary if name not in a.summary),
-        unmatched=len(a.rows) + len(b.rows) - 2 * len(pairs),
-        seed=seed,
-    )
-
-
-def paired_rows(a: Evaluation, b: Evaluation) -> list[tuple[Row, Row]]:
-    """Return the rows of two evaluations that ask the same; see `pair_rows`.
-
-    Raises:
-        ConfigurationError: If rows were not kept, or there are none.
-    """
-    pairs = pair_rows(a.kept_rows(), b.kept_rows())
-    if not pairs:
-        raise ConfigurationError("the two runs have no question in common; compare runs over the same dataset")
-    return pairs
-
-
-def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: int) -> Change:
-    scored = [
-        (one, other) for one, other in pairs if _score(one, judge) is not None and _score(other, judge) is not None
-    ]
-    excluded = sum((_score(one, judge) is None) != (_score(other, judge) is None) for one, other in pairs)
-    firsts = [_score(one, judge) or 0.0 for one, _ in scored]
-    seconds = [_score(other, judge) or 0.0 for _, other in scored]
-    differences = [after - before for before, after in zip(firsts, seconds, strict=True)]
-    clusters = [_question_id(one) for one, _ in scored]
-    p, test = _test(firsts, seconds, differences, clusters, seed)
-    falls = sorted((gap, other.index) for gap, (_, other) in zip(differences, scored, strict=True) if gap < 0)
-    return Change(
-        judge=judge,
-        mean_a=sum(firsts) / len(firsts) if firsts else None,
-        mean_b=sum(seconds) / len(seconds) if seconds else None,
-        difference=bootstrap(differences, clusters=clusters, resamples=resamples, seed=seed),
-        p=p,
-        test=test,
-        wins=sum(gap > 0 for gap in differences),
-        ties=sum(gap == 0 for gap in differences),
-        losses=len(falls),
-        win_rate=_win_rate(differences, clusters, seed),
-        regressions=tuple(index for _, index in falls),
-        excluded=excluded,
-        length_adjusted=length_adjusted(
-            [_points(gap) for gap in differences],
-            [_length(one) for one, _ in scored],
-            [_length(other) for _, other in scored],
-            clusters=clusters,
-            resamples=min(resamples, 500),
-            seed=seed,
-        ),
-        questions_needed=_needed(differences),
-    )
-
-
-def _win_rate(differences: Sequence[float], clusters: Sequence[Hashable], seed: int) -> Figure:
-    points = [(_points(gap), None) for gap in differences]
-    rate = win_rate(points, clusters=clusters, seed=seed)
-    method = "share of rows that score higher, a tie counting half, normal interval over questions"
-    return Figure(value=rate.value, n=rate.n, low=rate.low, high=rate.high, method=method, reason=rate.reason)
-
-
-def _points(gap: float) -> float:
-    return (gap > 0) + (gap == 0) / 2
-
-
-def _test(
-    firsts: Sequence[float],
-    seconds: Sequence[float],
-    differences: Sequence[float],
-    clusters: Sequence[Hashable],
-    seed: int,
-) -> tuple[float | None, str]:
-    binary = {*firsts, *seconds} <= {0.0, 1.0}
-    if binary and firsts and len(set(clusters)) == len(clusters):
-        return mcnemar([int(score) for score in firsts], [int(score) for score in seconds]), "McNemar, exact"
-    return sign_flip(differences, clusters=clusters, seed=seed), f"sign flips by question, seed {seed}"
-
-
-def _needed(differences: Sequence[float]) -> int | None:
-    """Return the questions that show a change of 3 points, given how much the scores differ here."""
-    n = len(differences)
-    if n < 2 or not any(differences):  # noqa: PLR2004 - one difference has no spread
-        return None
-    mean = sum(differences) / n
-    sd = (sum((gap - mean) ** 2 for gap in differences) / (n - 1)) ** 0.5
-    return None if sd == 0 else round(n_pairs(_PLANNED, sd=sd) + 0.5)
-
-
-def _score(row: Row, judge: str) -> float | None:
-    return row.verdicts[judge].score if judge in row.verdicts else None
-
-
-def _length(row: Row) -> int:
-    return len(row.sample.answer or "") if row.sample is not None else 0
-
-
-def _question_id(row: Row) -> Hashable:
-    """Return the question a row belongs to: its `question_id`, or its question, or else itself."""
-    number = None if row.sample is None else row.sample.metadata.get("question_id")
-    return question_of(row) or row.index if number is None else str(number)

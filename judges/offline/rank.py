@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from judges.catalogue.general.pairwise import Winner
 from judges.errors import ConfigurationError, shortened
 from judges.offline.compare import Comparison
-from judges.offline.statistics.comparing import Points, resample, strengths
 from judges.runtime.validation import are_texts
 
 Game = tuple[str, str, Winner]
@@ -80,7 +79,7 @@ def rank(
     """Rank systems by the games between them, by the model of Bradley and Terry (Biometrika 39, 1952).
 
     A system of strength p beats one of strength q with probability p / (p + q); a tie counts as half a win for
-    each. The strengths are those of highest likelihood; see `judges.offline.statistics.comparing`.
+    each. The strengths are those of highest likelihood; see `strengths`.
     Rating = 1000 + 400 * log10(strength), with the geometric mean of the strengths at 1, so of two systems rated
     d apart, the better wins 1 / (1 + 10 ** (-d / 400)) of the games, ties shared.
 
@@ -213,3 +212,84 @@ def _system(table: _PointsTable, place: int, rating: float, others: Sequence[flo
 
 def _ratings(values: Iterable[float]) -> list[float]:
     return [_CENTRE + _SCALE * math.log(strength) for strength in values]
+
+
+Points = tuple[int, int, float, float]
+"""Two systems by their numbers, and the points each won against the other."""
+
+_MOST_ROUNDS = 100_000
+
+
+def strengths(
+    systems: int, points: Iterable[Points], *, start: Sequence[float] | None = None, exact: float = 1e-12
+) -> list[float]:
+    """Return the strengths of highest likelihood for these points, scaled to a geometric mean of 1.
+
+    They exist if every system has points against every other, if only through a chain of other systems
+    (Hunter, "MM algorithms for generalized Bradley-Terry models", Annals of Statistics 32, 2004). The step, which
+    needs far fewer rounds than Hunter's, is that of Newman, "Efficient computation of rankings from pairwise
+    comparisons" (arXiv 2207.00076).
+
+    Args:
+        systems: Number of systems; they are numbered from 0.
+        points: The points of every pair that met, each pair once.
+        start: Strengths to start from; None starts from equal ones.
+        exact: Largest relative change in a round at which the strengths count as converged.
+    """
+    opponents: list[list[tuple[int, float, float]]] = [[] for _ in range(systems)]
+    for i, j, mine, theirs in points:
+        opponents[i].append((j, mine, theirs))
+        opponents[j].append((i, theirs, mine))
+    estimates = list(start or [1.0] * systems)
+    for _ in range(_MOST_ROUNDS):
+        if _round(estimates, opponents) < exact:
+            break
+    return estimates
+
+
+def _round(estimates: list[float], opponents: Sequence[Sequence[tuple[int, float, float]]]) -> float:
+    """Improve each strength in turn, and return the largest relative change."""
+    change = 0.0
+    for system, games in enumerate(opponents):
+        old, above, below = estimates[system], 0.0, 0.0
+        for other, mine, theirs in games:
+            both = old + estimates[other]
+            above += mine * estimates[other] / both
+            below += theirs / both
+        estimates[system] = above / below
+        change = max(change, abs(estimates[system] / old - 1))
+    mean = math.exp(math.fsum(map(math.log, estimates)) / len(estimates))
+    estimates[:] = [strength / mean for strength in estimates]
+    return change
+
+
+def resample(counts: Sequence[int], times: int, random: Random) -> Iterator[list[int]]:
+    """Yield `times` bootstrap samples of games, drawn with replacement, each as counts per cell of the table."""
+    for _ in range(times):
+        left = rest = sum(counts)
+        sample = []
+        for count in counts:
+            drawn = _binomial(left, count / rest, random) if rest else 0
+            sample.append(drawn)
+            left -= drawn
+            rest -= count
+        yield sample
+
+
+def _binomial(n: int, p: float, random: Random) -> int:
+    """Count the successes of n trials of probability p, all trials at once.
+
+    A trial succeeds if a random number from 0 to 1 is below p. Their binary digits are compared one by one: after
+    each, only the trials whose digit equals that of p are still open, so half of them.
+    """
+    successes = 0
+    while n and p:
+        p *= 2
+        ones = random.getrandbits(n).bit_count()
+        if p >= 1:
+            p -= 1
+            successes += n - ones
+            n = ones
+        else:
+            n -= ones
+    return successes

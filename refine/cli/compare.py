@@ -13,9 +13,9 @@ from statistics import stdev
 from judges import ConfigurationError, known_prices
 from judges.errors import shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
-from judges.offline.compare import paired_rows
 from judges.offline.run.estimate import Estimate, Range, estimate
 from judges.offline.run.settings import BatchSettings
+from judges.offline.run_comparison import paired_rows
 from judges.offline.statistics import LengthAdjusted, length_adjusted, n_pairs
 from refine.cli.judge_specs import by_name, load_judge, load_judges
 from refine.cli.options import CompareOptions, EstimateOptions, PlanOptions

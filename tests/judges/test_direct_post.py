@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from inspect import signature
-from typing import Any
 
 import aiohttp
 import pytest

@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from judges.offline import statistics as st
+from judges.offline.rank import _binomial
 from judges.offline.statistics.certificates import Release, fallback, questions_needed
-from judges.offline.statistics.comparing import _binomial
 from tests.figures import differences, plain, read, write
 
 FILE = Path(__file__).with_name("figures.json")

@@ -15,7 +15,7 @@ from judges.offline.run.journal import is_failure
 from judges.verdict import ByJudge
 
 if TYPE_CHECKING:
-    from judges.offline.compare import RunComparison
+    from judges.offline.run_comparison import RunComparison
 
 MOST_UNSCORED = 0.1
 """Share of cells whose judging may fail before a figure says nothing."""

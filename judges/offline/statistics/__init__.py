@@ -49,14 +49,10 @@ if TYPE_CHECKING:
         stratified_rate,
     )
     from judges.offline.statistics.intervals import (
-        Bca,
         Figure,
-        bca,
         benjamini_hochberg,
         benjamini_yekutieli,
-        bootstrap,
         clopper_pearson,
-        cluster_se,
         holm,
         kendall_tau,
         pearson,
@@ -82,6 +78,7 @@ if TYPE_CHECKING:
         replay_run,
         replay_runs,
     )
+    from judges.offline.statistics.resampling import Bca, bca, bootstrap, cluster_se
 
 _NAMES_OF = {
     "bias": ("BiasReport BiasTest bias_report instrumental"),
@@ -94,14 +91,14 @@ _NAMES_OF = {
         "CorrectedRate active_mean active_probabilities neyman ppi_mean ppi_rate rogan_gladen stratified_rate"
     ),
     "intervals": (
-        "Bca Figure bca benjamini_hochberg benjamini_yekutieli bootstrap clopper_pearson cluster_se "
-        "holm kendall_tau pearson spearman wilson"
+        "Figure benjamini_hochberg benjamini_yekutieli clopper_pearson holm kendall_tau pearson spearman wilson"
     ),
     "judge_agreement": ("Agreement RankMetrics agreement cohen_kappa rank_metrics"),
     "raters": ("AltTest alt_test gwet_ac human_likeness krippendorff_alpha"),
     "replay": (
         "AttemptPoint Gain Replay ReplaySummary best_and_last gains pass_at_attempt replay_run replay_runs"
     ),
+    "resampling": "Bca bca bootstrap cluster_se",
 }
 """Where each function and record lives: loaded when first used, so that only what computes needs numpy."""
 

@@ -12,12 +12,11 @@ from scipy import special
 
 from judges.offline.statistics.certificates import normal_quantile
 from judges.offline.statistics.comparing import mcnemar, sign_flip
-from judges.offline.statistics.intervals import (
-    Undefined,
+from judges.offline.statistics.intervals import Undefined, holm
+from judges.offline.statistics.resampling import (
     bootstrap_rows,
     cluster_rows,
     finite,
-    holm,
     listed,
     rows_of_numbers,
     same_length,

@@ -11,17 +11,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import optimize, special
 
-from judges.offline.statistics.intervals import (
-    chosen,
-    clopper_pearson,
-    finite,
-    listed,
-    recorded_runs,
-    share,
-    whole,
-    wilson,
-)
+from judges.offline.statistics.intervals import clopper_pearson, wilson
 from judges.offline.statistics.replay import Ratings, replay_each
+from judges.offline.statistics.resampling import chosen, finite, listed, recorded_runs, share, whole
 
 _LARGEST_LOGARITHM = 700.0
 _TINY = 1e-200

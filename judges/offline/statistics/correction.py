@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from judges.offline.statistics.certificates import normal_quantile
-from judges.offline.statistics.intervals import (
-    Figure,
+from judges.offline.statistics.intervals import Figure, clopper_pearson, wilson
+from judges.offline.statistics.resampling import (
     chosen,
-    clopper_pearson,
     cluster_rows,
     cluster_se,
     finite,
@@ -23,9 +22,8 @@ from judges.offline.statistics.intervals import (
     same_length,
     share,
     whole,
-    wilson,
 )
-from judges.offline.statistics.intervals import verdicts as pass_or_fail
+from judges.offline.statistics.resampling import verdicts as pass_or_fail
 
 _Array = NDArray[np.float64]
 _Variant = Literal["default", "reference"]

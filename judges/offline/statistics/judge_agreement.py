@@ -10,13 +10,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from judges.offline.statistics.intervals import (
-    Figure,
+from judges.offline.statistics.intervals import Figure, Undefined, clopper_pearson, wilson
+from judges.offline.statistics.resampling import (
     Indices,
-    Undefined,
     bootstrap_rows,
     chosen,
-    clopper_pearson,
     cluster_rows,
     finite,
     listed,
@@ -24,7 +22,6 @@ from judges.offline.statistics.intervals import (
     same_length,
     share,
     verdicts,
-    wilson,
 )
 from judges.verdict import HIGHEST, LOWEST
 

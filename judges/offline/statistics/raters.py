@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from judges.offline.statistics.intervals import benjamini_yekutieli, chosen, finite, listed, on_scale, same_length
+from judges.offline.statistics.intervals import benjamini_yekutieli
 from judges.offline.statistics.judge_agreement import LEVELS, cohen_kappa
+from judges.offline.statistics.resampling import chosen, finite, listed, on_scale, same_length
 
 _Array = NDArray[np.float64]
 _Unit = Sequence[float | None]

@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from judges.offline.statistics.intervals import Figure, cluster_rows, listed, same_length, whole
+from judges.offline.statistics.intervals import Figure
+from judges.offline.statistics.resampling import cluster_rows, listed, same_length, whole
 
 Ratings = Sequence[float | None]
 End = Literal["pass", "exhausted", "patience", "censored"]
