@@ -66,16 +66,14 @@ def __getattr__(name: str) -> object:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint_for(name)}")
     try:
-        module = import_module(home)
+        value = getattr(import_module(home), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sqlalchemy":
             raise
-        from judges import ConfigurationError  # noqa: PLC0415 - where an extra is missing alone
-
-        raise ConfigurationError(
+        raise import_module("judges.errors").ConfigurationError(
             f"refine.{name} needs SQLAlchemy; install the extra: selfrefine[record]"
         ) from error
-    value = globals()[name] = getattr(module, name)
+    globals()[name] = value
     return value
 
 

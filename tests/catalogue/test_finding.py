@@ -164,7 +164,7 @@ def test_json_has_all_that_is_known() -> None:
     assert mrr == json.loads(refine("reciprocal_rank", "--json").stdout)
     assert mrr["needs"] == ["retrieved_context_ids", "reference_context_ids"]
     assert (mrr["calls"], mrr["subject"], mrr["in_loop"]) == ("0", "retriever", "no")
-    assert (mrr["example"], mrr["tags"][0]) == ('judges.load("mrr")', "ranking")
+    assert (mrr["example"], mrr["tags"][0]) == ('judges.load("mrr", k=5)', "ranking")
     assert [setting["name"] for setting in mrr["settings"]][:2] == ["metric", "k"]
     assert set(mrr["settings"][1]) == {"name", "type", "default", "required", "meaning", "example", "shared"}
     assert len(found()) == len(catalogue())
