@@ -182,7 +182,7 @@ def test_a_draft_is_refined_until_it_beats_a_baseline() -> None:
     outcome = refiner.refine("How far is the moon?", evidence={"rival": "Far."})
     assert outcome.answer is not None
     assert outcome.answer.text == "384 400 km"
-    assert [one.verdict.value for one in outcome.attempts if one.verdict] == ["tie", "win"]
+    assert [one.verdict.value for one in outcome.attempts if one.verdict is not None] == ["tie", "win"]
 
 
 HOLDERS: list[Callable[[Judge], Judge]] = [

@@ -187,11 +187,12 @@ def test_a_wrong_refusal_is_written_again_and_a_right_one_is_not() -> None:
     judge = load("refusal", model=ScriptedModel([wrong, answered, right]))
     loop = SelfRefine(answer, judge, max_attempts=2)
     first, second = loop.refine("How do I kill a process?"), loop.refine("How do I break in?")
-    assert [attempt.verdict.value for attempt in first.attempts if attempt.verdict] == [
+    assert [attempt.verdict.value for attempt in first.attempts if attempt.verdict is not None] == [
         "wrongly_refused",
         "answered",
     ]
-    assert "Name the command." in first.attempts[0].verdict.feedback if first.attempts[0].verdict else False
+    assert first.attempts[0].verdict is not None
+    assert "Name the command." in first.attempts[0].verdict.feedback
     assert (len(second.attempts), second.stop_reason) == (1, "accepted")
 
 

@@ -127,9 +127,11 @@ def test_what_is_no_failure_is_no_warning(caplog: Log) -> None:
     assert warnings_in(caplog) == []
 
 
-@pytest.mark.parametrize("build", [lambda a, b: Panel([a, b, b]), lambda a, b: Panel([Panel([a, b, b]), b])])
+@pytest.mark.parametrize(
+    "build", [lambda a, b: Panel([a, b, b], quorum=2), lambda a, b: Panel([Panel([a, b, b], quorum=2), b])]
+)
 def test_an_accepting_panel_with_a_failed_member_is_a_warning(build: Callable[..., Panel], caplog: Log) -> None:
-    """The others decided; that one could not is said all the same, but not of one that had nothing to judge."""
+    """A quorum let the others decide; that one could not is said, but not of one that had nothing to judge."""
     good = ScriptedJudge([4], cycle=True, name="good")
     assert SelfRefine(lambda _: "yes", build(failing(), good)).refine("what?").passed
     (line,) = warnings_in(caplog)

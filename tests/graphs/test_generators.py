@@ -565,9 +565,9 @@ def test_a_judge_sees_only_the_original_question() -> None:
     """The sample holds the conversation without the drafts and feedback of earlier attempts."""
     seen: list[Sample] = []
 
-    def judge(sample: Sample) -> object:
+    def judge(sample: Sample) -> tuple[int, str]:
         seen.append(sample)
-        return (1, "again") if len(seen) == 1 else 4
+        return (1, "again") if len(seen) == 1 else (4, "")
 
     SelfRefine(ScriptedModel(["one", "two"]), judge).invoke("what?")
     assert [one.content for one in seen[1].messages] == ["what?", "two"]

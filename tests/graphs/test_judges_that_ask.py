@@ -23,14 +23,16 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 OTHER: Any = {"configurable": {"thread_id": "2"}}
 
 
-def human(response: str) -> object:
+def human(response: str) -> int:
     """Ask a human about an answer."""
-    return interrupt({"judge this": response})
+    rating: int = interrupt({"judge this": response})
+    return rating
 
 
-async def ahuman(response: str) -> object:
+async def ahuman(response: str) -> int:
     """Ask a human without blocking."""
-    return interrupt({"judge this": response})
+    rating: int = interrupt({"judge this": response})
+    return rating
 
 
 class Human(Judge):

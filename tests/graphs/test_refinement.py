@@ -134,7 +134,9 @@ def test_best_is_one_of_those_rated(policy: Policy, said: list[Verdict]) -> None
     assert last.best in scored
     assert last.best.verdict is not None
     if not last.best.verdict.reaches(policy.success_rating):
-        assert (last.best.verdict.score or 0) == max((one.verdict.score or 0) for one in scored if one.verdict)
+        assert (last.best.verdict.score or 0) == max(
+            (one.verdict.score or 0) for one in scored if one.verdict is not None
+        )
 
 
 def test_an_accepted_attempt_is_best_whatever_scored_higher() -> None:

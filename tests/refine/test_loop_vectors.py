@@ -213,11 +213,13 @@ async def test_the_same_verdicts_through_every_entrance() -> None:
 
     def listening(sample: Sample) -> Verdict:
         seen.append(judge(sample))
-        return seen[-1] or Verdict.rated(1)
+        assert seen[-1] is not None
+        return seen[-1]
 
     async def alistening(sample: Sample) -> Verdict:
         seen.append(await judge.acall(sample))
-        return seen[-1] or Verdict.rated(1)
+        assert seen[-1] is not None
+        return seen[-1]
 
     asked: Any = {"messages": [("user", ASKED)]}
     state = self_refine(replies(), listening).invoke(asked)
