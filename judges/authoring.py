@@ -27,6 +27,7 @@ from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Ask, Consult, Deliberation, Embed, ask, consult
 from judges.runtime.validation import check_allowed
 from judges.sample import Sample
+from judges.settings import means
 from judges.verdict import Rating, Verdict
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "consult",
     "contexts_in",
     "in_order",
+    "means",
     "numbered_items",
     "one_each",
     "question_in",

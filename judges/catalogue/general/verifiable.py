@@ -1,0 +1,523 @@
+"""Instructions that a program can check: counts, words, case, format and language of an answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from judges.catalogue.metric import ComputedMetric, Variant
+from judges.catalogue.parts.fields import answer_in
+from judges.catalogue.parts.languages import checked_language, is_in, load_identifier, prose
+from judges.catalogue.parts.text import sentences
+from judges.entry import Entry
+from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened
+from judges.prompting.prompts import Language
+from judges.sample import Sample
+from judges.settings import means
+from judges.verdict import Verdict
+
+_BULLET = re.compile(r"^\s*(?:\*[^*]|-).*$", re.MULTILINE)
+_WORD = re.compile(r"\w+")
+_PLACEHOLDER = re.compile(r"\[.*?\]")
+_TITLE = re.compile(r"<<([^\n]+)>>")
+_HIGHLIGHTS = (re.compile(r"\*[^\n*]*\*"), re.compile(r"\*\*[^\n*]*\*\*"))
+_FENCE = re.compile(r"\A```(?:json)?(.*?)(?:```)?\Z", re.DOTALL | re.IGNORECASE)
+_AFTER_FIRST_WORD = re.compile(r"[.,?!'\"]")
+
+_Count = Annotated[int, Field(ge=0)]
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class _Rule(BaseModel):
+    """One instruction; `fault` says what an answer does not keep."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def fault(self, answer: str) -> str | None:
+        """Return the name of the phrase that says what to change; None where the instruction is kept."""
+        raise NotImplementedError
+
+    def fills(self) -> dict[str, object]:
+        """Return the values of the placeholders in its phrases."""
+        return self.model_dump(exclude={"kind"})
+
+
+class _Counted(_Rule):
+    """An instruction about how many of something there are."""
+
+    at_least: _Count = 0
+    at_most: _Count | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.at_least == 0 and self.at_most is None:
+            raise ValueError("any number would do; give at_least, at_most or both")
+        if self.at_most is not None and self.at_most < self.at_least:
+            raise ValueError(f"at_least={self.at_least} lies above at_most={self.at_most}")
+        return self
+
+    def count(self, answer: str) -> int:
+        """Return how many there are in an answer."""
+        raise NotImplementedError
+
+    def fault(self, answer: str) -> str | None:
+        """Compare the number with both bounds."""
+        number = self.count(answer)
+        if number < self.at_least:
+            return "too_few"
+        return "too_many" if self.at_most is not None and number > self.at_most else None
+
+
+class _Words(_Counted):
+    kind: Literal["words"]
+
+    def count(self, answer: str) -> int:
+        return len(_WORD.findall(answer))
+
+
+class _Sentences(_Counted):
+    kind: Literal["sentences"]
+
+    def count(self, answer: str) -> int:
+        return len(sentences(answer))
+
+
+class _Bullets(_Counted):
+    kind: Literal["bullets"]
+
+    def count(self, answer: str) -> int:
+        return len(_BULLET.findall(answer))
+
+
+class _Highlights(_Counted):
+    kind: Literal["highlights"]
+
+    def count(self, answer: str) -> int:
+        return sum(bool(found.strip("*").strip()) for form in _HIGHLIGHTS for found in form.findall(answer))
+
+
+class _Placeholders(_Counted):
+    kind: Literal["placeholders"]
+
+    def count(self, answer: str) -> int:
+        return len(_PLACEHOLDER.findall(answer))
+
+
+class _CapitalWords(_Counted):
+    kind: Literal["capital_words"]
+
+    def count(self, answer: str) -> int:
+        return sum(word.isupper() for word in re.findall(r"\w+(?:-\w+)*", answer))
+
+
+class _Keyword(_Counted):
+    kind: Literal["keyword"]
+    keyword: _Text
+
+    def count(self, answer: str) -> int:
+        return answer.casefold().count(self.keyword.casefold())
+
+
+class _Letter(_Counted):
+    kind: Literal["letter"]
+    letter: Annotated[str, Field(min_length=1, max_length=1)]
+
+    def count(self, answer: str) -> int:
+        return answer.lower().count(self.letter.lower())
+
+
+class _Sections(_Counted):
+    kind: Literal["sections"]
+    heading: _Text = "Section"
+
+    def count(self, answer: str) -> int:
+        return len(re.findall(rf"{re.escape(self.heading)}\s?\d+", answer))
+
+
+class _Paragraphs(_Counted):
+    kind: Literal["paragraphs"]
+    divider: _Text = "\n\n"
+    number: Annotated[int, Field(ge=1)] | None = None
+    first_word: _Text | None = None
+
+    @model_validator(mode="after")
+    def _numbered(self) -> Self:
+        if (self.number is None) != (self.first_word is None):
+            raise ValueError("number and first_word go together: the first word of that paragraph")
+        return self
+
+    def count(self, answer: str) -> int:
+        return sum(bool(part.strip()) for part in answer.split(self.divider))
+
+    def fault(self, answer: str) -> str | None:
+        parts = answer.split(self.divider)
+        if self.divider.strip() and any(not part.strip() for part in parts[1:-1]):
+            return "empty_paragraph"
+        if (fault := super().fault(answer)) or self.number is None or self.first_word is None:
+            return fault
+        words = parts[self.number - 1].split()
+        first = _AFTER_FIRST_WORD.split(words[0].lstrip("'\""))[0] if words else ""
+        return None if first.lower() == self.first_word.lower() else "first_word"
+
+    def fills(self) -> dict[str, object]:
+        return {**super().fills(), "divider": self.divider.strip()}
+
+
+class _Keywords(_Rule):
+    kind: Literal["keywords"]
+    words: Annotated[tuple[_Text, ...], Field(min_length=1)]
+
+    def fault(self, answer: str) -> str | None:
+        return None if all(word.casefold() in answer.casefold() for word in self.words) else "missing"
+
+    def fills(self) -> dict[str, object]:
+        return {"words": ", ".join(self.words)}
+
+
+class _ForbiddenWords(_Rule):
+    kind: Literal["forbidden_words"]
+    words: Annotated[tuple[_Text, ...], Field(min_length=1)]
+
+    def fault(self, answer: str) -> str | None:
+        used = any(re.search(rf"\b{re.escape(word)}\b", answer, re.IGNORECASE) for word in self.words)
+        return "used" if used else None
+
+    def fills(self) -> dict[str, object]:
+        return {"words": ", ".join(self.words)}
+
+
+class _LetterCase(_Rule):
+    kind: Literal["upper_case", "lower_case"]
+
+    def fault(self, answer: str) -> str | None:
+        kept = answer.isupper() if self.kind == "upper_case" else answer.islower()
+        return None if kept else "wrong"
+
+
+class _Form(_Rule):
+    """An instruction about the whole answer that has no settings."""
+
+    kind: Literal["no_commas", "quotation", "title", "json", "two_answers"]
+
+    def fault(self, answer: str) -> str | None:
+        return None if _FORMS[self.kind](answer) else "wrong"
+
+
+class _Postscript(_Rule):
+    kind: Literal["postscript"]
+    marker: _Text = "P.S."
+
+    def fault(self, answer: str) -> str | None:
+        letters = r"\.\s?".join(re.escape(letter) for letter in self.marker.rstrip(".").split("."))
+        closing = re.escape("." if self.marker.endswith(".") else "")
+        return None if re.search(letters + closing, answer, re.IGNORECASE) else "missing"
+
+
+class _LanguageRule(_Rule):
+    kind: Literal["language"]
+    language: _Text
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        checked_language(self.language, judge=VerifiableInstructions.entry.name)
+        load_identifier(VerifiableInstructions.entry.name)
+        return self
+
+    def fault(self, answer: str) -> str | None:
+        return None if is_in(prose(answer), self.language, judge=VerifiableInstructions.entry.name) else "wrong"
+
+
+class _StartsWith(_Rule):
+    kind: Literal["starts_with"]
+    text: _Text
+
+    def fault(self, answer: str) -> str | None:
+        return None if answer.strip().lower().startswith(self.text.strip().lower()) else "wrong"
+
+
+class _EndsWith(_Rule):
+    kind: Literal["ends_with"]
+    text: _Text
+
+    def fault(self, answer: str) -> str | None:
+        return None if answer.strip().strip('"').lower().endswith(self.text.strip().lower()) else "wrong"
+
+
+class _OneOf(_Rule):
+    kind: Literal["one_of"]
+    options: Annotated[tuple[_Text, ...], Field(min_length=1)]
+
+    def fault(self, answer: str) -> str | None:
+        return None if any(option in answer for option in self.options) else "wrong"
+
+    def fills(self) -> dict[str, object]:
+        return {"options": " / ".join(self.options)}
+
+
+_Instruction = Annotated[
+    _Words
+    | _Sentences
+    | _Bullets
+    | _Highlights
+    | _Placeholders
+    | _CapitalWords
+    | _Keyword
+    | _Letter
+    | _Sections
+    | _Paragraphs
+    | _Keywords
+    | _ForbiddenWords
+    | _LetterCase
+    | _Form
+    | _Postscript
+    | _LanguageRule
+    | _StartsWith
+    | _EndsWith
+    | _OneOf,
+    Field(discriminator="kind"),
+]
+"""One instruction, told apart by its `kind`."""
+
+_INSTRUCTIONS: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[_Instruction, ...])
+
+
+class VerifiableInstructions(ComputedMetric):
+    """Check instructions that need no opinion: how long, with which words, in which form.
+
+    Score = instructions kept / instructions. Each is an item, and what is not kept is fed back in plain words.
+    The instructions are those of IFEval (arXiv 2311.07911); rows of its dataset are read as they are.
+
+    Raises:
+        ConfigurationError: If an instruction is unknown or lacks a setting.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="verifiable_instructions",
+        aliases=("ifeval", "IFEval", "InstructionFollowingEval"),
+        asks="Does the answer keep the instructions that a program can check?",
+        needs=("response",),
+        source="IFEval (arXiv 2311.07911)",
+        differs="Words are counted inside others as there; text in one case need not be recognised as English.",
+        tags=("format", "word count", "bullets", "paragraphs", "keywords", "constraints", "rules", "length"),
+    )
+    pack = "verifiable_instructions"
+    pass_mark = 1.0
+
+    def __init__(
+        self,
+        *,
+        instructions: Annotated[
+            Sequence[Mapping[str, Any]] | None,
+            means(
+                "What the answer has to keep, each a mapping with its `kind`: `words`, `sentences`, `bullets`, "
+                "`highlights`, `placeholders`, `capital_words` (`at_least`, `at_most`), `keyword` (`keyword`), "
+                "`letter` (`letter`), `sections` (`heading`), `paragraphs` (`divider`, `number` with "
+                "`first_word`), `keywords`, `forbidden_words` (`words`), `upper_case`, `lower_case`, `no_commas`, "
+                "`quotation`, `title`, `json`, `two_answers`, `postscript` (`marker`), `language` (a code; extra "
+                "`language`), `starts_with`, `ends_with` (`text`), `one_of` (`options`). None takes those of each "
+                "row: its `instructions`, or the columns `instruction_id_list` and `kwargs` of IFEval.",
+                [{"kind": "words", "at_most": 80}],
+            ),
+        ] = None,
+        name: str | None = None,
+        variant: Variant = "corrected",
+        threshold: float | None = None,
+        language: Language | None = None,
+        prompts: str | Path | None = None,
+    ) -> None:
+        super().__init__(name=name, variant=variant, threshold=threshold, language=language, prompts=prompts)
+        self._instructions = None if instructions is None else _read(instructions)
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Check each instruction, and say what to change."""
+        answer = answer_in(sample)
+        rules = self._instructions if self._instructions is not None else _instructions_of(sample)
+        items = tuple(self._item(rule, answer, sample) for rule in rules)
+        kept = sum(bool(item.passed) for item in items)
+        feedback = "\n".join(dict.fromkeys(item.feedback for item in items if item.feedback))
+        rationale = f"{kept} of {len(items)} instructions are kept."
+        return self.verdict(kept / len(items), items=items, rationale=rationale, feedback=feedback)
+
+    def _item(self, rule: _Rule, answer: str, sample: Sample) -> Verdict:
+        kind = str(getattr(rule, "kind"))  # noqa: B009 - every member of the union has one
+        fault = rule.fault(answer)
+        if fault is None:
+            return Verdict.checked(passed=True, subject=kind)
+        number = rule.count(answer) if isinstance(rule, _Counted) else 0
+        fills = {**rule.fills(), "count": number}
+        fills["divided"] = self.say("divided", sample, **fills) if fills.get("divider") else ""
+        return Verdict.checked(passed=False, subject=kind, feedback=self.say(f"{kind}_{fault}", sample, **fills))
+
+
+def _read(instructions: object) -> tuple[_Rule, ...]:
+    """Return the instructions, checked.
+
+    Raises:
+        ConfigurationError: If there is none, or one cannot be read; the message says which and why.
+    """
+    try:
+        rules = _INSTRUCTIONS.validate_python(instructions)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in fault["loc"])
+        raise ConfigurationError(
+            f"instructions, at {place or 'the top'}: {one_line(fault['msg'])}, not {shortened(fault['input'])}"
+        ) from error
+    if not rules:
+        raise ConfigurationError('give at least one instruction, such as {"kind": "words", "at_most": 80}')
+    return rules
+
+
+def _instructions_of(sample: Sample) -> tuple[_Rule, ...]:
+    """Return the instructions that a row brings.
+
+    Raises:
+        CannotJudge: `no_guidelines`, if it brings none.
+        BadSample: If they cannot be read.
+    """
+    instructions = sample.metadata.get("instructions")
+    names, settings = sample.metadata.get("instruction_id_list"), sample.metadata.get("kwargs")
+    if instructions is None and isinstance(names, list):
+        instructions = list(_instructions_after_ifeval(names, settings, sample.question))
+    if not instructions:
+        raise CannotJudge("no_guidelines", "the row has no instructions; or set instructions=...")
+    try:
+        return _read(instructions)
+    except ConfigurationError as error:
+        raise BadSample(str(error)) from error
+
+
+def _instructions_after_ifeval(names: list[Any], settings: object, prompt: str) -> Iterator[dict[str, Any]]:
+    """Yield the instructions of a row of IFEval's dataset.
+
+    Raises:
+        BadSample: If an instruction is none of IFEval's, or lacks a setting.
+    """
+    every = settings if isinstance(settings, list) else [{}] * len(names)
+    for name, one in zip(names, every, strict=False):
+        read = _IFEVAL.get(str(name))
+        if read is None:
+            raise BadSample(f"instruction_id_list: {shortened(name)} is none of {', '.join(_IFEVAL)}")
+        try:
+            yield read(
+                {
+                    "prompt_to_repeat": prompt,
+                    **{key: value for key, value in dict(one).items() if value is not None},
+                }
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadSample(f"kwargs of {name!r}: {one_line(error)} cannot be read") from error
+
+
+def _bounds(relation: str, number: int) -> dict[str, int]:
+    """Return the bounds that `"at least"` or `"less than"` a number means."""
+    return {"at_least": number} if relation == "at least" else {"at_most": number - 1}
+
+
+def _exactly(number: int) -> dict[str, int]:
+    return {"at_least": number, "at_most": number}
+
+
+_IFEVAL: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "change_case:capital_word_frequency": lambda one: {
+        "kind": "capital_words",
+        **_bounds(one["capital_relation"], one["capital_frequency"]),
+    },
+    "change_case:english_capital": lambda _: {"kind": "upper_case"},
+    "change_case:english_lowercase": lambda _: {"kind": "lower_case"},
+    "combination:repeat_prompt": lambda one: {"kind": "starts_with", "text": one["prompt_to_repeat"]},
+    "combination:two_responses": lambda _: {"kind": "two_answers"},
+    "detectable_content:number_placeholders": lambda one: {
+        "kind": "placeholders",
+        "at_least": one["num_placeholders"],
+    },
+    "detectable_content:postscript": lambda one: {"kind": "postscript", "marker": one["postscript_marker"]},
+    "detectable_format:constrained_response": lambda _: {
+        "kind": "one_of",
+        "options": ("My answer is yes.", "My answer is no.", "My answer is maybe."),
+    },
+    "detectable_format:json_format": lambda _: {"kind": "json"},
+    "detectable_format:multiple_sections": lambda one: {
+        "kind": "sections",
+        "heading": one["section_spliter"],
+        "at_least": one["num_sections"],
+    },
+    "detectable_format:number_bullet_lists": lambda one: {"kind": "bullets", **_exactly(one["num_bullets"])},
+    "detectable_format:number_highlighted_sections": lambda one: {
+        "kind": "highlights",
+        "at_least": one["num_highlights"],
+    },
+    "detectable_format:title": lambda _: {"kind": "title"},
+    "keywords:existence": lambda one: {"kind": "keywords", "words": one["keywords"]},
+    "keywords:forbidden_words": lambda one: {"kind": "forbidden_words", "words": one["forbidden_words"]},
+    "keywords:frequency": lambda one: {
+        "kind": "keyword",
+        "keyword": one["keyword"],
+        **_bounds(one["relation"], one["frequency"]),
+    },
+    "keywords:letter_frequency": lambda one: {
+        "kind": "letter",
+        "letter": one["letter"],
+        **_bounds(one["let_relation"], one["let_frequency"]),
+    },
+    "language:response_language": lambda one: {"kind": "language", "language": one["language"]},
+    "length_constraints:nth_paragraph_first_word": lambda one: {
+        "kind": "paragraphs",
+        **_exactly(one["num_paragraphs"]),
+        "number": one["nth_paragraph"],
+        "first_word": one["first_word"],
+    },
+    "length_constraints:number_paragraphs": lambda one: {
+        "kind": "paragraphs",
+        "divider": "***",
+        **_exactly(one["num_paragraphs"]),
+    },
+    "length_constraints:number_sentences": lambda one: {
+        "kind": "sentences",
+        **_bounds(one["relation"], one["num_sentences"]),
+    },
+    "length_constraints:number_words": lambda one: {"kind": "words", **_bounds(one["relation"], one["num_words"])},
+    "punctuation:no_comma": lambda _: {"kind": "no_commas"},
+    "startend:end_checker": lambda one: {"kind": "ends_with", "text": one["end_phrase"]},
+    "startend:quotation": lambda _: {"kind": "quotation"},
+}
+"""How IFEval names its instructions and their settings."""
+
+
+def _is_json(answer: str) -> bool:
+    text = answer.strip()
+    fenced = _FENCE.match(text)
+    try:
+        json.loads(fenced[1] if fenced else text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_quotation(answer: str) -> bool:
+    text = answer.strip()
+    return len(text) > 1 and text[0] == text[-1] == '"'
+
+
+def _has_title(answer: str) -> bool:
+    return any(title.strip("<> \t") for title in _TITLE.findall(answer))
+
+
+def _has_two_answers(answer: str) -> bool:
+    parts = [part.strip() for part in answer.split("******")]
+    written = [part for part in parts if part]
+    return all(parts[1:-1]) and len(written) == 2 and written[0] != written[1]  # noqa: PLR2004 - two answers
+
+
+_FORMS: Mapping[str, Callable[[str], bool]] = {
+    "no_commas": lambda answer: "," not in answer,
+    "quotation": _is_quotation,
+    "title": _has_title,
+    "json": _is_json,
+    "two_answers": _has_two_answers,
+}

@@ -1,0 +1,140 @@
+"""`verifiable_instructions`: rules that a program checks, and IFEval's rows as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from judges import ConfigurationError, load
+
+KEPT_AND_BROKEN: list[tuple[dict[str, Any], str, str, str]] = [
+    (
+        {"kind": "words", "at_most": 3},
+        "one two three",
+        "one two three four",
+        "Write at most 3 words; there are 4.",
+    ),
+    ({"kind": "words", "at_least": 2}, "one two", "one", "Write at least 2 words; there are 1."),
+    ({"kind": "sentences", "at_most": 1}, "One only.", "One. Two.", "Write at most 1 sentences; there are 2."),
+    ({"kind": "bullets", "at_least": 2, "at_most": 2}, "* a\n* b", "* a", "there are 1."),
+    ({"kind": "highlights", "at_least": 1}, "a *b* c", "a b c", "there are 0."),
+    ({"kind": "placeholders", "at_least": 1}, "Dear [name]", "Dear you", "square brackets"),
+    ({"kind": "capital_words", "at_least": 1}, "so BIG", "so big", "capital letters"),
+    ({"kind": "keyword", "keyword": "war", "at_least": 2}, "war and War", "war", 'Use the word "war" at least 2'),
+    ({"kind": "letter", "letter": "o", "at_most": 1}, "one", "oo", 'Use the character "o" at most 1 times'),
+    ({"kind": "sections", "heading": "Day", "at_least": 2}, "Day 1 a Day 2 b", "Day 1", "headed Day 1, Day 2"),
+    ({"kind": "paragraphs", "at_most": 1}, "one", "one\n\ntwo", "Write at most 1 paragraphs; there are 2."),
+    ({"kind": "paragraphs", "divider": "***", "at_least": 2}, "a\n***\nb", "a", "divided by ***; there are 1."),
+    ({"kind": "paragraphs", "divider": "***", "at_least": 2}, "a***b", "a******b", "Leave no paragraph empty"),
+    (
+        {"kind": "paragraphs", "at_least": 2, "number": 2, "first_word": "then"},
+        "a\n\n'Then, b",
+        "a\n\nb",
+        'Begin paragraph 2 with the word "then".',
+    ),
+    (
+        {"kind": "keywords", "words": ["cat", "dog"]},
+        "Dogs and cats",
+        "a cat",
+        "Use each of these words: cat, dog.",
+    ),
+    ({"kind": "forbidden_words", "words": ["cat"]}, "category", "a Cat", "Do not use these words: cat."),
+    ({"kind": "upper_case"}, "HELLO 1", "Hello", "Write everything in capital letters."),
+    ({"kind": "lower_case"}, "hello 1", "Hello", "Write everything in lower-case letters."),
+    ({"kind": "no_commas"}, "a b", "a, b", "Use no commas."),
+    ({"kind": "quotation"}, ' "a" ', '"a', "double quotation marks"),
+    ({"kind": "title"}, "<<A>> b", "<<>> b", "double angle brackets"),
+    ({"kind": "json"}, '```json\n{"a": 1}\n```', "{a: 1}", "one valid JSON value"),
+    ({"kind": "two_answers"}, "a ****** b", "a ****** a", "six asterisks"),
+    ({"kind": "postscript", "marker": "P.S."}, "a\np. s. b", "a ps b", "postscript that begins with P.S."),
+    ({"kind": "postscript", "marker": "P.P.S"}, "a P.P.S b", "a P.S. b", "postscript that begins with P.P.S"),
+    ({"kind": "starts_with", "text": "Well"}, "well, yes", "yes", "word for word: Well"),
+    ({"kind": "ends_with", "text": "Bye."}, '"ok bye."', "Bye. Bye!", "exactly these words"),
+    ({"kind": "one_of", "options": ["yes", "no"]}, "yes", "perhaps", "exactly one of these: yes / no"),
+]
+
+
+@pytest.mark.parametrize(("instruction", "kept", "broken", "advice"), KEPT_AND_BROKEN)
+def test_an_instruction_is_kept_or_fed_back_in_plain_words(
+    instruction: dict[str, Any], kept: str, broken: str, advice: str
+) -> None:
+    """The answer that keeps it passes; the other is told what to do, without a regular expression."""
+    judge = load("verifiable_instructions", instructions=[instruction])
+
+    good, bad = judge(answer=kept), judge(answer=broken)
+
+    assert (good.score, good.passed, good.feedback) == (1.0, True, "")
+    assert (bad.score, bad.passed) == (0.0, False)
+    assert advice in bad.feedback
+    assert "$" not in bad.feedback
+
+
+def test_the_language_of_the_answer_is_an_instruction() -> None:
+    """Another language breaks it, whatever the length."""
+    judge = load("verifiable_instructions", instructions=[{"kind": "language", "language": "de"}])
+
+    assert judge(answer="Das Wetter ist heute schön und warm.").passed
+    assert not judge(answer="The weather is fine and warm today.").passed
+
+
+def test_every_instruction_is_an_item_and_the_score_is_their_share() -> None:
+    """One of two kept is half; all have to be kept to pass, unless a lower threshold is set."""
+    rules = [{"kind": "no_commas"}, {"kind": "upper_case"}]
+
+    verdict = load("verifiable_instructions", instructions=rules)(answer="no commas here")
+
+    assert [(item.subject, item.passed) for item in verdict.items] == [("no_commas", True), ("upper_case", False)]
+    assert (verdict.score, verdict.passed) == (0.5, False)
+    assert load("verifiable_instructions", instructions=rules, threshold=0.5)(answer="no commas here").passed
+
+
+def test_rows_of_ifeval_are_read_as_they_are() -> None:
+    """Names and settings are those of its dataset; settings that are null do not count."""
+    row = {
+        "question": "Write two bullets without commas.",
+        "answer": "* one\n* two",
+        "instruction_id_list": ["punctuation:no_comma", "detectable_format:number_bullet_lists"],
+        "kwargs": [{}, {"num_bullets": 2, "relation": None}],
+    }
+
+    assert load("ifeval")(row).score == 1.0
+    assert load("ifeval")({**row, "answer": "* one, two"}).score == 0.0
+
+
+def test_a_row_may_bring_its_own_instructions() -> None:
+    """They stand in the column `instructions`, in the form of the setting."""
+    judge = load("verifiable_instructions")
+
+    assert judge({"answer": "ab", "instructions": [{"kind": "lower_case"}]}).passed
+    assert judge({"answer": "ab"}).unscored == "no_guidelines"
+
+
+@pytest.mark.parametrize(
+    ("language", "advice"), [("en", "Use no commas."), ("zh", "不要使用逗号。"), ("ru", "Не ставь запятых.")]
+)
+def test_feedback_is_in_the_language_of_the_question(language: str, advice: str) -> None:
+    """Three packs say the same."""
+    judge = load("verifiable_instructions", instructions=[{"kind": "no_commas"}], language=language)
+
+    assert judge(answer="a, b").feedback == advice
+
+
+@pytest.mark.parametrize(
+    ("instructions", "complaint"),
+    [
+        ([], "give at least one instruction"),
+        ([{"kind": "wrods", "at_most": 3}], "'kind'"),
+        ([{"kind": "words"}], "give at_least, at_most or both"),
+        ([{"kind": "words", "at_least": 3, "at_most": 2}], "at_least=3 lies above at_most=2"),
+        ([{"kind": "words", "at_most": 3, "least": 1}], "instructions, at 0.words.least"),
+        ([{"kind": "keyword", "at_least": 1}], "instructions, at 0.keyword.keyword"),
+    ],
+)
+def test_a_wrong_instruction_is_one_line(instructions: list[Any], complaint: str) -> None:
+    """It names the place, and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        load("verifiable_instructions", instructions=instructions)
+
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
