@@ -68,6 +68,7 @@ CASES: Mapping[str, Case] = {
     ),
     "code": Case(good={"response": "```python\nx = 1\n```"}, bad={"response": "```python\nx = (\n```"}),
     "reply_language": Case(bad={"response": "Der Turm steht in London, und niemand hat ihn dort jemals gebaut."}),
+    "verifiable_instructions": Case({"instructions": [{"kind": "keywords", "words": ["1889"]}]}),
     "discrete": Case({"prompt": CRITERION, "allowed": ["no", "partly", "yes"]}),
     "numeric": Case({"prompt": CRITERION}),
     "ranking": Case({"prompt": CRITERION, "threshold": 1}),
