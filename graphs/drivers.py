@@ -156,7 +156,7 @@ class RunContext:
         self._log = _logger()
         self.publishes = bool(self._targets) or self._send is not None or self._log is not None
         self._inherited: dict[tuple[bool, bool], RunnableConfig] = {}
-        self._answers: langgraph_private.Answers | None = None
+        self._answers: langgraph_private.ResumeAnswers | None = None
 
     def beside_others(self) -> RunContext:
         """Return the context of one of several flows side by side, which no checkpointer saves."""
@@ -189,7 +189,7 @@ class RunContext:
 
     def _asking_about(self, subject: Callable[[], str], config: RunnableConfig) -> RunnableConfig:
         """Return a config in which a decision counts only for the subject that a human was shown."""
-        self._answers = self._answers or langgraph_private.Answers.of(self.config)
+        self._answers = self._answers or langgraph_private.ResumeAnswers.of(self.config)
         return config if self._answers is None else self._answers.about(subject(), config)
 
     def _config_inside(self, *, part: bool, silent: bool) -> RunnableConfig:

@@ -319,7 +319,7 @@ def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
     )
 
 
-class Answers:
+class ResumeAnswers:
     """What humans answered in a node, each answer kept with the subject that it is about.
 
     LangGraph hands resume values to `interrupt` by their order within one run of a node. Where a node makes
@@ -344,7 +344,7 @@ class Answers:
             self._go_on(self._place)
 
     @classmethod
-    def of(cls, config: RunnableConfig) -> Answers | None:
+    def of(cls, config: RunnableConfig) -> ResumeAnswers | None:
         """Return the answers of a node; None where no checkpointer keeps any, so that nobody can be asked."""
         configurable = config.get("configurable", {})
         if configurable.get(_CHECKPOINTER) is None or _SCRATCHPAD not in configurable:
