@@ -373,3 +373,31 @@ def test_a_loaded_framework_is_noticed() -> None:
     """The two tests above can fail: a framework that is loaded is named."""
     _, loaded = in_a_fresh_process("import judges, langchain_core")
     assert loaded == ["langchain_core"]
+
+
+CORE_ALONE = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+import graphs, judges, judges.authoring, judges.offline, judges.rag, refine
+from judges.testing import ScriptedJudge, ScriptedModel
+
+rows = [{"question": "q", "answer": "a"}]
+print(judges.offline.evaluate(rows, "length:at_most=3", run=sys.argv[1]).summary["length"].mean)
+print(refine.SelfRefine(ScriptedModel(["a", "b"]), ScriptedJudge([1, 4])).invoke("q").text)
+"""
+
+
+def test_judging_and_refining_need_no_extra(tmp_path: Path) -> None:
+    """With the core dependencies alone the doors open, a run is written, and a question is refined."""
+    core = {"langchain_core", "langgraph", "langsmith", "urllib3"}
+    code = CORE_ALONE.replace("EXTRAS", repr(sorted(FRAMEWORKS - core)))
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("1.0\nb\n", "")
