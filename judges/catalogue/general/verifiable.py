@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -33,14 +34,14 @@ _Count = Annotated[int, Field(ge=0)]
 _Text = Annotated[str, Field(min_length=1)]
 
 
-class _Rule(BaseModel):
+class _Rule(BaseModel, ABC):
     """One instruction; `fault` says what an answer does not keep."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @abstractmethod
     def fault(self, answer: str) -> str | None:
         """Return the name of the phrase that says what to change; None where the instruction is kept."""
-        raise NotImplementedError
 
     def fills(self) -> dict[str, object]:
         """Return the values of the placeholders in its phrases."""
@@ -61,9 +62,9 @@ class _Counted(_Rule):
             raise ValueError(f"at_least={self.at_least} lies above at_most={self.at_most}")
         return self
 
+    @abstractmethod
     def count(self, answer: str) -> int:
         """Return how many there are in an answer."""
-        raise NotImplementedError
 
     def fault(self, answer: str) -> str | None:
         """Compare the number with both bounds."""
