@@ -1,4 +1,4 @@
-"""Conversation completeness: whether everything the user asked for was addressed by the end."""
+"""Judges of whole conversations: completeness, retention, role, frustration; and of each turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges modelled on Spring AI's evaluators."""
+"""Judges modelled on the evaluators of Spring AI and Spring AI Alibaba."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing a model's reply strictly: exactly one JSON object that fits the schema, or nothing."""
+"""The prompt of a question, its data fenced, and the reply to it, parsed strictly or refused."""
 
 from __future__ import annotations
 

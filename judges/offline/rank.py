@@ -1,4 +1,4 @@
-"""Ranking several systems by games between pairs of them, with the model of Bradley and Terry."""
+"""Ranking several systems by games between pairs of them: strengths by the model of Bradley and Terry."""
 
 from __future__ import annotations
 

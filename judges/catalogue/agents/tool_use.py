@@ -1,4 +1,4 @@
-"""Tool use: whether an agent chose and used its tools well, without a reference."""
+"""Agents without a reference: whether tools are chosen and used well, and whether the task is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trajectory accuracy: whether an agent's way to its answer makes sense, by a model."""
+"""An agent's way to its answer: judged by a model, or matched with an expected one."""
 
 from __future__ import annotations
 

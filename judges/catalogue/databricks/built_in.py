@@ -1,4 +1,4 @@
-"""What the judges after Databricks' built-in ones share: a question of their own, or a single yes or no."""
+"""The judges after Databricks' built-in ones, and what they share."""
 
 from __future__ import annotations
 

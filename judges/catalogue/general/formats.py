@@ -1,4 +1,4 @@
-"""Code in the answer: every fenced block is parsed by the rules of its language, and never run."""
+"""Answers in a format: code that parses, and JSON that equals the expected one field by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hallucination: the share of an answer's claims that nothing at hand supports."""
+"""What an answer rests on: claims that nothing supports, and the sources that it cites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranking: where the answer stands among others, by a prompt of one's own."""
+"""Rankings: of an answer among others by a prompt of one's own, and of retrieved ids (MRR, NDCG, hit rate)."""
 
 from __future__ import annotations
 

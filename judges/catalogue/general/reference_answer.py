@@ -1,4 +1,4 @@
-"""Equivalence: whether the answer says the same as the reference: by numbers, then by text, then by a model."""
+"""An answer beside the expected one: equivalence, overlap of tokens, METEOR."""
 
 from __future__ import annotations
 

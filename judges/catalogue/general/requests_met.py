@@ -1,4 +1,4 @@
-"""Completeness: whether every part of the question is dealt with; asking back and honest not-knowing are, too."""
+"""Whether an answer does what was asked: every part of the question, and every instruction."""
 
 from __future__ import annotations
 

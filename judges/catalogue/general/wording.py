@@ -1,4 +1,4 @@
-"""Fluency: whether the answer is well written, whatever it says."""
+"""How an answer is worded: its fluency, its tone, its language, and bias in it."""
 
 from __future__ import annotations
 

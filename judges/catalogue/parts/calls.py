@@ -1,4 +1,4 @@
-"""Tool calls: expected ones, actual ones, and when two of their values are equal."""
+"""Tool calls: expected and actual ones, their alignment, repeats, and the trajectories they form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splitting a text into self-contained claims, in one model call shared by all judges of a sample."""
+"""Claims of a text and their support by evidence, as numbered items of which each has a verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that a judge needs: read from the sample, or reported as missing."""
+"""What a judge shows of a sample: needed fields, evidence, the exchange, tool results."""
 
 from __future__ import annotations
 

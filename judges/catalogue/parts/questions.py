@@ -1,4 +1,4 @@
-"""One question: a model replies with reasons, then yes or no, one of a few labels, or a level."""
+"""One question to a model, or the same one to two graders: yes or no, a label, a level."""
 
 from __future__ import annotations
 

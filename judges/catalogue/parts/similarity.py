@@ -1,4 +1,4 @@
-"""Similarity of texts: by the cosine of their vectors, or by a user's function that scores pairs."""
+"""Similarity of texts: by the cosine of vectors, by a user's function, by distances of strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing two tables: which of their rows and columns are equal."""
+"""Tables: read from CSV, their columns typed, their rows paired and compared."""
 
 from __future__ import annotations
 

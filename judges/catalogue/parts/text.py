@@ -1,4 +1,4 @@
-"""Tokens of a text in any script, and the common parts of two texts."""
+"""Texts in any script: tokens, sentences, quotations, common parts, and shares such as F scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer correctness: the claims of the answer against those of the reference, and the likeness of both texts."""
+"""An answer beside its reference, after ragas: correctness, facts claim by claim, likeness of the texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Context recall: the share of the expected answer that the retrieved contexts support."""
+"""What was retrieved of what is needed, after ragas: by claims, by entities, by likeness, by ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aspect critic: whether an answer meets a definition, by one call or by the majority of several."""
+"""Criteria in words, after ragas: an aspect, a scale of one's own, described levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faithfulness: the share of an answer's claims that its contexts support."""
+"""Whether the contexts support an answer, after ragas: its claims, quotations, and what is noise in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agent goal accuracy: whether the user's goal is reached at the end of a conversation."""
+"""Agents after ragas: whether the user's goal is reached, and whether they stay on their topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL equivalence: whether the answer's query gives the same rows as the expected one."""
+"""Queries and tables after ragas: whether two queries are equivalent, and how far two tables agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool call accuracy: how far the calls an agent made match the expected ones."""
+"""Tool calls after ragas: how far the calls made match those expected, in order or as a set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Harm: how severe an answer is in each class of harm."""
+"""Harm by class and severity, and refusals: due, missing or needless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors on this machine, without a key or a network: all-MiniLM-L6-v2, run with numpy."""
+"""Models on this machine, without a key or a network: vectors of all-MiniLM-L6-v2, and the HHEM classifier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Wrapped`, a model that puts a middleware between a judge and the model it holds."""
+"""Models that hold another: `Wrapped`, the base of the wrappers, and `speaking`, which changes the dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairing the answers of two runs over the same questions, so that they can be compared."""
+"""Pairing rows of two runs over the same questions, so that they can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a dataset from a file, row by row."""
+"""Reading a dataset, row by row: from a file, a table or objects, with columns renamed where asked."""
 
 from __future__ import annotations
 

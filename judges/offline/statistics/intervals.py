@@ -1,4 +1,4 @@
-"""Figures over a dataset: the interval of a share, and the correlation of ranks."""
+"""Figures without numpy: intervals of shares, correlations of ranks, p-values of many tests."""
 
 from __future__ import annotations
 

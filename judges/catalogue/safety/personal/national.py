@@ -1,4 +1,4 @@
-"""Identity numbers, by the packs of countries."""
+"""Identity numbers and payment cards: the formats and checksums of each country."""
 
 from __future__ import annotations
 
