@@ -1,1 +1,1 @@
-"""Runnable examples: `python -m demos.weather`, `python -m demos.chat`, `python -m demos.offline`."""
+"""Runnable examples, such as `python -m demos.weather`, `demos.local`, `demos.chat` and `demos.offline`."""

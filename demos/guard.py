@@ -13,12 +13,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from demos.command import Options, run_demo
 from demos.screen import Screen, pips, screen
 from demos.scripted_upstream import serving_upstream
 from judges import ConfigurationError, Verdict
+
+if TYPE_CHECKING:
+    from refine.server import RunningGuard
 
 _PROG = "demos.guard"
 _QUESTIONS = (
@@ -58,11 +61,12 @@ def _run(options: argparse.Namespace) -> int:
             "record": str(Path(folder) / "record.db"),
             "record_texts": True,
         }
-        with serving_guard(settings) as url:
-            display.line(f"The chatbot answers at {upstream}; the guard in front of it at {url}.", "dim")
+        with serving_guard(settings) as guard:
+            display.line(f"The chatbot answers at {upstream}; the guard in front of it at {guard.url}.", "dim")
             for question in _QUESTIONS:
-                _ask(display, url, question)
-            display.line(f"The page: {url.removesuffix('/v1')}/")
+                _ask(display, guard.url, question)
+            display.line("The page, by a link that is followed once:")
+            display.line(guard.page_url or "")
             _stay(display, once=options.once or not sys.stdout.isatty())
     return 0
 
@@ -76,18 +80,18 @@ def _stay(display: Screen, *, once: bool) -> None:
 
 
 @contextmanager
-def serving_guard(settings: dict[str, Any]) -> Iterator[str]:
-    """Run the guard in a thread while the block runs, and yield its base URL.
+def serving_guard(settings: dict[str, Any]) -> Iterator[RunningGuard]:
+    """Run the guard in a thread while the block runs, and yield it.
 
     Raises:
         ConfigurationError: If a setting cannot be used.
     """
     try:
-        from refine.server import RunningGuard  # noqa: PLC0415 - an extra, of this demo alone
+        from refine.server import RunningGuard as Running  # noqa: PLC0415 - an extra, of this demo alone
     except ImportError as error:
         raise ConfigurationError("the guard needs the extra: install selfrefine[server]") from error
-    with RunningGuard(settings) as guard:
-        yield guard.url
+    with Running(settings) as guard:
+        yield guard
 
 
 def _ask(display: Screen, url: str, question: str) -> None:

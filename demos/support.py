@@ -71,13 +71,13 @@ def support_questions() -> list[SupportQuestion]:
 
 def chatbot(questions: Sequence[SupportQuestion]) -> ScriptedModel:
     """Return a chat model that answers the questions: after each refusal with the next of its answers."""
-    answers = {question.question: [one.answer for one in question.answers] for question in questions}
+    answers = {question.question: question.answers for question in questions}
 
     def reply(messages: list[BaseMessage]) -> str:
         question, *rest = (message.text for message in messages)
-        own = answers[question]
-        refused = [own.index(text) for text in rest if text in own]
-        return own[min(max(refused, default=-1) + 1, len(own) - 1)]
+        own, told = answers[question], "\n".join(rest)
+        refused = [number for number, one in enumerate(own) if one.missing and one.missing in told]
+        return own[min(max(refused, default=-1) + 1, len(own) - 1)].answer
 
     return ScriptedModel(reply, name="support-bot-1")
 

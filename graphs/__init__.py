@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import judges
 from graphs.answers import reply_without_reasoning
-from graphs.augment import all_drafts, feedback_only, last_draft, last_drafts
+from graphs.augment import all_drafts, fresh, last_draft, last_drafts, restated, verify_first
 from graphs.certificate import CertificateWarning, GeneratorIdentity, check_certificate
 from graphs.drivers import DeadlinePassed, acall_within
 from graphs.errors import (
@@ -28,7 +28,7 @@ from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy, PolicySettings
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Refinement
-from judges.first_guesses import of_package
+from judges.first_guesses import no_such_name, of_package
 
 __all__ = [
     "SUMMARY",
@@ -67,17 +67,20 @@ __all__ = [
     "arun",
     "build_loop",
     "check_certificate",
-    "feedback_only",
+    "fresh",
     "last_draft",
     "last_drafts",
     "outcome_of",
     "reply_without_reasoning",
+    "restated",
     "run",
     "self_refine",
+    "verify_first",
     "withhold",
 ]
 
 
 def __getattr__(name: str) -> object:
-    hint = "" if name.startswith("_") else of_package(__name__, name, {"judges": judges.__all__})
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint and '; '}{hint}")
+    others = {"judges": judges.__all__}
+    hint = "" if name.startswith("_") else of_package(__name__, name, others, __all__)
+    raise no_such_name(__name__, name, hint)

@@ -30,11 +30,17 @@ AnswerKind = Literal[
     "image",
     "video",
     "file",
+    "echo",
+    "repeat",
 ]
 """Text to judge; nothing at all; a call of a tool; calls of which none can be read; a refusal; stopped by the
-provider's filter; cut off at its length limit; or no text, but audio, an image, a video or a file."""
+provider's filter; cut off at its length limit; no text, but audio, an image, a video or a file; or on a retry a
+copy, of the feedback or of an earlier draft."""
 
-_Fault = Literal["empty", "cut", "invalid_tool_call"]
+Copied = Literal["echo", "repeat"]
+"""What a retry copied instead of answering anew: the feedback, or an earlier draft that was rejected."""
+
+_Fault = Literal["empty", "cut", "invalid_tool_call", "echo"]
 
 _MEDIA: tuple[Literal["audio", "image", "video"], ...] = ("audio", "image", "video")
 _FILES = ("file", "input_file", "media", "document", "text-plain")
@@ -48,6 +54,9 @@ NOTES: Mapping[str, str] = {
 }
 """The detail of an outcome whose answer has such a fault and is released all the same, by the answer's kind."""
 
+CUT_AS_ASKED = "cut_as_asked"
+"""In the metadata of an answer, true says that its length limit is the one that came with the request."""
+
 _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
     "en": {
         "empty": ("There is no text.", "The answer was empty. Write a complete answer."),
@@ -59,6 +68,10 @@ _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
             "The call of a tool could not be read.",
             "The call of a tool could not be read: its arguments are no JSON object. Call it again, or answer.",
         ),
+        "echo": (
+            "The draft repeats the feedback in place of an answer.",
+            "Only the answer itself is wanted. Do not repeat what was said about an earlier one.",
+        ),
     },
     "zh": {
         "empty": ("没有文本。", "回答是空的。请写出完整的回答。"),
@@ -67,6 +80,7 @@ _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
             "无法读取工具调用。",
             "无法读取工具调用：参数不是 JSON 对象。请重新调用工具，或直接回答。",
         ),
+        "echo": ("草稿重复了反馈，而没有回答。", "只需要回答本身。不要重复对先前回答的意见。"),
     },
     "ru": {
         "empty": ("Текста нет.", "Ответ был пустым. Напиши полный ответ."),
@@ -77,6 +91,10 @@ _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
         "invalid_tool_call": (
             "Вызов инструмента не читается.",
             "Вызов инструмента не читается: аргументы не объект JSON. Вызови его снова или ответь.",
+        ),
+        "echo": (
+            "Черновик повторяет замечания вместо ответа.",
+            "Нужен только сам ответ. Не повторяй то, что сказано о прежнем ответе.",
         ),
     },
 }
@@ -93,7 +111,7 @@ def kind_of_answer(answer: AIMessage) -> AnswerKind:
     if ending == "filtered":
         return "filtered"
     has_text = bool(str(answer.text).strip())
-    media = None if has_text else next(_media_in(answer), None)
+    media = None if has_text else media_in(answer)
     if media is not None:
         return media
     if ending == "cut":
@@ -120,7 +138,7 @@ def reason_to_skip(kind: AnswerKind, answer: AIMessage, *, judge_refusals: bool 
         judge_refusals: Whether a refusal is judged like any other text; one without a text cannot be.
     """
     match kind:
-        case "text" | "empty" | "cut" | "invalid_tool_call":
+        case "text" | "empty" | "cut" | "invalid_tool_call" | "echo" | "repeat":
             return None
         case "tool_call":
             return "tool_call: the turn calls a tool"
@@ -142,7 +160,7 @@ def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> _Fault | 
         is_last: Whether there is no further attempt. An answer that was cut off is judged then, as what there is;
             so is the text beside a call that cannot be read.
     """
-    if kind in ("cut", "invalid_tool_call") and not is_last:
+    if kind == "echo" or (kind in ("cut", "invalid_tool_call") and not is_last):
         return kind
     if kind == "text" or text_of_answer(answer).strip():
         return None
@@ -195,6 +213,11 @@ def _refusal_in(answer: AIMessage) -> str | None:
     refusals += [block.get("refusal") for block in _blocks(answer.content) if block.get("type") == "refusal"]
     texts = [refusal if isinstance(refusal, str) else "" for refusal in refusals if refusal]
     return "\n".join(texts) if texts else None
+
+
+def media_in(answer: AIMessage) -> AnswerKind | None:
+    """Return the kind of the first thing in an answer that is no text; None where it is text alone."""
+    return next(_media_in(answer), None)
 
 
 def _media_in(answer: AIMessage) -> Iterator[AnswerKind]:

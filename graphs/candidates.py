@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -24,9 +25,11 @@ from graphs.errors import DraftError
 from graphs.events import CANDIDATE_FAILED, Event, Needs, candidate_events, candidates_events, started_events
 from graphs.generators import as_generator
 from graphs.loop import Loop
+from graphs.outcome import add_outcome
 from graphs.overrides import Bounds
 from graphs.policy import Policy
 from graphs.refinement import Refinement, RunningClock, evolve
+from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.providers.llm_runs import metered
@@ -155,11 +158,12 @@ def standing_of(candidate: Refinement) -> Standing:
     if candidate.stop_reason == "skipped":
         return Standing.HANDED_ON if attempt.kind in _HANDED_ON else Standing.UNFIT
     verdict = attempt.verdict
-    if attempt.fault or attempt.kind in ("empty", "invalid_tool_call"):
+    if attempt.is_unfit or attempt.kind in ("empty", "invalid_tool_call"):
         return Standing.UNFIT
     if verdict is None or verdict.rating is None:
         return Standing.UNJUDGED
-    return Standing.ACCEPTED if verdict.reaches(candidate.policy.success_rating) else Standing.RATED
+    is_accepted = verdict.reaches(candidate.policy.success_rating) and attempt.kind != "cut"
+    return Standing.ACCEPTED if is_accepted else Standing.RATED
 
 
 def best_candidate(candidates: Mapping[int, Refinement]) -> int:
@@ -184,10 +188,12 @@ class _AttemptResults:
     Args:
         calls: Their calls, by number.
         ended: What those that are done have ended in.
+        unjudged: The record as continued by each candidate that has drafted, before its judge was asked.
     """
 
-    calls: Mapping[int, _Call[Transition]]
+    calls: dict[int, _Call[Transition]] = field(default_factory=dict)
     ended: dict[int, Transition] = field(default_factory=dict)
+    unjudged: dict[int, Refinement] = field(default_factory=dict)
 
     @property
     def drafted(self) -> dict[int, Refinement]:
@@ -249,26 +255,45 @@ class CandidatesLoop(Loop):
         """Draft and judge the candidates of an attempt, and record the best one with the others beside it."""
         count = self._count(refinement)
         clock = RunningClock(refinement)
+        if count == 0:
+            left = (refinement.policy.max_calls or 0) - refinement.usage.calls
+            detail = f"{left} model calls left, and an attempt takes {self._calls_of_a_candidate(refinement)}"
+            return self._to_finish(refinement.stop("budget", detail, now=clock()))
         if count == 1 or refinement.limit_reached(clock()) is not None:
             return (yield from super().generate(refinement, messages, context))
-        calls = {
-            number: candidate.call(refinement, messages, context)
-            for number, candidate in enumerate(self._candidates[:count], 1)
-        }
-        results, race = _AttemptResults(calls), Race(calls)
-        events = yield from self._run(race, results, refinement, context, clock())
+        results = _AttemptResults()
+        for number, candidate in enumerate(self._candidates[:count], 1):
+            results.calls[number] = candidate.call(refinement, messages, context, results.unjudged)
+        race = Race(results.calls)
+        try:
+            events = yield from self._run(race, results, refinement, context, clock())
+        except BaseException as error:
+            self._keep_drafts(error, results, refinement, messages, clock())
+            raise
         end = self._conclude(results, refinement, messages, clock())
         return replace(end, events=_join(events, end.events), warnings=(*end.warnings, *results.warnings))
 
     def _count(self, refinement: Refinement) -> int:
-        """Return how many candidates the next attempt has: one where none is judged, else as calls allow."""
+        """Return how many candidates the next attempt has: one where none is judged, else as calls allow.
+
+        Each needs room for its judge, too: a draft that nobody can judge is paid for nothing. The first attempt
+        has one all the same, without which there would be no answer.
+        """
         limit, candidates = refinement.policy.max_calls, self.policy.candidates
         if not refinement.is_judged:
             return 1
         if limit is None:
             return candidates
-        calls = 2 if self._judge.models else 1  # a draft, and a question to the judge's model about it
-        return max(1, min(candidates, (limit - refinement.usage.calls) // calls))
+        room = max(0, limit - refinement.usage.calls) // self._calls_of_a_candidate(refinement)
+        return max(0 if refinement.attempts else 1, min(candidates, room))
+
+    def _calls_of_a_candidate(self, refinement: Refinement) -> int:
+        """Return how many calls a draft and its judge take: as the judge says, or more where they took more."""
+        drafts = [draft for attempt in refinement.attempts for draft in attempt.drafts]
+        contexts = refinement.evidence.get("retrieved_contexts")
+        judging = calls_in(self._judge.explain(), len(contexts) if isinstance(contexts, list) else 1)
+        judged = [draft.verdict.usage.calls for draft in drafts if draft.verdict is not None]
+        return max([1, *(draft.usage.calls for draft in drafts)]) + max([judging, *judged])
 
     def _run(
         self,
@@ -330,6 +355,24 @@ class CandidatesLoop(Loop):
         events = partial(candidates_events, end.refinement, results.failed)
         return replace(end, events=events, warnings=self._warnings(results, refinement))
 
+    def _keep_drafts(
+        self,
+        error: BaseException,
+        results: _AttemptResults,
+        refinement: Refinement,
+        messages: Messages,
+        now: float,
+    ) -> None:
+        """Give what ends the attempt the record of the drafts that candidates have come to by then."""
+        drafted = {**results.unjudged, **results.drafted}
+        if not drafted or isinstance(error, GraphBubbleUp):
+            return
+        attempt = drafted[best_candidate(drafted)].attempts[-1]
+        drafts = [candidate.attempts[-1] for candidate in drafted.values()]
+        recorded = refinement.add_candidates(drafts, attempt, usage=results.lost, now=now)
+        judged = recorded if attempt.verdict is None else recorded.add_verdict(attempt.verdict, now=now)
+        add_outcome(error, judged, messages, now=now)
+
     def _without_draft(
         self, results: _AttemptResults, refinement: Refinement, messages: Messages, now: float
     ) -> Transition:
@@ -350,6 +393,32 @@ class CandidatesLoop(Loop):
                 figures = {"attempt": refinement.number, "candidate": number, "error": kind_of(error)}
                 warnings.append(Event(CANDIDATE_FAILED, figures, streamed=False, level=logging.WARNING))
         return tuple(warnings)
+
+
+_TERM = re.compile(r"(?:or |compat )?((?:\d+|\d*[a-z])(?: \+ (?:\d+|\d*[a-z]))*)\b(?! x)")
+"""How an alternative of a judge's formula begins: `2`, `3 + 2n`, `or s`."""
+
+
+def calls_in(explanation: Explanation, items: int) -> int:
+    """Return how many model calls a judge takes for one sample, at most, as far as its explanation says.
+
+    Args:
+        explanation: The explanation.
+        items: How many contexts there are, and what else its formula counts by a letter.
+    """
+    if explanation.parts:
+        repeats = re.match(r"(\d+) x ", explanation.calls)
+        parts = sum(calls_in(part, items) for part in explanation.parts)
+        return parts * (int(repeats[1]) if repeats else 1)
+    if not explanation.models:
+        return 0
+    terms = [_TERM.match(part.strip()) for part in re.split("[,;]", explanation.calls)]
+    return max([1, *(sum(_value(term, items) for term in found[1].split(" + ")) for found in terms if found)])
+
+
+def _value(term: str, items: int) -> int:
+    number = term.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return int(number or 1) * (items if number != term else 1)
 
 
 class _Candidate(Loop):
@@ -377,8 +446,21 @@ class _Candidate(Loop):
         """Return the same candidate with another generator."""
         return _Candidate(generator, self._judge, self.policy, self._loop, self._number)
 
-    def call(self, refinement: Refinement, messages: Messages, context: RunContext) -> _Call[Transition]:
-        """Return the call that drafts and judges, by itself."""
+    def call(
+        self,
+        refinement: Refinement,
+        messages: Messages,
+        context: RunContext,
+        unjudged: dict[int, Refinement],
+    ) -> _Call[Transition]:
+        """Return the call that drafts and judges, by itself.
+
+        Args:
+            refinement: The record.
+            messages: The conversation.
+            context: The context of the run.
+            unjudged: Gets the record with the draft, by the candidate's number, before the judge is asked.
+        """
         own = context.beside_others()
         allowance = Allowance(prices=self.policy.prices, may_be_left=self.policy.first_accepted)
 
@@ -392,22 +474,27 @@ class _Candidate(Loop):
 
         def run() -> Transition:
             with metered(allowance):
-                return flow.run(self._pursue(refinement, messages, own), proceed)
+                return flow.run(self._pursue(refinement, messages, own, unjudged), proceed)
 
         async def arun() -> Transition:
             with metered(allowance):
-                return await flow.arun(self._pursue(refinement, messages, own), aproceed)
+                return await flow.arun(self._pursue(refinement, messages, own, unjudged), aproceed)
 
         return _Call(run=run, arun=arun, allowance=allowance)
 
     def _pursue(
-        self, refinement: Refinement, messages: Messages, context: RunContext
+        self,
+        refinement: Refinement,
+        messages: Messages,
+        context: RunContext,
+        unjudged: dict[int, Refinement],
     ) -> Generator[Effect, Any, Transition]:
         """Draft and judge; a transition that leads nowhere says that there is no draft, and why."""
         try:
             end = yield from self.generate(refinement, messages, context)
             if end.goto == "judge":
-                end = yield from self.judge(self._numbered(end.refinement), messages, context)
+                drafted = unjudged[self._number] = self._numbered(end.refinement)
+                end = yield from self.judge(drafted, messages, context)
         except DraftError as error:
             return Transition(refinement=refinement, error=error)
         except GraphBubbleUp as stop:
@@ -446,6 +533,11 @@ class _Candidate(Loop):
     ) -> Transition:
         del messages, spent, now
         return Transition(refinement=refinement, error=error)
+
+    def _break_off(
+        self, error: BaseException, refinement: Refinement, messages: Messages, spent: Usage, now: float
+    ) -> None:
+        """Leave the record to the loop, which knows of all candidates."""
 
 
 def _is_accepted(results: _AttemptResults) -> bool:

@@ -19,7 +19,7 @@ from judges.judge import Judge
 from judges.models.identity import identity_of, unread_settings
 from judges.models.providers.langchain import LangChainModel
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_fields import parsed_name
+from judges.models.providers.openai_fields import names_direct_client
 
 _WITHOUT_INFLUENCE = frozenset(
     {
@@ -152,8 +152,8 @@ def _identity_of(generator: object) -> GeneratorIdentity:
 def _read(generator: object) -> GeneratorIdentity:
     if isinstance(generator, GeneratorIdentity):
         return generator
-    if parsed_name(generator) is not None:
-        generator = OpenAICompatible.named(str(generator))
+    if names_direct_client(generator):
+        generator = OpenAICompatible.named(generator)
     if isinstance(generator, str):
         return GeneratorIdentity(generator, fingerprint("name", generator), known=True)
     if isinstance(generator, OpenAICompatible):

@@ -281,7 +281,8 @@ def drive(flow: Flow[T], context: RunContext) -> T:
             raise request.error
         return None
 
-    return running.run(flow, proceed)
+    with langgraph_private.inside_of(context.config):
+        return running.run(flow, proceed)
 
 
 async def adrive(flow: Flow[T], context: RunContext) -> T:
@@ -298,7 +299,8 @@ async def adrive(flow: Flow[T], context: RunContext) -> T:
             raise request.error
         return None
 
-    return await running.arun(flow, proceed)
+    with langgraph_private.inside_of(context.config):
+        return await running.arun(flow, proceed)
 
 
 def perform(effect: Effect) -> Any:

@@ -162,16 +162,31 @@ def _number(attempt: Attempt) -> dict[str, int]:
 
 def finished_events(refinement: Refinement) -> tuple[Event, ...]:
     """Return what to publish at the end."""
-    usage = refinement.usage
+    usage, shown = refinement.usage, _is_released(refinement) or refinement.best
+    ended_at = refinement.ended_at or refinement.updated_at or refinement.started_at
     figures = {
         "stop_reason": refinement.stop_reason,
         "passed": refinement.passed,
         "attempts": len(refinement.attempts),
+        "rating": None if shown is None else shown.rating,
         "calls": usage.calls,
         "tokens": usage.tokens,
+        "cost": usage.cost,
+        "seconds": round(max(0.0, ended_at - refinement.started_at), 6),
+        "models": list(dict.fromkeys(_models_of(refinement))),
         "detail": refinement.detail,
     }
     return (Event("finish", figures),)
+
+
+def _models_of(refinement: Refinement) -> Iterator[str]:
+    """Yield the models that drafted and judged, as their providers name them."""
+    for draft in (draft for attempt in refinement.attempts for draft in attempt.drafts):
+        name = draft.answer.response_metadata.get("model_name")
+        if isinstance(name, str) and name:
+            yield name
+        if draft.verdict is not None and draft.verdict.model:
+            yield draft.verdict.model
 
 
 UNJUDGED = "answer released although a judgement gave no verdict"
@@ -180,6 +195,10 @@ GENERATOR_FAILED = "answer released that was not accepted, since the generator f
 CANDIDATE_FAILED = "candidate failed, and the attempt went on with the others"
 _EXCERPT = "judge was shown a part of a very long draft, or of long evidence; max_conversation_chars bounds it"
 _UNCERTIFIED = "answer released by a model that the certificate is not about: certify again"
+_SET_ASIDE = "generator returned evidence that the question brought, too: the judge sees that of the question"
+_REPEAT = (
+    "augment='fresh' asked the same again, and the generator gave the same answer, as it does at temperature 0"
+)
 MISSING_EVIDENCE = "judge needs evidence that neither the question nor the generator brought"
 
 Needs = tuple[tuple[str, tuple[str, ...]], ...]
@@ -211,6 +230,16 @@ class WarningThrottle:
             return False
         self._last[kind] = now
         return True
+
+
+def repeat_warnings(refinement: Refinement, throttle: WarningThrottle) -> tuple[Event, ...]:
+    """Return the warning, once, that asking the same again brought the same answer: it may always do so."""
+    is_fresh = refinement.policy.augment == "fresh" and refinement.attempts[-1].copied == "repeat"
+    if not is_fresh or not throttle.should_warn((_REPEAT,), once=True):
+        return ()
+    remedy = "overrides={2: {'temperature': 0.8}} samples anew; the other forms say what is wrong"
+    figures = {"attempt": refinement.attempts[-1].number, "remedy": remedy}
+    return (Event(_REPEAT, figures, streamed=False, level=logging.WARNING),)
 
 
 def release_warnings(
@@ -306,16 +335,28 @@ def needs_of(explanation: Explanation) -> Needs:
     return ((explanation.judge, fields),) if fields else ()
 
 
-def missing_evidence_warnings(needs: Needs, sample: Sample, throttle: WarningThrottle) -> tuple[Event, ...]:
-    """Return the warnings, one for a judge, that a sample lacks what judges need."""
-    warnings = []
+def missing_evidence_warnings(
+    needs: Needs, sample: Sample, verdict: Verdict, throttle: WarningThrottle
+) -> tuple[Event, ...]:
+    """Return the warnings, one for a judge, that a sample lacks what judges need; who rated, lacked nothing."""
+    warnings, rated = [], {one.judge for one in (verdict, *verdict.items) if one.rating is not None}
     for judge, fields in needs:
+        if judge in rated:
+            continue
         missing = [need for need in fields if not any(_has(sample, name) for name in need.split(" or "))]
         if missing and throttle.should_warn((MISSING_EVIDENCE, judge, *missing), once=True):
             remedy = f"evidence={{{missing[0].split(' or ')[0]!r}: ...}} with the question hands it over"
             figures = {"judge": judge, "missing": missing, "remedy": remedy}
             warnings.append(Event(MISSING_EVIDENCE, figures, streamed=False, level=logging.WARNING))
     return tuple(warnings)
+
+
+def set_aside_warnings(refinement: Refinement, throttle: WarningThrottle) -> tuple[Event, ...]:
+    """Return the warning that evidence of the generator is not judged by, since the question brought its own."""
+    fields = sorted(refinement.attempts[-1].evidence.keys() & refinement.evidence.keys())
+    if not fields or not throttle.should_warn((_SET_ASIDE, *fields), once=True):
+        return ()
+    return (Event(_SET_ASIDE, {"fields": fields}, streamed=False, level=logging.WARNING),)
 
 
 def excerpt_warnings(judge: str, sample: Sample, limit: int, throttle: WarningThrottle) -> tuple[Event, ...]:

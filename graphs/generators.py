@@ -35,7 +35,7 @@ from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import waited_for
 from judges.models.providers.langchain import chat_model, keeping_refusals, usage_of
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_fields import parsed_name
+from judges.models.providers.openai_fields import names_direct_client
 from judges.models.providers.openai_messages import MessageDict, answer_of, to_dicts, to_messages
 from judges.models.providers.openai_replies import model_in, usage_in
 from judges.runtime.flow import in_thread
@@ -127,6 +127,7 @@ class Draft:
             judge is asked.
         skip_reason: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
         pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
+        kept: What the generator said to keep its earlier answer, which then is the answer; else empty.
     """
 
     answer: AIMessage
@@ -137,6 +138,7 @@ class Draft:
     fault: str = ""
     skip_reason: str = ""
     pending: bool = False
+    kept: str = ""
 
 
 def _copy_draft(draft: Draft) -> Draft:
@@ -387,7 +389,7 @@ def as_generator(candidate: object) -> AsyncGenerator:
     Raises:
         ConfigurationError: If the candidate is none of these.
     """
-    if isinstance(candidate, str) and parsed_name(candidate) is not None:
+    if names_direct_client(candidate):
         return _DirectGenerator(OpenAICompatible.named(candidate))
     if isinstance(candidate, str) and ":" in candidate.strip(":"):
         return _NamedGenerator(candidate)
@@ -405,6 +407,17 @@ def as_generator(candidate: object) -> AsyncGenerator:
         f"cannot generate with {shortened(candidate)}; give a chat model, a 'provider:model' name, an "
         f"OpenAICompatible, a LangChain runnable, an agent graph, or a function that takes the list of messages"
     )
+
+
+def check_temperature(generator: AsyncGenerator, temperature: float | None) -> None:
+    """Check that a generator can be asked at another temperature, as far as it tells; None is its own.
+
+    Raises:
+        ConfigurationError: If it cannot.
+    """
+    check: Callable[[float], None] | None = getattr(generator, "check_temperature", None)
+    if temperature is not None and check is not None:
+        check(temperature)
 
 
 def _is_generator(candidate: object) -> TypeGuard[AsyncGenerator]:
@@ -466,12 +479,20 @@ class _RunnableGenerator:
     def _settings(self, temperature: float | None) -> dict[str, Any]:
         if temperature is None:
             return {}
+        self.check_temperature(temperature)
+        return {"temperature": temperature}
+
+    def check_temperature(self, temperature: float) -> None:
+        """Check that it can be asked at another temperature.
+
+        Raises:
+            ConfigurationError: If it is no chat model, but a chain, a choice or fallbacks around some.
+        """
         if not self._is_chat_model:
             raise ConfigurationError(
                 f"temperature={temperature!r} can be overridden for a chat model, not for "
                 f"{type(self._runnable).__name__}; override model=... with a generator of that temperature"
             )
-        return {"temperature": temperature}
 
     def _check_allowed(self) -> None:
         model = _chat_model_in(self._runnable)
@@ -492,7 +513,7 @@ class _FunctionGenerator:
         )
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        _reject_temperature(temperature, self._name)
+        check_temperature(self, temperature)
         messages = copy_messages(prompt)
         if langchain_private.listeners(config):
             output = self._as_runnable().invoke(messages, config)
@@ -501,13 +522,20 @@ class _FunctionGenerator:
         return _copy_draft(draft_of(output, prompt))
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        _reject_temperature(temperature, self._name)
+        check_temperature(self, temperature)
         messages = copy_messages(prompt)
         if langchain_private.listeners(config):
             output = await self._as_runnable().ainvoke(messages, config)
         else:
             output = await self._acall(messages)
         return _copy_draft(draft_of(output, prompt))
+
+    def check_temperature(self, temperature: float) -> None:
+        """Refuse: a function has no temperature."""
+        raise ConfigurationError(
+            f"temperature={temperature!r} can be overridden for a chat model, not for the function "
+            f"{self._name!r}; override model=... with another function"
+        )
 
     async def _acall(self, messages: list[BaseMessage]) -> object:
         if self._async:
@@ -646,14 +674,6 @@ def _has_own_memory(runnable: object) -> bool:
     """Check whether a graph, or a runnable with a `checkpointer` such as `SelfRefine`, has one of its own."""
     checkpointer = getattr(_unbound(runnable), "checkpointer", None)
     return checkpointer is not None and not isinstance(checkpointer, bool)
-
-
-def _reject_temperature(temperature: float | None, name: str) -> None:
-    if temperature is not None:
-        raise ConfigurationError(
-            f"temperature={temperature!r} can be overridden for a chat model, not for the function {name!r}; "
-            f"override model=... with another function"
-        )
 
 
 async def _await_value(value: Any) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from functools import cache, partial
 from typing import Annotated, Any, Literal, NamedTuple, Unpack, get_args
 
@@ -24,8 +24,9 @@ from graphs import langgraph_private
 from graphs.candidates import CandidatesLoop
 from graphs.certificate import CertificateWarning, check_certificate
 from graphs.drivers import Node, RunContext, Transition, adrive, drive
+from graphs.errors import InputError
 from graphs.loop import Loop
-from graphs.outcome import Outcome
+from graphs.outcome import Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.policy import Policy, PolicySettings, policy_of
 from graphs.refinement import Refinement, Status, evolve
@@ -211,8 +212,8 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = flow.run(self._open_interrupts(input, config, thread), self.get_state)
-        config = langgraph_private.with_records(config) if self._is_saved(config) else config
-        with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
+        config = langgraph_private.with_records(config)
+        with _keeping_outcome(config), turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = flow.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
             if decision is not None:
@@ -228,15 +229,17 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
-        config = langgraph_private.with_records(config) if self._is_saved(config) else config
-        async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
-            input, config, decision = await flow.arun(self._begin(input, config, thread, seen), self.aget_state)  # noqa: A001
-            chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-            if decision is not None:
-                check_reached(input, decision)
+        config = langgraph_private.with_records(config)
+        with _keeping_outcome(config):
+            async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
+                begun = await flow.arun(self._begin(input, config, thread, seen), self.aget_state)
+                input, config, decision = begun  # noqa: A001
+                chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
+                async with aclosing(chunks):
+                    async for chunk in chunks:
+                        yield chunk
+                if decision is not None:
+                    check_reached(input, decision)
 
     def _read(
         self, config: RunnableConfig | None, settings: Mapping[str, Any]
@@ -246,9 +249,14 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         A step limit is handed on to what runs inside.
 
         Raises:
-            InputError: If the overrides cannot be read or go too far.
+            InputError: If no thread is named, or the overrides cannot be read or go too far.
         """
         config, settings = config or {}, dict(settings)
+        if langgraph_private.lacks_thread(self._merged(config), self.checkpointer):
+            raise InputError(
+                "the checkpointer keeps each conversation under a thread, and this call names none; give it the "
+                "config {'configurable': {'thread_id': 'any text'}}"
+            )
         context = settings.get("context")
         if isinstance(context, Overrides | Mapping):
             settings["context"] = None
@@ -303,6 +311,18 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
             return self
         one_step = vars(self.in_one_step())
         return evolve(self, **{name: one_step[name] for name in _STEPS})
+
+
+@contextmanager
+def _keeping_outcome(config: RunnableConfig) -> Iterator[None]:
+    """Give an error that LangGraph raises for a step that was cancelled the outcome that the step's own has."""
+    try:
+        yield
+    except BaseException as error:
+        outcome = langgraph_private.records_of(config).broken_off
+        if isinstance(outcome, Outcome) and outcome_of(error) is None:
+            vars(error)["outcome"] = outcome
+        raise
 
 
 _STEPS = ("nodes", "channels", "trigger_to_nodes")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -32,6 +33,7 @@ from graphs import langchain_private
 from graphs.langchain_private import run_task
 from judges.errors import ConfigurationError
 from judges.models.providers.llm_runs import is_observed
+from judges.runtime.observation import setting
 
 T = TypeVar("T")
 
@@ -81,10 +83,15 @@ def decision_of(config: RunnableConfig) -> Decision | None:
 
 
 class Records(Generic[T]):
-    """The record that a run wrote last, and the plain data it wrote, which the next step need not read then."""
+    """The record that a run wrote last, and the plain data it wrote, which the next step need not read then.
+
+    Attributes:
+        broken_off: The outcome of the turn, where a step was cancelled: LangGraph then raises another error.
+    """
 
     def __init__(self) -> None:
         self._last: tuple[object, T] | None = None
+        self.broken_off: object = None
 
     def keep(self, data: object, record: T) -> None:
         """Keep the record that was written as `data`."""
@@ -213,8 +220,21 @@ def names_a_checkpoint(config: RunnableConfig) -> bool:
 
 
 def context_of(config: RunnableConfig) -> Any:
-    """Return the runtime context of the graph that a node is part of, or of one around it; None without one."""
-    return getattr(config.get("configurable", {}).get(_RUNTIME), "context", None)
+    """Return the runtime context of the graph that a node is part of, or of one around it; None without one.
+
+    One that a loop around has read is that loop's: LangGraph hands it on to whatever runs inside, which answers
+    other questions. A call inside that was given a context of its own has another object.
+    """
+    context = getattr(config.get("configurable", {}).get(_RUNTIME), "context", None)
+    return None if context is _read_outside.get() else context
+
+
+_read_outside: ContextVar[Any] = ContextVar("graphs.context_read_outside", default=None)
+
+
+def inside_of(config: RunnableConfig) -> setting[Any]:
+    """Run a `with` block as what a loop with this config calls: the loop's context says nothing about it."""
+    return setting(_read_outside, context_of(config) or _read_outside.get())
 
 
 def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
@@ -232,6 +252,19 @@ def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
     if not saver or isinstance(saver, bool) or thread_id is None or _TASK in configurable:
         return None
     return os.getpid(), id(saver), str(thread_id)
+
+
+def lacks_thread(config: RunnableConfig, checkpointer: object) -> bool:
+    """Check whether a run of an outermost graph has a checkpointer, and names no thread to keep it under.
+
+    Args:
+        config: The config of the run, merged with the graph's own.
+        checkpointer: The graph's own checkpointer.
+    """
+    configurable = _configurable_of(config)
+    saver = configurable.get(_CHECKPOINTER, checkpointer)
+    named = configurable.get("thread_id") is not None
+    return bool(saver) and not isinstance(saver, bool) and not named and _TASK not in configurable
 
 
 def _configurable_of(config: RunnableConfig) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 from graphs import langgraph_private
 from graphs.answers import without_reasoning
 from graphs.augment import added_messages
+from graphs.copies import is_echo, keep_answer
 from graphs.drivers import (
     DeadlinePassed,
     Effect,
@@ -56,16 +57,19 @@ from graphs.events import (
     needs_of,
     observer_under,
     release_warnings,
+    repeat_warnings,
+    set_aside_warnings,
     started_events,
     stopped_events,
 )
-from graphs.generators import AsyncGenerator, Draft, as_generator
+from graphs.generators import AsyncGenerator, Draft, as_generator, check_temperature
 from graphs.handoff import handoff_events, handoff_warnings, hide_drafts
-from graphs.outcome import Outcome, add_outcome, judged_sample
+from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.refinement import Attempt, Refinement, RunningClock, StopReason, evolve
 from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of
+from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.providers.llm_runs import metered
@@ -180,10 +184,13 @@ class Loop:
         self._candidate = candidate
         self._throttle = WarningThrottle()
         self._judge = judge
+        self._check_direction()
         self._generator = as_generator(generator)
         self._overriding: Mapping[int, AsyncGenerator] = {
             number: as_generator(model) for number, model in policy.models_of(candidate or 1).items()
         }
+        for number in policy.overrides:
+            check_temperature(*self._generator_for(number))
 
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
@@ -231,6 +238,8 @@ class Loop:
         if overrides.settings == refinement.overrides and evidence.items() <= known.items():
             return refinement
         self.check_overrides(overrides)
+        both = [known.get("guidelines"), overrides.criteria.get("guidelines")]
+        self.bounds.check_evidence({"guidelines": both} if all(both) else {})
         policy, evidence = overrides.applied_to(self.policy), overrides.added_to({**known, **evidence})
         return refinement.override(overrides.settings, policy, evidence)
 
@@ -248,10 +257,12 @@ class Loop:
         if messages[-1].type == "ai":
             raise InputError("the last message is an answer already; end with a message of the user or of a tool")
         question_text = next((message.text for message in reversed(messages) if message.type == "human"), "")
+        evidence = self._evidence(question.get("evidence"))
+        self.bounds.check_evidence(evidence)
         return Refinement(
             policy=self.policy,
             question=question_text,
-            evidence=self._evidence(question.get("evidence")),
+            evidence=evidence,
             started_at=time.time(),
             is_judged=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
             id=secrets.token_hex(16),
@@ -289,9 +300,27 @@ class Loop:
             raise
         except Exception as error:  # noqa: BLE001 - recorded, and raised where no answer is left to release
             return self._stop_for(error, refinement, messages, effect.spent, clock())
+        except BaseException as error:
+            self._break_off(error, refinement, messages, effect.spent, clock())
+            raise
         usage = _usage_of(effect, draft, self.policy)
         if draft.pending:
             return Transition(refinement=refinement.pause(usage, now=clock()))
+        latency_s = time.perf_counter() - started
+        return self._record_draft(draft, refinement, messages, usage=usage, latency_s=latency_s, now=clock())
+
+    def _record_draft(
+        self,
+        draft: Draft,
+        refinement: Refinement,
+        messages: Messages,
+        *,
+        usage: Usage,
+        latency_s: float,
+        now: float,
+    ) -> Transition:
+        """Record a draft, and tell whether it copies what the generator was told on a retry."""
+        draft = keep_answer(draft, refinement)
         record = partial(
             refinement.add_draft,
             draft.answer,
@@ -299,18 +328,22 @@ class Loop:
             evidence=draft.evidence,
             raw=draft.raw,
             fault=draft.fault,
+            is_echo=is_echo(draft, refinement, messages),
+            kept=draft.kept,
             usage=usage,
-            latency_s=time.perf_counter() - started,
-            now=clock(),
+            latency_s=latency_s,
+            now=now,
         )
         try:
             drafted = record(skip_reason=draft.skip_reason)
         except Exception as error:  # the policy's function raised it
             drafted = record(skip_reason=f"skip: {kind_of(error)} from the policy's function")
-            add_outcome(error, drafted, messages, now=clock())
+            add_outcome(error, drafted, messages, now=now)
             raise
         goto: Node = "finish" if drafted.stop_reason is not None else "judge"
-        return Transition(refinement=drafted, goto=goto, events=partial(drafted_events, drafted))
+        events = partial(drafted_events, drafted)
+        warnings = repeat_warnings(drafted, self._throttle)
+        return Transition(refinement=drafted, goto=goto, events=events, warnings=warnings)
 
     def _hand_off(self, refinement: Refinement, messages: Messages, left: ParentCommand) -> Transition:
         """Leave the loop for another node, as the generator commands, and take no draft there."""
@@ -390,6 +423,13 @@ class Loop:
             failure.__cause__ = error
         return Transition(refinement=failed, events=partial(finished_events, failed), error=failure)
 
+    def _break_off(
+        self, error: BaseException, refinement: Refinement, messages: Messages, spent: Usage, now: float
+    ) -> None:
+        """Give what ends the turn the record of it, with what the call consumed that it ended."""
+        if refinement.attempts:
+            add_outcome(error, refinement.pause(spent, now=now), messages, now=now)
+
     def _generator_for(self, number: int) -> tuple[AsyncGenerator, float | None]:
         if not self.policy.overrides:
             return self._generator, None
@@ -419,17 +459,39 @@ class Loop:
         except DeadlinePassed:
             verdict = Verdict.without_score("deadline", "the judge took too long")
             verdict = verdict.model_copy(update={"usage": effect.spent})
-        warnings = self._warnings_about(sample)
+        except GraphBubbleUp:
+            raise
+        except BaseException as error:
+            self._break_off(error, refinement, messages, effect.spent, clock())
+            raise
+        warnings = self._warnings_about(sample, refinement, verdict)
         return self._record_verdict(refinement, messages, verdict, clock(), warnings=warnings)
 
-    def _warnings_about(self, sample: Sample) -> tuple[Event, ...]:
-        """Return the warnings that a judge lacked evidence, or was shown a part of the draft."""
-        warnings: tuple[Event, ...] = ()
+    def _warnings_about(self, sample: Sample, refinement: Refinement, verdict: Verdict) -> tuple[Event, ...]:
+        """Return the warnings that a judge lacked evidence, or was not shown all of it, or of the draft."""
+        warnings = set_aside_warnings(refinement, self._throttle)
         if self._needs:
-            warnings = missing_evidence_warnings(self._needs, sample, self._throttle)
+            warnings += missing_evidence_warnings(self._needs, sample, verdict, self._throttle)
         if self._asks_models and is_long(sample, limit := self.policy.max_conversation_chars):
             warnings += excerpt_warnings(self._judge.name, sample, limit, self._throttle)
         return warnings
+
+    def _check_direction(self) -> None:
+        """Check that every judge knows what is good: one that does not would push answers to the bad."""
+        lost = self._explanation.without_direction if self._explanation is not None else ()
+        if lost:
+            raise ConfigurationError(
+                f"the judge {lost[0]!r} does not know whether it is good to meet its definition, as a loop must; "
+                f"give it higher_is_better=True or False"
+            )
+
+    @cached_property
+    def _explanation(self) -> Explanation | None:
+        """What the judge says of itself; None where a judge of somebody's own cannot."""
+        try:
+            return self._judge.explain()
+        except Exception:  # noqa: BLE001 - what only serves checks and warnings must not cost the answer
+            return None
 
     @cached_property
     def _asks_models(self) -> bool:
@@ -438,10 +500,7 @@ class Loop:
     @cached_property
     def _needs(self) -> Needs:
         """What the judge, and every judge inside it, needs besides question and answer."""
-        try:
-            return needs_of(self._judge.explain())
-        except Exception:  # noqa: BLE001 - what only serves a warning must not cost the answer
-            return ()
+        return needs_of(self._explanation) if self._explanation is not None else ()
 
     @cached_property
     def _fields_read(self) -> frozenset[str]:
@@ -535,11 +594,12 @@ class Loop:
         take: Step = getattr(self, node)
         try:
             transition = yield from take(refinement, messages, context)
-        except (GraphBubbleUp, InputError, ConcurrentTurn):  # the turn waits, or is somebody else's
+        except (GraphBubbleUp, InputError, ConcurrentTurn, GeneratorExit):  # it waits, or is somebody else's
             raise
-        except Exception as error:
+        except BaseException as error:
             if refinement.attempts:
                 add_outcome(error, refinement, messages, now=time.time())
+            langgraph_private.records_of(context.config).broken_off = outcome_of(error)
             raise
         yield transition
         return transition

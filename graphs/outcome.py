@@ -84,6 +84,11 @@ class Outcome(HintsAtGuesses, Frozen):
     raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
     certificate: str | None = None
 
+    @property
+    def text(self) -> str:
+        """Text of the answer; empty where there is none, as after a deadline."""
+        return "" if self.answer is None else str(self.answer.text)
+
     @classmethod
     def of(
         cls,
@@ -174,8 +179,10 @@ def outcome_of(error: BaseException) -> Outcome | None:
     return outcome if isinstance(outcome, Outcome) else None
 
 
-def add_outcome(error: Exception, refinement: Refinement, messages: Sequence[AnyMessage], *, now: float) -> None:
-    """Give an error that ends a turn the record of it, so that no attempt that was paid for is lost.
+def add_outcome(
+    error: BaseException, refinement: Refinement, messages: Sequence[AnyMessage], *, now: float
+) -> None:
+    """Give what ends a turn, an error or a cancellation, the record of it: no attempt that was paid for is lost.
 
     One that a step added already, knowing more of what was going on, stays.
     """
@@ -184,7 +191,7 @@ def add_outcome(error: Exception, refinement: Refinement, messages: Sequence[Any
         return
     if not refinement.done:
         detail = f"{kind_of(error)} ended the turn on attempt {max(1, len(refinement.attempts))}"
-        refinement = refinement.stop("generator_failed", detail, now=now)
+        refinement = refinement.stop("broken_off", detail, now=now)
     vars(error)["outcome"] = Outcome.of(refinement, messages, None, now=now)
 
 
@@ -210,14 +217,17 @@ def question_of(conversation: str | Sequence[AnyMessage | Message], evidence: Ma
 def sample_of(
     conversation: str | Sequence[AnyMessage | Message], attempt: Attempt, evidence: Mapping[str, JsonValue]
 ) -> Sample:
-    """Return the sample for a judge: the original conversation, read or not, this draft, and the evidence."""
+    """Return the sample for a judge: the original conversation, read or not, this draft, and the evidence.
+
+    What the question brought goes before what the generator returned under the same name.
+    """
     return Sample.read(
         {
-            **evidence,
             **attempt.evidence,
+            **evidence,
             "user_input": conversation if isinstance(conversation, str) else tuple(conversation),
             "response": attempt.text,
-            "trajectory": attempt.steps,
+            "trajectory": (*attempt.steps, AIMessage(attempt.kept)) if attempt.kept else attempt.steps,
         }
     )
 
@@ -261,7 +271,7 @@ def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sam
     def read() -> str | Conversation:
         return _read_conversation(_conversation_within(messages, limit))
 
-    if attempt.steps or attempt.evidence:
+    if attempt.steps or attempt.evidence or attempt.kept:
         conversation = memo.recall("conversation", messages, read)
         steps = tuple(_steps_within(attempt.steps, limit))
         return sample_of(conversation, attempt.model_copy(update={"steps": steps}), refinement.evidence)

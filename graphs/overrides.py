@@ -1,8 +1,18 @@
-"""What a single request may change: `Overrides`, within the operator's `Bounds`.
+"""What a single request may bring: `Overrides` and evidence, within the operator's `Bounds`.
 
-A graph takes overrides as LangGraph's runtime context, `SelfRefine` as `context`. Whoever sends requests may make
-the loop stricter and cheaper; to go beyond the policy needs bounds that say how far. Anything in a request that is
-unknown or goes too far is an error, and nothing is generated.
+**How it comes.** A graph takes overrides as LangGraph's runtime context, `SelfRefine` as `context`; evidence comes
+with the question, or in the overrides, which go before.
+
+**How far it goes.** Whoever sends requests may make the loop stricter and cheaper; to go beyond the policy, or to
+bring criteria, needs bounds that say how far, by whichever door it comes: `context`, `evidence`, a graph's input.
+Anything that is unknown or goes too far is an error, and nothing is generated.
+
+**What it reaches.** The loops that LangGraph hands the context to, and nothing that such a loop calls: the context
+says how this answer is judged, and generators, judges and the tools of an agent answer other questions. A call
+inside may bring a context of its own.
+
+**Whose evidence counts.** What comes with the question goes before what the generator returns under the same name:
+an answer is not judged by contexts that its generator put in the place of the caller's.
 """
 
 from __future__ import annotations
@@ -184,9 +194,9 @@ class Bounds(_RequestSettings):
         max_retries: As above.
         deadline_s: As above, in seconds.
         patience: As above.
-        max_criteria_chars: Most characters of the `guidelines` and `rubrics` of a request together; 0 refuses
-            them, since they may weaken what is judged by.
-        max_evidence_chars: Most characters of the `evidence` of a request; 0 refuses it, None takes any.
+        max_criteria_chars: Most characters of the `guidelines` and `rubrics` of a request together, also of those
+            among its evidence; 0 refuses them, since they may weaken what is judged by.
+        max_evidence_chars: Most characters of the other `evidence` of a request; 0 refuses it, None takes any.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range.
@@ -209,16 +219,20 @@ class Bounds(_RequestSettings):
                 raise InputError(f"a request may set {name} to {highest} at most, not to {value}")
         if overrides.max_cost is not None and not policy.prices:
             raise InputError(f"a request cannot set max_cost={overrides.max_cost} here: no prices are known")
-        _check_length(overrides.criteria, self.max_criteria_chars, " and ".join(sorted(overrides.criteria)))
+        self.check_evidence(overrides.criteria)
         self.check_evidence(overrides.model_dump(mode="json", include={"evidence"}, fallback=str)["evidence"])
 
     def check_evidence(self, evidence: JsonValue) -> None:
-        """Check that the evidence of a request, fields of a sample, is within these bounds.
+        """Check that the evidence of a request, fields of a sample, is within these bounds; criteria count apart.
 
         Raises:
             InputError: If it is too long.
         """
-        _check_length(evidence, self.max_evidence_chars, "evidence")
+        fields = evidence if isinstance(evidence, dict) else {}
+        criteria = {name: fields[name] for name in sorted(fields) if canonical_field(name) in _CRITERIA}
+        others = {name: value for name, value in fields.items() if name not in criteria}
+        _check_length(criteria, self.max_criteria_chars, " and ".join(criteria), "max_criteria_chars")
+        _check_length(others, self.max_evidence_chars, "evidence", "max_evidence_chars")
 
     def _check_rating(self, rating: int | None, policy: Policy) -> None:
         lowest = policy.success_rating if self.success_rating is None else self.success_rating
@@ -226,11 +240,13 @@ class Bounds(_RequestSettings):
             raise InputError(f"a request may set success_rating to {lowest} at least, not to {rating}")
 
 
-def _check_length(value: JsonValue, limit: int | None, name: str) -> None:
-    length = _length(value) - sum(map(len, value)) if isinstance(value, dict) else 0
+def _check_length(fields: dict[str, JsonValue], limit: int | None, name: str, setting: str) -> None:
+    length = _length(fields) - sum(map(len, fields))
     if limit is not None and length > limit:
         rule = f"at most {limit} characters of" if limit else "no"
-        raise InputError(f"a request may bring {rule} {name} (given {length} characters)")
+        raise InputError(
+            f"a request may bring {rule} {name} (given {length} characters); {setting} of the bounds says how many"
+        )
 
 
 def _length(value: JsonValue) -> int:

@@ -8,7 +8,16 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Unpack
 
 from langchain_core.messages import AIMessage, AnyMessage
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
 from judges.certificate import IssuedCertificate
@@ -38,7 +47,10 @@ _MEANINGS = {
     "log_texts": "True writes drafts and feedback to the log",
     "skip": "a function of an answer, true where it is not to be judged",
 }
-_RETRIES = ("retries", "retry", "max_retry", "num_retries", "n_retries", "max_refinements", "max_reflections")
+_RETRIES = (
+    *("retries", "retry", "max_retry", "num_retries", "n_retries", "max_refinements", "max_reflections"),
+    *("max_repeats", "repeats", "max_repeat_attempts", "maxRepeatAttempts"),
+)
 _RATINGS = (
     *("threshold", "pass_threshold", "success_threshold", "score_threshold", "quality_threshold", "cutoff"),
     *(
@@ -67,7 +79,7 @@ _GUESSES = {
             "tries",
             "n_tries",
         ),
-        *("attempts", "num_attempts", "n_attempts", "max_generations", "max_repeats", "repeats", *_RETRIES),
+        *("attempts", "num_attempts", "n_attempts", "max_generations", *_RETRIES),
     ),
     "max_calls": ("max_requests", "max_model_calls", "call_limit", "request_limit"),
     "max_tokens": ("token_budget", "token_limit"),
@@ -203,7 +215,19 @@ def _hint(name: str, value: object, settings: type[BaseModel]) -> str:
 Augmenter = Callable[[Any], list[AnyMessage]]
 """Returns, for the `graphs.Refinement` so far, the messages that follow the conversation on the next attempt."""
 
-AugmenterName = Literal["last_draft", "feedback_only", "all_drafts"]
+AugmenterName = Literal["auto", "restated", "last_draft", "verify_first", "fresh", "all_drafts"]
+
+DEFAULT_FORM: AugmenterName = "restated"
+"""The form of a retry where none is set."""
+
+_EARLIER_FORMS: Mapping[str, AugmenterName] = {"feedback_only": "restated"}
+"""Forms by the names that they had before."""
+
+
+def _named_today(form: object) -> object:
+    return _EARLIER_FORMS.get(form, form) if isinstance(form, str) else form
+
+
 _OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
 _OnJudgeError = Literal["accept", "reject", "raise"]
 
@@ -329,9 +353,12 @@ class Policy(FrozenSettings):
             its place says so, and a WARNING in the log where it is in the draft or its evidence.
         prices: Price of each model by name, or `"known"`, those of public providers' models (`known_prices()`).
         patience: Stop after this many consecutive attempts that were no better than the best before them.
-        augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
-            `"feedback_only"` (as Spring AI's advisor), `"all_drafts"` (every draft with rating and feedback),
-            `last_drafts(k)`, or your own function from the `Refinement` so far to a list of messages.
+        augment: What the generator sees on a retry, after which it reads the question again: `"restated"` (what is
+            wrong, no draft), `"last_draft"` (the last draft, and what is wrong with it), `"verify_first"` (the
+            same, but it may keep its answer with a reason), `"all_drafts"` (every draft with what was wrong),
+            `last_drafts(k)`; `"auto"` is `"last_draft"`, and `"restated"` after a draft that copied the feedback
+            or an earlier draft. `"fresh"` shows the question alone. Or your own function from the `Refinement` so
+            far to a list of messages.
         overrides: Settings that change from an attempt number on, for instance `{2: {"temperature": 0.8}}`; with
             several candidates an attempt also a list of settings, one for each of them, for instance
             `{1: [{"temperature": 0.2}, {"temperature": 1.0}]}`.
@@ -375,7 +402,7 @@ class Policy(FrozenSettings):
     max_conversation_chars: int = Field(default=100_000, ge=1_000, strict=True)
     prices: Prices = Field(default={})
     patience: int | None = Field(default=None, ge=1, strict=True)
-    augment: AugmenterName | Augmenter = "last_draft"
+    augment: Annotated[AugmenterName | Augmenter, BeforeValidator(_named_today)] = DEFAULT_FORM
     overrides: Mapping[int, _AttemptOverride] = {}
     candidates: int = Field(default=1, ge=1, le=16, strict=True)
     first_accepted: bool = False
@@ -470,6 +497,36 @@ def _apply_certificate(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 _NO_OVERRIDE = Override()
 _NO_LIMITS = (None,) * 5
+
+
+_OPEN = {
+    "on_judge_error": ("accept",),
+    "on_exhausted": ("best", "last"),
+    "shadow": (True,),
+    "skip": (),
+    "sample_rate": (),
+}
+"""Settings by which an answer may go out that no judge accepted, each with the values that let it."""
+
+
+def fail_closed(settings: Mapping[str, Any], *, called: str) -> dict[str, Any]:
+    """Return settings under which only accepted answers go out: of others, a fallback text or an error is left.
+
+    Args:
+        settings: The settings of a policy, and others, that a user set.
+        called: What the preset is called.
+
+    Raises:
+        ConfigurationError: If one of them would let another answer out.
+    """
+    for name, values in _OPEN.items():
+        if name in settings and (not values or settings[name] in values):
+            raise ConfigurationError(
+                f"{called} releases accepted answers alone, which {name}={shortened(settings[name])} does not; "
+                f"leave it out, or give the judge 'groundedness' by itself"
+            )
+    exhausted = "raise" if settings.get("fallback") is None else "fallback"
+    return {"on_judge_error": "reject", "on_exhausted": exhausted, **settings}
 
 
 def policy_of(policy: object, settings: Mapping[str, Any] | None = None) -> Policy:

@@ -31,6 +31,7 @@ _JOINING = "\u00ad\u0300-\u036f\u200b-\u200f\u2060-\u2064\ufeff"
 
 _WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}_])\w|[{_JOINING}])+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f])|\n+")
+_JUDGED_WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = re.compile(r"(?<=\w)['\u2019]s\b", re.IGNORECASE)
 _HYPHENATION = re.compile(r".|[-\u2010\u2011]\s+", re.DOTALL)
 """What may stand inside a word of the reference: one character, or the hyphen at the end of a line."""
@@ -39,6 +40,31 @@ _UNMARKED = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ŧ": "t", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
 )
 """Letters whose mark is no accent that can be taken off."""
+
+_ORDINARY_WORDS = """
+    a all also an and any are as at be but by can for from has have in is it its no none not nothing of on only or
+    so some that the there this to too very was were with without yes
+    absent acceptable accurate adequate ambiguous answered average bad better best brief clear clearly complete
+    completely concise confusing consistent correct correctly coherent detailed direct enough excellent fair fairly
+    false friendly fully good great helpful inaccurate incoherent incomplete incorrect incorrectly irrelevant
+    lacking mediocre minor missing mostly much partially partly perfect polite
+    poor poorly readable relevant rude satisfactory somewhat specific sufficient superb
+    supported thorough true unacceptable unanswered unclear unhelpful unsatisfactory unsupported useful useless
+    vague weak well worse worst wrong wrongly
+    answer answers fault faults level quality reply response
+    и или не нет да но в на с без по для это всё ответ уровень
+    верно верный верная неверно неверный неверная правильно правильный неправильно неправильный полный полная полно
+    неполный неполная частично частичный хорошо хороший плохо плохой отлично отличный средне средний слабо слабый
+    ясно ясный неясно неясный вежливый грубый точный неточный полезный бесполезный отсутствует
+    是 否 对 错 好 差 无 有 没有 不是 正确 错误 不正确 完整 不完整 缺失 缺少 部分正确 部分 一般 良好 优秀 较好 较差
+    很好 很差 清楚 不清楚 清晰 模糊 相关 不相关 有用 无用 礼貌 粗鲁 回答
+"""
+"""Words of any judgement, which give no reference away, and without which feedback loses its sense."""
+
+_ORDINARY = frozenset(_ORDINARY_WORDS.split())
+
+_CLOSED_ANSWERS = frozenset(["yes", "no", "true", "false", "да", "нет", "是", "否", "对", "错"])
+"""Ordinary words that are the whole answer to a closed question, and withheld where they are the reference."""
 
 _STEM, _ENDING = 5, 3
 _BEGINNING = 5
@@ -148,6 +174,8 @@ def _folded_words(text: str) -> list[str]:
 
 def _is_distinctive(sentence: list[str]) -> bool:
     letters = "".join(sentence)
+    if _ORDINARY.issuperset(sentence) or letters in _ORDINARY:
+        return False
     return len(letters) > (2 if letters.isascii() and letters.isalpha() else 1)
 
 
@@ -209,6 +237,7 @@ def _broken_off(secret: _Secret, letters: _Letters) -> int:
 
 _FACTS = ("expected_facts", "reference_topics", "rubrics", "reference_tool_calls")
 _SHORTEST_WORD = 4
+_MANY_WORDS = 4
 
 
 def withhold(text: str, evidence: Mapping[str, JsonValue]) -> str:
@@ -223,19 +252,21 @@ def withhold(text: str, evidence: Mapping[str, JsonValue]) -> str:
 def _secrets_of(evidence: Mapping[str, JsonValue]) -> list[str]:
     """Return the texts of the evidence that only the judge may see, longest first.
 
-    Apart from the reference itself, single letters and words of three letters are left out: their absence would
-    tell nothing and cost the feedback its sense.
+    Left out are texts of nothing but words of any judgement ("not complete"), short descriptions of a level
+    without a name or a number and, apart from the reference itself, answers to a closed question ("yes"), single
+    letters and words of three letters: their absence would tell nothing and cost the feedback its sense.
     """
     reference = evidence.get("reference")
     contexts = "\n".join(_texts(evidence.get("reference_contexts")))
     facts = [text for name in _FACTS for text in _facts(name, evidence.get(name))]
-    secrets = [*_texts(reference), *filter(_is_telling, {contexts, *facts})]
-    return sorted(secrets, key=len, reverse=True)
+    references = [text for text in _texts(reference) if _is_closed_answer(text) or not _is_ordinary(text)]
+    others = [text for text in {contexts, *facts} if _is_telling(text) and not _is_ordinary(text)]
+    return sorted([*references, *others], key=len, reverse=True)
 
 
 def _facts(name: str, value: JsonValue) -> Iterator[str]:
     if name == "rubrics" and isinstance(value, Mapping):
-        yield from _texts(list(value.values()))
+        yield from filter(_names_something, _texts(list(value.values())))
     elif name == "reference_tool_calls" and isinstance(value, list):
         calls = [call for call in value if isinstance(call, Mapping)]
         yield from _texts([[call.get("name"), call.get("args")] for call in calls])
@@ -252,6 +283,24 @@ def _texts(value: JsonValue) -> Iterator[str]:
             yield from _texts(part)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         yield str(value)
+
+
+def _is_ordinary(text: str) -> bool:
+    """Whether a text has no words but those of any judgement."""
+    words = _JUDGED_WORD.findall(text.casefold())
+    return bool(words) and _ORDINARY.issuperset(words)
+
+
+def _is_closed_answer(text: str) -> bool:
+    """Whether a text is one word that answers a closed question."""
+    words = _JUDGED_WORD.findall(text.casefold())
+    return len(words) == 1 and words[0] in _CLOSED_ANSWERS
+
+
+def _names_something(description: str) -> bool:
+    """Whether the description of a level is long, or has a name or a number in it."""
+    is_long = len(_WORD.findall(description)) >= _MANY_WORDS
+    return is_long or any(character.isupper() or character.isdigit() for character in description)
 
 
 def _is_telling(text: str) -> bool:

@@ -6,6 +6,7 @@ An `Attempt` is a draft with what it is judged by, its verdict and what both cos
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMess
 from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 
 from graphs.answers import (
+    CUT_AS_ASKED,
     NOTES,
     AnswerKind,
+    Copied,
     fault_of,
     kind_of_answer,
     reason_to_skip,
@@ -57,6 +60,8 @@ class Attempt(Frozen):
         candidate: Number of the draft among those of its attempt, from 1; None where it is the only one.
         unchosen: The other drafts of the attempt, in order; rejected drafts like any other.
         review: What a reviewer asked to change; empty where no reviewer sent the answer back.
+        copied: What the draft copied in place of an answer of its own; None where it is one.
+        kept: What the generator said to keep its earlier answer, which this is; a step for the judge to see.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,6 +78,8 @@ class Attempt(Frozen):
     candidate: int | None = Field(default=None, ge=1)
     unchosen: tuple[Attempt, ...] = ()
     review: str = ""
+    copied: Copied | None = None
+    kept: str = ""
 
     @property
     def text(self) -> str:
@@ -82,8 +89,13 @@ class Attempt(Frozen):
 
     @cached_property
     def kind(self) -> AnswerKind:
-        """The kind of the draft: text, a refusal, cut off, ..."""
-        return kind_of_answer(self.answer)
+        """The kind of the draft: text, a refusal, cut off, an echo, ..."""
+        return self.copied or kind_of_answer(self.answer)
+
+    @property
+    def is_cut_as_asked(self) -> bool:
+        """Whether it was cut off at the length that the request allows, so that another would be, too."""
+        return self.kind == "cut" and self.answer.response_metadata.get(CUT_AS_ASKED) is True
 
     @property
     def rating(self) -> int | None:
@@ -100,6 +112,11 @@ class Attempt(Frozen):
     def wholeness(self) -> int:
         """How much of an answer it has: 0 for nothing of use, 1 for a part that was cut off, else 2."""
         return {"empty": 0, "invalid_tool_call": 0, "cut": 1}.get(self.kind, 2)
+
+    @property
+    def is_unfit(self) -> bool:
+        """Whether it may not be released, also not as the best there is."""
+        return bool(self.fault) or self.copied == "echo"
 
     @property
     def feedback(self) -> str:
@@ -134,6 +151,7 @@ class Attempt(Frozen):
         """Return the attempt as plain data and LangChain messages, for a checkpoint."""
         candidate = {} if self.candidate is None else {"candidate": self.candidate}
         unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
+        copied = {name: value for name in ("copied", "kept") if (value := getattr(self, name))}
         return {
             "number": self.number,
             "answer": self.answer,
@@ -147,6 +165,7 @@ class Attempt(Frozen):
             **candidate,
             **unchosen,
             "review": self.review,
+            **copied,
         }
 
 
@@ -166,7 +185,7 @@ def best_attempt(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
         reaches = verdict is not None and verdict.reaches(policy.success_rating)
         return reaches, attempt.score, attempt.wholeness
 
-    rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.fault]
+    rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.is_unfit]
     return max(reversed(rated), key=rank, default=None)
 
 
@@ -180,8 +199,9 @@ StopReason = Literal[
     "judge_failed",
     "generator_failed",
     "interrupted",
+    "broken_off",
 ]
-"""Why the loop stopped."""
+"""Why the loop stopped; `broken_off`: a cancellation, or an error of something around it, ended the turn."""
 
 
 class _Memo(dict[str, tuple[Sequence[object], Any]]):
@@ -264,6 +284,7 @@ class Refinement:
         overrides: What the request changed, as settings of `Overrides`: `policy` and `evidence` are those with it.
         revisions: For each time that a reviewer sent an answer back, how many attempts there were.
         decision: How a reviewer ended the turn; None where none did.
+        outdated: How many attempts were judged by other evidence than there is now.
         memo: What was made of the conversation; not stored in checkpoints.
     """
 
@@ -285,6 +306,7 @@ class Refinement:
     overrides: Mapping[str, JsonValue] = field(default_factory=dict)
     revisions: tuple[int, ...] = ()
     decision: _Decision | None = None
+    outdated: int = 0
     memo: _Memo = field(default_factory=_Memo, compare=False, repr=False)
 
     # Events
@@ -293,7 +315,8 @@ class Refinement:
         self, overrides: Mapping[str, JsonValue], policy: Policy, evidence: Mapping[str, JsonValue]
     ) -> Self:
         """Record what the request changed, with the policy and the evidence that came of it."""
-        return evolve(self, overrides=overrides, policy=policy, evidence=evidence)
+        outdated = self.outdated if evidence == self.evidence else len(self.attempts)
+        return evolve(self, overrides=overrides, policy=policy, evidence=evidence, outdated=outdated)
 
     def add_draft(
         self,
@@ -303,6 +326,8 @@ class Refinement:
         evidence: Mapping[str, JsonValue] | None = None,
         raw: dict[str, JsonValue] | None = None,
         fault: str = "",
+        is_echo: bool = False,
+        kept: str = "",
         skip_reason: str = "",
         usage: Usage | None = None,
         latency_s: float = 0.0,
@@ -322,7 +347,11 @@ class Refinement:
             fault=fault,
             usage=Usage() if usage is None else usage,
             latency_s=latency_s,
+            copied="echo" if is_echo else None,
+            kept=kept,
         )
+        if attempt.copied is None and self._twin_of(attempt) is not None:
+            attempt = attempt.model_copy(update={"copied": "repeat"})
         updated_at = self.updated_at if now is None else now
         extended = evolve(self, attempts=(*attempts, attempt), updated_at=updated_at)
         reason = skip_reason or self._reason_to_skip(attempt)
@@ -433,6 +462,8 @@ class Refinement:
     def _reason_to_skip(self, attempt: Attempt) -> str | None:
         if not self.is_judged:
             return "sample_rate: not one of the questions that are judged"
+        if attempt.copied is not None:
+            return None
         if attempt.kind != "text":
             reason = reason_to_skip(attempt.kind, attempt.answer, judge_refusals=self.policy.judge_refusals)
             if reason is not None:
@@ -449,7 +480,7 @@ class Refinement:
         if verdict.unscored is not None:
             detail = withhold(verdict.detail, self.evidence)
             return "judge_failed", f"{verdict.unscored}: {detail}".rstrip(": ")
-        if verdict.reaches(self.policy.success_rating):
+        if verdict.reaches(self.policy.success_rating) and self.attempts[-1].kind != "cut":
             return "accepted", ""
         if self.is_last:
             return "max_attempts", ""
@@ -470,18 +501,44 @@ class Refinement:
     @property
     def is_last(self) -> bool:
         """Whether no attempt follows the one recorded last, whatever its verdict."""
-        return self.policy.shadow or len(self.attempts) >= self.max_attempts_now
+        if self.policy.shadow or len(self.attempts) >= self.max_attempts_now:
+            return True
+        return bool(self.attempts) and self.attempts[-1].is_cut_as_asked
 
     @property
     def rejection(self) -> Verdict | None:
-        """The verdict on the last draft where no judge is needed for it: it is unfit, empty, or was cut off."""
+        """The verdict on the last draft where no judge is needed: it is unfit, empty, cut off, or a copy."""
         last = self.attempts[-1]
         if last.fault:
             return unfit_answer(last.fault)
         if last.kind == "text":
             return None
+        twin = self._twin_of(last)
+        if twin is not None and twin.verdict is not None:
+            return twin.verdict.model_copy(update={"usage": Usage(), "latency_s": 0.0})
         fault = fault_of(last.kind, last.answer, is_last=self.is_last)
         return None if fault is None else rejection_for(fault, language_of(self.question or last.text))
+
+    def _twin_of(self, draft: Attempt) -> Attempt | None:
+        """Return an earlier draft that was judged, not accepted, and is the same; None where there is none.
+
+        It is the same only if a judge is shown the same: a draft by other tools, or from other contexts, is not.
+        Letters, commas and line breaks count, since they may be the very thing that had to change. An answer that
+        was kept is judged once more, with the reason why.
+        """
+        if draft.fault or kind_of_answer(draft.answer) != "text" or draft.copied == "echo":
+            return None
+        text = _plain(draft.text)
+        for attempt in self.attempts[self.outdated : draft.number - 1]:
+            for other in attempt.drafts:
+                verdict = other.verdict
+                if verdict is None or verdict.rating is None or verdict.reaches(self.policy.success_rating):
+                    continue
+                is_text = kind_of_answer(other.answer) == "text" and not other.is_unfit
+                is_text = is_text and bool(other.kept) >= bool(draft.kept)
+                if is_text and _plain(other.text) == text and _is_shown_alike(other, draft):
+                    return other
+        return None
 
     @property
     def max_attempts_now(self) -> int:
@@ -590,7 +647,7 @@ class Refinement:
     def chosen(self) -> Attempt | None:
         """The attempt whose answer is released, or None where none may be."""
         policy, last = self.policy, self.attempts[-1] if self.attempts else None
-        if last is not None and last.fault and self.is_judged and not policy.shadow:
+        if last is not None and last.is_unfit and self.is_judged and not policy.shadow:
             return self.best
         if self.stop_reason in ("accepted", "skipped") or policy.shadow:
             return last
@@ -665,6 +722,7 @@ class Refinement:
             "overrides": dict(self.overrides),
             "sent_back": list(self.revisions),
             "decision": self.decision,
+            **({"outdated": self.outdated} if self.outdated else {}),
         }
 
     @classmethod
@@ -681,6 +739,16 @@ class Refinement:
         }
         kept = {name: value for name, value in state.items() if name not in _STORED}
         return cls(policy=policy, **{**kept, **values})
+
+
+def _plain(text: str) -> str:
+    """Return a text without what no reader sees: blanks at ends of lines, and ways to write one character."""
+    lines = unicodedata.normalize("NFC", text).strip().splitlines()
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _is_shown_alike(one: Attempt, other: Attempt) -> bool:
+    return one.tools == other.tools and one.evidence == other.evidence
 
 
 class RunningClock:

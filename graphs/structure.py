@@ -17,7 +17,7 @@ from judges import Cascade, Judge, as_judge
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.models.providers.langchain import chat_model
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_fields import parsed_name
+from judges.models.providers.openai_fields import names_direct_client
 from judges.models.structured import response_format
 from judges.verdict import Verdict
 
@@ -215,7 +215,7 @@ def _is_json_schema(provider_format: object) -> bool:
 def _bound(generator: object, change: Change, what: str, remedy: str) -> object:
     """Bind something to the model that a generator is, under whatever is bound to it already."""
     if isinstance(generator, str):
-        generator = OpenAICompatible.named(generator) if parsed_name(generator) else chat_model(generator)
+        generator = OpenAICompatible.named(generator) if names_direct_client(generator) else chat_model(generator)
     if isinstance(generator, OpenAICompatible):
         return change(generator)
     bound = _rebound(generator, change) if isinstance(generator, Runnable) else None

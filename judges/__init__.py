@@ -160,7 +160,7 @@ def __getattr__(name: str) -> object:
         return import_module(f"{__name__}.catalogue")
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint_for(name)}")
+        raise import_module(f"{__name__}.first_guesses").no_such_name(__name__, name, _hint_for(name))
     value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
     return value
 
@@ -168,10 +168,11 @@ def __getattr__(name: str) -> object:
 def _hint_for(name: str) -> str:
     if name.startswith("_"):
         return ""
-    hint = import_module(f"{__name__}.first_guesses").of_package(__name__, name)
-    if not hint and name[:1].isupper():
+    guesses = import_module(f"{__name__}.first_guesses")
+    hint: str = guesses.of_package(__name__, name)
+    if not hint:
         hint = import_module(f"{__name__}.catalogue.registry").hint_at_class(name)
-    return f"; {hint}" if hint else ""
+    return hint or guesses.of_package(__name__, name, own=__all__)
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -104,6 +105,7 @@ class Subject(BaseModel):
 
 
 _DEFAULT = "the default"
+_SECOND = 2
 
 
 def _differ(before: str, after: str) -> bool:
@@ -138,6 +140,9 @@ class CertifiedRow(BaseModel):
         mean_attempts: Mean attempts a run.
         shares: Of an escalation: share of the runs that each judge decides, and last that people do.
         cost: Of an escalation, where known: mean cost of judging a run, in US dollars.
+        first_good: Runs whose first answer was good, where it is promised how many of them come out bad.
+        broken: Of these, runs whose released answer is bad.
+        broken_upper: Exact upper bound of their share.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -155,6 +160,18 @@ class CertifiedRow(BaseModel):
     mean_attempts: float | None = None
     shares: tuple[float, ...] = ()
     cost: float | None = None
+    first_good: int | None = None
+    broken: int | None = None
+    broken_upper: float | None = None
+
+    @property
+    def breaks_text(self) -> str:
+        """How many good first answers come out bad; empty where nothing is promised about them."""
+        if self.broken_upper is None:
+            return ""
+        return (
+            f"{self.broken} of {self.first_good} good first answers come out bad, at most {self.broken_upper:.1%}"
+        )
 
     @property
     def policy_text(self) -> str:
@@ -180,6 +197,8 @@ def _table_lines(
     for row in rows:
         if row.shares:
             yield f"{row.policy_text}: {_stages(row.shares)}"
+        if row.breaks_text:
+            yield f"{row.policy_text}: {row.breaks_text}"
 
 
 def _placed(cell: str, width: int, *, left: bool) -> str:
@@ -219,6 +238,7 @@ _AGAIN = "certify again with `refine certify`"
 
 Kind = Literal["rating", "score", "escalation"]
 Risk = Literal["released", "per_question"]
+Estimand = Literal["traffic", "questions"]
 
 
 class IssuedCertificate(BaseModel):
@@ -232,15 +252,20 @@ class IssuedCertificate(BaseModel):
             nothing is certified.
         alpha: Largest tolerated share of bad answers.
         delta: Probability that the promise does not hold, as spent here.
+        break_at_most: The second promise: of first answers that were good at most this share comes out bad; None
+            where that is not promised.
+        final_bad: Share of bad ones among the loops' final answers with labels, shown or not; None if unknown.
         delta_in_all: The probability that was asked for; `delta` is its share where labels are used again.
         use_of_labels: Which certificate on these labels it is, from 1.
         method: See `judges.offline.statistics.Certificate`.
         harm: Where harm is graded: that of an answer which people rate 1, 2, 3 and 4, each 0 to 1; else empty.
         risk: `"released"`: of the answers that pass at most alpha are bad. `"per_question"`: of all questions at
             most alpha get a bad answer.
+        estimand: `"traffic"`: of answers as often as they are asked. `"questions"`: of questions, each once, as
+            all certificates of earlier versions.
         assumes: What it takes for granted besides; empty for nothing.
         good: Least human rating that is good.
-        runs: Calibration runs, one for each question.
+        runs: Calibration runs; of questions one for each.
         released: Of these, runs in which the certified policy, or the best one, releases an answer.
         bad: Of these, bad ones.
         labels: Labels used.
@@ -268,10 +293,13 @@ class IssuedCertificate(BaseModel):
     alpha: float = Field(gt=0, lt=1)
     delta: float = Field(gt=0, lt=1)
     delta_in_all: float = Field(gt=0, lt=1)
+    break_at_most: float | None = Field(default=None, gt=0, lt=1)
+    final_bad: float | None = None
     use_of_labels: int = Field(default=1, ge=1)
     method: Literal["sequence", "fallback", "anytime", "weighted"]
     harm: tuple[float, ...] = ()
     risk: Risk = "released"
+    estimand: Estimand = "questions"
     assumes: str = ""
     good: float
     runs: int = Field(ge=0)
@@ -298,8 +326,15 @@ class IssuedCertificate(BaseModel):
         yield from _table_lines(self.rows, self.method)
         yield ""
         again = self.use_of_labels
-        spent = "" if again == 1 else f"; certificate {again} on these labels, so delta is {self.delta:.3g}"
-        yield f"{self.runs} questions, {self.labels} labels; {_METHODS[self.method]}{spent}"
+        times = "once" if again == _SECOND else f"{again - 1} times"
+        spent = ""
+        if again > 1:
+            spent = (
+                f"; asked for {1 - self.delta_in_all:.1%}: these labels were used {times} before, so that this "
+                f"certificate must hold at {1 - self.delta:.1%}"
+            )
+        units = "runs" if self.estimand == "traffic" else "questions"
+        yield f"{self.runs} {units}, {self.labels} labels; {_METHODS[self.method]}{spent}"
         if self.assumes:
             yield f"ASSUMES {self.assumes}"
         yield from self.notes
@@ -317,12 +352,32 @@ class IssuedCertificate(BaseModel):
         if self.reachable_alpha is not None:
             yield f"The best one would have passed at {self.reachable_alpha:.1%} (not a certificate)."
         yield self.needed
+        if self.withheld_at_least is not None:
+            yield (
+                f"Of the final answers {self.final_bad:.1%} are bad: whatever the judge, at least "
+                f"{self.withheld_at_least:.1%} must be withheld."
+            )
+
+    @property
+    def withheld_at_least(self) -> float | None:
+        """Share of answers that any judge must withhold to keep the promise; None where that is none, or unknown.
+
+        Of a share mu of bad answers (mu - alpha) / (1 - alpha) at least, reached by one that never errs.
+        """
+        if self.final_bad is None or self.harm or self.final_bad <= self.alpha:
+            return None
+        if self.risk == "per_question":
+            return self.final_bad - self.alpha
+        return (self.final_bad - self.alpha) / (1 - self.alpha)
 
     @property
     def needed(self) -> str:
         """What would be needed where nothing is certified, as a sentence; empty where something is."""
         if self.certified:
             return ""
+        breaking = self._breaking
+        if breaking is not None:
+            return breaking
         if self.labels_needed is not None:
             more = max(self.labels_needed - self.released, 1)
             return (
@@ -335,6 +390,21 @@ class IssuedCertificate(BaseModel):
                 "More than 3,000 labels would be needed: the share of bad answers is close to what is tolerated."
             )
         return "More labels will not do: as many answers are bad as that, or more. Mend judge or generator."
+
+    @property
+    def _breaking(self) -> str | None:
+        """What stands in the way where the first promise would hold alone."""
+        level = self.break_at_most
+        for row in self.rows if level is not None else ():
+            if level is None or row.upper is None or row.upper > self.alpha:
+                continue
+            if row.broken_upper is None or row.broken_upper > level:
+                least = math.ceil(round(math.log(self.delta) / math.log(1 - level), 9))
+                return (
+                    f"The promise about bad answers would hold alone. Of {row.first_good} good first answers "
+                    f"{row.broken} came out bad; {least} with none broken are the least that certify {level:.1%}."
+                )
+        return None
 
     @classmethod
     def issue(cls, **fields: Any) -> Self:
@@ -453,7 +523,12 @@ class IssuedCertificate(BaseModel):
                 f"{1 - self.delta:.1%} (harm by people's rating: {scale})"
             )
         what = "are bad" if self.risk == "released" else "get a bad answer"
-        return f"at most {self.alpha:.1%} of the {over} {what}, with confidence {1 - self.delta:.1%}"
+        breaks = ""
+        if self.break_at_most is not None:
+            breaks = f" and at most {self.break_at_most:.1%} of first answers that were good come out bad, both"
+        of = "questions counted as often as asked" if self.estimand == "traffic" else "each question counted once"
+        sure = f"with confidence {1 - self.delta:.1%}"
+        return f"at most {self.alpha:.1%} of the {over} {what},{breaks} {sure}, {of}"
 
 
 _METHODS = {

@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 from textwrap import indent
 from typing import Any, Literal
 
-_Better = Literal["high", "low"]
+Better = Literal["high", "low", "unknown"]
 Subject = Literal["answer", "retriever", "agent", "conversation"]
 _InLoop = Literal["yes", "with evidence", "with an agent", "no"]
 
+_DIRECTIONS: Mapping[Better, str] = {
+    "high": "",
+    "low": ", low is good",
+    "unknown": "; higher_is_better=... says what is good",
+}
 _BROUGHT_BY_THE_LOOP = frozenset({"user_input", "response"})
 
 
@@ -69,7 +74,7 @@ class Entry:
     reads: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     scale: str = "0 to 1"
-    better: _Better = "high"
+    better: Better = "high"
     subject: Subject = "answer"
     source: str = ""
     differs: str = ""
@@ -102,10 +107,12 @@ class Explanation:
         reads: Further fields that it reads where a sample has them.
         calls: Model calls for one sample, as a formula; see `Entry`.
         scale: What `Verdict.value` ranges over.
-        better: Whether a high or a low value is good.
+        better: Whether a high or a low value is good; `"unknown"` where nobody said so.
         variant: `"corrected"` or `"compat"`; empty where there is only one form.
         models: The models it asks.
         prompts: Its instructions to them, by the name of their file in a pack.
+        prompt_tokens: The fewest and the most tokens that its longest prompt has before any data, estimated from
+            its letters; the data and the reply come on top, and all must fit the model's context.
         parts: The judges inside it.
         settings: The settings of its class, its own before those that all judges share.
     """
@@ -116,10 +123,11 @@ class Explanation:
     reads: tuple[str, ...] = ()
     calls: str = "0"
     scale: str = "0 to 1"
-    better: _Better = "high"
+    better: Better = "high"
     variant: str = ""
     models: tuple[str, ...] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
+    prompt_tokens: tuple[int, int] = (0, 0)
     parts: tuple[Explanation, ...] = ()
     settings: tuple[Setting, ...] = ()
 
@@ -129,21 +137,36 @@ class Explanation:
         calls = [part.calls for part in parts if part.calls != "0"]
         needs = tuple(dict.fromkeys(need for part in parts for need in part.needs))
         reads = tuple(dict.fromkeys(field for part in parts for field in part.reads))
-        models = tuple(dict.fromkeys(model for part in parts for model in part.models))
-        fields = {"needs": needs, "reads": reads, "calls": " + ".join(calls) or "0", "models": models, **overrides}
+        longest = max((part.prompt_tokens for part in parts), default=(0, 0))
+        fields = {
+            "needs": needs,
+            "reads": reads,
+            "calls": " + ".join(calls) or "0",
+            "models": tuple(dict.fromkeys(model for part in parts for model in part.models)),
+            "prompt_tokens": longest,
+            **overrides,
+        }
         return cls(judge=judge, parts=tuple(parts), **fields)
+
+    @property
+    def without_direction(self) -> tuple[str, ...]:
+        """The names of the judges, this one or inside it, of which nobody said which value is good."""
+        inside = (name for part in self.parts for name in part.without_direction)
+        return (*((self.judge,) if self.better == "unknown" else ()), *inside)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.judge}: {self.asks}" if self.asks else self.judge
+        fewest, most = self.prompt_tokens
         summary = {
             "needs": ", ".join(self.needs),
             "calls": self.calls,
-            "scale": self.scale + (", low is good" if self.better == "low" else ""),
+            "scale": self.scale + _DIRECTIONS[self.better],
             "variant": self.variant,
             "models": ", ".join(self.models),
+            "prompt": f"{fewest:,} to {most:,} tokens before the data, as an estimate" if most else "",
             "settings": ", ".join(setting.name for setting in self.settings),
         }
         yield from (f"  {name:<8} {text}" for name, text in summary.items() if text)

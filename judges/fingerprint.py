@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from judges.model import JudgeModel
 from judges.models.identity import identity_of
+from judges.settings import MADE_WITH
 
 _LENGTH = 32
 _DEEPEST = 24
@@ -127,7 +128,8 @@ def _state(value: object) -> Any:
     attributes = getattr(value, "__dict__", {})
     slots = [slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ())]
     state = {**{slot: getattr(value, slot) for slot in slots if hasattr(value, slot)}, **attributes}
-    return {name: part for name, part in state.items() if not _is_engine(type(value), name, part)}
+    own = (item for item in state.items() if item[0] != MADE_WITH)  # attributes tell what became of it
+    return {name: part for name, part in own if not _is_engine(type(value), name, part)}
 
 
 def _is_engine(owner: type, name: str, part: object) -> bool:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
+from opcode import opmap
 from typing import TYPE_CHECKING, Any, ClassVar
+
+_ALIKE = 0.8
+"""How alike a misspelt name is to a public one, from 0 to 1."""
 
 
 def _table(*rows: tuple[Sequence[str], str]) -> Mapping[str, str]:
@@ -18,10 +24,13 @@ _ELSEWHERE: Mapping[str, str] = {
     **{name: _OFFLINE.format(name) for name in ("evaluate", "aevaluate", "compare", "acompare", "rank")},
     **{name: _IN_REFINE.format(name) for name in ("SelfRefine", "Policy", "Outcome", "Attempt", "losses")},
     **{name: _IN_GRAPHS.format(name) for name in ("self_refine", "Bounds")},
+    "feedback_only": "it is restated now: from graphs import restated",
     **dict.fromkeys(
         ("SelfRefineMiddleware", "JudgeMiddleware"),
         "it is in refine.middleware: from refine.middleware import SelfRefineMiddleware",
     ),
+    **dict.fromkeys(("evaluate_dataset", "evaluate_rows", "aevaluate_dataset"), _OFFLINE.format("evaluate")),
+    "RAGEvaluator": "it is in judges.rag: from judges.rag import RAGEvaluator",
     **{
         name: f"it is in judges.testing: from judges.testing import {name}"
         for name in ("ScriptedModel", "ScriptedJudge")
@@ -42,7 +51,7 @@ _OF_JUDGES = _table(
         "judges.catalogue() lists all judges, as `refine judges` does",
     ),
     (
-        ("LLMJudge", "LLMAsJudge", "create_llm_as_judge", "make_judge", "Criteria"),
+        ("LLMJudge", "JudgeLLM", "LLMAsJudge", "create_llm_as_judge", "make_judge", "Criteria"),
         "a criterion of your own is judges.load('rubric', criteria=..., levels={1: ..., 2: ...})",
     ),
     (
@@ -51,6 +60,46 @@ _OF_JUDGES = _table(
     ),
     (("score", "run", "measure", "assess"), "call a judge: judges.load('length', at_most=80)(answer=...)"),
     (("register", "register_judge"), "any function is a judge: judges.as_judge(function)"),
+)
+
+_OF_REFINE = _table(
+    (
+        (
+            *(
+                "Refiner",
+                "Refine",
+                "RefineLoop",
+                "SelfRefiner",
+                "RefineChain",
+                "SelfRefineChain",
+                "SelfRefineLoop",
+            ),
+            *("Pipeline", "Guard", "refine", "loop", "invoke", "create_refiner", "make_refiner", "build", "wrap"),
+            *("create_loop", "self_correct", "Reflexion", "SelfRefineGraph", "RefineGraph", "create_graph"),
+            *("build_graph", "make_graph", "graph", "Graph"),
+        ),
+        "the loop is SelfRefine, a graph of it self_refine: SelfRefine(generator, judge).invoke(question)",
+    ),
+    (
+        ("Middleware", "RefineMiddleware", "AgentMiddleware", "SelfRefineAgent", "Agent"),
+        "in an agent it is SelfRefineMiddleware: create_agent(..., middleware=[SelfRefineMiddleware(judge)])",
+    ),
+    (
+        ("Result", "Answer", "Response", "RefineResult", "Report"),
+        "the result is an Outcome: outcome = refiner.refine(question)",
+    ),
+    (
+        ("Config", "Settings", "RefineConfig", "RefinePolicy", "LoopPolicy", "Options"),
+        "settings are those of Policy, as keywords: SelfRefine(generator, judge, max_attempts=3)",
+    ),
+    (
+        ("Record", "Recorder", "Store", "Storage", "Database", "Logger", "History"),
+        "recording is a setting: SelfRefine(generator, judge, record='attempts.jsonl')",
+    ),
+    (
+        ("App", "Server", "Proxy", "GuardServer", "serve", "create_app", "app"),
+        "the guard is the command `refine serve`; in Python it is refine.server",
+    ),
 )
 
 _CALL = "call the judge: judge(question=..., answer=...)"
@@ -103,8 +152,8 @@ OF_A_VERDICT = _table(
 )
 OF_AN_OUTCOME = _table(
     (
-        ("text", "content", "response", "output", "message", "result"),
-        "the answer is outcome.answer, its text outcome.answer.text",
+        ("content", "response", "output", "message", "result"),
+        "the answer is outcome.answer, its text outcome.text",
     ),
     (
         ("rating", "score", "verdict", "feedback", "rationale"),
@@ -127,7 +176,7 @@ OF_AN_EVALUATION = _table(
     ),
     (("df", "dataframe", "to_df", "to_dataframe", "pandas"), "it is to_pandas()"),
     (("print", "show", "report"), "print(evaluation) shows the means; rows and summary hold the rest"),
-    (("usage", "tokens", "total_cost"), "it is cost; evaluation['length'].usage is that of one judge"),
+    (("usage", "tokens"), "it is cost, or total_tokens(); evaluation['length'].usage is that of one judge"),
 )
 OF_A_REFINER = _table(
     (
@@ -164,19 +213,42 @@ OF_A_REFINER = _table(
 )
 
 
-def of_package(package: str, name: str, others: Mapping[str, Collection[str]] | None = None) -> str:
+def of_package(
+    package: str, name: str, others: Mapping[str, Collection[str]] | None = None, own: Collection[str] = ()
+) -> str:
     """Return what to use instead of a name that one of the packages does not have; empty where nothing is known.
 
     Args:
         package: The package that was asked.
         name: The name.
         others: The public names of other packages, by package.
+        own: The public names of the package, of which one may be alike.
     """
     for other, names in (others or {}).items():
         if name in names:
             return f"it is in {other}: from {other} import {name}"
-    own = _OF_JUDGES if package == "judges" else {}
-    return own.get(name) or _ELSEWHERE.get(name, "")
+    known = (_OF_JUDGES if package == "judges" else _OF_REFINE).get(name) or _ELSEWHERE.get(name)
+    if known:
+        return known
+    by_spelling = {other.lower(): other for other in own}
+    near = get_close_matches(name.lower(), by_spelling, n=1, cutoff=_ALIKE)
+    return f"did you mean {by_spelling[near[0]]!r}?" if near else ""
+
+
+def no_such_name(package: str, name: str, hint: str) -> Exception:
+    """Return the error for a name that a package does not have, for its `__getattr__` to raise.
+
+    `from package import name` drops what an AttributeError says, but not what an ImportError says.
+
+    Args:
+        package: The package.
+        name: The name.
+        hint: What to use instead; empty where nothing is known.
+    """
+    asking = sys._getframe(2)  # noqa: SLF001 - who asks is to be told
+    if hint and asking.f_code.co_code[asking.f_lasti] == opmap["IMPORT_FROM"]:
+        return ImportError(f"cannot import name {name!r} from {package!r}; {hint}", name=package)
+    return AttributeError(f"module {package!r} has no attribute {name!r}{hint and '; '}{hint}")
 
 
 class HintsAtGuesses:

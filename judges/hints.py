@@ -21,6 +21,13 @@ _SAME: Mapping[str, tuple[str, ...]] = {
     "embedding": ("embeddings",),
     "embedder": ("embeddings",),
     "embedding_model": ("embeddings",),
+    "global_guidelines": ("guidelines",),
+    "instructions": ("criteria", "prompt"),
+    "prompt_template": ("criteria", "prompt"),
+    "judge_prompt": ("criteria", "prompt"),
+    "numeric_values": ("answer",),
+    "focus": ("mode",),
+    "successRating": ("success_rating",),
     "feedback_key": ("name",),
     "metric_name": ("name",),
     "lang": ("language",),
@@ -70,8 +77,15 @@ _SAME: Mapping[str, tuple[str, ...]] = {
 }
 """What a setting of another library is called here; of several names the first that the judge has."""
 
-_WORDS = {"EXACT": "strict", "exact": "strict", "IN_ORDER": "in_order", "ANY_ORDER": "any_order"}
-"""Match types of Google ADK."""
+_WORDS = {
+    "EXACT": "strict",
+    "exact": "strict",
+    "IN_ORDER": "in_order",
+    "ANY_ORDER": "any_order",
+    "row": "rows",
+    "column": "columns",
+}
+"""Match types of Google ADK, and modes of tables as they are often written."""
 
 _ON_THE_MODEL = "it belongs to the model: model=judges.chat_model('openai:gpt-5-mini', {}=...)"
 _LEAVE_OUT = "leave it out: {}"
@@ -109,6 +123,7 @@ _INSTEAD: Mapping[str, str] = {
     "few_shot_examples": "give pairs of fields and expected reply to judges.load('rubric', examples=[...], ...)",
     "rubric": "levels of your own are judges.load('rubric', criteria=..., levels={1: ..., 2: ...})",
     "levels": "levels of your own are judges.load('rubric', criteria=..., levels={1: ..., 2: ...})",
+    "global_guidelines": "they are judges.load('databricks.global_guideline_adherence', guidelines=[...])",
     "guidelines": "guidelines are judges.load('databricks.global_guideline_adherence', guidelines=[...])",
     "schema": "a schema is judges.load('json', schema=...)",
     "weight": "weigh judges in a panel: judges.Panel(..., weights=[...])",

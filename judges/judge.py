@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
@@ -26,7 +26,7 @@ from judges.runtime import budget, faults, flow
 from judges.runtime.flow import DaemonThreads, in_thread
 from judges.runtime.observation import Observation, Shared, current, observing, shared_work
 from judges.sample import Sample, copy_sample, excerpt_of
-from judges.settings import checking_settings, settings_of
+from judges.settings import MADE_WITH, checking_settings, setting_called, settings_of
 from judges.verdict import Usage, Verdict
 
 _MOST_THREADS = 16
@@ -98,7 +98,11 @@ class _Case:
 
     def _deliberation(self) -> Deliberation:
         name = self._judge.name
-        deliberation = self._judge.deliberate(_as_seen(self._judge, self._sample))
+        sample = _as_seen(self._judge, self._sample)
+        refusal = self._judge.refuse_unasked(sample) if isinstance(self._judge, Judge) else None
+        if refusal is not None:
+            return refusal
+        deliberation = self._judge.deliberate(sample)
         if not isinstance(deliberation, Generator):
             raise ConfigurationError(
                 f"{name!r}.deliberate returned a {type(deliberation).__name__}: it must be a generator, which "
@@ -387,6 +391,20 @@ class Judge(HintsAtGuesses, ABC):
         if "__init__" in vars(cls):
             cls.__init__ = checking_settings(cls.__init__)  # type: ignore[method-assign]  # the same, checked
 
+    if not TYPE_CHECKING:  # for type checkers a judge has no attribute to set
+
+        def __setattr__(self, name: str, value: object) -> None:
+            """Set a setting of a judge of this package, which is made anew, as code for other libraries does.
+
+            Any other name would never be read, and is refused.
+            """
+            made_with = vars(self).get(MADE_WITH)
+            if made_with is None or name.startswith("_") or not type(self).__module__.startswith("judges."):
+                object.__setattr__(self, name, value)
+            else:
+                settings = {**made_with, setting_called(type(self), name): value}
+                object.__setattr__(self, "__dict__", vars(type(self)(**settings)))
+
     def __repr__(self) -> str:
         models = ", ".join(model.name for model in self.models)
         return f"{type(self).__name__}({self.name!r}{f', model={models!r}' if models else ''})"
@@ -394,6 +412,11 @@ class Judge(HintsAtGuesses, ABC):
     @abstractmethod
     def deliberate(self, sample: Sample) -> Deliberation:
         """Yield the requests needed to judge the sample, and return the verdict. Does no I/O."""
+
+    def refuse_unasked(self, sample: Sample) -> Verdict | None:
+        """Return the verdict on what needs no deliberation, an answer that says nothing; None for all else."""
+        del sample
+        return None
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:

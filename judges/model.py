@@ -32,6 +32,9 @@ class ModelRequest:
             data, so that they need to be encoded once.
         attached: Images and audio, and texts between them, that follow the text of the message behind the
             beginning.
+        sizes: How many items the lists of the reply have, as (field, number), where that is known.
+        most_items: Most items that any other list of the reply can have, by how much is judged; None where that
+            is unknown.
     """
 
     messages: tuple[tuple[PromptRole, str], ...]
@@ -40,6 +43,8 @@ class ModelRequest:
     text: bool = False
     beginning: int = 0
     attached: tuple[str | Media, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+    most_items: int | None = None
 
     def contents(self, first: int = 0) -> Iterator[tuple[PromptRole, Content]]:
         """Yield role and content of each message from one on: a text, or the parts of one with attachments."""

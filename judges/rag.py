@@ -169,6 +169,9 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 }
 """The metrics, each with the models it needs."""
 
+_RESULT_KEYS = {"answer_similarity": "semantic_similarity"}
+"""What the reference calls a metric in its result, where that is not the name it is asked for by."""
+
 _LANGUAGE_CODES: Mapping[str, Language] = {"chinese": "zh", "english": "en"}
 _MOST_METRICS, _LONGEST_NAME = 14, 50
 
@@ -176,7 +179,8 @@ _MOST_METRICS, _LONGEST_NAME = 14, 50
 class RAGResult(ByJudge[list[float | None]]):
     """The values of each metric, row by row, on the reference's scale; None where a cell has no score.
 
-    A metric is found by any of its names, here, in `verdicts` and in `unscored`.
+    A metric is found by any of its names, here, in `verdicts` and in `unscored`; the key of `answer_similarity`
+    is `semantic_similarity`, as in the reference.
 
     Args:
         evaluation: The evaluation to read the values from.
@@ -226,15 +230,20 @@ class RAGEvaluator:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         embeddings: A LangChain `Embeddings` object or an `EmbeddingModel`; `answer_correctness`,
             `answer_relevancy` and `answer_similarity` need it.
+        llm: What the reference calls the model.
         max_concurrency: How many rows are judged at once.
 
     Raises:
         ConfigurationError: If there is no model, or an argument is not a model.
     """
 
-    def __init__(self, model: object, embeddings: object = None, *, max_concurrency: int = 8) -> None:
+    def __init__(
+        self, model: object = None, embeddings: object = None, *, llm: object = None, max_concurrency: int = 8
+    ) -> None:
+        if model is not None and llm is not None:
+            raise ConfigurationError("model and llm are one argument, the model that is asked; leave out llm")
         self._models = {
-            "model": as_model(model),
+            "model": as_model(llm if model is None else model),
             "embeddings": None if embeddings is None else as_embeddings(embeddings),
         }
         self._max_concurrency = max_concurrency
@@ -315,7 +324,10 @@ class RAGEvaluator:
         return replace(plan, untranslated=tuple(packs.values()))
 
     def _judges(self, plan: _EvaluationPlan) -> dict[str, Metric]:
-        judges = {name: self._judge(name, language=plan.language, prompts=plan.folder) for name in plan.names}
+        judges = {
+            _RESULT_KEYS.get(name, name): self._judge(name, language=plan.language, prompts=plan.folder)
+            for name in plan.names
+        }
         for name, judge in judges.items():
             for need in judge.needs:
                 if not plan.columns.have(need):
@@ -352,11 +364,14 @@ def _checked_names(metrics: object) -> tuple[str, ...]:
             raise ConfigurationError(
                 f"a metric's name is a text of 1 to {_LONGEST_NAME} characters, not {shortened(name)}"
             )
-        if name not in METRICS:
+        if name not in METRICS and name not in _RESULT_KEYS.values():
             raise ConfigurationError(f"there is no metric {shortened(name)}; {suggestion(name, METRICS)}")
-        if metrics.count(name) > 1:
+    asked_by = {key: name for name, key in _RESULT_KEYS.items()}
+    names = [asked_by.get(str(name), str(name)) for name in metrics]
+    for name in names:
+        if names.count(name) > 1:
             raise ConfigurationError(f"the metric {shortened(name)} is asked for twice")
-    return tuple(metrics)
+    return tuple(names)
 
 
 def _language_code(language: object) -> Language | None:

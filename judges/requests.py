@@ -47,7 +47,8 @@ class Ask:
         schema: Pydantic class of the reply.
         examples: Worked examples, placed before the data.
         check: Returns the fault of a reply that fits the schema but not the question (a numbered item left out),
-            or None; the model is asked again with the fault, as with any other.
+            or None; the model is asked again with the fault, as with any other. Its attribute `sizes`, where it
+            has one, says how many items the reply's lists have, by field, which a schema can then enforce.
         shared: Whether judges that ask exactly the same about one sample share one reply.
         media: Images and audio that are shown after the data, numbered from 1; the data tell where they belong.
     """

@@ -198,9 +198,9 @@ class Sample(Frozen):
     def read(cls, source: object = None, /, **fields: Any) -> Self:
         """Return a sample made from a sample, a mapping, an object of another library, or keyword fields.
 
-        A mapping is a row of a dataset, whose unknown columns become metadata; a keyword must be a field. Objects
-        are samples of ragas and inspect, test cases of deepeval, traces of mlflow, runs and examples of LangSmith,
-        and any pydantic model or dataclass whose fields are columns.
+        A mapping is a row of a dataset, whose unknown columns become metadata; a keyword must be a known column.
+        Objects are samples of ragas and inspect, test cases of deepeval, traces of mlflow, runs and examples of
+        LangSmith, and any pydantic model or dataclass whose fields are columns.
 
         Raises:
             BadSample: If there is no input, no column of it is known, a keyword is no field, or a field has the
@@ -263,7 +263,7 @@ def _is_renamed(row: Mapping[str, Any]) -> bool:
 
 def _check_keywords(names: Iterable[str]) -> None:
     for name in names:
-        if name not in _FIELD_OF:
+        if name not in _FIELD_OF and name not in NESTED:
             near = get_close_matches(name, _FIELD_OF, n=1)
             remedy = f"did you mean {near[0]}=...?" if near else f"known are {', '.join(Sample.model_fields)}."
             raise BadSample(

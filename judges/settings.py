@@ -44,7 +44,7 @@ from pydantic.fields import FieldInfo
 from judges.entry import Entry, Setting
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.hints import instead_of, other_word, own_name
-from judges.runtime.validation import suggestion
+from judges.runtime.validation import SharedByCopies, suggestion
 
 
 class NamedJudgeError(ConfigurationError):
@@ -73,6 +73,16 @@ def means(meaning: str, *examples: object, **bounds: Any) -> FieldInfo:
     return info
 
 
+def own_words(more: str = "") -> FieldInfo:
+    """Return what stands beside the setting `feedback` of a judge by a rule.
+
+    Args:
+        more: The settings that its example needs besides, as code.
+    """
+    meaning = "What an answer that fails is told, in your own words, instead of the rule that it breaks."
+    return means(meaning, AsCode(f'"Keep to the format."{more}'))
+
+
 @dataclass(frozen=True)
 class Needed:
     """Marks a setting that is needed although its signature has a default.
@@ -97,6 +107,11 @@ SHARED: Mapping[str, FieldInfo] = {
         description="Whether images and audio in messages are sent to the model with the text; if not, it is told "
         "which parts it was not shown.",
         examples=[True],
+    ),
+    "gate": Field(
+        description="Whether an answer without content (nothing but symbols, opening words or the question) is "
+        "refused without asking the model.",
+        examples=[False],
     ),
     "name": Field(description="Name of the judge; None takes its qualified name.", examples=["mine"]),
     "variant": Field(
@@ -124,6 +139,14 @@ SHARED: Mapping[str, FieldInfo] = {
     ),
 }
 """Settings that mean the same in every judge that has them."""
+
+MADE_WITH = "_made_with"
+"""Attribute of a judge that holds the settings it was made with, by name."""
+
+
+class MadeWith(SharedByCopies, dict[str, object]):
+    """The settings that a judge was made with; copies of the judge share them: a chat model holds locks."""
+
 
 _INTERNAL = frozenset({"self", "question", "questions", "fills"})
 _LOOSE_TYPES = {"model": "str | chat model | JudgeModel", "embeddings": "str | Embeddings | EmbeddingModel"}
@@ -171,22 +194,25 @@ _Init = TypeVar("_Init", bound=Callable[..., None])
 
 
 def checking_settings(init: _Init) -> _Init:
-    """Return an `__init__` that refuses wrong settings of the class that is made; see `check_settings`.
+    """Return an `__init__` that refuses wrong settings of the class that is made, and keeps the right ones.
 
     Bases that it calls take what it computes, so that they check nothing.
     """
 
     @wraps(init)
     def make(self: object, *arguments: object, **settings: object) -> None:
-        if type(self).__init__ is make:
-            check_settings(type(self), arguments, settings)
+        if type(self).__init__ is not make:
+            init(self, *arguments, **settings)
+            return
+        values = check_settings(type(self), arguments, settings)
         init(self, *arguments, **settings)
+        vars(self)[MADE_WITH] = MadeWith(values)
 
     return make  # type: ignore[return-value]  # it has the signature that it wraps
 
 
-def check_settings(kind: type, arguments: Sequence[object], settings: Mapping[str, object]) -> None:
-    """Check the settings that a judge's class is made with.
+def check_settings(kind: type, arguments: Sequence[object], settings: Mapping[str, object]) -> dict[str, object]:
+    """Check the settings that a judge's class is made with, and return them by name.
 
     Args:
         kind: The class.
@@ -214,6 +240,20 @@ def check_settings(kind: type, arguments: Sequence[object], settings: Mapping[st
         needed = " and ".join(_about_missing(name, signature.parameters[name]) for name in missing)
         raise SettingsError(f"the judge {_called(kind)!r} needs more settings; give {needed}")
     _check_values(kind, values)
+    return values
+
+
+def setting_called(kind: type, name: str) -> str:
+    """Return the name of a judge's setting that is called so here or in another library.
+
+    Raises:
+        SettingsError: If the judge has no such setting.
+    """
+    known = tuple(_signature_of(kind).parameters)
+    own = name if name in known else own_name(name, known)
+    if not own:
+        raise SettingsError(f"the judge {_called(kind)!r} has no setting {name!r}; {_about_unknown(name, known)}")
+    return own
 
 
 def _named_arguments(kind: type, signature: _Signature, arguments: Sequence[object]) -> dict[str, object]:

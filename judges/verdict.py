@@ -57,13 +57,15 @@ Unscored = Literal[
     "undefined",
     "judge_failed",
     "invalid_output",
+    "copied_example",
     "too_few_votes",
     "budget",
     "deadline",
 ]
 """Why there is no score. Unscored does not mean wrong: it is never a 0, and is counted separately.
 
-`"undefined"` means that the formula has no value here, for instance a precision over nothing.
+`"undefined"` means that the formula has no value here, for instance a precision over nothing; `"copied_example"`
+that a model gave the rationale of a worked example of its prompt in place of one of its own.
 """
 
 NOTHING_TO_JUDGE: frozenset[str | None] = frozenset(

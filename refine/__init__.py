@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from refine.report.file import write_report
     from refine.selfrefine import SelfRefine
     from refine.telemetry import continued_trace
+    from refine.trials.arms import Arm
+    from refine.trials.results import Trial
+    from refine.trials.trial import atrial, trial
 
 _HOMES = {
+    "Arm": "refine.trials.arms",
     "Attempt": "graphs",
     "DatabaseRecord": "refine.record",
     "NotAccepted": "graphs",
@@ -27,6 +31,8 @@ _HOMES = {
     "Policy": "graphs",
     "SelfRefine": "refine.selfrefine",
     "SelfRefineMiddleware": "refine.middleware",
+    "Trial": "refine.trials.results",
+    "atrial": "refine.trials.trial",
     "compare": "judges.offline",
     "continued_trace": "refine.telemetry",
     "evaluate": "judges.offline",
@@ -34,11 +40,13 @@ _HOMES = {
     "losses": "judges.runtime.faults",
     "request_log": "refine.logs",
     "self_refine": "graphs",
+    "trial": "refine.trials.trial",
     "write_report": "refine.report.file",
 }
 """The module of each public name, imported on first use so that the command line starts at once."""
 
 __all__ = [
+    "Arm",
     "Attempt",
     "DatabaseRecord",
     "NotAccepted",
@@ -47,6 +55,8 @@ __all__ = [
     "Policy",
     "SelfRefine",
     "SelfRefineMiddleware",
+    "Trial",
+    "atrial",
     "compare",
     "continued_trace",
     "evaluate",
@@ -54,6 +64,7 @@ __all__ = [
     "losses",
     "request_log",
     "self_refine",
+    "trial",
     "write_report",
 ]
 
@@ -64,7 +75,7 @@ refuse_shadows("graphs", "judges")
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint_for(name)}")
+        raise import_module("judges.first_guesses").no_such_name(__name__, name, _hint_for(name))
     try:
         value = getattr(import_module(home), name)
     except ModuleNotFoundError as error:
@@ -81,8 +92,8 @@ def _hint_for(name: str) -> str:
     if name.startswith("_"):
         return ""
     others = {other: import_module(other).__all__ for other in ("judges", "graphs")}
-    hint = import_module("judges.first_guesses").of_package(__name__, name, others)
-    return f"; {hint}" if hint else ""
+    hint: str = import_module("judges.first_guesses").of_package(__name__, name, others, __all__)
+    return hint
 
 
 def __dir__() -> list[str]:

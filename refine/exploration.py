@@ -49,9 +49,10 @@ async def _aexplore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_o
 def _explored(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Flow[Outcome | None]:
     """Go on after each acceptance, as often as `goes_on` says; return None if an attempt broke off."""
     context, conversation = RunContext(_SILENT), outcome.conversation
-    begun = loop.begin({"messages": outcome.conversation, "evidence": outcome.evidence})
-    begun = loop.override(begun, RunContext(config).overrides)
-    refinement = replace(begun, attempts=outcome.attempts, id=outcome.id, is_judged=True)
+    begun = loop.override(loop.begin({"messages": outcome.conversation}), RunContext(config).overrides)
+    refinement = replace(
+        begun, attempts=outcome.attempts, evidence=outcome.evidence, id=outcome.id, is_judged=True
+    )
     accepted = outcome.stop_reason == "accepted"
     while accepted and not refinement.is_last and goes_on():
         refinement = refinement.add_messages(added_messages(refinement))

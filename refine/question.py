@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
+import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, ClassVar, Generic, NotRequired, Self, TypeVar, overload
 from uuid import UUID
@@ -43,6 +45,8 @@ from graphs import (
 from graphs.structure import Schema, Structure, check_first, with_schema, with_settings, with_tools
 from judges import ConfigurationError
 from judges.errors import shortened
+from judges.judge import waited_for
+from judges.runtime.faults import logging_safely
 
 _ModelQuestion = LanguageModelInput | Command[Any] | None
 """A question as a chat model takes it: text, messages or a prompt value; or a reviewer's `Command`.
@@ -229,6 +233,51 @@ def _unseen(config: RunnableConfig | None) -> RunnableConfig:
     own.pop("run_id", None)
     own["callbacks"] = CallbackManager([], parent_run_id=_NOBODYS_RUN)
     return own
+
+
+_log = logging.getLogger("refine")
+
+
+class OutcomeListener:
+    """Tells a user's function of outcomes; what it raises costs nobody an answer.
+
+    Args:
+        function: Called with each outcome, sync or async; None for nobody.
+
+    Raises:
+        ConfigurationError: If it is something else.
+    """
+
+    def __init__(self, function: Callable[[Outcome], object] | None) -> None:
+        if function is not None and not callable(function):
+            raise ConfigurationError(
+                f"on_outcome is a function of one argument, or None, not {shortened(function)}"
+            )
+        self._function = function
+
+    def tell(self, outcome: Outcome) -> None:
+        """Tell of an outcome, blocking."""
+        if self._function is not None:
+            with _warn_only():
+                waited_for(self._function(outcome))
+
+    async def atell(self, outcome: Outcome) -> None:
+        """Tell of an outcome without blocking."""
+        if self._function is not None:
+            with _warn_only():
+                value = self._function(outcome)
+                if inspect.isawaitable(value):
+                    await value
+
+
+@contextmanager
+def _warn_only() -> Iterator[None]:
+    """Log that a callback raised, instead of losing the answer."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it raised, the answer must go out
+        with logging_safely():
+            _log.warning("on_outcome raised %s; the answer is returned all the same", type(error).__name__)
 
 
 _OWN = frozenset({"evidence"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,16 +21,16 @@ from graphs.certificate import subject_of
 from graphs.drivers import RunContext
 from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, recall_step
 from graphs.loop import arun, run
-from graphs.policy import GENERATORS, JUDGES, PolicySettings, policy_of
+from graphs.policy import GENERATORS, JUDGES, PolicySettings, fail_closed, policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
-from judges import ConfigurationError, as_judge
+from judges import ConfigurationError, as_judge, load
 from judges.certificate import Subject
 from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.validation import SharedByCopies, check_picklable, one_of
 from refine.exploration import Explorer
-from refine.question import AnswersQuestions
+from refine.question import AnswersQuestions, OutcomeListener
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
 from refine.telemetry import is_traced, trace_question
@@ -111,6 +111,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         explore: Probability of going on after an answer was accepted, above 0 and at most 1, to record what a
             stricter policy would have come to. The answer stays the accepted one, but comes only after that: for
             recording, not for people who wait. Not inside a graph, nor with a checkpointer.
+        on_outcome: Called with the `Outcome` of every question, sync or async, also of one without an answer.
+            What it raises is a WARNING of the logger `refine`.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`, or
             `certificate="certificate.json"`, which sets the success rating and is refused for another loop.
 
@@ -133,6 +135,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         on_new_question: OnNewQuestion = "refuse",
         bounds: Bounds | None = None,
         explore: float | None = None,
+        on_outcome: Callable[[Outcome], object] | None = None,
         **settings: Unpack[PolicySettings],
     ) -> None:
         self.name = name
@@ -154,6 +157,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         )
         self._record = None if record is None else open_record(record)
         self._origin = Origin() if record is None else Origin.of(name, judge, self.policy, generator=generator)
+        self._listener = OutcomeListener(on_outcome)
         self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
         self._parts: dict[str, Any] = {
             "generator": generator,
@@ -170,9 +174,33 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             "on_new_question": on_new_question,
             "bounds": bounds,
             "explore": explore,
+            "on_outcome": on_outcome,
         }
         self._durability: dict[str, Any] = {} if durability is None else {"durability": durability}
         self._warned_of_memory = False
+
+    @classmethod
+    def grounded(
+        cls, generator: object, judge_model: object = None, *, threshold: float = 1.0, **settings: Any
+    ) -> Self:
+        """Return one that lets out only answers whose every sentence contexts or tools' results support.
+
+        It fails closed: of any other answer, of one that the judge gives no verdict on, and of one without
+        evidence, the `fallback` text is left, or an error where none is given. Evidence comes with the question,
+        `evidence={"retrieved_contexts": [...]}`, or from the generator, with its contexts or its tools.
+
+        Args:
+            generator: As for the class.
+            judge_model: The judge's model, as `judges.load` takes it; None asks the generator, if that is one.
+            threshold: The share of sentences that must be supported; a contradicted one is never forgiven.
+            settings: Other settings of the class.
+
+        Raises:
+            ConfigurationError: If a setting lets another answer out, or cannot be used.
+        """
+        model = generator if judge_model is None else judge_model
+        judge = load("groundedness", model=model, threshold=threshold)
+        return cls(generator, judge, **fail_closed(settings, called="grounded"))
 
     @property
     def generator(self) -> object:
@@ -237,15 +265,17 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             else:
                 outcome = run(self._loop, graph_input, config)
                 if self._explorer is not None:
+                    self._listener.tell(outcome)
                     self._explorer.record(outcome, config, self._write)
                     return outcome
-        except Exception as error:
+        except BaseException as error:
             unanswered = outcome_of(error)
             if unanswered is not None:
+                self._listener.tell(unanswered)
                 self._write(unanswered, config)
             raise
-        if self._record is not None:
-            self._write(outcome, config)
+        self._listener.tell(outcome)
+        self._write(outcome, config)
         return outcome
 
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
@@ -260,15 +290,20 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             else:
                 outcome = await arun(self._loop, graph_input, config)
                 if self._explorer is not None:
+                    await self._listener.atell(outcome)
                     await self._explorer.arecord(outcome, config, self._awrite)
                     return outcome
-        except Exception as error:
+        except BaseException as error:
             unanswered = outcome_of(error)
-            if unanswered is not None:
+            if unanswered is not None and isinstance(error, Exception):
                 await self._awrite(unanswered, config)
+            elif unanswered is not None:  # what is cancelled cannot wait
+                self._write(unanswered, config)
+            if unanswered is not None:
+                await self._listener.atell(unanswered)
             raise
-        if self._record is not None:
-            await self._awrite(outcome, config)
+        await self._listener.atell(outcome)
+        await self._awrite(outcome, config)
         return outcome
 
     def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 from langgraph.errors import GraphBubbleUp
 
-from graphs import Outcome, Unanswered
+from graphs import Outcome, outcome_of
 from graphs.drivers import Watcher, watcher
 from graphs.generators import Draft
 from graphs.redaction import withhold
@@ -103,8 +103,9 @@ def _trace(tracer: Tracer, refiner: str, *, texts: bool) -> Iterator[Callable[[O
         _set(span, {"refine.name": refiner, "refine.request_id": request_id})
         try:
             yield lambda outcome: _set(span, _of_outcome(outcome))
-        except Unanswered as unanswered:
-            _set(span, _of_outcome(unanswered.outcome))
+        except BaseException as error:
+            outcome = outcome_of(error)
+            _set(span, {} if outcome is None else _of_outcome(outcome))
             raise
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+import structlog
 
 from judges import no_model_requests
 
@@ -48,6 +49,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every terminal 80 columns: lines would else be broken elsewhere for whoever runs the tests."""
     monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture(autouse=True)
+def _structlog_as_users_find_it() -> Iterator[None]:
+    """Leave structlog unconfigured: what one test does to it would else decide where the warnings of others go."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,11 @@ def rates(answer: str) -> dict[str, Any]:
     return {"rating": rating, "feedback": "Be good, SECRET-FEEDBACK.", "rationale": "SECRET-RATIONALE"}
 
 
+def accepts(answer: str) -> dict[str, Any]:
+    """Accept anything."""
+    return {"rating": 4, "feedback": answer[:0]}
+
+
 def breaks(answer: str) -> int:
     """Fail to judge."""
     raise RuntimeError("the judge is down")
@@ -36,11 +41,13 @@ class Guarded:
         url: Its base URL.
         service: What its routes share.
         client: Asks it.
+        page_url: Where its page is, if it has one.
     """
 
     url: str
     service: Service
     client: httpx2.Client
+    page_url: str | None = None
 
     @property
     def root(self) -> str:
@@ -67,7 +74,7 @@ def guarding(upstream: str | None, **settings: Any) -> Iterator[Guarded]:
     common = {"upstream": upstream, "judge": "tests.guarding:rates", "drain_s": 0.0}
     client = httpx2.Client(timeout=20, trust_env=False, verify=False)
     with client, RunningGuard({**common, **settings}) as guard:
-        yield Guarded(guard.url, guard.service, client)
+        yield Guarded(guard.url, guard.service, client, guard.page_url)
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float = 5.0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -150,7 +151,7 @@ async def test_an_overflowing_context_is_refused_once(
     verdict = await judge.acall(response="long " * CONTEXT)
 
     assert (verdict.unscored, verdict.usage.calls) == ("judge_failed", 1)
-    assert "400" in verdict.detail
+    assert re.search(r"does not fit the context of tiny \(\d+ tokens, where 8192 fit\): .*400", verdict.detail)
     assert_typed(await judge.acall(response="An answer."))
 
 
@@ -167,7 +168,7 @@ async def test_64_at_once(direct: OpenAICompatible) -> None:
 
 @pytest.mark.filterwarnings("ignore::graphs.SelfJudgingWarning")
 async def test_a_loop_on_random_weights_ends_as_it_should(direct: OpenAICompatible, chat: ChatOpenAI) -> None:
-    """Each run ends as its last verdict says, and each verdict is valid or unscored."""
+    """Each run ends as its last verdict says, unless the answer was cut off; each verdict is valid or unscored."""
     refiner = SelfRefine(chat, terse(direct), max_attempts=2)
     at_once = asyncio.Semaphore(8)
 
@@ -186,7 +187,9 @@ async def test_a_loop_on_random_weights_ends_as_it_should(direct: OpenAICompatib
                 assert verdict.rationale in UNASKED
             else:
                 assert_typed(verdict)
-        assert outcome.passed == (outcome.stop_reason == "accepted") == verdicts[-1].reaches(3)
+        last = outcome.attempts[-1]
+        reaches = last.verdict is not None and last.verdict.reaches(3) and last.kind != "cut"
+        assert outcome.passed == (outcome.stop_reason == "accepted") == reaches
     assert {"accepted", "max_attempts"} <= {one.stop_reason for one in outcomes}
 
 

@@ -12,18 +12,20 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, TypeVar, 
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.parts.fields import attach
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.judge import Judge
 from judges.model import JudgeModel
-from judges.models.prompt_and_reply import render_example, takes_media
+from judges.models.prompt_and_reply import dialect_of, render_example, takes_media
+from judges.models.prompt_size import tokens_of
 from judges.models.resolve import as_model
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, Question, ReplyCheck, language_of, prompts_of
 from judges.prompting.translation import Pack, atranslate, translate
 from judges.requests import Ask, Deliberation, Request, WorkedExample
 from judges.sample import Sample
-from judges.settings import SHARED, Needed
+from judges.settings import MADE_WITH, SHARED, MadeWith, Needed
 from judges.verdict import Value, Verdict
 
 Variant = Literal["corrected", "compat"]
@@ -120,6 +122,34 @@ class Metric(Judge):
         """Return a verdict for a score from 0 to 1, which passes at the judge's threshold."""
         return Verdict.scored(score, threshold=self.threshold, value=value, **fields)
 
+    def refuse_unasked(self, sample: Sample) -> Verdict | None:
+        """Return the refusal of an answer without content, at no cost; None for any other sample.
+
+        Symbols, opening words and the question over again get good marks from many models ("master keys", arXiv
+        2507.08794), with a reference beside them, too. Whatever asks a model, vectors or a classifier about the
+        answer refuses them first; `variant="compat"` asks, as the original does.
+        """
+        answer = sample.answer or ""
+        if not (answer.strip() and self._refuses_non_answers()):
+            return None
+        kind = classify_non_answer(answer, question=sample.question, reference=sample.reference)
+        if kind is None:
+            return None
+        rationale, feedback = explain_non_answer(kind, self.language_for(sample))
+        return self.lowest_verdict(rationale=rationale, feedback=feedback, detail=f"gate: {kind}")
+
+    def lowest_verdict(self, **fields: Any) -> Verdict:
+        """Return the verdict on an answer without content, which no threshold lets pass.
+
+        It has a value where that would not claim more: an empty answer is no hate, nor the best of its kind.
+        """
+        native = {"yes or no": False, "0 to 1": 0.0}.get(self.entry.scale) if self.entry.better == "high" else None
+        return Verdict(value=native, score=0.0, rating=1, passed=False, **fields)
+
+    def _refuses_non_answers(self) -> bool:
+        """Whether an answer without content is refused before anybody is asked: not where a rule decides alone."""
+        return False
+
     def _read_phrases(self) -> Mapping[Language, Prompt]:
         """Read the pack's phrases; for a judge of the retriever add the note that no rewrite helps."""
         if not self.pack:
@@ -147,7 +177,13 @@ class Metric(Judge):
 
 
 class ComputedMetric(Metric):
-    """A judge of the catalogue that computes its verdict without a model."""
+    """A judge of the catalogue that computes its verdict without a model.
+
+    Attributes:
+        own_feedback: What an answer that fails is told instead of what the judge finds; None tells that.
+    """
+
+    own_feedback: str | None = None
 
     @abstractmethod
     def compute(self, sample: Sample) -> Verdict:
@@ -160,7 +196,10 @@ class ComputedMetric(Metric):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Return the computed verdict, without making a request."""
         yield from ()
-        return self.compute(sample)
+        verdict = self.compute(sample)
+        if self.own_feedback is None or not verdict.feedback:
+            return verdict
+        return verdict.model_copy(update={"feedback": self.own_feedback})
 
 
 R = TypeVar("R", bound=BaseModel)
@@ -174,10 +213,12 @@ class ModelSettings(MetricSettings, total=False):
             provider's default.
         multimodal: Whether images and audio in messages are sent to the model with the text; False by default, so
             that it is told which parts it was not shown. Parts that it does not take are named in any case.
+        gate: Whether an answer without content is refused without asking; see `Metric.refuse_unasked`.
     """
 
     temperature: float | None
     multimodal: bool
+    gate: bool
 
 
 class ModelJudge(Metric):
@@ -200,10 +241,12 @@ class ModelJudge(Metric):
         questions: Sequence[Question[Any]] | None = None,
         temperature: Annotated[float | None, SHARED["temperature"]] = 0.0,
         multimodal: Annotated[bool, SHARED["multimodal"]] = False,
+        gate: Annotated[bool, SHARED["gate"]] = True,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         self._multimodal = multimodal
+        self._gate = gate
         asked = self.questions if questions is None else questions
         self._questions = tuple(question.as_compat() if self.compat else question for question in asked)
         self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if asked else ()
@@ -214,12 +257,24 @@ class ModelJudge(Metric):
         """The model, as a tuple of one; empty if the judge has no questions."""
         return self._models
 
+    def _refuses_non_answers(self) -> bool:
+        """Whether a model is asked about the answer, and the gate is not off."""
+        judges_answers = self.entry.subject == "answer" and "response" in self.needs
+        return self._gate and judges_answers and not self.compat and bool(self._questions)
+
     def explain(self) -> Explanation:
         """Describe what the judge needs, asks and costs, without calling a model."""
         language = self._language or "en"
         names = [question.prompt for question in self._questions]
         prompts = {name: self._templates[name, language].task for name in names}
-        return replace(super().explain(), models=tuple(model.name for model in self._models), prompts=prompts)
+        sizes = [_size_of(template) for (_, known), template in self._templates.items() if known == language]
+        fewest, most = max(sizes, default=(0, 0))
+        return replace(
+            super().explain(),
+            models=tuple(model.name for model in self._models),
+            prompts=prompts,
+            prompt_tokens=(round(fewest), round(most)),
+        )
 
     def adapt(self, language: Language, model: object, *, folder: str | Path, overwrite: bool = False) -> Self:
         """Translate the judge's packs into another language, for review, and return a judge that uses them.
@@ -312,6 +367,8 @@ class ModelJudge(Metric):
 
     def _switch_language(self, language: Language, folder: Path) -> None:
         self._language, self._folder = language, folder
+        made_with = vars(self).get(MADE_WITH, {})
+        vars(self)[MADE_WITH] = MadeWith({**made_with, "language": language, "prompts": folder})
         self._phrases = self._read_phrases()
         self._prepare()
 
@@ -348,6 +405,20 @@ class ModelJudge(Metric):
                 raise ConfigurationError(
                     f"{language}/{question.prompt}.toml: an example's reply, field {place!r}: {fault['msg']}"
                 ) from error
+
+
+_PLACES: Mapping[str, JsonValue] = {"claim": "", "document": "-"}
+"""Fill the places of a format that has no prompt without what is judged and what it is checked by."""
+
+
+def _size_of(template: Ask) -> tuple[float, float]:
+    """Return the fewest and the most tokens of a prompt before any data; none of what its format cannot ask."""
+    for data in (template.data, _PLACES):
+        try:
+            return tokens_of(dialect_of(template.model).compose(replace(template, data=data), ""))
+        except (AskFailed, ConfigurationError):
+            continue
+    return 0, 0
 
 
 def all_of(replies: Sequence[R | AskFailed]) -> tuple[R, ...]:

@@ -23,7 +23,7 @@ _SOURCES = {
     "spring": "Spring AI",
 }
 _OWN = "General"
-_OF_A_MODEL = ("model", "temperature", "multimodal")
+_OF_A_MODEL = ("model", "temperature", "multimodal", "gate")
 _COLUMNS = ("judge", "asks", "needs", "calls", "loop", "value", "source", "where we differ", "example")
 _SETTING_COLUMNS = ("setting", "type", "default", "meaning", "example")
 _HEAD = """\

@@ -254,13 +254,16 @@ class AnswerFaithfulnessEvaluator(Marking):
 
 
 class AnswerRelevancyEvaluator(Marking):
-    """Mark from 0 to 1 how far an answer agrees with the reference answer, in spite of its name."""
+    """Mark from 0 to 1 how far an answer agrees with the reference answer, in spite of its name.
+
+    Where there is no reference, the contexts are it: so the original takes the ground truth, as its `dataList`.
+    """
 
     entry: ClassVar[Entry] = Entry(
         name="alibaba.answer_relevancy_evaluator",
         aliases=("alibaba.answer_relevancy", "AnswerRelevancyEvaluator"),
         asks="How far does the answer agree with the reference answer?",
-        needs=("user_input", "response", "reference"),
+        needs=("user_input", "response", "reference or retrieved_contexts"),
         calls="1",
         source="Spring AI Alibaba",
         differs="The score is held to 0 to 1 and passes at the threshold, not above 0; reasons come before it.",
@@ -270,5 +273,7 @@ class AnswerRelevancyEvaluator(Marking):
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the question, the reference and the answer."""
-        answer, reference = answer_in(sample), reference_in(sample)
+        answer = answer_in(sample)
+        has_reference = bool((sample.reference or "").strip()) or not sample.retrieved_contexts
+        reference = reference_in(sample) if has_reference else "\n".join(map(str, non_blank_contexts_in(sample)))
         return {"question": question_in(sample), "reference": reference, "answer": answer}

@@ -207,7 +207,8 @@ class Panel(CompositeJudge):
     A member that had nothing to judge (`"no_contexts"`, ...) is left out. Under `"min"` and `"veto"` a member that
     fails the answer, or does so with a veto, decides even without a quorum, as no other vote could
     change the outcome. A member that misses its own pass mark counts as at most 2, and below `success_rating`,
-    whatever its score.
+    whatever its score. A refusal that rests on such a member, or lacks one, is no rating that a loop with a lower
+    `success_rating` could accept: its `value` is a float.
 
     Raises:
         ConfigurationError: If there are no members, or a setting does not fit them.
@@ -271,19 +272,22 @@ class Panel(CompositeJudge):
             return too_few_votes(verdicts, len(valid), quorum)
         ballots = {verdict.judge: self._ballot(verdict) for verdict in valid}
         rating, note = self._combine(ballots, {verdict.judge for verdict in failing})
-        missing = _failed(verdicts) if self._quorum is None and rating >= self._success else []
+        failed = _failed(verdicts) if self._quorum is None else []
+        missing = failed if rating >= self._success else []
         lowest = dict.fromkeys((verdict.judge for verdict in missing), LOWEST)
         if self._combine({**ballots, **lowest}, lowest.keys())[0] < rating:
             return without_missing(verdicts, missing)
         passing = [verdict for verdict in valid if verdict.reaches(self._success)]
-        return Verdict.rated(
+        verdict = Verdict.rated(
             rating,
             success_rating=self._success,
             rationale=_rationale(valid),
-            feedback=_merged_feedback(failing or passing, passing if failing else ()),
+            feedback=_merged_feedback(failing or passing),
             items=verdicts,
             detail="; ".join([*([note] if note else []), *_skipped_notes(verdicts)]),
         )
+        counts_as_rating = verdict.passed or not (failed or any(not one.rated_natively for one in failing))
+        return verdict if counts_as_rating else verdict.model_copy(update={"value": float(rating)})
 
     def _decides(self, failing: Sequence[Verdict]) -> bool:
         """Check whether failing members decide alone: under `"min"` any does, under `"veto"` one with a veto."""
@@ -359,11 +363,10 @@ def _rationale(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(f"{verdict.judge}: {verdict.rationale}" for verdict in verdicts if verdict.rationale)
 
 
-def _merged_feedback(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> str:
-    """Return the feedback of the failing members, then the names of the passing ones as what to keep."""
-    change = ["- " + verdict.feedback.removeprefix("- ") for verdict in failing if verdict.feedback]
-    keep = ", ".join(verdict.judge for verdict in passing)
-    return "\n".join([*change, f"Already good, keep it so: {keep}."] if failing and keep else change)
+def _merged_feedback(verdicts: Sequence[Verdict]) -> str:
+    """Return what members want changed, one in a line, the lowest score first; whoever writes next reads it so."""
+    ordered = sorted(verdicts, key=lambda verdict: verdict.score or 0.0)
+    return "\n".join("- " + verdict.feedback.removeprefix("- ") for verdict in ordered if verdict.feedback)
 
 
 def _checked_rule(name: object) -> _Rule:

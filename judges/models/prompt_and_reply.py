@@ -380,9 +380,27 @@ def _render_request(ask: Ask, nonce: str) -> ModelRequest:
     beginning of prompts bills it once. So worked examples have marks of their own.
     """
     beginning = _beginning(ask.task, ask.schema, ask.examples, ask.reminder)
-    data: tuple[PromptRole, str] = ("user", frame(render_data(ask.data), nonce, ask.reminder))
+    body = render_data(ask.data)
+    data: tuple[PromptRole, str] = ("user", frame(body, nonce, ask.reminder))
     attached = tuple(_attached(ask.media, ask.reminder)) if ask.media else ()
-    return ModelRequest((*beginning, data), ask.schema, nonce, beginning=len(beginning), attached=attached)
+    sizes = tuple(getattr(ask.check, "sizes", {}).items())
+    return ModelRequest(
+        (*beginning, data),
+        ask.schema,
+        nonce,
+        beginning=len(beginning),
+        attached=attached,
+        sizes=sizes,
+        most_items=_most_items(len(body)),
+    )
+
+
+def _most_items(letters: int) -> int:
+    """Return how many items a list can have that is drawn from so many letters: one for every word or two.
+
+    It is rounded up to a power of two, so that few schemas differ by it.
+    """
+    return max(_FEW_ITEMS, 1 << (letters // _LETTERS_PER_ITEM).bit_length())
 
 
 def _attached(media: Sequence[Media], reminder: str) -> Iterator[str | Media]:
@@ -423,8 +441,12 @@ def repair_request(request: ModelRequest, reply: str, fault: str) -> ModelReques
         "in exactly the form asked for" if request.text else f"with exactly one {request.schema.__name__} object"
     )
     again = f"That reply cannot be used: {fault}. Reply again, {form}."
-    reply, again = _neutralise(reply) or "(nothing)", _neutralise(again)
+    reply, again = neutralise(reply) or "(nothing)", neutralise(again)
     return replace(request, messages=(*request.messages, ("assistant", reply), ("user", again)))
+
+
+_LETTERS_PER_ITEM = 8
+_FEW_ITEMS = 8
 
 
 def fresh_nonce() -> str:
@@ -437,13 +459,14 @@ def encode(value: JsonValue) -> str:
 
     Other characters stay as they are, non-ASCII included; `json.loads` gives the value back unchanged.
     """
-    return _neutralise(_JSON.encode(value))
+    return neutralise(_JSON.encode(value))
 
 
 _encoded_name = lru_cache(maxsize=1024)(encode)
 
 
-def _neutralise(text: str) -> str:
+def neutralise(text: str) -> str:
+    """Return a text with hidden characters and the markers of chat templates escaped."""
     return _NEUTRALISED.sub(_escape, text)
 
 

@@ -10,13 +10,13 @@ from judges.models.providers.embeddings import LangChainEmbeddings
 from judges.models.providers.langchain import LangChainModel, NamedModel, looks_like_chat_model
 from judges.models.providers.local_models import MiniLM
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_fields import parsed_name
+from judges.models.providers.openai_fields import names_direct_client
 
 
 def as_model(candidate: object, *, temperature: float | None = 0.0) -> JudgeModel:
     """Return the model for a LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
 
-    `"openai-compatible:MODEL@BASE_URL"` is a direct client, see `OpenAICompatible.named`.
+    `"openai-compatible:MODEL@BASE_URL"` and `"local:smollm2"` are direct clients, see `OpenAICompatible.named`.
 
     Args:
         candidate: The model.
@@ -25,8 +25,8 @@ def as_model(candidate: object, *, temperature: float | None = 0.0) -> JudgeMode
     Raises:
         ConfigurationError: If `candidate` is None, or not a model.
     """
-    if parsed_name(candidate) is not None:
-        return OpenAICompatible.named(str(candidate), temperature=temperature)
+    if names_direct_client(candidate):
+        return OpenAICompatible.named(candidate, temperature=temperature)
     if isinstance(candidate, str) and ":" in candidate.strip(":"):
         return NamedModel(candidate, temperature=temperature)
     if looks_like_chat_model(candidate):

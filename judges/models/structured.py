@@ -5,6 +5,7 @@ What happens next is decided in `_exchange`, without I/O; `complete` and `acompl
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from judges.models.prompt_and_reply import (
     repair_request,
     without_quotes,
 )
+from judges.models.providers.http_errors import error_in
 from judges.requests import Ask, Completion
 from judges.runtime import flow
 from judges.runtime.budget import Allowance, with_cost
@@ -32,6 +34,9 @@ from judges.verdict import Usage
 
 _LONGEST_RAW = 4_000
 """Most characters of an unreadable reply that are kept, and sent back with the fault."""
+
+_SHORTEST_COPY = 20
+"""Characters from which two equal rationales are no coincidence."""
 
 _NOTHING = Usage()
 REPAIRS = 1
@@ -122,6 +127,9 @@ def _exchange(ask: Ask, allowance: Allowance | None) -> Generator[_Send, ModelRe
             repairs -= 1
             request = repair_request(request, raw, fault)
         else:
+            if _copies_example(value, ask):
+                detail = "the rationale is that of a worked example of the prompt, word for word"
+                raise AskFailed("copied_example", detail, usage=usage, raw=_without(nonce, _raw_text(response)))
             return Completion(_without(nonce, value), usage=usage, model=response.model)
 
 
@@ -172,6 +180,32 @@ def _checked(value: Any, ask: Ask) -> BaseModel:
     return value
 
 
+def _copies_example(value: BaseModel, ask: Ask) -> bool:
+    """Check whether the rationale of a reply is that of a worked example about something else.
+
+    A small model repeats the example that it was shown, rating included, whatever it was given to judge.
+    """
+    rationale = " ".join(str(getattr(value, "rationale", "")).split()).casefold()
+    if len(rationale) < _SHORTEST_COPY:
+        return False
+    judged = [json.dumps(part, ensure_ascii=False) for part in ask.data.values() if isinstance(part, str) and part]
+    return any(
+        rationale == _rationale_of(example.reply) and not (judged and all(part in example.body for part in judged))
+        for example in ask.examples
+    )
+
+
+@lru_cache(maxsize=512)
+def _rationale_of(reply: str) -> str | None:
+    """Return the rationale in a worked example's reply; None where it has none."""
+    try:
+        fields = json.loads(reply)
+    except ValueError:
+        return None
+    rationale = fields.get("rationale") if isinstance(fields, dict) else None
+    return " ".join(rationale.split()).casefold() if isinstance(rationale, str) else None
+
+
 def _raw_text(response: ModelResponse) -> str:
     parts = [response.text, response.refusal, *(f"{name}({arguments})" for name, arguments in response.calls)]
     text = " ".join(part for part in parts if part)
@@ -199,6 +233,11 @@ def _ask_failed(error: Exception, model: JudgeModel, allowance: Allowance | None
     left = None if allowance is None else allowance.seconds_left
     if left is not None and left <= 0:
         return AskFailed("deadline", f"the deadline passed while {model.name} was asked", usage=Usage(calls=1))
+    lengths = _overflow(error)
+    if lengths is not None:
+        fault = f"the prompt does not fit the context of {model.name}{lengths}"
+        detail = f"{fault}: {retry.kind_of(error)}; {_SHORTER}"
+        return AskFailed("judge_failed", detail, usage=Usage(calls=1))
     unreadable = any(kind.__name__ in _UNREADABLE_NAMES for kind in type(error).__mro__)
     return AskFailed(
         "invalid_output" if unreadable else "judge_failed",
@@ -208,11 +247,32 @@ def _ask_failed(error: Exception, model: JudgeModel, allowance: Allowance | None
     )
 
 
+_OVERFLOW = re.compile(r"context.?(?:length|size|window)|prompt is too long|too many tokens")
+_SHORTER = "judge less text at once, or ask a model with a longer context"
+
+
+def _overflow(error: Exception) -> str | None:
+    """Return the two lengths that a provider's error names, if it says that a prompt was too long, else None.
+
+    The provider's own message is read, as the one in the error masks words that the prompt has, too.
+    """
+    if retry.status_of(error) not in _TOO_LONG:
+        return None
+    response = getattr(error, "upstream", None)
+    message = str(error) if response is None else error_in(response.body)
+    if not _OVERFLOW.search(message.lower()):
+        return None
+    counts = sorted(int(digits.replace(",", "")) for digits in _TOKENS.findall(message))
+    return f" ({counts[-1]} tokens, where {counts[0]} fit)" if len(counts) > 1 else ""
+
+
 Method = Literal["json_schema", "tools", "text"]
 """`json_schema`: the endpoint enforces the schema. `tools`: one forced call of one tool. `text`: only the prompt
 asks for one JSON object. Replies of all three are read by the same strict rules."""
 
 _BAD_REQUEST = {400, 422}
+_TOO_LONG = {400, 413, 422}
+_TOKENS = re.compile(r"\b(\d[\d,]*) tokens")
 _REFUSALS = {400, 404, 405, 422, 500, 501}
 _NOT_ABOUT_METHODS = re.compile(
     r"context.?length|context.?size|context.?window|content.?(?:filter|management|policy)"
@@ -225,12 +285,29 @@ _ABOUT = {
 }
 
 
+KEYWORDS = ("prefixItems", "minItems", "maxLength")
+"""What a schema may say beyond its form: the number of each item, how many there are, how long texts are."""
+
+_WORDS = {
+    "prefixItems": ("prefixitems", "const"),
+    "minItems": ("minitems", "maxitems"),
+    "maxLength": ("maxlength",),
+}
+"""Words by which an endpoint's error names a keyword, in lower case."""
+
+_NO_SCHEMA = re.compile(
+    r"not support|unsupported|unknown|unrecognized|no such|not found|not available|extra inputs"
+)
+"""Says of an error that the endpoint knows no schemas at all, so that fewer keywords would not help."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestPlan:
     """Method and settings with which a model is asked.
 
     Args:
         methods: The method in use, and those to try after it.
+        keywords: Which of `KEYWORDS` schemas have: those that the endpoint has not refused.
         temperature: Sampling temperature to request; None sends none.
         limit: Name of the request field that limits the length of the reply; None sends none.
         proven: Whether the method has worked: then a reply that ignores it is a bad reply, not a missing feature.
@@ -240,6 +317,7 @@ class RequestPlan:
     temperature: float | None = None
     limit: Literal["max_tokens", "max_completion_tokens"] | None = None
     proven: bool = False
+    keywords: tuple[str, ...] = ()
 
     @property
     def method(self) -> Method:
@@ -261,7 +339,9 @@ class RequestPlan:
         if self.limit == "max_tokens" and "max_completion_tokens" in message:
             return replace(self, limit="max_completion_tokens")
         pattern = _ABOUT.get(self.method)
-        return self._next_method() if pattern is not None and pattern.search(message) else None
+        if pattern is None or not pattern.search(message):
+            return None
+        return self._fewer_keywords(message) or self._next_method()
 
     def after_response(self, response: ModelResponse) -> RequestPlan:
         """Return the plan after a reply: proven if the method worked, or the next one if it did not.
@@ -283,6 +363,13 @@ class RequestPlan:
         """Return `other` with the temperature and limit of this plan."""
         return replace(other, temperature=self.temperature, limit=self.limit)
 
+    def _fewer_keywords(self, message: str) -> RequestPlan | None:
+        """Return a plan without the keywords that an error names, or without any if it may mean one of them."""
+        left = tuple(keyword for keyword in self.keywords if not any(word in message for word in _WORDS[keyword]))
+        if len(left) < len(self.keywords):
+            return replace(self, keywords=left)
+        return replace(self, keywords=()) if self.keywords and not _NO_SCHEMA.search(message) else None
+
     def _next_method(self) -> RequestPlan | None:
         return replace(self, methods=self.methods[1:], proven=False) if len(self.methods) > 1 else None
 
@@ -299,27 +386,98 @@ def checked_methods(method: object) -> tuple[Method, ...]:
     raise ConfigurationError(f"method is one of {', '.join(get_args(Method))} or None, not {shortened(method)}")
 
 
+Sizes = tuple[tuple[str, int], ...]
+"""How many items the lists of a reply have, as (field, number)."""
+
+
 @lru_cache(maxsize=256)
-def response_format(schema: type[BaseModel]) -> dict[str, Any]:
-    """Return a schema as OpenAI's `response_format`: strict wherever each object's keys are known."""
-    json_schema = closed_schema(schema)
+def response_format(
+    schema: type[BaseModel], sizes: Sizes = (), keywords: tuple[str, ...] = (), most_items: int | None = None
+) -> dict[str, Any]:
+    """Return a schema as OpenAI's `response_format`: strict wherever each object's keys are known.
+
+    Args:
+        schema: The class of the reply.
+        sizes: As for `narrowed_schema`.
+        keywords: As for `narrowed_schema`; none leaves the schema as wide as the class is.
+        most_items: As for `narrowed_schema`.
+    """
+    json_schema = narrowed_schema(schema, sizes, keywords, most_items)
     name = re.sub(r"[^\w-]", "_", schema.__name__, flags=re.ASCII)[:64]
     value = {"name": name, "schema": json_schema, "strict": _is_closed(json_schema)}
     return {"type": "json_schema", "json_schema": value}
 
 
 @lru_cache(maxsize=256)
-def forced_tool(schema: type[BaseModel]) -> dict[str, Any]:
-    """Return the request settings that offer a schema as one tool that must be called."""
+def forced_tool(
+    schema: type[BaseModel], sizes: Sizes = (), keywords: tuple[str, ...] = (), most_items: int | None = None
+) -> dict[str, Any]:
+    """Return the request settings that offer a schema as one tool that must be called; see `response_format`."""
     function = {
         "name": schema.__name__,
         "description": (schema.__doc__ or schema.__name__).strip(),
-        "parameters": closed_schema(schema),
+        "parameters": narrowed_schema(schema, sizes, keywords, most_items),
     }
     return {
         "tools": [{"type": "function", "function": function}],
         "tool_choice": {"type": "function", "function": {"name": schema.__name__}},
     }
+
+
+def narrowed_schema(
+    schema: type[BaseModel], sizes: Sizes, keywords: tuple[str, ...], most_items: int | None = None
+) -> dict[str, Any]:
+    """Return the closed JSON schema of a class, with what is known of this one reply.
+
+    Args:
+        schema: The class; its `text_limits`, if it has them, say how long texts are at most.
+        sizes: How many items its lists have.
+        keywords: Which of `KEYWORDS` may be used.
+        most_items: Most items of its other lists, where its texts have limits, too.
+    """
+    closed = closed_schema(schema)
+    definitions = closed.get("$defs", {})
+    for name, count in sizes:
+        if name in closed["properties"]:
+            closed["properties"][name] = _sized(closed["properties"][name], count, definitions, keywords)
+    limits = getattr(schema, "text_limits", None)
+    if limits is not None and most_items is not None and "minItems" in keywords:
+        for name, part in closed["properties"].items():
+            if part.get("type") == "array" and not part.keys() & {"maxItems", "prefixItems"}:
+                closed["properties"][name] = {**part, "maxItems": most_items}
+    if limits is not None and "maxLength" in keywords:
+        _limit_texts({key: part for key, part in closed.items() if key != "$defs"}, limits[0], limits[1])
+        _limit_texts(definitions, limits[1], limits[1])
+    return closed
+
+
+def _sized(array: dict[str, Any], count: int, definitions: dict[str, Any], keywords: tuple[str, ...]) -> Any:
+    """Return the schema of a list with so many items, which are numbered from 1 where they have a number."""
+    if "minItems" in keywords:
+        array = {**array, "minItems": count, "maxItems": count}
+    item = array.get("items", {})
+    item = definitions.get(item.get("$ref", "").rpartition("/")[2], item)
+    if "prefixItems" not in keywords or not count or "number" not in item.get("properties", {}):
+        return array
+    number = item["properties"]["number"]
+    numbered = [
+        {**item, "properties": {**item["properties"], "number": {**number, "const": place}}}
+        for place in range(1, count + 1)
+    ]
+    return {**{key: part for key, part in array.items() if key != "items"}, "prefixItems": numbered}
+
+
+def _limit_texts(node: Any, longest: int, listed: int) -> None:
+    """Write the most characters of each free text into a schema."""
+    if isinstance(node, list):
+        for part in node:
+            _limit_texts(part, longest, listed)
+    if not isinstance(node, dict):
+        return
+    if node.get("type") == "string" and not node.keys() & {"enum", "const", "pattern", "format", "maxLength"}:
+        node["maxLength"] = longest
+    for key, part in node.items():
+        _limit_texts(part, listed if key in ("items", "prefixItems") else longest, listed)
 
 
 def closed_schema(schema: type[BaseModel]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
     from judges.offline.trust.align import Alignment, align
     from judges.offline.trust.certify import certify
+    from judges.offline.trust.judge_trial import JudgeTrial, TrialPair, try_judge
     from judges.offline.trust.monitor import MonitorReport, monitor
     from judges.offline.trust.replay import LoopReplay, replay
 
@@ -26,16 +27,19 @@ _HOMES = {
     "Alignment": "trust.align",
     "Change": "run_comparison",
     "IssuedCertificate": "trust.certify",
+    "JudgeTrial": "trust.judge_trial",
     "LoopReplay": "trust.replay",
     "MonitorReport": "trust.monitor",
     "RayEvaluation": "run.ray",
     "RunComparison": "run_comparison",
     "align": "trust.align",
+    "TrialPair": "trust.judge_trial",
     "certify": "trust.certify",
     "compare_runs": "run_comparison",
     "evaluate_ray": "run.ray",
     "monitor": "trust.monitor",
     "replay": "trust.replay",
+    "try_judge": "trust.judge_trial",
 }
 """What needs numpy and scipy, or Ray, and is loaded when it is used."""
 
@@ -46,6 +50,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "IssuedCertificate",
+    "JudgeTrial",
     "LoopReplay",
     "MonitorReport",
     "Progress",
@@ -57,6 +62,7 @@ __all__ = [
     "RunStopped",
     "Summary",
     "SystemRanking",
+    "TrialPair",
     "acompare",
     "aevaluate",
     "align",
@@ -71,6 +77,7 @@ __all__ = [
     "rank",
     "read_rows",
     "replay",
+    "try_judge",
 ]
 
 

@@ -141,7 +141,22 @@ class Evaluation(HintsAtGuesses, BaseModel):
     @property
     def cost(self) -> float | None:
         """What all judges cost together, in US dollars; None where a price is unknown."""
-        return sum((one.usage for one in self.summary.values()), Usage()).cost
+        return self.total_tokens().cost
+
+    def total_tokens(self) -> Usage:
+        """Return what all judges consumed together: `input_tokens`, `output_tokens`, `tokens`, `calls`, `cost`."""
+        return Usage.total([one.usage for one in self.summary.values()])
+
+    def total_cost(self, cost_per_input_token: float, cost_per_output_token: float | None = None) -> float:
+        """Return what all judges cost together at these prices, in the currency of the prices.
+
+        Args:
+            cost_per_input_token: The price of a token of a prompt.
+            cost_per_output_token: The price of a token of a reply; None takes the other one.
+        """
+        usage, price = self.total_tokens(), cost_per_output_token
+        output_price = cost_per_input_token if price is None else price
+        return usage.input_tokens * cost_per_input_token + usage.output_tokens * output_price
 
     def slices(self, column: str) -> dict[str, dict[str, Summary]]:
         """Return the summaries of each group of rows, by the text of a column of their metadata, then by judge.

@@ -17,7 +17,7 @@ from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
 
@@ -226,9 +226,16 @@ class _SchemaType(_ModelType):
 
 
 class ReplySchema(BaseModel, metaclass=_SchemaType):
-    """Base of the schemas of models' replies: no extra fields, and read-only."""
+    """Base of the schemas of models' replies: no extra fields, and read-only.
+
+    Attributes:
+        text_limits: Most characters of a text, and of one in a list, where an endpoint enforces a schema, so that
+            a weak model does not write on until it is cut off; longer ones are read all the same. A field with
+            `max_length` has its own; None sets none.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    text_limits: ClassVar[tuple[int, int] | None] = (1_200, 300)
 
     @classmethod
     def from_reply(cls, other: Any) -> Self:

@@ -119,6 +119,7 @@ class Translated(ReplySchema):
 class Translation(ReplySchema):
     """The texts in the other language."""
 
+    text_limits = None
     items: list[Translated] = Field(description="list of objects, exactly one for each number, in their order")
 
 

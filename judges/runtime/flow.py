@@ -1,8 +1,8 @@
 """How code runs that is written once: a flow, blocking or not; threads for what blocks.
 
 A flow is an algorithm as a generator, which decides and does no I/O: it yields effects, receives what they came
-to (a failure is raised at the `yield`), and returns its result. `run` and `arun` perform the effects. A user's
-blocking functions run in threads that hold up neither an event loop nor the end of the process.
+to (a failure, or a cancellation, is raised at the `yield`), and returns its result. `run` and `arun` perform the
+effects. A user's blocking functions run in threads that hold up neither an event loop nor the end of the process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(flow: Generator[Effect, Outcome, Result], perform: Callable[[Effect], Ou
         while True:
             try:
                 outcome = perform(effect)
-            except Exception as error:  # noqa: BLE001 - the flow decides what becomes of it
+            except BaseException as error:  # noqa: BLE001 - the flow decides what becomes of it
                 effect = flow.throw(error)
             else:
                 effect = flow.send(outcome)
@@ -53,7 +53,7 @@ async def arun(
         while True:
             try:
                 outcome = await perform(effect)
-            except Exception as error:  # noqa: BLE001 - the flow decides what becomes of it
+            except BaseException as error:  # noqa: BLE001 - the flow decides what becomes of it
                 effect = flow.throw(error)
             else:
                 effect = flow.send(outcome)

@@ -36,6 +36,7 @@ _GUESSES = {
     **dict.fromkeys(("cost", "price"), "estimate"),
     **dict.fromkeys(("annotate", "rate"), "label"),
     **dict.fromkeys(("create", "init", "new", "scaffold"), "new-judge"),
+    **dict.fromkeys(("ab", "experiment", "prove"), "trial"),
     "diff": "compare",
     "watch": "monitor",
 }
@@ -215,6 +216,23 @@ def _judges(options: of.ListOptions) -> int:
 
 
 @_command(_JUDGE)
+def _try_judge(options: of.TryJudgeOptions) -> int:
+    """Try a judge on a dozen clear pairs before it guards anything.
+
+    Each has a good answer, which must pass, and a bad one, which must not.
+
+    \b
+    refine try-judge --judge helpfulness --model openai:gpt-5-mini
+    refine try-judge --judge my_judge:judge --pairs pairs.jsonl
+
+    Exit code: 0 use it, perhaps with care, 1 do not use it, 2 bad input.
+    """
+    from refine.cli.trust import run_try_judge
+
+    return run_try_judge(options)
+
+
+@_command(_JUDGE)
 def _estimate(options: of.EstimateOptions) -> int:
     """Say what judging a dataset will take and cost.
 
@@ -268,6 +286,12 @@ def _resume(options: of.ResumeOptions) -> int:
 
     Exit code: as of `refine evaluate`.
     """
+    from refine.trials.manifest import is_trial
+
+    if is_trial(options.run):
+        from refine.cli.trial import resume_trial
+
+        return resume_trial(options)
     from refine.cli.runs import run_resume
 
     return run_resume(options)
@@ -333,6 +357,12 @@ def _show(options: of.ShowOptions) -> int:
     refine show runs/1
     refine show runs/1 --slice topic
     """
+    from refine.trials.manifest import is_trial
+
+    if is_trial(options.run):
+        from refine.cli.trial import show_trial
+
+        return show_trial(options)
     from refine.cli.runs import run_show
 
     return run_show(options)
@@ -401,6 +431,31 @@ def _plan(options: of.PlanOptions) -> int:
 
 
 _LOOPS = "Loops, labels and certificates"
+
+
+@_command(_LOOPS)
+def _trial(options: of.TrialOptions) -> int:
+    """Try out on your questions whether feedback mends answers.
+
+    The first answer to each question is generated once, and every arm goes on from it, with as many generations as
+    the others. The loop's judge decides whether to go on; what is good is for another judge to say, or for people.
+
+    \b
+    refine trial questions.jsonl --generator openai:gpt-5-mini --judge helpfulness \\
+        --model openai:gpt-5 --truth 'ragas.factual_correctness' --out trials/one
+    refine trial questions.jsonl --generator app:bot --judge length:at_most=80 \\
+        --arms first,loop,fresh,stronger=openai:gpt-5 --draws 3 --out trials/two
+    refine label trials/two/answers.jsonl
+
+    The same command goes on where a trial was stopped, and so does `refine resume`; arms and draws may be added.
+
+    Exit code: 0 done, 1 no question could be answered, 2 bad input.
+    """
+    if options.out is not None and not options.out.strip():
+        raise _error_exit("--out is empty; name a folder, e.g. --out trials/one")
+    from refine.cli.trial import run_trial
+
+    return run_trial(options)
 
 
 @_command(_LOOPS)
@@ -519,7 +574,7 @@ def _export(options: of.ExportOptions) -> int:
 
 
 _GUARD = "Guard a chatbot"
-_NO_SETTINGS = frozenset({"check", "config", "no_record"})
+_NO_SETTINGS = frozenset({"check", "config", "live", "no_record"})
 """Options of `refine serve` that are no settings of the guard."""
 
 _SERVER = ("aiohttp", "prometheus_client", "pydantic_settings", "starlette", "uvicorn")
@@ -546,7 +601,7 @@ def _serve(options: of.ServeOptions) -> int:
     flags = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
     if options.no_record:
         flags["record"] = False
-    running.serve(options.config, flags, check=options.check)
+    running.serve(options.config, flags, check=options.check, live=options.live)
     return 0
 
 

@@ -12,7 +12,7 @@ from judges import ConfigurationError, Judge, Panel
 from judges.catalogue.names import JudgesFile, JudgeSpec, is_judges_file
 from judges.errors import shortened
 from judges.models.providers.http import checked_address
-from judges.models.providers.openai_fields import parsed_name
+from judges.models.providers.openai_fields import local_name, names_direct_client, parsed_name
 from judges.offline.run.evaluate import judges_by_name
 from refine.cli.options import ModelOptions
 from refine.process import see_modules_here
@@ -164,7 +164,9 @@ def _chat_model(name: str, base_url: str | None) -> object:
 
     parsed = parsed_name(name)
     if base_url is None:
-        return chat_model(name, max_retries=0) if parsed is None else OpenAICompatible.named(name)
+        return OpenAICompatible.named(name) if names_direct_client(name) else chat_model(name, max_retries=0)
+    if local_name(name) is not None:
+        raise ConfigurationError(f"{name} is on this machine and has no address; leave out --base-url")
     plain = name.strip().removeprefix("openai:") if parsed is None else parsed[0]
     if not plain:
         raise ConfigurationError("--model names no model; write its name on the server, e.g. --model my-model")

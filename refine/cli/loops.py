@@ -20,6 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from judges import ConfigurationError, Judge, Sample
+from judges.offline.trust.benefit_report import BenefitReport
 from judges.offline.trust.curves import AttemptGain, CurvePoint
 from judges.offline.trust.monitor import Audits, CanaryResult, LiveRate, MonitorReport, monitor
 from judges.offline.trust.replay import LoopReplay, ReplayedPolicy, replay
@@ -106,6 +107,7 @@ def run_replay(options: ReplayOptions) -> int:
             max_attempts=options.max_attempts or None,
             patience=options.patience or None,
             policy=options.policy,
+            slices=options.slices,
             judge=judge,
             rejudge_fraction=options.rejudge_fraction,
             max_concurrency=options.max_concurrency,
@@ -124,6 +126,8 @@ def _show_replay(out: Console, result: LoopReplay) -> None:
         out.print(Text(f"{result.reason}: {result.detail}", style="yellow"), soft_wrap=True)
         _print_left_out(out, result)
         return
+    if result.benefit is not None:
+        show_benefit(out, result.benefit)
     questions = "" if result.questions == result.loops else f" to {result.questions:,} questions"
     out.print(Text(f"{_count(result.loops, 'loop')}{questions}, recorded with {result.policy}", style="bold"))
     _print_left_out(out, result)
@@ -136,6 +140,24 @@ def _show_replay(out: Console, result: LoopReplay) -> None:
     _print_policies(out, result.policies)
     for note in (result.assumption, *_explain_policies(result), *result.notes):
         _note(out, note)
+
+
+_EFFECT_STYLES = {"helps": "bold green", "harms": "bold red", "cannot be told": "bold yellow"}
+
+
+def show_benefit(out: Console, report: BenefitReport) -> None:
+    """Print whether a loop helps, and what stands behind that."""
+    style = _EFFECT_STYLES[report.benefit.effect] if report.is_known else "yellow"
+    out.print(Text(report.headline, style=style))
+    for label, text in report.entries():
+        out.print(Text.assemble((f"  {label:<10}", "dim"), text))
+    head, rows = report.table()
+    if rows:
+        out.print()
+        print_table(
+            out, [Column(head[0]), *(Column(name, is_number=True) for name in head[1:-1]), Column(head[-1])], rows
+        )
+    out.print()
 
 
 def _print_left_out(out: Console, result: LoopReplay) -> None:

@@ -158,8 +158,8 @@ class JudgeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsOptions:
-    """How a dataset is read."""
+class FileOptions:
+    """How a file of rows is read."""
 
     rows: Path = _argument(
         "Dataset: .jsonl (one object per line), .json, .csv or .tsv with a header, or .parquet.", "ROWS"
@@ -171,7 +171,13 @@ class RowsOptions:
         default=list,
     )
     encoding: str = _option("Encoding of the file. E.g. latin-1", "NAME", default="utf-8")
-    limit: int | None = _option("Judge the first N rows only.", "N", min=1)
+    limit: int | None = _option("The first N rows only.", "N", min=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsOptions(FileOptions):
+    """How a dataset is read."""
+
     keep_unreadable: bool = _flag("Keep rows that cannot be read, unscored, instead of stopping.")
 
 
@@ -226,10 +232,7 @@ class EvaluateOptions(CommandOptions):
     @cached_property
     def folder(self) -> Path:
         """The folder of the run: the named one, or a new one called after the time."""
-        if self.out is not None:
-            return Path(self.out)
-        base = Path("runs") / time.strftime("%Y-%m-%d-%H%M%S")
-        return next(name for number in range(1, 1_000) if not (name := _add_number(base, number)).exists())
+        return _folder(self.out, "runs")
 
     @property
     def resumable(self) -> Path | None:
@@ -237,8 +240,66 @@ class EvaluateOptions(CommandOptions):
         return self.folder
 
 
+def _folder(out: str | None, default: str) -> Path:
+    """Return the folder that was named, or a new one in `default`, called after the time."""
+    if out is not None:
+        return Path(out)
+    base = Path(default) / time.strftime("%Y-%m-%d-%H%M%S")
+    return next(name for number in range(1, 1_000) if not (name := _add_number(base, number)).exists())
+
+
 def _add_number(folder: Path, number: int) -> Path:
     return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialOptions(CommandOptions):
+    """The options of `refine trial`."""
+
+    file: FileOptions
+    generator: str = _option(
+        "What answers: a model, or module:object for your own application.", "PROVIDER:NAME", default=MISSING
+    )
+    judge: str = _option(
+        "The judge of the loop, as in `refine evaluate`.",
+        "NAME[:KEY=VALUE,...]",
+        default=MISSING,
+        autocompletion=_judge_names,
+    )
+    truth: str | None = _option(
+        "Another judge, which alone says what is good. Default: people, by `refine label`.",
+        "NAME[:KEY=VALUE,...]",
+        autocompletion=_judge_names,
+    )
+    asks: ModelOptions = field(default_factory=ModelOptions)
+    arms: str = _option(
+        "first, loop, a form of a retry (auto, restated, last_draft, verify_first, all_drafts, fresh), "
+        "stronger=MODEL.",
+        "ARM,ARM",
+        default="first,loop,restated,verify_first,fresh",
+    )
+    baseline: str | None = _option("Compare with this arm. Default: fresh, if it is one, else first.", "ARM")
+    out: str | None = _option("Folder of the trial. Default: trials/ and the time, which is printed.", "TRIAL")
+    draws: int = _option("Ask each question N times, each with another seed.", "N", default=1, min=1)
+    temperature: float | None = _option("Of the generator. Default: its own.", "T", min=0)
+    max_tokens: int | None = _option("Longest answer. Default: the model's own limit.", "N", min=1)
+    seed: int = _option("Seed of the answers, for generators that take one.", "N", default=0, min=0)
+    max_attempts: int = _option("Answers an arm may generate, the first included.", "N", default=3, min=2)
+    success_rating: int = _option("Rating that the loop's judge accepts.", "1-4", default=3, min=1, max=4)
+    max_concurrency: int = _max_concurrency()
+    prices: Path | None = _prices()
+    retry_failed: bool = _flag("Try again where generator or judge failed.")
+    as_json: bool = _json()
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of the trial: the named one, or a new one called after the time."""
+        return _folder(self.out, "trials")
+
+    @property
+    def resumable(self) -> Path | None:
+        """The trial that is written."""
+        return self.folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,6 +411,21 @@ class ReportOptions(_RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TryJudgeOptions(CommandOptions):
+    """The options of `refine try-judge`."""
+
+    judge: str = _option(
+        "Judge by name, with its settings.", "NAME[:KEY=VALUE,...]", default=MISSING, autocompletion=_judge_names
+    )
+    asks: ModelOptions = field(default_factory=ModelOptions)
+    pairs: Path | None = _option(
+        "Your own pairs: rows with question, good and bad. Default: those shipped.", "ROWS"
+    )
+    max_concurrency: int = _max_concurrency()
+    as_json: bool = _json()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ListOptions(CommandOptions):
     """The options of `refine judges`."""
 
@@ -401,6 +477,7 @@ class ServeOptions(CommandOptions):
     no_record: bool = _flag("Record nothing, so there is no page.")
     config: Path | None = _option("TOML file with these and all other settings.", "FILE")
     check: bool = _flag("Check the settings, say what they mean, and end.")
+    live: bool = _flag("With --check: ask judges, upstreams and the database, each once.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -452,6 +529,9 @@ class CertifyOptions(TrustOptions):
     attempts: str = _loops()
     out: Path = _option("File for the certificate.", "FILE", default=Path("certificate.json"))
     patience: int | None = _option("Patience of the loop.  [default: as recorded]", "N")
+    break_at_most: float | None = _option(
+        "Promise besides: of first answers that were good, at most this share comes out bad. E.g. 0.01", "SHARE"
+    )
     method: str = _option(
         "sequence; fallback, if higher ratings are not better; anytime, to look as labels come in; "
         "weighted, for rows with weights, several runs a question or graded harm.",
@@ -463,6 +543,12 @@ class CertifyOptions(TrustOptions):
         "Most that a question weighs, fixed beforehand, for --method weighted.", "W"
     )
     per_question: bool = _flag("Bound bad answers among all questions, not among releases.")
+    estimand: str = _option(
+        "Promise about traffic, every run as often as it is asked, or about questions, each once.",
+        "traffic|questions",
+        default="traffic",
+    )
+    laxest: bool = _flag("Take the laxest certified threshold, also one whose ratings nobody has seen.")
     scores: bool = _flag("Certify a score, not a rating.")
     escalation: str | None = _option("Judges from cheap to strong; people decide what they do not.", "JUDGE,JUDGE")
     chain: str | None = _option("Escalation policies, strict to lax.  [default: 5,4;4,4;4,3;3,3]", "T,T;T,T")
@@ -502,6 +588,7 @@ class ReplayOptions(_LoopOptions):
         autocompletion=_judge_names,
     )
     rejudge_fraction: float = _option("Share of the refused attempts that are judged again.", "SHARE", default=0.2)
+    slices: list[str] = _slices()
     seed: int = _seed()
 
 

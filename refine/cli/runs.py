@@ -34,6 +34,7 @@ from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, RunRow
 from refine.cli.judge_specs import LoadedJudge, by_name, load_judges
 from refine.cli.options import (
     EvaluateOptions,
+    FileOptions,
     GateOptions,
     JudgeOptions,
     LimitOptions,
@@ -41,7 +42,6 @@ from refine.cli.options import (
     ModelOptions,
     RescoreOptions,
     ResumeOptions,
-    RowsOptions,
     ShowOptions,
 )
 from refine.cli.tables import Faults, print_results, print_slices, slices_as_json, slices_of
@@ -339,7 +339,7 @@ def check_rows(file: RowsFile, limit: int | None, *, keep_unreadable: bool) -> i
     return total
 
 
-def rows_file(options: RowsOptions) -> RowsFile:
+def rows_file(options: FileOptions) -> RowsFile:
     """Return a dataset's file, read with columns named as in `--map answer=text`.
 
     Raises:

@@ -1,23 +1,25 @@
-"""The command `refine align`: how far a judge's verdicts can be believed."""
+"""The commands `refine align`, `certify` and `try-judge`: how far a judge's verdicts can be believed."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from judges import ConfigurationError
-from judges.errors import shortened
-from judges.offline import align, certify
+from judges.errors import BadSample, shortened
+from judges.offline import TrialPair, align, certify, try_judge
+from judges.offline.dataset.reading import read_mappings
 from judges.offline.statistics.certificates import AnyMethod
 from judges.offline.trust.calibration import read_labelled
 from judges.offline.trust.label import labels_to_certify, labels_to_estimate, write_queue
 from judges.offline.trust.report_text import Sampling
 from judges.offline.trust.rows import RowSource
+from refine.cli.judge_specs import load_judge
 from refine.cli.loops import loop_source
-from refine.cli.options import AlignOptions, CertifyOptions
+from refine.cli.options import AlignOptions, CertifyOptions, TryJudgeOptions
 from refine.cli.tables import print_text
 
 
@@ -143,10 +145,13 @@ def run_certify(options: CertifyOptions) -> int:
             thresholds=_parse_thresholds(options),
             max_attempts=options.max_attempts,
             patience=options.patience,
+            break_at_most=options.break_at_most,
             method=_parse_method(options.method),
             harm=_parse_numbers(options.harm, name="--harm"),
             largest_weight=options.largest_weight,
             risk="per_question" if options.per_question else "released",
+            estimand=options.estimand,  # type: ignore[arg-type]  # checked there
+            laxest=options.laxest,
             scores=options.scores,
             judge=options.judge,
             escalation=None if options.escalation is None else options.escalation.split(","),
@@ -178,6 +183,8 @@ def _choose_threshold(options: CertifyOptions) -> int:
             judge=options.judge,
             good=options.good,
             budget=options.budget,
+            first_answers=options.break_at_most is not None,
+            estimand="questions" if options.estimand == "questions" else "traffic",
         )
     write_queue(chosen, options.next_labels)
     print_text(
@@ -218,3 +225,40 @@ def _parse_unlabelled(text: str | None) -> Literal["bad", "left_out"] | None:
             return "left_out"
         case _:
             raise ConfigurationError(f"--unlabelled is bad or left-out, not {shortened(text)}")
+
+
+def run_try_judge(options: TryJudgeOptions) -> int:
+    """Print what a judge makes of clear pairs, and return the exit code: 0, or 1 where it is not to be used.
+
+    Raises:
+        ConfigurationError: If the judge or the pairs cannot be used, or none are shipped for it.
+    """
+    from judges.catalogue.registry import default_registry  # noqa: PLC0415 - loads the judges
+
+    judge = load_judge(options.judge, options.asks)
+    name = default_registry().qualified(options.judge.partition(":")[0])
+    pairs = None if options.pairs is None else [_pair_in(row, place) for place, row in _pair_rows(options.pairs)]
+    trial = try_judge(judge, pairs, name=name, max_concurrency=options.max_concurrency)
+    if options.as_json:
+        sys.stdout.write(f"{json.dumps(trial.to_dict(), ensure_ascii=False, indent=2)}\n")
+    else:
+        print_text(str(trial))
+    return 0 if trial.is_usable else 1
+
+
+def _pair_rows(file: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    try:
+        return [(f"{file}, row {number}", row) for number, row in enumerate(read_mappings(file), 1)]
+    except BadSample as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _pair_in(row: Mapping[str, Any], place: str) -> TrialPair:
+    texts = {name: row.get(name) for name in ("question", "good", "bad")}
+    contexts, reference = row.get("contexts") or (), row.get("reference")
+    is_text = all(isinstance(text, str) and text for text in texts.values())
+    if not is_text or isinstance(contexts, str) or not isinstance(reference, str | None):
+        raise ConfigurationError(
+            f"{place}: a pair has the texts question, good and bad, and may have contexts, a list, and reference"
+        )
+    return TrialPair(**texts, contexts=tuple(map(str, contexts)), reference=reference)  # type: ignore[arg-type]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import atexit
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, Unpack
+from typing import Annotated, Any, NotRequired, Self, TypeVar, Unpack
 from uuid import uuid4
+from weakref import WeakSet
 
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -16,6 +16,7 @@ from langchain.agents.middleware import (
     ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
+    ToolCallRequest,
 )
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain.agents.structured_output import StructuredOutputError
@@ -26,30 +27,31 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.types import Command, GraphOutput
 
-from graphs import Bounds, Outcome, Policy, langgraph_private, outcome_of
+from graphs import Bounds, Outcome, Overrides, Policy, langgraph_private, outcome_of
 from graphs.answers import without_reasoning
 from graphs.drivers import Flow, RunContext, Transition, adrive, drive
 from graphs.errors import InputError
 from graphs.generators import RETURN_DIRECT
-from graphs.policy import PolicySettings
-from judges import ConfigurationError, as_judge
+from graphs.outcome import add_outcome
+from graphs.policy import PolicySettings, fail_closed
+from judges import ConfigurationError, as_judge, load
 from judges.errors import shortened
-from judges.judge import waited_for
-from judges.runtime.faults import logging_safely
 from judges.runtime.flow import in_thread
 from refine.middleware.model_call import (
     ModelCall,
     answer_in,
     at_least_one,
-    function_or_none,
     is_structured,
     loop_of,
     models_of,
     policy_of,
 )
 from refine.middleware.turn import OpenTurns, Response, Turn
+from refine.question import OutcomeListener
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
+
+T = TypeVar("T")
 
 _TOOL_CALL = "tool_call: the agent calls a tool, and is judged when it answers"
 _NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
@@ -65,12 +67,11 @@ def _hand_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) 
     original = answer_in(response)
     hides = bool(refinement.attempts) and not refinement.policy.keep_reasoning
     message = without_reasoning(original) if hides else original
-    turn.ends = _returns_directly(original, request)
     note = {
         "outcome_id": refinement.id,
         "passed": False,
         "stop_reason": "skipped",
-        "detail": RETURN_DIRECT if turn.ends else _TOOL_CALL,
+        "detail": RETURN_DIRECT if _returns_directly(original, request) else _TOOL_CALL,
     }
     metadata = {**message.response_metadata, langgraph_private.SUMMARY: note}
     message = message.model_copy(update={"id": original.id or str(uuid4()), "response_metadata": metadata})
@@ -126,13 +127,18 @@ def _unjudged_outcome(state: Mapping[str, Any]) -> Outcome:
     waits = isinstance(last, AIMessage) and bool(last.tool_calls)
     if waits or last is None or last.type == "human" or state.get("__interrupt__"):
         raise InputError("the agent's turn has not ended, so there is no outcome yet; go on with it first")
-    answer = last if isinstance(last, AIMessage) else None
-    detail = _NOT_THE_MODEL if answer is not None else RETURN_DIRECT
-    if isinstance(last, ToolMessage) and last.status == "error":
-        detail += ", and the tool failed"
+    answer, detail = _ending_in(last)
     return Outcome(
         answer=answer, passed=False, stop_reason="skipped", detail=detail, conversation=tuple(conversation)
     )
+
+
+def _ending_in(last: AnyMessage) -> tuple[AIMessage | None, str]:
+    """Return the answer that the model did not give, if an agent's last message is one, and whose it is."""
+    if isinstance(last, AIMessage):
+        return last, _NOT_THE_MODEL
+    failed = isinstance(last, ToolMessage) and last.status == "error"
+    return None, f"{RETURN_DIRECT}, and the tool failed" if failed else RETURN_DIRECT
 
 
 def _last_reply(messages: Sequence[AnyMessage]) -> AIMessage | None:
@@ -146,8 +152,6 @@ def _returns_directly(message: AIMessage, request: ModelRequest[Any]) -> bool:
     direct = {tool.name for tool in request.tools if isinstance(tool, BaseTool) and tool.return_direct}
     return bool(direct) and all(call["name"] in direct for call in message.tool_calls)
 
-
-_log = logging.getLogger("refine")
 
 _CHANNEL = "refine_turns"
 
@@ -182,11 +186,13 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         bounds: How far a call of the agent may go with the `graphs.Overrides` in its `context`; None allows what
             is stricter or cheaper than the policy.
         on_outcome: Called with the `Outcome` of every turn that ended with an answer of the model or without
-            any, sync or async. What it raises is a WARNING of the logger `refine`.
+            any, sync or async. So is that of a turn with a refused draft which something else ended: at once
+            where a tool raised or a middleware gave the answer, else as soon as that is seen, with a later turn
+            or at the end of the process. What it raises is a WARNING of the logger `refine`.
         record: Where every turn is recorded: a file of JSON lines, the URL of a database, or an open record.
         name: Name of the middleware in the agent, in events and in the log; an agent takes a name once.
-        max_turns: Most turns that are held at once, those that wait for a human included; of more the oldest lose
-            their drafts, with a WARNING.
+        max_turns: Most turns that are held at once, those that wait for a human included; of more, or of very
+            long ones, the oldest lose their drafts, with a WARNING.
         max_outcomes: Number of turns, the last ones, of which `outcome(result)` knows the record.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
@@ -217,11 +223,32 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         self._models = models_of(self.policy)
         self._record = None if record is None else open_record(record)
         self._origin = Origin() if record is None else Origin.of(name, judge, self.policy)
-        self._on_outcome = function_or_none("on_outcome", on_outcome)
+        self._listener = OutcomeListener(on_outcome)
         self._turns = OpenTurns(
             max_turns=at_least_one("max_turns", max_turns),
             max_outcomes=at_least_one("max_outcomes", max_outcomes),
         )
+        _with_open_turns.add(self)
+        atexit.unregister(_report_at_exit)
+        atexit.register(_report_at_exit)  # last, so that it comes before its record is closed
+
+    @classmethod
+    def grounded(cls, model: object, *, threshold: float = 1.0, **settings: Any) -> Self:
+        """Return one that lets out only answers whose every sentence the tools' results, or contexts, support.
+
+        It fails closed: of any other answer, of one that the judge gives no verdict on, and of one without
+        evidence, the `fallback` text is left, or an error where none is given.
+
+        Args:
+            model: The judge's model, as `judges.load` takes it.
+            threshold: The share of sentences that must be supported; a contradicted one is never forgiven.
+            settings: Other settings of the class.
+
+        Raises:
+            ConfigurationError: If a setting lets another answer out, or cannot be used.
+        """
+        judge = load("groundedness", model=model, threshold=threshold)
+        return cls(judge, **fail_closed(settings, called="grounded"))
 
     @property
     def name(self) -> str:
@@ -266,14 +293,43 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Begin a turn, while the question stands in the state as it was asked."""
         del runtime
-        self._turns.take(self._figures(state).get("token"))  # one that was left unfinished on this thread
-        turn = Turn.of(state["messages"])
-        self._turns.put(turn)
-        return {_CHANNEL: {self._name: {"token": turn.token}}}
+        for turn, outcome in self._take_over(state):
+            self._report(outcome, turn)
+        return self._begin(state)
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Begin a turn; as `before_agent`."""
-        return self.before_agent(state, runtime)
+        del runtime
+        for turn, outcome in self._take_over(state):
+            await self._areport(outcome, turn)
+        return self._begin(state)
+
+    def _take_over(self, state: AgentState[Any]) -> Iterator[tuple[Turn, Outcome]]:
+        """Yield the turns that ended elsewhere, also one that was left unfinished on this thread."""
+        return _broken_off(self._turns.take_over(self._figures(state).get("token")))
+
+    def _begin(self, state: AgentState[Any]) -> dict[str, Any]:
+        turn = Turn.of(state["messages"])
+        return self._hold(turn)
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """End a turn that the model did not end, with its refused drafts."""
+        del runtime
+        for turn, outcome in self._end_with(state):
+            self._report(outcome, turn)
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """End a turn; as `after_agent`."""
+        del runtime
+        for turn, outcome in self._end_with(state):
+            await self._areport(outcome, turn)
+
+    def _end_with(self, state: AgentState[Any]) -> Iterator[tuple[Turn, Outcome]]:
+        turn = self._turns.take(self._figures(state).get("token"))
+        answer, detail = _ending_in(state["messages"][-1])
+        outcome = None if turn is None else turn.end(detail, stop_reason="skipped", answer=answer)
+        if turn is not None and outcome is not None:
+            yield turn, outcome
 
     def wrap_model_call(
         self,
@@ -281,18 +337,21 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the answer that may be released, or a reply that calls a tool."""
-        turn, context = self._open_turn(request), RunContext(get_config())
-        call = self._model_call(turn, request, handler)
+        turn = self._open_turn(request)
         try:
+            context = RunContext(get_config())
+            call = self._model_call(turn, request, handler)
             transition = drive(self._steps(turn, call, request, context), context)
-        except Exception as error:
-            unanswered = outcome_of(error)
+        except GraphBubbleUp:
+            raise
+        except BaseException as error:
+            unanswered = _outcome_with(error, turn)
             if unanswered is not None:
-                self._report(unanswered, context)
+                self._report(unanswered, turn)
             raise
         if transition.outcome is None:
             return self._with_figures(turn, _hand_on(turn, call.response, request))
-        self._report(transition.outcome, context)
+        self._report(transition.outcome, turn)
         return release_response(turn, transition.outcome)
 
     async def awrap_model_call(
@@ -301,19 +360,52 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the answer that may be released, or a reply that calls a tool, without blocking."""
-        turn, context = self._open_turn(request), RunContext(get_config())
-        call = self._model_call(turn, request, handler)
+        turn = self._open_turn(request)
         try:
+            context = RunContext(get_config())
+            call = self._model_call(turn, request, handler)
             transition = await adrive(self._steps(turn, call, request, context), context)
-        except Exception as error:
-            unanswered = outcome_of(error)
+        except GraphBubbleUp:
+            raise
+        except BaseException as error:
+            unanswered = _outcome_with(error, turn)
             if unanswered is not None:
-                await self._areport(unanswered, context)
+                await self._areport(unanswered, turn, waits=isinstance(error, Exception))
             raise
         if transition.outcome is None:
             return self._with_figures(turn, _hand_on(turn, call.response, request))
-        await self._areport(transition.outcome, context)
+        await self._areport(transition.outcome, turn)
         return release_response(turn, transition.outcome)
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
+        """Call a tool; the context of the agent's call says nothing about agents that the tool calls."""
+        try:
+            with langgraph_private.inside_of(request.runtime.config):
+                return handler(request)
+        except GraphBubbleUp:
+            raise
+        except BaseException as error:
+            turn = self._turns.take(self._figures(request.state).get("token"))
+            outcome = None if turn is None else _outcome_with(error, turn)
+            if turn is not None and outcome is not None:
+                self._report(outcome, turn)
+            raise
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]
+    ) -> T:
+        """Call a tool without blocking; otherwise as `wrap_tool_call`."""
+        try:
+            with langgraph_private.inside_of(request.runtime.config):
+                return await handler(request)
+        except GraphBubbleUp:
+            raise
+        except BaseException as error:
+            turn = self._turns.take(self._figures(request.state).get("token"))
+            outcome = None if turn is None else _outcome_with(error, turn)
+            if turn is not None and outcome is not None:
+                await self._areport(outcome, turn, waits=isinstance(error, Exception))
+            raise
 
     def _figures(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return what an agent's state holds of the turn; empty where it holds nothing."""
@@ -357,41 +449,62 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
 
     def _with_figures(self, turn: Turn, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
         """Hold an unfinished turn, and return a response with its figures for the agent's state."""
+        return ExtendedModelResponse(response, command=Command(update=self._hold(turn)))
+
+    def _hold(self, turn: Turn) -> dict[str, Any]:
+        """Hold an unfinished turn, and return what the agent's state holds of it."""
+        figures = turn.figures(can_resume=langgraph_private.has_checkpointer(get_config()))
         self._turns.put(turn)
-        update = {_CHANNEL: {self._name: turn.figures}}
-        return ExtendedModelResponse(response, command=Command(update=update))
+        return {_CHANNEL: {self._name: figures}}
 
-    def _origin_of(self, context: RunContext) -> Origin:
+    def _origin_of(self, turn: Turn) -> Origin:
         """Return the origin of a turn, under the policy that its request made of ours."""
-        overrides = context.overrides
-        return self._origin if overrides is None else self._origin.under(overrides.applied_to(self.policy))
+        settings = {} if turn.refinement is None else turn.refinement.overrides
+        return self._origin.under(Overrides.read(settings).applied_to(self.policy)) if settings else self._origin
 
-    def _report(self, outcome: Outcome, context: RunContext) -> None:
+    def _report(self, outcome: Outcome, turn: Turn) -> None:
         """Hand an outcome to whoever wants it."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
-            self._record.add(outcome, self._origin_of(context))
-        if self._on_outcome is not None:
-            with _warn_only():
-                waited_for(self._on_outcome(outcome))
+            self._record.add(outcome, self._origin_of(turn))
+        self._listener.tell(outcome)
 
-    async def _areport(self, outcome: Outcome, context: RunContext) -> None:
-        """Hand an outcome to whoever wants it, without blocking."""
+    def report_open_turns(self) -> None:
+        """Report the drafts of the turns that are open, as at the end of the process, which loses them."""
+        for turn, outcome in _broken_off(self._turns.take_over(all_of_them=True)):
+            self._report(outcome, turn)
+
+    async def _areport(self, outcome: Outcome, turn: Turn, *, waits: bool = True) -> None:
+        """Hand an outcome to whoever wants it; without blocking, unless the call is cancelled and cannot wait."""
         self._turns.add_outcome(outcome)
-        if self._record is not None:
-            await in_thread(self._record.add, outcome, self._origin_of(context))
-        if self._on_outcome is not None:
-            with _warn_only():
-                value = self._on_outcome(outcome)
-                if inspect.isawaitable(value):
-                    await value
+        if self._record is not None and waits:
+            await in_thread(self._record.add, outcome, self._origin_of(turn))
+        elif self._record is not None:
+            self._record.add(outcome, self._origin_of(turn))
+        await self._listener.atell(outcome)
 
 
-@contextmanager
-def _warn_only() -> Iterator[None]:
-    """Log that a callback raised, instead of losing the answer."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - whatever it raised, the answer must go out
-        with logging_safely():
-            _log.warning("on_outcome raised %s; the answer is returned all the same", type(error).__name__)
+def _outcome_with(error: BaseException, turn: Turn) -> Outcome | None:
+    """Return the outcome of a turn that an error ends, which then has it; None where nothing was attempted."""
+    refinement = turn.refinement
+    if refinement is not None and refinement.attempts:
+        add_outcome(error, refinement, turn.conversation, now=time.time())
+    outcome = outcome_of(error)
+    is_own = outcome is not None and refinement is not None and outcome.id == refinement.id
+    return outcome if is_own else None
+
+
+def _broken_off(turns: Iterable[Turn]) -> Iterator[tuple[Turn, Outcome]]:
+    for turn in turns:
+        outcome = turn.end("something outside of the model's calls ended the turn", stop_reason="broken_off")
+        if outcome is not None:
+            yield turn, outcome
+
+
+_with_open_turns: WeakSet[SelfRefineMiddleware] = WeakSet()
+
+
+def _report_at_exit() -> None:
+    """Report what no process can go on with any more: the drafts of turns that were left open in this one."""
+    for middleware in list(_with_open_turns):
+        middleware.report_open_turns()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.structured_output import StructuredOutputError
@@ -196,8 +196,6 @@ def _drop(_: Any) -> None:
     """Discard what is written."""
 
 
-T = TypeVar("T")
-
 _OF_THE_AGENT = frozenset({"checkpointer", "context_schema", "durability", "store"})
 
 
@@ -260,15 +258,4 @@ def at_least_one(name: str, value: object) -> int:
     """
     if type(value) is not int or value < 1:
         raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(value)}")
-    return value
-
-
-def function_or_none(name: str, value: Callable[[T], object] | None) -> Callable[[T], object] | None:
-    """Return a function, or None.
-
-    Raises:
-        ConfigurationError: If the value is something else.
-    """
-    if value is not None and not callable(value):
-        raise ConfigurationError(f"{name} is a function of one argument, or None, not {shortened(value)}")
     return value

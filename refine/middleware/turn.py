@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from langchain.agents.middleware import ModelResponse
@@ -21,7 +22,10 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from graphs import Outcome, Refinement
 from graphs.drivers import Node, Transition
+from graphs.refinement import StopReason
 from judges.verdict import Usage
+
+T = TypeVar("T")
 
 _log = logging.getLogger("refine")
 
@@ -31,6 +35,10 @@ _SUMMARY = "lc_source"
 
 Response = ModelResponse[Any] | StructuredOutputError
 """What a model call of an agent comes to; the error is that of an answer which does not fit the schema."""
+
+
+class _RunToken(str):  # noqa: SLOT000 - with slots there would be no weak reference to it
+    """A turn's token as the state of a run holds it: with the last reference to that state it is gone, too."""
 
 
 @dataclass(kw_only=True)
@@ -50,7 +58,7 @@ class Turn:
         continued_by: Id of the first message that the agent put after what the loop added last.
         run: Identifies the run of the agent that made the last call.
         paused_at: When the last call ended, in seconds of the monotonic clock.
-        ends: Whether the agent ends with the tools that were called last, unless a human stops it.
+        can_resume: Whether a checkpointer keeps the agent's state, so that another run may go on with the turn.
     """
 
     conversation: Sequence[AnyMessage]
@@ -65,7 +73,8 @@ class Turn:
     continued_by: str | None = None
     run: object = None
     paused_at: float = 0.0
-    ends: bool = False
+    can_resume: bool = False
+    _run_token: weakref.ref[_RunToken] | None = None
 
     @classmethod
     def of(cls, messages: Sequence[AnyMessage], figures: Mapping[str, Any] | None = None) -> Turn:
@@ -78,13 +87,35 @@ class Turn:
             turn.usage_before = Usage.model_validate(figures.get("usage", {}))
         return turn
 
-    @property
-    def figures(self) -> dict[str, Any]:
-        """What the agent's state may hold of the turn: nothing of a draft, only how many there were."""
+    def figures(self, *, can_resume: bool) -> dict[str, Any]:
+        """Return what the agent's state may hold of the turn: nothing of a draft, only how many there were."""
         attempts, usage = self.attempts_before, self.usage_before
         if self.refinement is not None:
             attempts, usage = attempts + len(self.refinement.attempts), self.refinement.usage
-        return {"token": self.token, "attempts": attempts, "usage": usage.model_dump(mode="json")}
+        token, self.can_resume = _RunToken(self.token), can_resume
+        self._run_token = weakref.ref(token)
+        return {"token": token, "attempts": attempts, "usage": usage.model_dump(mode="json")}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its run is gone, by an error that nobody told of here, and none can go on with it."""
+        return not self.can_resume and self._run_token is not None and self._run_token() is None
+
+    @property
+    def size(self) -> int:
+        """About how many characters it holds."""
+        attempts = () if self.refinement is None else self.refinement.attempts
+        held = (*self.conversation, *self.steps.values(), *(attempt.answer for attempt in attempts))
+        return sum(len(str(message.content)) for message in held)
+
+    def end(self, detail: str, *, stop_reason: StopReason, answer: AIMessage | None = None) -> Outcome | None:
+        """Return the record of a turn that ended elsewhere; None where no draft was refused."""
+        refinement = self.refinement
+        if refinement is None or not refinement.attempts:
+            return None
+        now = refinement.started_at if refinement.updated_at is None else refinement.updated_at
+        ended = refinement if refinement.done else refinement.stop(stop_reason, detail, now=now)
+        return Outcome.of(ended, self.conversation, answer, now=now)
 
     def update(self, messages: Sequence[AnyMessage]) -> None:
         """Take over what the agent's state holds by now: newer forms of known messages, and further steps."""
@@ -170,51 +201,98 @@ def _index_after_question(messages: Sequence[AnyMessage]) -> int:
     return summaries[-1] + 1 if summaries else 0
 
 
+_MOST_CHARACTERS = 32_000_000
+"""About how many characters are held at once, of turns and of outcomes each: questions may be very long."""
+
+
+class _Bounded(Generic[T]):
+    """Values by key, of which the oldest go where there are too many or they are too large together.
+
+    Args:
+        most: Most values.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.values: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._most = most
+        self._size = 0
+
+    def put(self, key: str, value: T, size: int) -> Iterator[T]:
+        """Hold a value of a size, and yield those that go; the newest stays, however large."""
+        self.pop(key)
+        self.values[key] = value, size
+        self._size += size
+        while len(self.values) > 1 and (len(self.values) > self._most or self._size > _MOST_CHARACTERS):
+            gone = self.pop(next(iter(self.values)))
+            assert gone is not None  # noqa: S101 - it is held
+            yield gone
+
+    def pop(self, key: str) -> T | None:
+        """Return a value, which is held no longer; None where it is not."""
+        value, size = self.values.pop(key, (None, 0))
+        self._size -= size
+        return value
+
+
 class OpenTurns:
     """The turns between two model calls, by token, and the last outcomes, by id: bounded, safe between threads.
 
     Args:
-        max_turns: Most turns held at once; of more those that end are forgotten, then the oldest.
+        max_turns: Most turns held at once; of more the oldest are given up.
         max_outcomes: Most outcomes held; of more the oldest are forgotten.
     """
 
     def __init__(self, *, max_turns: int, max_outcomes: int) -> None:
-        self._turns: OrderedDict[str, Turn] = OrderedDict()
-        self._outcomes: OrderedDict[str, Outcome] = OrderedDict()
-        self._max_turns, self._max_outcomes = max_turns, max_outcomes
+        self._turns, self._outcomes = _Bounded[Turn](max_turns), _Bounded[Outcome](max_outcomes)
+        self._given_up: list[Turn] = []
+        self._max_turns = max_turns
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self._turns.values)
 
     def put(self, turn: Turn) -> None:
-        """Hold a turn until its next call; forget one that ends, or else the oldest, where there are too many."""
+        """Hold a turn until its next call, and give up the oldest where there are too many."""
         with self._lock:
-            self._turns[turn.token] = turn
-            self._turns.move_to_end(turn.token, last=not turn.ends)
-            oldest = self._turns.popitem(last=False)[1] if len(self._turns) > self._max_turns else None
-        if oldest is None or oldest.ends:
-            return
-        if oldest.refinement is not None and oldest.refinement.attempts:
+            gone = [old for old in self._turns.put(turn.token, turn, turn.size) if old.refinement is not None]
+            given_up = [old for old in gone if old.refinement is not None and old.refinement.attempts]
+            self._given_up += given_up
+        if given_up:
             _log.warning(
-                "more than max_turns=%d turns are open: the oldest has lost its rejected drafts", self._max_turns
+                "more than max_turns=%d turns are open, or too long ones: the oldest has lost its rejected drafts",
+                self._max_turns,
             )
 
     def take(self, token: str | None) -> Turn | None:
         """Return a turn, which belongs to the caller from now on, so that two runs never share one.
 
-        None means that it is not held: it ended, began in another process, or was forgotten.
+        None means that it is not held: it ended, began in another process, or was given up.
         """
         with self._lock:
-            return None if token is None else self._turns.pop(token, None)
+            return None if token is None else self._turns.pop(str(token))
+
+    def take_over(self, token: str | None = None, *, all_of_them: bool = False) -> list[Turn]:
+        """Return the turns that are over without an outcome, which belong to the caller from now on.
+
+        Args:
+            token: One of which that is known.
+            all_of_them: Whether every turn is over, as at the end of the process.
+        """
+        with self._lock:
+            known = self._turns.values
+            over = [key for key, (turn, _) in known.items() if all_of_them or key == token or turn.is_over]
+            ended = [*self._given_up, *filter(None, map(self._turns.pop, over))]
+            self._given_up = []
+        return ended
 
     def add_outcome(self, outcome: Outcome) -> None:
         """Hold an outcome; forget the oldest where there are too many."""
+        held = (*outcome.conversation, *(attempt.answer for attempt in outcome.attempts))
         with self._lock:
-            self._outcomes[outcome.id] = outcome
-            if len(self._outcomes) > self._max_outcomes:
-                self._outcomes.popitem(last=False)
+            size = sum(len(str(message.content)) for message in held)
+            for _ in self._outcomes.put(outcome.id, outcome, size):
+                """It is forgotten."""
 
     def outcome(self, outcome_id: str) -> Outcome | None:
         """Return an outcome; None where it is not held."""
-        return self._outcomes.get(outcome_id)
+        return self._outcomes.values.get(outcome_id, (None, 0))[0]

@@ -7,9 +7,12 @@ import hmac
 import ipaddress
 import json
 import logging
+import math
+import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from graphs import Outcome, Refinement, Unanswered
 from graphs.drivers import Node, RunContext, adrive
 from graphs.loop import Loop
 from judges import ConfigurationError
+from refine.guesses import GuessLimit, OneTimeLink
 from refine.record import DatabaseRecord, OutcomeFilter
 from refine.record.rows import now_ms
 
@@ -45,7 +49,9 @@ HEADERS = {
 """Sent with everything of the page: it runs its own scripts alone, and nothing in it becomes markup."""
 
 _SHORTEST_KEY = 8
-_HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+_MOST_GUESSES = 20
+HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+"""Headers that a proxy adds, which may be on this machine while whoever asks is not."""
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -54,20 +60,38 @@ class _Access:
 
     Args:
         key: The page's own key, at least 8 characters; None lets in only those who ask from this machine.
+        link: A link that is followed in place of a key; then only whoever has followed it is let in.
 
     Raises:
         ConfigurationError: If the key is too short.
     """
 
-    def __init__(self, key: str | None) -> None:
+    def __init__(self, key: str | None, link: OneTimeLink | None) -> None:
         if key is not None and len(key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the page's key has {len(key)} characters; give {_SHORTEST_KEY} at least")
-        self._key = None if key is None else key.encode()
+        self._link = link
+        given = secrets.token_urlsafe(32) if key is None and link is not None else key
+        self._key = None if given is None else given.encode()
+        self._guesses = GuessLimit(_MOST_GUESSES)
 
-    @property
-    def needs_key(self) -> bool:
-        """Whether there is a key."""
-        return self._key is not None
+    async def follow_link(self, request: Request) -> Response:
+        """Answer whoever follows the link with the page's key."""
+        token = (await _body(request)).get("link")
+        place = request.client.host if request.client else ""
+        if isinstance(token, str) and (refusal := self._too_many(place, token)):
+            return refusal
+        is_right = self._link is not None and isinstance(token, str) and self._link.redeem(token)
+        self._guesses.settle(place, "", is_right=is_right)
+        if not is_right or self._key is None:
+            return JSONResponse({"error": "the link was followed before, or is none; start the server anew"}, 401)
+        return JSONResponse({"key": self._key.decode()})
+
+    def _too_many(self, place: str, key: str) -> Response | None:
+        wait_s = self._guesses.wait_s(place, key)
+        if not wait_s:
+            return None
+        headers = {"retry-after": str(math.ceil(wait_s))}
+        return JSONResponse({"error": "too many wrong keys; wait a while"}, 429, headers)
 
     def guarded(self, endpoint: _Endpoint) -> _Endpoint:
         """Return an endpoint that answers only those who may use the page, and nothing that can be stored."""
@@ -85,10 +109,14 @@ class _Access:
                 return None
             reason = "without a key the page answers to this machine alone; give the page a key"
             return JSONResponse({"error": reason}, 403)
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode(), self._key):
-            return None
-        return JSONResponse({"error": "the page's key is wanted"}, 401)
+        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+        key, place = sent.strip(), request.client.host if request.client else ""
+        refusal = self._too_many(place, key)
+        if refusal is not None or not key:
+            return refusal or JSONResponse({"error": "the page's key is wanted"}, 401)
+        is_right = scheme.lower() == "bearer" and hmac.compare_digest(key.encode(), self._key)
+        self._guesses.settle(place, key, is_right=is_right)
+        return None if is_right else JSONResponse({"error": "the page's key is wanted"}, 401)
 
 
 def _is_local(request: Request) -> bool:
@@ -96,7 +124,7 @@ def _is_local(request: Request) -> bool:
 
     One that a proxy on this machine hands on may come from anywhere.
     """
-    if not _HANDED_ON.isdisjoint(request.headers):
+    if not HANDED_ON.isdisjoint(request.headers):
         return False
     name = request.headers.get("host", "").lower()
     host = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() else name
@@ -248,6 +276,7 @@ def page_routes(
     status: Status = dict,
     try_out: _TryOut | None = None,
     key: str | None = None,
+    link: OneTimeLink | None = None,
 ) -> list[BaseRoute]:
     """Return the routes of the page at `/`.
 
@@ -257,17 +286,19 @@ def page_routes(
             `upstream`, `success_rating`, `max_attempts`), `in_flight`, `draining`; all may be left out.
         try_out: Answers the questions of the try box; None leaves the box out.
         key: The page's key, which is no key of the API; None lets in only whoever asks from this machine.
+        link: A link that is followed once, in place of a key; `#link=TOKEN` after the page's address.
 
     Raises:
         ConfigurationError: If the key is too short.
     """
-    access = _Access(key)
+    access = _Access(key, link)
     page = _Page(record, status, try_out)
     guarded: dict[str, tuple[str, _Endpoint]] = {
         "/status": ("GET", page.status),
         "/outcomes": ("GET", page.outcomes),
         "/outcomes/{id:path}": ("GET", page.outcome),
         "/figures": ("GET", page.figures),
+        "/benefit": ("GET", page.benefit),
         "/live": ("GET", page.live),
         "/export": ("GET", page.export),
         "/label": ("POST", page.label),
@@ -276,6 +307,7 @@ def page_routes(
     files = {f"/page/{file.name}": file for file in _STATIC.iterdir() if file.suffix in _TYPES}
     return [
         Route("/", _file(_STATIC / "index.html"), methods=["GET"]),
+        Route(f"{API}/link", _one_line_errors(access.follow_link), methods=["POST"]),
         *(Route(path, _file(file), methods=["GET"]) for path, file in files.items()),
         *(
             Route(f"{API}{path}", access.guarded(_one_line_errors(endpoint)), methods=[method])
@@ -321,6 +353,11 @@ class _Page:
     async def figures(self, request: Request) -> Response:
         """Answer with the figures of a filter."""
         return _json(await asyncio.to_thread(self._record.figures, OutcomeFilter.read(request.query_params)))
+
+    async def benefit(self, request: Request) -> Response:
+        """Answer with whether the loop helps, by the labels of a filter's answers."""
+        where = OutcomeFilter.read(request.query_params)
+        return _json(await asyncio.to_thread(_describe_benefit, self._record, where))
 
     async def live(self, request: Request) -> Response:
         """Answer with updates, one JSON object a line, until the page is closed."""
@@ -370,6 +407,18 @@ class _Page:
             raise ConfigurationError("question is a text that is not empty; guard and model are names")
         lines = _lines_of(self._try_out(TryQuestion(**texts)))
         return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+def _describe_benefit(record: DatabaseRecord, where: OutcomeFilter) -> dict[str, Any]:
+    """Return whether the loop helps, in words: of the labelled answers of a filter."""
+    if find_spec("scipy") is None:
+        return {"headline": "Whether the loop helps is told with the extra selfrefine[trust].", "entries": []}
+    from judges.offline.trust.replay import benefit_of  # noqa: PLC0415 - needs numpy and scipy
+
+    labelled = where if where.labelled else where.model_copy(update={"labelled": "yes"})
+    report = benefit_of(record.attempts(labelled))
+    effect = report.benefit.effect if report.is_known else ""
+    return {"headline": report.headline, "effect": effect, "entries": list(report.entries())}
 
 
 async def _lines_of(events: AsyncIterator[Event]) -> AsyncIterator[str]:

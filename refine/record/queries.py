@@ -195,7 +195,7 @@ def _any(connection: Connection, chosen: ColumnElement[bool]) -> bool:
 
 
 def _dataset_row(row: RowMapping, labels: list[Row]) -> Row:
-    evidence = {**(_data(row["evidence"]) or {}), **(_data(row["attempt_evidence"]) or {})}
+    evidence = {**(_data(row["attempt_evidence"]) or {}), **(_data(row["evidence"]) or {})}
     metadata = {**evidence.get("metadata", {}), **_metadata(row), **({"labels": labels} if labels else {})}
     data = {
         **evidence,

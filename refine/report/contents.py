@@ -148,12 +148,14 @@ def build_report(
     run = runs[-1]
     trust = trust_of(run.evaluation, sources or TrustSources(), seed=seed)
     rows = _paired_rows([run.rows for run in runs], {} if trust is None else trust.labels)
-    sections = [Section("judges", "What the judges say", tuple(_judges(run)))]
+    of_trust = [] if trust is None else list(trust_sections(trust))
+    leading = [section for section in of_trust if section.key == "benefit"]
+    sections = [*leading, Section("judges", "What the judges say", tuple(_judges(run)))]
     if len(runs) > 1:
         sections.append(_comparison_section(runs, rows, seed))
     if slices:
         sections.append(Section("slices", "By group", tuple(_slices(run, slices))))
-    sections += [] if trust is None else trust_sections(trust)
+    sections += [section for section in of_trust if section not in leading]
     sections.append(Section("costs", "Time, tokens and cost", tuple(_costs(run))))
     worst = _worst_rows(rows)
     if worst:

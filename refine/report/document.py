@@ -193,7 +193,7 @@ class Document:
         headline: In one sentence, what was judged, with what, and when.
         sections: Its sections, in order.
         runs: One run, or two that are compared, the earlier one first.
-        rows: All rows.
+        rows: All rows; none where there is nothing to list.
         columns: Columns of the metadata by which rows are grouped.
     """
 

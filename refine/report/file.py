@@ -12,7 +12,10 @@ from typing import Literal
 from judges import ConfigurationError
 from refine.report.contents import build_report, read_run
 from refine.report.document import Document
+from refine.report.trial import trial_document
 from refine.report.trust import TrustSources
+from refine.trials.labels import read_trial
+from refine.trials.manifest import is_trial
 
 _Format = Literal["html", "md", "csv"]
 
@@ -32,10 +35,10 @@ def write_report(
     title: str = "",
     seed: int = 0,
 ) -> Path:
-    """Write a report of a finished run, or of two over the same questions, and return where it is.
+    """Write a report of a finished run, of two over the same questions, or of a trial, and return where it is.
 
     Args:
-        runs: Folder of the run; or of two, the earlier one first.
+        runs: Folder of the run, or of a trial; or of two runs, the earlier one first.
         out: The file, which its owner alone can read; `-` is stdout. None is report.html in the folder of the run.
         form: `html`, `md` or `csv`; None takes what the name of the file ends with.
         slices: Columns of the metadata by whose values rows are grouped.
@@ -53,11 +56,28 @@ def write_report(
     folders = [Path(run) for run in runs]
     file = None if out is None else Path(out)
     named_format = _format_of(file, form)
+    if any(map(is_trial, folders)):
+        _check_trial(folders, named_format, slices or attempts or certificate)
+        document = trial_document(read_trial(folders[0], labels), folders[0], title)
+        return _put(document, file or folders[0] / f"report.{named_format}", named_format)
     data = [read_run(folder) for folder in folders]
     data[-1] = replace(data[-1], name=title or data[-1].name)
     sources = TrustSources(labels=labels or labels_beside(folders[-1]), attempts=attempts, certificate=certificate)
-    text = _renderer(named_format)(build_report(data, slices=slices, sources=sources, seed=seed))
-    file = file or folders[-1] / f"report.{named_format}"
+    document = build_report(data, slices=slices, sources=sources, seed=seed)
+    return _put(document, file or folders[-1] / f"report.{named_format}", named_format)
+
+
+def _check_trial(folders: Sequence[Path], form: _Format, others: object) -> None:
+    """Check that a report of a trial is about it alone, and of sections."""
+    if len(folders) > 1 or others:
+        raise ConfigurationError("a trial is reported by itself; leave out the other run, --slice, and the like")
+    if form == "csv":
+        raise ConfigurationError("a table of rows is of a run; of a trial write a .html or a .md file")
+
+
+def _put(document: Document, file: Path, form: _Format) -> Path:
+    """Write a report where it is to be, and return that."""
+    text = _renderer(form)(document)
     if file == _STDOUT:
         sys.stdout.write(text)
     else:

@@ -313,14 +313,18 @@ def page(document: Document) -> str:
         _h("title", f"{document.title} – report"),
         _h("style", style),
     )
-    body = _h(
-        "body",
-        _h("a", "To the rows", class_="skip", href="#rows"),
-        _header(document),
-        _h("main", *map(_section, document.sections), _rows_section(document)),
-        *_data(document),
-        _h("script", script, type="module"),
-    )
+    sections = map(_section, document.sections)
+    if document.rows:
+        body = _h(
+            "body",
+            _h("a", "To the rows", class_="skip", href="#rows"),
+            _header(document),
+            _h("main", *sections, _rows_section(document)),
+            *_data(document),
+            _h("script", script, type="module"),
+        )
+    else:
+        body = _h("body", _header(document), _h("main", *sections))
     return f"<!doctype html>\n{_html(_h('html', head, body, lang='en'))}\n"
 
 
@@ -347,12 +351,13 @@ def _data(document: Document) -> Iterator[Element]:
 
 def _header(document: Document) -> Element:
     links = [_h("a", part.title, href=f"#{part.key}") for part in document.sections]
+    links += [_h("a", "All rows", href="#rows")] if document.rows else []
     return _h(
         "header",
         _h("p", "Report", class_="kind"),
         _h("h1", document.title),
         _h("p", document.headline, class_="about"),
-        _h("nav", *links, _h("a", "All rows", href="#rows"), aria_label="Sections"),
+        _h("nav", *links, aria_label="Sections"),
     )
 
 

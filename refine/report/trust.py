@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate, Kind
     from judges.offline.statistics import BiasTest
     from judges.offline.trust.align import Alignment
+    from judges.offline.trust.benefit_report import BenefitReport
     from judges.offline.trust.curves import AttemptGain, CurvePoint
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
 
@@ -147,15 +148,15 @@ def _replay(sources: TrustSources, seed: int) -> LoopReplay | None:
 
 def _labels_of_attempts(sources: TrustSources) -> Path | None:
     """Return the labels that were named, where any of them is about a recorded attempt."""
-    from judges.offline.trust.calibration import keys_of  # noqa: PLC0415 - needs numpy and scipy
+    from judges.offline.trust.calibration import label_keys, row_keys  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.rows import read_judged, read_labels  # noqa: PLC0415 - likewise
 
     if sources.labels is None or sources.attempts is None:
         return None
-    about = {key for row in read_judged(sources.attempts) for key in keys_of(row)}
+    about = {key for of_row in row_keys(read_judged(sources.attempts)) for key in of_row}
     return (
         None
-        if about.isdisjoint(key for row in read_labels(sources.labels) for key in keys_of(row))
+        if about.isdisjoint(key for row in read_labels(sources.labels) for key in label_keys(row))
         else sources.labels
     )
 
@@ -178,6 +179,32 @@ def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, b
 def _attempts_section(replay: LoopReplay) -> Section:
     """Return the section on recorded attempts."""
     return Section("attempts", "What another attempt brings", tuple(_blocks(replay)))
+
+
+_EFFECTS: dict[str, Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
+
+
+def _benefit_section(trust: Trust) -> Section | None:
+    """Return the section on whether the loop helps: that of recorded attempts, else that of labelled rows."""
+    reports = [] if trust.replay is None else [trust.replay.benefit]
+    reports += [one.benefit for one in trust.alignments]
+    known = [one for one in reports if one is not None]
+    if not known:
+        return None
+    report = next((one for one in known if one.is_known), known[0])
+    return Section("benefit", "Does the loop help?", tuple(_benefit_blocks(report)))
+
+
+def _benefit_blocks(report: BenefitReport) -> Iterator[Block]:
+    yield Paragraph(report.headline, _EFFECTS[report.benefit.effect])
+    entries = tuple((TableCell(label), TableCell(text)) for label, text in report.entries())
+    if entries:
+        yield ReportTable(("By people", "First answers beside final ones"), entries)
+    head, rows = report.table()
+    if rows:
+        cells = tuple(tuple(map(TableCell, row)) for row in rows)
+        caption = "By further attempt, by judge and by group; p adjusted within each (Holm)"
+        yield ReportTable(head, cells, frozenset(range(1, len(head) - 1)), caption)
 
 
 def _blocks(replay: LoopReplay) -> Iterator[Block]:
@@ -300,7 +327,10 @@ _NO_CHANGE, _TINY = 0.0, 0.001
 
 
 def trust_sections(trust: Trust) -> Iterator[Section]:
-    """Yield the sections for which there are data."""
+    """Yield the sections for which there are data, the first on whether the loop helps."""
+    benefit = _benefit_section(trust)
+    if benefit is not None:
+        yield benefit
     if trust.alignments:
         yield Section(
             "agreement", "Do people agree with the judge?", tuple(_agreement(trust.alignments, trust.notes))
@@ -516,10 +546,18 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
         ("Accepts from", "Released", "Bad", "Share of bad ones", "Finding", "Questions answered", "Attempts each"),
         tuple(_certified_row(row, certificate, place, end) for place, row in enumerate(certificate.rows)),
         frozenset({1, 2, 6}),
-        f"By threshold, strictest first, over {wording.plural(certificate.runs, 'question')}: the share of bad "
+        f"By threshold, strictest first, over {wording.plural(certificate.runs, 'run')}: the share of bad "
         f"answers among those released, with its upper bound; drawn up to {end:.0%}, the line is what is "
         f"tolerated, {certificate.alpha:.1%}",
     )
+    for row in certificate.rows:
+        if row.breaks_text:
+            yield Paragraph(f"Accepting from {row.policy_text}: {row.breaks_text}.")
+    if certificate.withheld_at_least is not None and not certificate.certified:
+        withheld = f"at least {certificate.withheld_at_least:.1%} must be withheld, whatever the judge"
+        yield Paragraph(
+            f"Of the final answers {wording.percent(certificate.final_bad)} are bad: {withheld}.", "unsure"
+        )
     for note in certificate.notes:
         yield Paragraph(f"{note[0].upper()}{note[1:]}{'' if note.endswith('.') else '.'}", "soft")
     source = f"Certificate {certificate.id[:8]}, issued {wording.moment(certificate.issued_at)}."

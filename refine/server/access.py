@@ -7,10 +7,11 @@ import hmac
 import ipaddress
 import re
 import secrets
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from starlette.types import Scope
 
@@ -18,7 +19,9 @@ from graphs import Bounds, GeneratorIdentity, Loop
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from refine.server.config import Revealed, ServerKey
+from refine.guesses import GuessLimit
+from refine.page.routes import HANDED_ON
+from refine.server.config import Revealed, ServerKey, Unjudged
 from refine.server.dialects.protocol import RawHeaders
 from refine.server.errors import ApiError
 from refine.server.upstream import Upstream
@@ -50,16 +53,27 @@ class Incoming:
     Args:
         headers: The headers, by name in lower case.
         id: The client's request id if it is one, or else a new one.
+        repeated: A header that came twice, and says who asks or what answers; empty where there is none.
+        peer: The address that it came from.
     """
 
     headers: dict[str, str] = field(repr=False)
     id: str
+    repeated: str = ""
+    peer: str = ""
 
     @classmethod
     def of(cls, scope: Scope) -> Incoming:
         """Read the headers of a request."""
-        headers = request_headers(scope["headers"])
-        return cls(headers, request_id(headers))
+        sent = scope["headers"]
+        headers = request_headers(sent)
+        repeated = _repeated(name.decode("latin-1") for name, _ in sent) if len(headers) < len(sent) else ""
+        return cls(headers, request_id(headers), repeated, (scope.get("client") or ("",))[0])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it comes from this machine, and not through a proxy that says so."""
+        return _is_loopback(self.peer) and HANDED_ON.isdisjoint(self.headers)
 
     @property
     def credentials(self) -> dict[str, str]:
@@ -80,6 +94,15 @@ class Incoming:
     def id_headers(self) -> RawHeaders:
         """The headers of every response."""
         return [(b"x-request-id", self.id.encode())]
+
+
+_SINGLE = frozenset({"host", _KEY_HEADER, GUARD_HEADER, *_AUTHENTICATING})
+"""Headers that say who asks and what answers: of two that differ, a proxy in front may have checked the other."""
+
+
+def _repeated(names: Iterable[str]) -> str:
+    """Return a header that is there twice and must be there once; empty where none is."""
+    return next((name for name, times in Counter(names).items() if times > 1 and name in _SINGLE), "")
 
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
@@ -116,6 +139,10 @@ def _is_own(header: str, allowed: tuple[str, ...]) -> bool:
         or not {".", ":"} & set(name)
         or any(fnmatchcase(name, pattern.lower()) for pattern in (*_LOCAL, *allowed))
     )
+
+
+def _is_loopback(address: str) -> bool:
+    return _is_address(address) and ipaddress.ip_address(address).is_loopback
 
 
 def _is_address(name: str) -> bool:
@@ -159,6 +186,7 @@ class Keys:
     def __init__(self, keys: Sequence[ServerKey] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
         self._keys = tuple((key, key.sha256.encode()) for key in keys)
         self._allowed_hosts = tuple(allowed_hosts)
+        self._guesses = GuessLimit()
 
     def __bool__(self) -> bool:
         return bool(self._keys)
@@ -168,15 +196,25 @@ class Keys:
 
         Raises:
             ApiError: If a key is wanted and none of the known ones came; or if none is wanted, and a page of
-                another site asks, in the browser of somebody who reaches this server.
+                another site asks, in the browser of somebody who reaches this server; or if a header says two
+                things.
         """
+        if incoming.repeated:
+            text = f"the header {incoming.repeated} is there twice; send it once"
+            raise ApiError(400, text, code="repeated_header")
         if not self._keys:
             _check_host(incoming.headers.get("host"), self._allowed_hosts)
             _refuse_other_sites(incoming)
             return Caller(_ANYONE, None, incoming.credentials)
         own = incoming.headers.get(_KEY_HEADER)
         keys = incoming.keys if own is None else [own]
+        wait_s = max((self._guesses.wait_s(incoming.peer, text) for text in keys), default=0.0)
+        if wait_s:
+            text = "too many wrong keys came from your address; wait a while"
+            raise ApiError(429, text, code="too_many_guesses", retry_after_s=wait_s)
         key = next((known for known in map(self._known, keys) if known is not None), None)
+        for text in keys:
+            self._guesses.settle(incoming.peer, text, is_right=key is not None)
         if key is None:
             remedy = f"send it as `Authorization: Bearer ...` or as `{_KEY_HEADER}`"
             raise ApiError(401, f"this server wants a key of its own; {remedy}", code="invalid_api_key")
@@ -228,10 +266,15 @@ class ServedGuard:
         judge: What judges.
         loop: The loop around that judge, under the guard's policy; each request brings its own generator.
         upstream: The model that is guarded; None judges only.
+        api: Whose API the upstream has: `openai` or `anthropic`; empty where it is not known.
         models: Patterns of the names of models that it serves, for instance `gpt-*`.
         attempt_models: Another model's name from an attempt number on.
         bounds: How far a request may go with settings of its own.
         reveal: What a client sees of a verdict beside its marks.
+        unjudged: What becomes of an answer that cannot be judged.
+        max_choices: Most answers to one request.
+        max_answer_tokens: Most tokens of an answer that a request may ask for.
+        counts_all: Whether a reply's own `usage` is that of all attempts and judges.
         doubts: What the guard's certificate, if it has one, depends on and cannot be compared, a line each.
     """
 
@@ -239,11 +282,26 @@ class ServedGuard:
     judge: Judge
     loop: Loop
     upstream: Upstream | None
+    api: str = ""
     models: tuple[str, ...] = ()
     attempt_models: Mapping[int, str] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
     reveal: frozenset[Revealed] = frozenset()
+    unjudged: Unjudged = "refuse"
+    max_choices: int = 8
+    max_answer_tokens: int | None = None
+    counts_all: bool = False
     doubts: tuple[str, ...] = ()
+
+    def fitness(self, api: str) -> int:
+        """Return how well its upstream fits a request of an API, from 3 where it has that API to 0 for none."""
+        if self.upstream is None:
+            return 0
+        return 2 if not self.api else 3 if self.api == api else 1
+
+    def serves(self, model: str) -> bool:
+        """Check whether it is for a model, in whatever case its name is written."""
+        return any(fnmatchcase(model.casefold(), pattern.casefold()) for pattern in self.models)
 
     @property
     def generator(self) -> GeneratorIdentity:
@@ -271,6 +329,10 @@ def upstream_identity(upstream: Upstream | None, models: Mapping[int, str]) -> G
     return GeneratorIdentity(f"whatever {upstream.origin} serves", fingerprint(upstream.url, dict(models)))
 
 
+_KEYS = {"anthropic": re.compile(r"\bsk-ant-"), "openai": re.compile(r"\bsk-(proj|svcacct|admin)-")}
+"""How the keys of providers begin."""
+
+
 class Guards:
     """All guards of a server.
 
@@ -287,18 +349,47 @@ class Guards:
     def __iter__(self) -> Iterator[ServedGuard]:
         return iter(self._by_name.values())
 
-    def choose(self, header: str | None, model: str, allowed: Collection[str] | None = None) -> ServedGuard:
-        """Return the guard for a request: the one its header names, else the first for its model, else the first.
+    @cached_property
+    def upstreams(self) -> list[ServedGuard]:
+        """One guard for each address of an upstream, in order."""
+        by_url = {guard.upstream.url: guard for guard in reversed(list(self)) if guard.upstream is not None}
+        return [guard for guard in self if guard in by_url.values()]
+
+    def check_key(self, guard: ServedGuard, credentials: Mapping[str, str]) -> None:
+        """Check that a caller's own key may go to a guard's upstream.
+
+        Raises:
+            ApiError: If it is another provider's.
+        """
+        if guard.upstream is None or not guard.upstream.takes_callers_key:
+            return
+        owner = next((api for api, form in _KEYS.items() if any(map(form.search, credentials.values()))), "")
+        known = {one.api for one in self}
+        if owner and owner != guard.api and (guard.api or owner in known):
+            raise ApiError(
+                400,
+                f"the key that came is {owner.title()}'s, and the guard {guard.name!r} has another provider's "
+                f"upstream; ask for a model of that key, or name its guard by {GUARD_HEADER}",
+                code="foreign_key",
+            )
+
+    def choose(
+        self, header: str | None, model: str, allowed: Collection[str] | None = None, *, api: str = ""
+    ) -> ServedGuard:
+        """Return the guard for a request: the one its header names, or the one for its model, or the default.
+
+        Where several are for its model, or none is, one whose upstream has the API asked for goes first.
 
         Args:
             header: Value of `x-refine-guard`, if any.
             model: The model asked for.
             allowed: Names that the caller's key is for; None for all.
+            api: The API asked for; empty where the request goes to no upstream.
 
         Raises:
             ApiError: If there is no such guard, or the key is not for it.
         """
-        guard = self._named(header) if header else self._for_model(model)
+        guard = self._named(header) if header else self._for_model(model, api)
         if allowed is not None and guard.name not in allowed:
             raise ApiError(403, "this key is not for that guard", code="guard_not_allowed")
         return guard
@@ -310,10 +401,9 @@ class Guards:
             raise ApiError(404, "there is no guard of the name in x-refine-guard", code="unknown_guard")
         return self._by_name[name]
 
-    def _for_model(self, model: str) -> ServedGuard:
-        matching = (
-            guard
-            for guard in self._by_name.values()
-            if any(fnmatchcase(model, pattern) for pattern in guard.models)
-        )
-        return next(matching, self._default)
+    def _for_model(self, model: str, api: str) -> ServedGuard:
+        guards = [self._default, *(guard for guard in self if guard is not self._default)]
+        matching = [guard for guard in self if guard.serves(model)]
+        if not api:
+            return (matching or guards)[0]
+        return max(matching or guards, key=lambda guard: guard.fitness(api))  # the first of those that fit as well

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from langchain_core.messages import AnyMessage
 
 from graphs import (
     SUMMARY,
-    Bounds,
+    Attempt,
     GeneratorFailed,
     InputError,
     JudgeFailed,
@@ -22,13 +23,44 @@ from graphs import (
     Refinement,
     Unanswered,
     arun,
+    outcome_of,
     withhold,
 )
+from graphs.answers import media_in
 from judges.errors import BadSample
+from judges.verdict import Usage
 from refine.server.access import ServedGuard
+from refine.server.dialects import chat
 from refine.server.dialects.protocol import ApiDialect, GuardReply, Json, JudgedRequest, RawHeaders, failure
 from refine.server.errors import ApiError
-from refine.server.upstream import RawAnswer, Upstream, UpstreamGenerator, UpstreamRefused, UpstreamReply
+from refine.server.upstream import (
+    IDEMPOTENCY,
+    RawAnswer,
+    Upstream,
+    UpstreamGenerator,
+    UpstreamRefused,
+    UpstreamReply,
+)
+from refine.telemetry import trace_question
+
+_OK = 200
+_LIMITS = frozenset({"max_calls", "max_tokens", "max_cost", "max_retries", "deadline_s"})
+_OPERATORS = ("sample_rate", "skip")
+"""Why an answer is not judged, where the policy says so."""
+_OWN_HEADERS = b"x-refine-"
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRecord:
+    """What the loop made of one answer.
+
+    Args:
+        outcome: Its record.
+        policy: The policy in force: the guard's, with the settings of the request.
+    """
+
+    outcome: Outcome
+    policy: Policy
 
 
 @dataclass(slots=True)
@@ -41,6 +73,7 @@ class GuardedRequest:
         dialect: The protocol spoken.
         request: The request.
         headers: Headers for the upstream, with the key.
+        records: What came of it so far, also where it is broken off.
     """
 
     guard: ServedGuard
@@ -48,29 +81,74 @@ class GuardedRequest:
     dialect: ApiDialect
     request: JudgedRequest
     headers: Mapping[str, str] = field(repr=False)
+    records: list[OutcomeRecord] = field(default_factory=list, repr=False)
 
 
-@dataclass(slots=True)
-class GuardedAnswer:
-    """The answer to a request, and how it came about.
-
-    Args:
-        reply: The reply to send.
-        outcome: The loop's record, where it ran to its end.
-        policy: The policy in force: the guard's, with the settings of the request.
-    """
-
-    reply: GuardReply
-    outcome: Outcome | None
-    policy: Policy
-
-
-async def answer(question: GuardedRequest) -> GuardedAnswer:
-    """Answer a question.
+async def answer(question: GuardedRequest) -> GuardReply:
+    """Answer a question; where several answers are wanted, each is asked for and judged by itself.
 
     Raises:
-        ApiError: If the request cannot be read, or goes beyond the bounds.
+        ApiError: If the request cannot be read, goes beyond the bounds, or its answer cannot be judged.
     """
+    request, guard = question.request, question.guard
+    if request.skip_reason and guard.unjudged == "refuse":
+        raise _unjudgeable(400, request.skip_reason)
+    most = guard.max_answer_tokens
+    if most is not None and (request.most_tokens or 0) > most:
+        raise ApiError(400, f"an answer has {most:,} tokens at most here; ask for no more", code="invalid")
+    if request.choices == 1 or request.skip_reason:
+        return await _answer(question)
+    if request.choices > guard.max_choices:
+        text = f"n is {guard.max_choices} at most here, not {request.choices}"
+        raise ApiError(400, text, code="invalid", param="n")
+    asked = (_answer(_ask_for_choice(question, at)) for at in range(request.choices))
+    replies = await asyncio.gather(*asked, return_exceptions=True)  # so that none goes on behind another's error
+    for one in replies:
+        if isinstance(one, BaseException):
+            raise one
+    return _join([one for one in replies if isinstance(one, GuardReply)])
+
+
+def _unjudgeable(status: int, reason: str) -> ApiError:
+    message = f'{reason}; this guard lets no unjudged answer through (its operator may: unjudged = "pass")'
+    return ApiError(status, message, code="unjudgeable")
+
+
+def _ask_for_choice(question: GuardedRequest, at: int) -> GuardedRequest:
+    """Return the request for one of several answers, which is no repetition of the others."""
+    payload, headers = question.request.payload, question.headers
+    if type(payload.get("seed")) is int:
+        payload = {**payload, "seed": payload["seed"] + at}
+    if at and IDEMPOTENCY in headers:
+        headers = {**headers, IDEMPOTENCY: f"{headers[IDEMPOTENCY]}-choice-{at}"}
+    return replace(question, request=replace(question.request, payload=payload), headers=headers)
+
+
+def _join(replies: Sequence[GuardReply]) -> GuardReply:
+    """Return several answers as one; where one of them is an error, that is the reply."""
+    failed = next((reply for reply in replies if reply.status != _OK), None)
+    if failed is not None:
+        return failed
+    documents = [reply.document for reply in replies]
+    metrics = _join_metrics([document["refine"] for document in documents])
+    upstream = [header for header in replies[0].headers if not header[0].startswith(_OWN_HEADERS)]
+    document = {**chat.join_choices(documents), "refine": metrics}
+    return GuardReply(_OK, document, [*upstream, *_refine_headers(metrics)])
+
+
+def _join_metrics(each: Sequence[Json]) -> Json:
+    """Return the figures of several answers as one: passed where all are, with the rating of the worst."""
+    worst = min(each, key=lambda one: (one["passed"], one["rating"] or 0))
+    return {
+        **worst,
+        "attempts": [attempt for one in each for attempt in one["attempts"]],
+        "usage": Usage.total([Usage.model_validate(one["usage"]) for one in each]).model_dump(mode="json"),
+        "latency_s": max(one["latency_s"] for one in each),
+        "choices": list(each),
+    }
+
+
+async def _answer(question: GuardedRequest) -> GuardReply:
     guard, dialect, request = question.guard, question.dialect, question.request
     conversation = dialect.conversation(request.payload)
     generator = UpstreamGenerator(
@@ -83,16 +161,26 @@ async def answer(question: GuardedRequest) -> GuardedAnswer:
     )
     loop = guard.loop.with_generator(generator)
     try:
-        refinement = _begin(loop, guard.bounds, conversation, request)
+        refinement = _begin(loop, guard, conversation, request)
     except (InputError, BadSample) as error:
         raise ApiError(400, str(error), code="invalid", param="refine") from error
+    with trace_question(guard.name, texts=loop.policy.log_texts) as on_outcome:
+        try:
+            outcome, summary = await _run(loop, refinement, conversation, request)
+        except BaseException as error:
+            ended = outcome_of(error)
+            if ended is not None:
+                question.records.append(OutcomeRecord(ended, refinement.policy))
+                on_outcome(ended)
+            if isinstance(error, Unanswered):
+                return _reply_unanswered(error, question)
+            raise
+        question.records.append(OutcomeRecord(outcome, refinement.policy))
+        on_outcome(outcome)
     try:
-        outcome, summary = await _run(loop, refinement, conversation, request)
-    except Unanswered as error:
-        return GuardedAnswer(_reply_unanswered(error, question), error.outcome, refinement.policy)
-    return GuardedAnswer(
-        _release_answer(outcome, summary, generator.answers, question), outcome, refinement.policy
-    )
+        return _release_answer(outcome, summary, generator.answers, question)
+    except ApiError as error:
+        return failure(error, dialect)
 
 
 async def _run(
@@ -107,14 +195,19 @@ async def _run(
     return outcome, outcome.summary()
 
 
-def _begin(loop: Loop, bounds: Bounds, conversation: Sequence[AnyMessage], request: JudgedRequest) -> Refinement:
+def _begin(
+    loop: Loop, guard: ServedGuard, conversation: Sequence[AnyMessage], request: JudgedRequest
+) -> Refinement:
     """Begin a refinement with the evidence and the settings that the client sent.
+
+    Limits of the client's own do not make an unjudged answer of it: where they leave no room for the judge, there
+    is no answer.
 
     Raises:
         InputError: If one of them is unknown, or goes beyond the bounds.
         BadSample: If the evidence cannot be read.
     """
-    evidence = request.refine.get("evidence")
+    evidence, bounds = request.refine.get("evidence"), guard.bounds
     bounds.check_evidence(evidence)
     settings = {name: value for name, value in request.refine.items() if name != "evidence"}
     if not settings:
@@ -123,14 +216,21 @@ def _begin(loop: Loop, bounds: Bounds, conversation: Sequence[AnyMessage], reque
         overrides = Overrides.read(settings)
         bounds.check(overrides, loop.policy)
         begun = loop.begin({"messages": conversation, "evidence": overrides.added_to(evidence or {})})
-        begun = replace(begun, policy=overrides.applied_to(loop.policy))
+        policy = overrides.applied_to(loop.policy)
+        if guard.unjudged == "refuse" and not policy.shadow and _LIMITS.intersection(settings):
+            policy = policy.model_copy(update={"on_judge_error": "raise"})
+        begun = replace(begun, policy=policy)
     return replace(begun, is_judged=False) if request.skip_reason else begun
 
 
 def _release_answer(
     outcome: Outcome, summary: Json, answers: Mapping[str, RawAnswer], question: GuardedRequest
 ) -> GuardReply:
-    """Return the upstream's own reply of the released attempt; of a fallback text, one of the guard's own."""
+    """Return the upstream's own reply of the released attempt; of a fallback text, one of the guard's own.
+
+    Raises:
+        ApiError: If it holds what cannot be judged, and that is refused.
+    """
     released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
     raw = None if released is None else answers.get(released.answer.id or "")
     if raw is None:
@@ -139,8 +239,31 @@ def _release_answer(
     document = raw.document
     if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
         document = question.dialect.without_reasoning(document)
+    if released is not None and question.guard.unjudged == "refuse" and not question.guard.loop.policy.shadow:
+        document, note = _without_unjudged(released, outcome, document, question.dialect)
+        summary = {**summary, "detail": f"{summary['detail']}{note}"}
     metrics = _refine_object(outcome, summary, question.guard)
+    if question.guard.counts_all:
+        document = question.dialect.with_usage(document, outcome.usage)
     return GuardReply(200, {**document, "refine": metrics}, [*raw.headers, *_refine_headers(metrics)])
+
+
+def _without_unjudged(
+    released: Attempt, outcome: Outcome, document: Json, dialect: ApiDialect
+) -> tuple[Json, str]:
+    """Return a reply without the text in it that no judge has read, and a note where there was any.
+
+    Raises:
+        ApiError: If it holds more than text, which a judge of texts cannot read.
+    """
+    if outcome.stop_reason == "skipped" and outcome.detail.partition(":")[0] in _OPERATORS:
+        return document, ""
+    medium = media_in(released.answer)
+    if medium is not None:
+        raise _unjudgeable(422, f"an answer with {medium} in it is not judged")
+    if outcome.stop_reason != "skipped" or not str(released.answer.text).strip():
+        return document, ""
+    return dialect.without_text(document), "; the text in it, which is not judged, was left out"
 
 
 def _refine_object(outcome: Outcome, summary: Json, guard: ServedGuard) -> Json:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from time import perf_counter
 from typing import Any
-from urllib.parse import unquote
 
-import aiohttp
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from starlette.applications import Starlette
@@ -20,50 +15,49 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
 
-from graphs import DeadlinePassed, Draft, Outcome, Unanswered, acall_within, arun, withhold
+from graphs import DeadlinePassed, Draft, Outcome, Unanswered, acall_within, arun, outcome_of, withhold
 from judges.entry import Explanation
 from judges.errors import BadSample
 from judges.sample import Sample, canonical_field
 from judges.verdict import Verdict
 from refine.server.access import Caller, Incoming, ServedGuard, request_headers, request_id
-from refine.server.dialects import DIALECTS, chat, form_for
+from refine.server.answers import OutcomeRecord
+from refine.server.dialects import DIALECTS, chat
 from refine.server.dialects.protocol import (
-    ApiDialect,
     GuardReply,
     Json,
     JudgedRequest,
-    RawHeaders,
-    failure,
     objects,
     string,
 )
 from refine.server.errors import ApiError, openai_error
 from refine.server.observers import CONTENT_TYPE, Metrics
+from refine.server.passing import PassThroughRoute
 from refine.server.service import (
     PREFIX,
     Client,
-    ClientGone,
     Exchange,
     GuardApp,
     JudgedRoute,
     PostRoute,
     Service,
-    race,
-    read_body,
-    refuse_at_end,
     report_unexpected,
     respond,
 )
-from refine.server.upstream import UpstreamGenerator, to_client
+from refine.server.upstream import UpstreamGenerator
 
 _JUDGE_PATH = "/v1/judge"
 _TEXTS = {"rationale", "feedback", "detail", "raw", "subject"}
 
 
-async def _judge_row(guard: ServedGuard, row: Json) -> GuardReply:
+async def _judge_row(guard: ServedGuard, row: Json, verdicts: list[Verdict]) -> GuardReply:
     """Judge a row as a dataset holds it, `{"question": ..., "answer": ...}`, and return the verdict.
+
+    Args:
+        guard: The guard.
+        row: The row.
+        verdicts: Where the verdict is kept, too.
 
     Raises:
         ApiError: If the row cannot be read.
@@ -77,6 +71,7 @@ async def _judge_row(guard: ServedGuard, row: Json) -> GuardReply:
             400, 'there is no answer to judge; give "answer", or messages that end with one', code="bad_sample"
         )
     verdict = await _verdict_on(sample, guard)
+    verdicts.append(verdict)
     accepted = verdict.reaches(guard.loop.policy.success_rating)
     fields = _verdict_fields(verdict, sample, guard)
     return GuardReply(
@@ -110,10 +105,6 @@ def _without_texts(verdict: dict[str, Any]) -> Json:
 
 
 _GUARDRAIL_PATH = "/beta/litellm_basic_guardrail_api"
-_MOST_TEXTS = 100
-"""Texts of one request, which are judged at once; a response of LiteLLM has one for each choice."""
-
-
 _UNKNOWN_QUESTION = (
     "The question is not known. Keep what the answer says, in its language, and mend only its faults."
 )
@@ -125,13 +116,17 @@ def _read_guard_name(body: Json) -> str | None:
     return (string(settings.get("guard")) or None) if isinstance(settings, dict) else None
 
 
-async def _check_texts(guard: ServedGuard, body: Json, headers: Mapping[str, str]) -> GuardReply:
+async def _check_texts(
+    guard: ServedGuard, body: Json, headers: Mapping[str, str], records: list[OutcomeRecord], *, most: int
+) -> GuardReply:
     """Judge the texts of a response; a request, which holds no answer yet, is let through.
 
     Args:
         guard: The guard.
         body: What LiteLLM sends.
         headers: Headers for the upstream, with the operator's key.
+        records: Where what came of each text is kept.
+        most: Most texts.
 
     Raises:
         ApiError: If the body cannot be read, or the judge needs a conversation.
@@ -141,17 +136,16 @@ async def _check_texts(guard: ServedGuard, body: Json, headers: Mapping[str, str
         raise ApiError(400, "input_type is 'request' or 'response'", code="invalid", param="input_type")
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ApiError(400, "texts is a list of texts", code="invalid", param="texts")
-    if len(texts) > _MOST_TEXTS:
-        raise ApiError(
-            400, f"texts has {len(texts)} texts; send {_MOST_TEXTS} at most", code="invalid", param="texts"
-        )
+    if len(texts) > most:
+        raise ApiError(400, f"texts has {len(texts)} texts; send {most} at most", code="invalid", param="texts")
     if body["input_type"] == "request" or not any(text.strip() for text in texts):
         return GuardReply(200, {"action": "NONE"})
     messages = objects(body.get("structured_messages"))
     if not messages:
         _check_needs(guard)
     checked = [_CheckedText(guard, text, messages, string(body.get("model")), headers) for text in texts]
-    return GuardReply(200, _action(guard, texts, await asyncio.gather(*(one.outcome() for one in checked))))
+    outcomes = await asyncio.gather(*(one.outcome(records) for one in checked))
+    return GuardReply(200, _action(guard, texts, outcomes))
 
 
 def _check_needs(guard: ServedGuard) -> None:
@@ -209,14 +203,22 @@ class _CheckedText:
     model: str
     headers: Mapping[str, str] = field(repr=False)
 
-    async def outcome(self) -> Outcome:
+    async def outcome(self, records: list[OutcomeRecord]) -> Outcome:
+        """Judge it, and have it written again; whatever comes of it is kept in a list."""
         messages = list(self.messages) or [{"role": "user", "content": _UNKNOWN_QUESTION}]
         conversation = chat.conversation({"messages": messages})
         loop = self.guard.loop.with_generator(_FirstDraft(self.text, self._make_mender(messages, conversation)))
         try:
-            return await arun(loop, {"messages": conversation})
-        except Unanswered as error:
-            return error.outcome
+            outcome = await arun(loop, {"messages": conversation})
+        except BaseException as error:
+            ended = outcome_of(error)
+            if ended is not None:
+                records.append(OutcomeRecord(ended, loop.policy))
+            if isinstance(error, Unanswered):
+                return error.outcome
+            raise
+        records.append(OutcomeRecord(outcome, loop.policy))
+        return outcome
 
     def _make_mender(self, messages: list[Json], conversation: Sequence[AnyMessage]) -> UpstreamGenerator | None:
         if self.guard.upstream is None:
@@ -252,6 +254,21 @@ class _FirstDraft:
         return await self._then.adraft(prompt, config, temperature)
 
 
+def _check_spending(guard: ServedGuard, incoming: Incoming, service: Service) -> None:
+    """Check that a request without any key spends none of the operator's from afar.
+
+    Raises:
+        ApiError: If it would.
+    """
+    if guard.judge.models and not service.keys and not incoming.is_local:
+        raise ApiError(
+            403,
+            "this server has no keys, so it judges given answers for this machine alone, as that asks the judge's "
+            "model; give it keys",
+            code="key_wanted",
+        )
+
+
 class _JudgeRoute(PostRoute):
     """`POST /v1/judge`: a verdict on a given exchange."""
 
@@ -261,7 +278,8 @@ class _JudgeRoute(PostRoute):
     async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
         """Judge one row; see the base class."""
         guard = exchange.choose_guard("", caller)
-        return await _respond(_judge_row(guard, body), client, self._service)
+        _check_spending(guard, exchange.incoming, self._service)
+        return await _respond(_judge_row(guard, body, exchange.verdicts), client, self._service)
 
 
 class _LiteLLMRoute(PostRoute):
@@ -273,11 +291,12 @@ class _LiteLLMRoute(PostRoute):
     async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
         """Check the texts of a response; see the base class."""
         guard = exchange.choose_guard("", caller, _read_guard_name(body))
-        work = _check_texts(guard, body, self._headers(exchange, guard, caller))
+        _check_spending(guard, exchange.incoming, self._service)
+        headers = {} if guard.upstream is None else exchange.upstream_headers(guard, caller, chat)
+        headers = {**headers, "content-type": "application/json"}
+        most = self._service.limits.max_texts
+        work = _check_texts(guard, body, headers, exchange.records, most=most)
         return await _respond(work, client, self._service)
-
-    def _headers(self, exchange: Exchange, guard: ServedGuard, caller: Caller) -> dict[str, str]:
-        return {} if guard.upstream is None else exchange.upstream_headers(guard.upstream, caller, chat.KEY_HEADER)
 
 
 async def _respond(work: Coroutine[Any, Any, GuardReply], client: Client, service: Service) -> GuardReply | None:
@@ -304,133 +323,6 @@ def _operations(service: Service, metrics: Metrics | None) -> list[Route]:
     return routes if metrics is None else [*routes, Route("/metrics", read_metrics)]
 
 
-_UNJUDGED: RawHeaders = [
-    (b"x-refine-passed", b"false"),
-    (b"x-refine-attempts", b"0"),
-    (b"x-refine-stop-reason", b"skipped"),
-]
-
-
-_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
-_JUDGED = frozenset({"chat/completions", "responses", "messages", "judge"})
-"""Paths that some server may take for a judged one, however they are written."""
-
-
-_FORBIDDEN = ("\\", "//", "/../", "/./", "%")
-_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-"""Methods that pass; TRACE, for one, would send the operator's key back."""
-
-
-_PARAMETERS = re.compile(r";[^/]*")
-
-
-class _PassThroughRoute:
-    """Passes requests below `/v1` on to the upstream of a guard: an ASGI application.
-
-    Args:
-        service: What the routes share.
-        allowed: Patterns of the paths below `/v1`, for instance `embeddings` or `audio/*`; the list of
-            models passes always.
-    """
-
-    def __init__(self, service: Service, allowed: Sequence[str]) -> None:
-        self._service = service
-        self._allowed = tuple(allowed)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        incoming, started = Incoming.of(scope), perf_counter()
-        client = Client(receive, send, incoming.id_headers)
-        exchange = Exchange(self._service, incoming)
-        form = form_for(scope["path"], incoming.headers)
-        status: int | None = None
-        try:
-            caller = self._service.keys.caller(incoming)
-            exchange.caller = caller.name
-            with self._service.admission.place(caller.name):
-                status = await self._pass(scope, exchange, client, caller, form)
-        except ClientGone:
-            """Nobody is left to be told."""
-        except ApiError as error:
-            status = error.status
-            await client.whole(failure(error, form))
-        exchange.done(status, perf_counter() - started)
-
-    async def _pass(
-        self, scope: Scope, exchange: Exchange, client: Client, caller: Caller, form: ApiDialect
-    ) -> int | None:
-        incoming = exchange.incoming
-        path = self._path(scope)
-        guard = exchange.choose_guard("", caller)
-        body = b""
-        if scope["method"] not in _BODILESS or "content-length" in incoming.headers:
-            body = await read_body(client.receive, incoming.headers, self._service.limits)
-        upstream = guard.required_upstream
-        headers = upstream.headers(incoming.headers, incoming.id, caller.credentials, form.KEY_HEADER)
-        passing = _PassedRequest(guard, client, headers, form)
-        query = scope.get("query_string", b"").decode("latin-1")
-        work = passing.run(scope["method"], path, query, body)
-        if not await race(work, client, self._service.running) and passing.status is None:
-            raise refuse_at_end()
-        return passing.status
-
-    def _path(self, scope: Scope) -> str:
-        """Return the path below the base URL as it came, if it is allowed."""
-        raw: str = scope.get("raw_path", b"").decode("latin-1").partition("?")[0].removeprefix(PREFIX)
-        if scope["method"] not in _METHODS:
-            raise ApiError(
-                405, "this method does not pass", code="method_not_allowed", allow=", ".join(sorted(_METHODS))
-            )
-        plain = _PARAMETERS.sub("", unquote(unquote(raw)))
-        if re.split(r"[?#]", plain)[0].strip("/ ").casefold() in _JUDGED:
-            raise ApiError(404, "there is no such path", code="unknown_path")
-        if any(part in f"{plain}/" for part in _FORBIDDEN) or not raw.startswith("/") or not plain.isprintable():
-            raise ApiError(404, "there is no such path", code="unknown_path")
-        if scope["method"] == "GET" and plain.strip("/").partition("/")[0] == "models":
-            return raw
-        if not any(fnmatchcase(plain.strip("/"), pattern.strip("/")) for pattern in self._allowed):
-            raise ApiError(404, "this path is not served here", code="unknown_path")
-        return raw
-
-
-class _PassedRequest:
-    """One request on its way through."""
-
-    def __init__(self, guard: ServedGuard, client: Client, headers: dict[str, str], form: ApiDialect) -> None:
-        self._guard = guard
-        self._client = client
-        self._headers = headers
-        self._form = form
-        self.status: int | None = None
-
-    async def run(self, method: str, path: str, query: str, body: bytes) -> None:
-        """Send it on, and the response back as it comes."""
-        upstream = self._guard.required_upstream
-        async with AsyncExitStack() as stack:
-            try:
-                opened = upstream.open(method, path, query, self._headers, body or None)
-                response = await stack.enter_async_context(opened)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-                failed = error if isinstance(error, ApiError) else report_unexpected(error)
-                self.status = failed.status
-                await self._client.whole(failure(failed, self._form))
-                return
-            self.status = response.status
-            await self._copy(response)
-
-    async def _copy(self, response: aiohttp.ClientResponse) -> None:
-        headers = to_client(response.headers.items())
-        for name in ("content-type", "content-encoding", "content-length"):
-            if name in response.headers:
-                headers.append((name.encode(), response.headers[name].encode("latin-1", "replace")))
-        named = (b"x-refine-guard", self._guard.name.encode())
-        await self._client.start(response.status, [*headers, *_UNJUDGED, named])
-        with suppress(aiohttp.ClientError, TimeoutError):  # the server then breaks off, as the upstream did
-            async for part in response.content.iter_any():
-                await self._client.some(part)
-            await self._client.some(b"", last=True)
-
-
 _MESSAGES = {
     404: ("unknown_path", "there is no such path; a client's base URL ends in /v1"),
     405: ("method_not_allowed", "this path does not take this method"),
@@ -452,6 +344,7 @@ def make_guard_app(
     metrics: Metrics | None = None,
     pass_through: Sequence[str] = ("*",),
     routes: Sequence[BaseRoute] = (),
+    page_link: str = "",
     on_close: Callable[[], None] = lambda: None,
 ) -> GuardApp:
     """Return the application.
@@ -459,8 +352,9 @@ def make_guard_app(
     Args:
         service: What the routes share.
         metrics: What `/metrics` shows; None leaves it out.
-        pass_through: Patterns of the paths below `/v1` that pass through unjudged; see `_PassThroughRoute`.
-        routes: Further routes of Starlette, for instance those of the page.
+        pass_through: Patterns of the paths below `/v1` that pass through unjudged; see `PassThroughRoute`.
+        routes: Further routes of Starlette: those of the page.
+        page_link: What follows the page's address, so that it may be seen.
         on_close: Called in a thread when everything is answered.
     """
 
@@ -481,11 +375,11 @@ def make_guard_app(
             _JUDGE_PATH: _JudgeRoute(service),
             _GUARDRAIL_PATH: _LiteLLMRoute(service),
         },
-        below_prefix=_PassThroughRoute(service, pass_through),
+        below_prefix=PassThroughRoute(service, pass_through),
         others=Starlette(
             routes=[*_operations(service, metrics), *routes],
             lifespan=lifespan,
             exception_handlers={HTTPException: _answer_refusal},
         ),
-        has_page=bool(routes),
+        page=page_link if routes else None,
     )

@@ -18,10 +18,17 @@ from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
+from judges.model import JudgeModel
+from judges.models.providers.llama import serve_locally
+from judges.models.providers.openai_fields import local_name
+from judges.models.resolve import as_model
+from judges.models.wrappers.breaker import Breaker
 from refine.process import see_modules_here
 from refine.server.access import Guards, Keys, ServedGuard, upstream_identity
-from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
+from refine.server.budgets import Budgets
+from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings, Unjudged
 from refine.server.dialects import DIALECTS
+from refine.server.judge_models import connect_models, guarded_model
 from refine.server.service import Service
 from refine.server.upstream import Upstream
 
@@ -30,6 +37,8 @@ _MODEL_REMEDY = "add --judge-model NAME with --judge-base-url URL, or --judge-mo
 _NEVER = {
     "on_exhausted": ("interrupt", "nobody is there to review; use 'best', 'last', 'raise' or 'fallback'"),
 }
+_DEADLINE_S = 120.0
+"""Seconds that an answer may take unless the policy says so: no client waits for ever on a judge that hangs."""
 _NOT_HERE = ("skip", "show_drafts")
 
 
@@ -51,6 +60,7 @@ def make_service(settings: ServerSettings) -> Service:
         raise ConfigurationError("keys: two of them have one name; give each its own")
     return Service(
         guards=Guards(guards, by_header=settings.route_by_header),
+        budgets=Budgets(settings.keys),
         keys=Keys(settings.keys, allowed_hosts=(settings.host, *settings.allowed_hosts)),
         limits=settings,
         keep_alive_s=settings.keep_alive_s,
@@ -97,6 +107,8 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         model = _judge_model(settings)
     with _at(f"{place}judge", settings.judge):
         judge = _judge(settings, model)
+    with _at(f"{place}judge_model", settings.judge_model):
+        connect_models(judge)
     if settings.certificate is not None:
         with _at(f"{place}certificate", settings.certificate):
             _ = IssuedCertificate.read(settings.certificate).success_rating
@@ -110,18 +122,30 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         upstream = _upstream(settings, key)
     with _at(f"{place}certificate", settings.certificate):
         doubts = check_certificate(judge, policy, upstream_identity(upstream, models))
-    loop = Loop(PerRequest(), judge, policy, name=name)
+    loop = Loop(PerRequest(), judge, policy, name=name, bounds=bounds)
     return ServedGuard(
         name=name,
         judge=judge,
         loop=loop,
         upstream=upstream,
+        api=settings.upstream_api or _api_of(settings),
         models=tuple(settings.models),
         attempt_models=models,
         bounds=bounds,
         reveal=frozenset(settings.reveal),
+        unjudged=_unjudged(settings, policy),
+        max_choices=settings.max_choices,
+        max_answer_tokens=settings.max_answer_tokens,
+        counts_all=settings.usage == "all",
         doubts=doubts,
     )
+
+
+def _unjudged(settings: NamedGuardSettings, policy: Policy) -> Unjudged:
+    """Return what becomes of what cannot be judged: it is refused, unless a setting says otherwise by name."""
+    if settings.unjudged == "refuse" and policy.shadow:
+        raise ConfigurationError("unjudged = 'refuse' holds answers back, and shadow = true none; leave one out")
+    return settings.unjudged or ("pass" if policy.shadow else "refuse")
 
 
 @contextmanager
@@ -159,10 +183,17 @@ def _policy(settings: NamedGuardSettings) -> tuple[Policy, dict[int, str]]:
         if "on_judge_error" in values:
             raise ConfigurationError("on_judge_error and fail say the same; leave one out")
         values["on_judge_error"] = "accept" if settings.fail == "open" else "raise"
+    if settings.certificate is None or _has_default_deadline(settings.certificate):
+        values.setdefault("deadline_s", _DEADLINE_S)
     if values.get("prices") == "known":
         values["prices"] = known_prices()
     overrides, models = _overrides(values.pop("overrides", {}))
     return Policy(**values, overrides=overrides), models
+
+
+def _has_default_deadline(certificate: str) -> bool:
+    """Check whether a certificate is about a guard with the usual deadline; those of earlier releases had none."""
+    return IssuedCertificate.read(certificate).subject.policy.get("deadline_s") == _DEADLINE_S
 
 
 def _overrides(table: object) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
@@ -189,9 +220,22 @@ def _upstream_key(settings: GuardSettings) -> SecretStr | None:
     return secret_of(settings.upstream_key, "upstream_key")
 
 
+_APIS = {"api.anthropic.com": "anthropic", "api.openai.com": "openai", "openai.azure.com": "openai"}
+
+
+def _api_of(settings: NamedGuardSettings) -> str:
+    """Return whose API an upstream has, as its address says, or else the names of its models; empty if neither."""
+    host = urlsplit(settings.upstream or "").hostname or ""
+    known = next((api for name, api in _APIS.items() if host == name or host.endswith(f".{name}")), "")
+    are_claude = bool(settings.models) and all(name.casefold().startswith("claude") for name in settings.models)
+    return known or ("anthropic" if are_claude else "")
+
+
 def _upstream(settings: GuardSettings, key: SecretStr | None) -> Upstream | None:
     if settings.upstream is None:
         return None
+    if local_name(settings.upstream) is not None:
+        return _local_upstream(settings, settings.upstream.strip())
     address = settings.upstream.strip().rstrip("/")
     too_much = next((dialect.PATH for dialect in DIALECTS if address.endswith(dialect.PATH)), None)
     if too_much is not None:
@@ -201,13 +245,25 @@ def _upstream(settings: GuardSettings, key: SecretStr | None) -> Upstream | None
             'a user and password in it are sent in place of a key; set upstream_key = "", too'
         )
     return Upstream(
-        settings.upstream,
-        key=key,
-        key_header=settings.upstream_key_header,
-        timeout_s=settings.upstream_timeout_s,
-        breaker_failures=settings.breaker_failures,
-        breaker_cooldown_s=settings.breaker_cooldown_s,
+        settings.upstream, key=key, key_header=settings.upstream_key_header, **_upstream_bounds(settings)
     )
+
+
+def _local_upstream(settings: GuardSettings, name: str) -> Upstream:
+    """Return the upstream for a model on this machine, whose server starts now and with a key of its own."""
+    if settings.upstream_key.get_secret_value() != "caller" or settings.upstream_key_header is not None:
+        raise ConfigurationError("it is on this machine and has no key; leave out upstream_key and its header")
+    server = serve_locally(name)
+    bounds = _upstream_bounds(settings)
+    return Upstream(server.address, key=SecretStr(server.key), key_header="authorization", name=name, **bounds)
+
+
+def _upstream_bounds(settings: GuardSettings) -> dict[str, Any]:
+    return {
+        "timeout_s": settings.upstream_timeout_s,
+        "breaker_failures": settings.breaker_failures,
+        "breaker_cooldown_s": settings.breaker_cooldown_s,
+    }
 
 
 def secret_of(value: SecretStr, key: str) -> SecretStr:
@@ -231,7 +287,7 @@ def secret_of(value: SecretStr, key: str) -> SecretStr:
     return SecretStr(text)
 
 
-def _judge(settings: GuardSettings, model: object) -> Judge:
+def _judge(settings: GuardSettings, model: JudgeModel | None) -> Judge:
     """Return the judge of a guard: one by its name, or a panel of those that a list or a file names."""
     if not settings.judge:
         raise ConfigurationError("there is no judge; name one, for instance --judge helpfulness")
@@ -247,21 +303,43 @@ def _judge(settings: GuardSettings, model: object) -> Judge:
     return replace(spec, settings=merged).load(model=model, remedy=_MODEL_REMEDY)
 
 
-def _judge_model(settings: GuardSettings) -> object:
-    model, base_url = settings.judge_model, settings.judge_base_url
-    if base_url is not None:
-        if model is None:
-            raise ConfigurationError(f"judge_base_url = {base_url!r} needs judge_model, the model's name there")
-        key = settings.judge_key
-        api_key = None if key is None else secret_of(key, "judge_key").get_secret_value()
-        with _at("judge_base_url", _without_password(base_url)):
-            return OpenAICompatible(base_url, model=model, api_key=api_key)
-    if settings.judge_key is not None:
+def _judge_model(settings: GuardSettings) -> JudgeModel | None:
+    """Return the model that the judge asks, with those in reserve; None where the settings name none."""
+    names = [settings.judge_model] if isinstance(settings.judge_model, str) else settings.judge_model or []
+    key = None if settings.judge_key is None else secret_of(settings.judge_key, "judge_key").get_secret_value()
+    base_url = settings.judge_base_url
+    if base_url is not None and not names:
+        raise ConfigurationError(f"judge_base_url = {base_url!r} needs judge_model, the model's name there")
+    if key is not None and base_url is None and not any(_ADDRESS.match(name) for name in names):
         raise ConfigurationError(
             "judge_key is for judge_base_url; a 'provider:name' reads its own from the environment"
         )
-    if model is not None and ":" not in model.strip(":"):
+    models = [_model_named(name, settings, key) for name in names]
+    failures, cooldown_s = settings.breaker_failures, settings.breaker_cooldown_s
+    return (
+        guarded_model(models, lambda: Breaker(failures, cooldown_s=cooldown_s) if failures else None)
+        if models
+        else None
+    )
+
+
+_ADDRESS = re.compile(r"https?://")
+
+
+def _model_named(name: str, settings: GuardSettings, key: str | None) -> JudgeModel:
+    """Return one model: at an address of its own, a provider's by its prefix, or at `judge_base_url`."""
+    if _ADDRESS.match(name):
+        address, _, own = name.partition("#")
+        if not own:
+            raise ConfigurationError(f"judge_model = {_without_password(name)!r} names no model there; add #NAME")
+        with _at("judge_model", _without_password(name)):
+            return OpenAICompatible(address, model=own, api_key=key or "")
+    base_url = settings.judge_base_url
+    if base_url is not None and (":" not in name or isinstance(settings.judge_model, str)):
+        with _at("judge_base_url", _without_password(base_url)):
+            return OpenAICompatible(base_url, model=name, api_key=key)
+    if ":" not in name.strip(":"):
         raise ConfigurationError(
-            f"judge_model = {model!r} needs judge_base_url, its server's address, or a provider: 'openai:{model}'"
+            f"judge_model = {name!r} needs judge_base_url, its server's address, or a provider: 'openai:{name}'"
         )
-    return model
+    return as_model(name, temperature=settings.judge_settings.get("temperature", 0.0))

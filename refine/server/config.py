@@ -41,6 +41,7 @@ _NO_PART = ("list[", "bool", "str", "function-", "[key]")
 """What pydantic adds to the path of a value, and is none of its keys."""
 _OFF = ("false", "no", "off", "none", "0")
 Revealed = Literal["rationale", "feedback"]
+Unjudged = Literal["refuse", "pass"]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -61,16 +62,20 @@ class GuardSettings(BaseModel):
     """Settings of a guard; those at the top of the file hold for every guard that does not set its own.
 
     Args:
-        upstream: Address of the model's API, without `/chat/completions`: `"https://api.openai.com/v1"`.
+        upstream: Address of the model's API, without `/chat/completions`: `"https://api.openai.com/v1"`;
+            `"local:smollm2"` or `"local:PATH.gguf"` starts a model on this machine.
         upstream_key: `"caller"` sends the caller's own key, `"env:NAME"` the key in that environment variable;
             anything else is the key; empty sends none.
         upstream_key_header: Header for that key: `"authorization"`, `"x-api-key"` or `"api-key"`, as Azure has it;
             left out: the usual one of the API asked for. A caller's own key goes on in the header it came in.
+        upstream_api: Whose API the upstream has, `"openai"` or `"anthropic"`, where there are several: requests
+            and callers' keys of the other one go elsewhere. Left out: as its address or its models' names tell.
         upstream_timeout_s: Seconds until a reply of the upstream must be complete.
         judge: Name of a judge of the catalogue, with settings as in `"length:at_most=80"`; or `"module:object"`;
             or a file of judges, `"judges.toml"`, see `judges.load_file`; or a list of these. Several are a panel.
         judge_settings: Settings of the judge's class, where it is one.
-        judge_model: The model that it asks: a name at `judge_base_url`, or `"provider:name"`.
+        judge_model: The model that it asks: a name at `judge_base_url`, `"provider:name"`, or
+            `"http://host/v1#name"`; or a list of these, of which the first that answers is asked.
         judge_base_url: OpenAI-compatible server of that model.
         judge_key: Key for that server; `"env:NAME"` reads it from the environment. Left out: `OPENAI_API_KEY`.
         success_rating: Rating from 1 to 4 at which an answer is accepted.
@@ -79,9 +84,17 @@ class GuardSettings(BaseModel):
             about another judge, upstream or policy is refused.
         policy: Further settings of `graphs.Policy`.
         fail: `"open"` releases an answer that the judge could not judge, and says so; `"closed"` does not.
+        unjudged: `"refuse"`, the default, lets no answer through that cannot be judged: requests for one are
+            refused, and what a reply holds beside judged text is left out or refused; `"pass"` lets it through,
+            and says so. What the policy leaves unjudged (`sample_rate`, `shadow`) is none of it.
+        max_choices: Most answers to one request (`n`).
+        max_answer_tokens: Most tokens of an answer that a request may ask for; left out: any number.
+        usage: `"released"` leaves the upstream's `usage` of the released answer in a reply; `"all"` puts that of
+            all attempts and judges there, for gateways that count by it. `refine.usage` is always that of all.
         bounds: How far a request may go with its own settings; see `graphs.Bounds`.
         reveal: What clients see of a verdict beside its marks: `"rationale"`, `"feedback"`.
-        breaker_failures: Failures of the upstream in a row after which calls fail at once; 0 never.
+        breaker_failures: Failures of the upstream, or of a judge's model, in a row after which calls fail at once;
+            0 never.
         breaker_cooldown_s: Seconds until one call tries it again.
     """
 
@@ -99,10 +112,11 @@ class GuardSettings(BaseModel):
     upstream: str | None = None
     upstream_key: SecretStr = SecretStr("caller")
     upstream_key_header: Literal["authorization", "x-api-key", "api-key"] | None = None
+    upstream_api: Literal["openai", "anthropic"] | None = None
     upstream_timeout_s: _Positive = 600.0
     judge: str | list[str] | None = None
     judge_settings: dict[str, Any] = {}
-    judge_model: str | None = None
+    judge_model: str | list[str] | None = None
     judge_base_url: str | None = None
     judge_key: SecretStr | None = None
     success_rating: int | None = Field(default=None, ge=1, le=4)
@@ -110,6 +124,10 @@ class GuardSettings(BaseModel):
     certificate: str | None = None
     policy: dict[str, Any] = {}
     fail: Literal["open", "closed"] | None = None
+    unjudged: Unjudged | None = None
+    max_choices: int = Field(default=8, ge=1)
+    max_answer_tokens: int | None = Field(default=None, ge=1)
+    usage: Literal["released", "all"] = "released"
     bounds: dict[str, Any] = {}
     reveal: list[Revealed] = []
     breaker_failures: int = Field(default=10, ge=0)
@@ -133,6 +151,9 @@ class ServerKey(BaseModel):
         name: What it is called in limits and logs.
         sha256: Hash of the key.
         guards: Names of the guards it is for; left out: all.
+        requests_per_day: Most requests from midnight UTC on, in each process; left out: any number.
+        tokens_per_day: Number of tokens, upstream and judge together, after which no more requests are taken.
+        dollars_per_day: The same in US dollars, for policies with `prices`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -140,6 +161,14 @@ class ServerKey(BaseModel):
     name: str = Field(pattern=_NAME)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     guards: list[str] | None = None
+    requests_per_day: int | None = Field(default=None, ge=1)
+    tokens_per_day: int | None = Field(default=None, ge=1)
+    dollars_per_day: _Positive | None = None
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether anything of it is limited by the day."""
+        return (self.requests_per_day, self.tokens_per_day, self.dollars_per_day) != (None, None, None)
 
 
 class RequestLimits(BaseModel):
@@ -148,12 +177,21 @@ class RequestLimits(BaseModel):
     Args:
         max_body_bytes: Most bytes of a body.
         body_timeout_s: Seconds in which a body must be complete.
+        max_messages: Most messages of a conversation.
+        max_texts: Most texts of a call of LiteLLM's guardrail; each is judged, and may be written again.
+        max_passed_bytes: Most bytes of a body that passes through unread; each part of it, not the whole, must
+            come within `body_timeout_s`.
+        max_bytes_in_flight: Most bytes of all bodies that are held at once.
         max_in_flight: Most requests answered at once.
         max_in_flight_per_key: Most of them for one key.
     """
 
     max_body_bytes: int = Field(default=10_000_000, ge=1_000)
     body_timeout_s: _Positive = 30.0
+    max_messages: int = Field(default=5_000, ge=1)
+    max_texts: int = Field(default=20, ge=1)
+    max_passed_bytes: int = Field(default=600_000_000, ge=1_000)
+    max_bytes_in_flight: int = Field(default=250_000_000, ge=1_000)
     max_in_flight: int = Field(default=1_000, ge=1)
     max_in_flight_per_key: int = Field(default=1_000, ge=1)
 
@@ -175,7 +213,8 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
         record_texts: Whether texts are recorded, in a database.
         record_redact: Functions as `"module:function"`, from a text to what may be recorded of it, in order.
         record_keep_days: Days after which an outcome is deleted from a database; left out: all are kept.
-        pass_through: Patterns of the paths below `/v1` that pass unjudged; false passes none.
+        pass_through: Patterns of the paths below `/v1` that pass unjudged; false passes none, true all that are
+            not spelled like a judged one.
         metrics: Whether `/metrics` is there.
         page: Whether the page at `/` is there; it shows a record in a database.
         page_key: Its key, or `"env:NAME"`; without one it answers to this machine alone.
@@ -202,7 +241,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
     record_texts: bool = False
     record_redact: list[str] = []
     record_keep_days: _Positive | None = None
-    pass_through: list[str] | bool = True
+    pass_through: list[str] | bool = ["embeddings", "audio/*", "files*", "moderations"]
     metrics: bool = True
     page: bool = True
     page_key: SecretStr | None = None

@@ -21,6 +21,7 @@ from graphs import Outcome, Policy
 from judges.catalogue.names import imported, is_reference
 from judges.errors import ConfigurationError
 from judges.verdict import Usage, Verdict
+from refine.guesses import OneTimeLink
 from refine.page.routes import Event, TryQuestion, attempts_of, page_routes
 from refine.process import see_modules_here
 from refine.record import DatabaseRecord, Origin, Recorder, open_record
@@ -68,8 +69,10 @@ class Metrics:
         guard = served.guard or "none"
         self._child(self.requests, guard, _outcome_of(served)).inc()
         self._child(self.request_s, guard).observe(served.seconds)
-        if served.outcome is not None:
-            self._count(guard, served.outcome)
+        for record in served.records:
+            self._count(guard, record.outcome)
+        for verdict in served.verdicts:
+            self._count_verdict(guard, verdict)
 
     def _count(self, guard: str, outcome: Outcome) -> None:
         for attempt in outcome.attempts:
@@ -118,8 +121,8 @@ def _outcome_of(served: ServedRequest) -> str:
     """Return how a request ended, as one of a few words: a stop reason, `passed_through`, `left`, an error."""
     if served.status is None:
         return "left"
-    if served.outcome is not None:
-        return served.outcome.stop_reason
+    if served.records:
+        return served.records[0].outcome.stop_reason
     return "passed_through" if served.status < 400 else f"error_{served.status}"  # noqa: PLR2004 - HTTP's errors
 
 
@@ -218,18 +221,17 @@ class Recording:
         self._origins = {name: _origin(guard, guard.loop.policy) for name, guard in guards.items()}
 
     def __call__(self, served: ServedRequest) -> None:
-        """Record one outcome, if there is one."""
-        outcome, policy = served.outcome, served.policy
-        if outcome is None:
-            return
-        guard = self._guards[served.guard]
-        own = policy is None or policy is guard.loop.policy
-        origin = self._origins[served.guard] if own or policy is None else _origin(guard, policy)
-        origin = replace(origin, request_id=served.request_id)
-        if self._blocks:
-            asyncio.get_running_loop().run_in_executor(None, self._record.add, outcome, origin)
-        else:
-            self._record.add(outcome, origin)
+        """Record the outcomes, if there are any."""
+        for record in served.records:
+            origin = replace(self._origin(served.guard, record.policy), request_id=served.request_id)
+            if self._blocks:
+                asyncio.get_running_loop().run_in_executor(None, self._record.add, record.outcome, origin)
+            else:
+                self._record.add(record.outcome, origin)
+
+    def _origin(self, name: str, policy: Policy) -> Origin:
+        guard = self._guards[name]
+        return self._origins[name] if policy is guard.loop.policy else _origin(guard, policy)
 
     def counts(self) -> tuple[int, int]:
         """Return how many outcomes were lost, and how many wait to be written."""
@@ -248,8 +250,13 @@ def _origin(guard: ServedGuard, policy: Policy) -> Origin:
     return Origin.of(guard.name, guard.judge, policy, generator=guard.generator)
 
 
-def make_page(settings: ServerSettings, service: Service, record: Recorder | None) -> list[BaseRoute]:
+def make_page(
+    settings: ServerSettings, service: Service, record: Recorder | None, link: OneTimeLink
+) -> list[BaseRoute]:
     """Return the routes of the page; none where it is off, or there is no database to show.
+
+    One that shows texts wants its key, or the link, from everybody: a proxy on this machine may not say that it is
+    one.
 
     Raises:
         ConfigurationError: If its key cannot be used.
@@ -259,7 +266,8 @@ def make_page(settings: ServerSettings, service: Service, record: Recorder | Non
     key = None if settings.page_key is None else secret_of(settings.page_key, "page_key").get_secret_value()
     try_out = None if all(guard.upstream is None for guard in service.guards) else _TryOut(service)
     try:
-        return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key)
+        wanted = link if key is None and settings.record_texts else None
+        return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key, link=wanted)
     except ConfigurationError as error:
         raise ConfigurationError(f"page_key: {error}") from None
 

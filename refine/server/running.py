@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from judges.errors import ConfigurationError
+from refine.guesses import OneTimeLink
 from refine.logs import log_json_lines
 from refine.server.access import ServedGuard
 from refine.server.app import make_guard_app
 from refine.server.assembly import make_service
 from refine.server.config import ServerSettings, load_settings, unknown_variables
+from refine.server.live import ask_once
 from refine.server.observers import Metrics, Recording, choose_record, make_page, open_guard_record
 from refine.server.service import GuardApp, Service
 from refine.server.uvicorn_private import GuardServer
@@ -48,12 +50,20 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return sock
 
 
-def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
+def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: bool = False) -> None:
     """Serve until a signal comes, or only check the settings and say what they mean.
+
+    Args:
+        file: The TOML file, if any.
+        flags: Settings given as flags.
+        check: Whether to check alone.
+        live: Whether the check asks judges, upstreams and the database, each once.
 
     Raises:
         ConfigurationError: If a setting cannot be used; the message names key, value and remedy.
     """
+    if live and not check:
+        raise ConfigurationError("--live asks judges, upstreams and the database for --check; give both")
     settings = load_settings(file, flags)
     _say(*unknown_variables())
     service = make_service(settings)
@@ -62,16 +72,25 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
     app = make_app(settings, service)
     _say(*map(describe, service.guards), *_doubts(service), of_record, _exposure(settings, service))
     if check:
+        if live:
+            _check_live(settings, service)
         _say("the configuration can be used")
         return
     sock = listening_socket(settings.host, settings.port)
     log_json_lines(level=getattr(logging, settings.log_level.upper()))
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
-    if app.has_page:
-        _say(f"the page is at {address(sock).removesuffix('v1')}")
+    if app.page is not None:
+        _say(f"the page is at {address(sock).removesuffix('v1')}{app.page}")
     server = GuardServer(app, settings)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve([sock]))
+
+
+def _check_live(settings: ServerSettings, service: Service) -> None:
+    fine, faults = asyncio.run(ask_once(service.guards, open_guard_record(settings)))
+    _say(*fine, *faults)
+    if faults:
+        raise ConfigurationError(f"{len(faults)} of {len(fine) + len(faults)} do not answer; see above")
 
 
 def make_app(settings: ServerSettings, service: Service) -> GuardApp:
@@ -80,7 +99,7 @@ def make_app(settings: ServerSettings, service: Service) -> GuardApp:
     Raises:
         ConfigurationError: If the record or the page cannot be used.
     """
-    record = open_guard_record(settings)
+    record, link = open_guard_record(settings), OneTimeLink()
     recording = None if record is None else Recording(record, {guard.name: guard for guard in service.guards})
     metrics = None
     if settings.metrics:
@@ -91,7 +110,8 @@ def make_app(settings: ServerSettings, service: Service) -> GuardApp:
         service,
         metrics=metrics,
         pass_through=passed if isinstance(passed, list) else ["*"] if passed else [],
-        routes=make_page(settings, service, record),
+        routes=make_page(settings, service, record, link),
+        page_link=f"#link={link.token}" if settings.record_texts and settings.page_key is None else "",
         on_close=_do_nothing if recording is None else recording.close,
     )
 
@@ -178,7 +198,8 @@ class RunningGuard:
         self._settings = load_settings(None, {"port": 0, **settings})
         self.service = make_service(self._settings)
         self._socket = listening_socket(self._settings.host, self._settings.port)
-        self._server = GuardServer(make_app(self._settings, self.service), self._settings)
+        self._app = make_app(self._settings, self.service)
+        self._server = GuardServer(self._app, self._settings)
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
 
@@ -186,6 +207,11 @@ class RunningGuard:
     def url(self) -> str:
         """The base URL for clients."""
         return self._url
+
+    @property
+    def page_url(self) -> str | None:
+        """Where the page is, with the link that is followed once if there is one; None where there is no page."""
+        return None if self._app.page is None else f"{self._url.removesuffix('v1')}{self._app.page}"
 
     def __enter__(self) -> Self:
         self._url = address(self._socket)

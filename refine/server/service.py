@@ -20,9 +20,11 @@ from typing import Any, TypeVar
 from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
-from graphs import Outcome, Policy
+from judges.verdict import Usage, Verdict
 from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, Keys, ServedGuard
-from refine.server.answers import GuardedAnswer, GuardedRequest, answer
+from refine.server.answers import GuardedRequest, OutcomeRecord, answer
+from refine.server.bodies import ByteBudget, ClientGone, PassedBody, read_body
+from refine.server.budgets import Budgets
 from refine.server.config import RequestLimits
 from refine.server.dialects.protocol import (
     ApiDialect,
@@ -35,55 +37,7 @@ from refine.server.dialects.protocol import (
     write_json,
 )
 from refine.server.errors import ApiError
-from refine.server.upstream import Upstream
-from refine.telemetry import continued_trace, is_traced, trace_question
-
-_DRAINED = 2
-"""How many times the limit is read before an error is sent, which many clients read only after their body."""
-
-
-class ClientGone(Exception):  # noqa: N818 - what happened
-    """The client left before its request was complete."""
-
-
-async def read_body(receive: Receive, headers: Mapping[str, str], limits: RequestLimits) -> bytes:
-    """Read the body of a request.
-
-    Raises:
-        ApiError: If it is too large (413), or not complete in time (408).
-        ClientGone: If the client leaves.
-    """
-    promised = headers.get("content-length", "")
-    too_large = promised.isdigit() and int(promised) > limits.max_body_bytes
-    try:
-        async with asyncio.timeout(limits.body_timeout_s):
-            return await _read(receive, limits.max_body_bytes, too_large=too_large)
-    except TimeoutError:
-        raise ApiError(
-            408,
-            f"the body was not complete within {limits.body_timeout_s:g} s; send it again",
-            code="body_timeout",
-        ) from None
-
-
-async def _read(receive: Receive, most: int, *, too_large: bool) -> bytes:
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more and size <= most * _DRAINED:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        part = message.get("body", b"")
-        size += len(part)
-        too_large = too_large or size > most
-        if too_large:
-            parts.clear()
-        else:
-            parts.append(part)
-        more = message.get("more_body", False)
-    if too_large:
-        raise ApiError(413, f"the body is larger than {most:,} bytes; send a smaller one", code="body_too_large")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+from refine.telemetry import continued_trace
 
 
 def _check_encoding(headers: Mapping[str, str]) -> None:
@@ -160,14 +114,18 @@ class Client:
         receive: ASGI's receive, after the body was read.
         send: ASGI's send.
         headers: Headers of every response: the request's id.
+        body: What is received before anything else can be, where the body is still handed on.
     """
 
     receive: Receive
     send: Send
     headers: RawHeaders
+    body: PassedBody | None = None
 
     async def left(self) -> None:
         """Wait until the client has left."""
+        if self.body is not None:
+            await self.body.complete.wait()
         while (await self.receive())["type"] != "http.disconnect":
             """A client sends nothing more after its body."""
 
@@ -357,8 +315,8 @@ class ServedRequest:
         request_id: Id of the request.
         status: HTTP status; None where the client left before there was one.
         seconds: From the first byte to the last.
-        outcome: The loop's record, where it ran to its end.
-        policy: The policy that was in force for it.
+        records: What the loop did, one for each answer, also where the client left.
+        verdicts: What judges said outside of the loop.
     """
 
     guard: str
@@ -366,8 +324,15 @@ class ServedRequest:
     request_id: str
     status: int | None
     seconds: float
-    outcome: Outcome | None = None
-    policy: Policy | None = None
+    records: tuple[OutcomeRecord, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def usage(self) -> Usage:
+        """What it consumed, upstream and judges together."""
+        return Usage.total(
+            [*(record.outcome.usage for record in self.records), *(verdict.usage for verdict in self.verdicts)]
+        )
 
 
 _Observer = Callable[[ServedRequest], None]
@@ -382,6 +347,7 @@ class Service:
         guards: The guards.
         keys: The keys that are let in.
         limits: RequestLimits of a request.
+        budgets: What keys may consume in a day.
         keep_alive_s: Seconds between comments to a waiting client that streams.
         observers: Told of every request served.
         draining: Whether the server is about to stop.
@@ -390,16 +356,20 @@ class Service:
     guards: Guards
     keys: Keys = field(default_factory=Keys)
     limits: RequestLimits = field(default_factory=RequestLimits)
+    budgets: Budgets = field(default_factory=Budgets)
     keep_alive_s: float = 10.0
     observers: tuple[_Observer, ...] = ()
     draining: bool = False
 
     def __post_init__(self) -> None:
         self.admission = _Admission(self.limits)
+        self.bytes_held = ByteBudget(self.limits.max_bytes_in_flight)
         self.running: set[_RequestTask] = set()
 
     def observe(self, served: ServedRequest) -> None:
-        """Tell the observers; one that raises costs nobody an answer."""
+        """Count what was consumed, and tell the observers; one that raises costs nobody an answer."""
+        if served.records or served.verdicts:
+            self.budgets.add(served.caller, served.usage)
         for observer in self.observers:
             try:
                 observer(served)
@@ -420,24 +390,31 @@ class Exchange:
         self.incoming = incoming
         self.guard = ""
         self.caller = ""
-        self.outcome: Outcome | None = None
-        self.policy: Policy | None = None
+        self.records: list[OutcomeRecord] = []
+        self.verdicts: list[Verdict] = []
 
-    def choose_guard(self, model: str, caller: Caller, named: str | None = None) -> ServedGuard:
-        """Return the guard for a model, or the one that the header, or else `named`, asks for.
+    def choose_guard(self, model: str, caller: Caller, named: str | None = None, *, api: str = "") -> ServedGuard:
+        """Return the guard for a model and an API, or the one that the header, or else `named`, asks for.
 
         Raises:
             ApiError: If there is no such guard, or the key is not for it.
         """
         header = self.incoming.headers.get(GUARD_HEADER) or named
-        guard = self._service.guards.choose(header, model, caller.guards)
+        guard = self._service.guards.choose(header, model, caller.guards, api=api)
         self.guard = guard.name
         return guard
 
-    def upstream_headers(self, upstream: Upstream, caller: Caller, key_header: str) -> dict[str, str]:
-        """Return the headers of a JSON request to an upstream, with the key that its setting says."""
-        sent = upstream.headers(self.incoming.headers, self.incoming.id, caller.credentials, key_header)
-        return {**sent, "content-type": "application/json"}
+    def upstream_headers(self, guard: ServedGuard, caller: Caller, dialect: ApiDialect) -> dict[str, str]:
+        """Return the headers of a request to a guard's upstream, with the key that its setting says.
+
+        Raises:
+            ApiError: If the guard has no upstream, or the caller's key is another provider's.
+        """
+        self._service.guards.check_key(guard, caller.credentials)
+        incoming = self.incoming
+        return guard.required_upstream.headers(
+            incoming.headers, incoming.id, caller.credentials, dialect.KEY_HEADER
+        )
 
     def done(self, status: int | None, seconds: float) -> None:
         """Tell the observers how it ended."""
@@ -448,8 +425,8 @@ class Exchange:
                 request_id=self.incoming.id,
                 status=status,
                 seconds=seconds,
-                outcome=self.outcome,
-                policy=self.policy,
+                records=tuple(self.records),
+                verdicts=tuple(self.verdicts),
             )
         )
 
@@ -490,13 +467,39 @@ class PostRoute(ABC):
             raise ApiError(405, "this path takes POST", code="method_not_allowed", allow="POST")
         caller = service.keys.caller(incoming)
         exchange.caller = caller.name
+        service.budgets.enter(caller.name)
         service.admission.enter(caller.name)
         try:
-            body = await read_body(client.receive, incoming.headers, service.limits)
-            _check_encoding(incoming.headers)
-            return await self.serve(exchange, read_object(body), caller, client)
+            with service.bytes_held.request() as held:
+                body = await read_body(client.receive, incoming.headers, service.limits, held)
+                _check_encoding(incoming.headers)
+                document = await _read_document(body, service.limits)
+                return await self.serve(exchange, document, caller, client)
         finally:
             service.admission.leave(caller.name)
+
+
+_LARGE = 1 << 18
+"""Bytes from which on a body is read in a thread, since that takes as long as many other requests do."""
+
+
+async def _read_document(body: bytes, limits: RequestLimits) -> Json:
+    """Return the object that a body holds.
+
+    Raises:
+        ApiError: If it holds none, or a conversation that is too long.
+    """
+    document = read_object(body) if len(body) < _LARGE else await asyncio.to_thread(read_object, body)
+    for name in ("messages", "input"):
+        turns = document.get(name)
+        if isinstance(turns, list) and len(turns) > limits.max_messages:
+            raise ApiError(
+                400,
+                f"{name} has {len(turns):,} messages; send {limits.max_messages:,} at most",
+                code="too_many_messages",
+                param=name,
+            )
+    return document
 
 
 class JudgedRoute(PostRoute):
@@ -514,7 +517,7 @@ class JudgedRoute(PostRoute):
     async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
         """Answer one request; see the base class."""
         service, request = self._service, self._dialect.read_request(body)
-        guard = exchange.choose_guard(request.model, caller)
+        guard = exchange.choose_guard(request.model, caller, api=self._dialect.API)
         return await respond(
             self._answer(exchange, guard, request, caller),
             client,
@@ -527,28 +530,14 @@ class JudgedRoute(PostRoute):
     async def _answer(
         self, exchange: Exchange, guard: ServedGuard, request: JudgedRequest, caller: Caller
     ) -> GuardReply:
-        upstream = guard.required_upstream
-        headers = exchange.upstream_headers(upstream, caller, self._dialect.KEY_HEADER)
-        question = GuardedRequest(guard, upstream, self._dialect, request, headers)
+        headers = {**exchange.upstream_headers(guard, caller, self._dialect), "content-type": "application/json"}
+        question = GuardedRequest(guard, guard.required_upstream, self._dialect, request, headers)
         bind_contextvars(request_id=exchange.incoming.id)  # for the lines of this request, whose task ends with it
-        if is_traced():
-            answered = await _answer_traced(question, exchange.incoming.headers)
-        else:
-            answered = await answer(question)
-        exchange.outcome, exchange.policy = answered.outcome, answered.policy
-        return answered.reply
-
-
-async def _answer_traced(question: GuardedRequest, headers: Mapping[str, str]) -> GuardedAnswer:
-    guard = question.guard
-    with (
-        continued_trace(headers),
-        trace_question(guard.name, texts=guard.loop.policy.log_texts) as on_outcome,
-    ):
-        answered = await answer(question)
-        if answered.outcome is not None:
-            on_outcome(answered.outcome)
-        return answered
+        try:
+            with continued_trace(exchange.incoming.headers):
+                return await answer(question)
+        finally:  # whatever came of it, also that the client left
+            exchange.records = question.records
 
 
 def report_unexpected(error: Exception) -> ApiError:
@@ -569,7 +558,7 @@ class GuardApp:
         exact: What serves a path, a slash at its end or not.
         below_prefix: What serves the other paths below `/v1`.
         others: What serves all other paths, and the lifespan.
-        has_page: Whether the page is among those.
+        page: What follows the address of the page, which is among those; None where it is not.
     """
 
     def __init__(
@@ -579,10 +568,10 @@ class GuardApp:
         exact: Mapping[str, ASGIApp],
         below_prefix: ASGIApp,
         others: ASGIApp,
-        has_page: bool = False,
+        page: str | None = None,
     ) -> None:
         self.service = service
-        self.has_page = has_page
+        self.page = page
         self._exact = exact
         self._below_prefix = below_prefix
         self._others = others

@@ -22,6 +22,7 @@ from pydantic import SecretStr
 from yarl import URL
 
 from graphs import Draft, RefineError
+from graphs.answers import CUT_AS_ASKED
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
@@ -107,6 +108,10 @@ _CONNECTIONS = 4_096
 _LARGE = 1 << 20
 _UNAVAILABLE = frozenset({500, 502, 503, 504})
 _STATUSES = range(200, 600)
+"""Statuses that end a request, and are HTTP's."""
+_REDIRECTS = frozenset({300, 301, 302, 303, 305, 306, 307, 308})
+_ENDS = ("/chat/completions", "/responses", "/messages", "/embeddings", "/models")
+"""What clients add to a base URL."""
 _NEVER_ENDED: BaseException | None = asyncio.CancelledError()
 """How a call ended of which nothing else is known: for the breaker it was never made."""
 
@@ -139,6 +144,7 @@ class Upstream:
         max_reply_bytes: Most bytes of a reply that are read.
         breaker_failures: After so many failures in a row calls fail at once; 0 never.
         breaker_cooldown_s: Seconds until one call is let through again.
+        name: What it is called in place of its address, where that is another after each start.
 
     Raises:
         judges.ConfigurationError: If the address is none.
@@ -154,9 +160,11 @@ class Upstream:
         max_reply_bytes: int = 50_000_000,
         breaker_failures: int = 10,
         breaker_cooldown_s: float = 10.0,
+        name: str | None = None,
     ) -> None:
         url = checked_address(base_url)
-        self.origin = f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}"
+        self.origin = name or f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}"
+        self._name = name
         self._base = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
         self._query = f"?{url.query}" if url.query else ""
         self._key = key
@@ -174,7 +182,12 @@ class Upstream:
     @property
     def url(self) -> str:
         """The whole address, which may hold what is not for a log."""
-        return f"{self._base}{self._query}"
+        return self._name or f"{self._base}{self._query}"
+
+    @property
+    def takes_callers_key(self) -> bool:
+        """Whether requests go out with the key of whoever asks."""
+        return self._key is None
 
     def credentials(self, caller: Mapping[str, str], header: str) -> Mapping[str, str]:
         """Return the headers that authenticate: the operator's key, or else the caller's own, as they came.
@@ -232,13 +245,18 @@ class Upstream:
             raise UpstreamFailed(502, text, code="upstream_reply") from None
         finally:
             self._settle(ended, probe=probe)
-        _check_status(reply.status)
+        self._check(reply.status, reply.headers.get("location"))
         kind = reply.headers.get("content-type", "application/json")
         return UpstreamReply(reply.status, kind, to_client(reply.headers.items()), reply.body)
 
     @asynccontextmanager
     async def open(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes | None
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        body: bytes | AsyncIterator[bytes] | None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open any request, to pass its response on as it comes.
 
@@ -248,7 +266,7 @@ class Upstream:
         """
         session = await self._sessions.current()
         url = self._target(path, query)
-        data = body if body is None or len(body) < _LARGE else io.BytesIO(body)
+        data = io.BytesIO(body) if isinstance(body, bytes) and len(body) >= _LARGE else body
         probe, ended = self._admit(), _NEVER_ENDED
         try:
             response = await session.request(
@@ -261,7 +279,7 @@ class Upstream:
         finally:
             self._settle(ended, probe=probe)
         async with response:
-            _check_status(response.status)
+            self._check(response.status, response.headers.get("location"))
             yield response
 
     async def aclose(self) -> None:
@@ -307,6 +325,28 @@ class Upstream:
         if self._breaker is not None and (ended is not None or probe or self._breaker.failures):
             self._breaker.settle(ended, probe=probe)
 
+    def _check(self, status: int, location: str | None) -> None:
+        """Refuse a status that no server may pass on, and a redirect, after which a client would not be judged."""
+        if status not in _STATUSES:
+            raise UpstreamFailed(502, f"the upstream answered with status {status}", code="upstream_reply")
+        if status in _REDIRECTS:
+            place = "" if location is None else self._redirected(location)
+            remedy = f"; if it has moved, set upstream = {place!r}" if place else ""
+            raise UpstreamFailed(
+                502,
+                f"the upstream {self.origin} redirects (status {status}), which is not followed{remedy}",
+                code="upstream_redirect",
+            )
+
+    def _redirected(self, location: str) -> str:
+        """Return the base URL that a redirect leads to, without what may be secret in it; empty if it is none."""
+        try:
+            target = URL(self._base).join(URL(location))
+            path = next((target.path.removesuffix(end) for end in _ENDS if target.path.endswith(end)), target.path)
+            return str(target.origin().with_path(path.rstrip("/")))
+        except ValueError:
+            return ""
+
     def _failure(self, error: BaseException) -> ApiError:
         if isinstance(error, TimeoutError):
             return UpstreamFailed(504, "the upstream gave no whole reply in time", code="upstream_timeout")
@@ -315,17 +355,11 @@ class Upstream:
         return UpstreamFailed(502, "the connection to the upstream broke", code="upstream_broken")
 
 
-def _check_status(status: int) -> None:
-    """Refuse a status that no server may pass on: one that ends no request, or none of HTTP's."""
-    if status not in _STATUSES:
-        raise UpstreamFailed(502, f"the upstream answered with status {status}", code="upstream_reply")
-
-
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31
 _MOST_BYTES = 50_000_000
 _OK = range(200, 300)
-_IDEMPOTENCY = "idempotency-key"
+IDEMPOTENCY = "idempotency-key"
 
 
 class UpstreamRefused(RefineError):  # noqa: N818 - what the upstream did
@@ -392,6 +426,12 @@ class UpstreamGenerator:
         reply = _uncompress(reply)
         document = _document(reply)
         answer, usage = self._read(document)
+        if self._request.forces_call and answer.tool_calls:
+            answer = _spoken(answer)
+        document = self._dialect.judged_part(document)
+        most = self._request.most_tokens
+        if most is not None and (not usage.tokens_known or usage.output_tokens >= most):
+            answer.response_metadata[CUT_AS_ASKED] = True
         answer.id = f"attempt-{number}"
         self.answers[answer.id] = RawAnswer(document, reply.headers)
         name = answer.response_metadata.get("model_name") or self._request.model or None
@@ -415,10 +455,19 @@ class UpstreamGenerator:
 
     def _headers_of(self, number: int) -> Mapping[str, str]:
         """Return the headers of an attempt: a further one is not a repetition of the first."""
-        key = self._headers.get(_IDEMPOTENCY)
+        key = self._headers.get(IDEMPOTENCY)
         if number == 1 or key is None:
             return self._headers
-        return {**self._headers, _IDEMPOTENCY: f"{key}-{number}"}
+        return {**self._headers, IDEMPOTENCY: f"{key}-{number}"}
+
+
+def _spoken(answer: AIMessage) -> AIMessage:
+    """Return an answer that is the call of a tool as a text: what is said beside it, and the arguments as JSON."""
+    read = (write_json(call["args"]).decode() for call in answer.tool_calls)
+    unread = (call["args"] or "" for call in answer.invalid_tool_calls)
+    text = "\n".join(part for part in (str(answer.text), *read, *unread) if part.strip())
+    extra = {name: value for name, value in answer.additional_kwargs.items() if name != "tool_calls"}
+    return AIMessage(text, additional_kwargs=extra, response_metadata=answer.response_metadata)
 
 
 def _uncompress(reply: UpstreamReply) -> UpstreamReply:

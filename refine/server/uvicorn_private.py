@@ -37,7 +37,8 @@ class _Protocol(HttpToolsProtocol):
 
     What is left of a body is thrown away for a while, since closing at once would cost the client the response.
     What is no HTTP, and who asks for a WebSocket, is refused in words; neither makes the log longer. Who offers to
-    go on in HTTP/2, as Java's client does, is answered in HTTP/1.1.
+    go on in HTTP/2, as Java's client does, is answered in HTTP/1.1. What follows a body (trailers) is no header: a
+    proxy in front sets and removes headers, and would have seen none of it.
     """
 
     header_s = 10.0
@@ -48,7 +49,7 @@ class _Protocol(HttpToolsProtocol):
         self._read = self._counted = 0
         self._headers_due: TimerHandle | None = self._deadline()
         self._lingering: TimerHandle | None = None
-        self._is_refused = self._is_upgrade = self._has_cycle = False
+        self._is_refused = self._is_upgrade = self._has_cycle = self._has_headers = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
@@ -86,6 +87,7 @@ class _Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._has_headers = False
         self._read = self._counted = 0
         if self._headers_due is None:
             self._headers_due = self._deadline()
@@ -94,7 +96,12 @@ class _Protocol(HttpToolsProtocol):
         super().on_url(url)
         self._count(len(url))
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._has_headers:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        self._has_headers = True
         self._count_headers()
         self._in_time()
         self._is_upgrade = self.parser.should_upgrade()

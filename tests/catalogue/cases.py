@@ -79,7 +79,7 @@ CASES: Mapping[str, Case] = {
     "mlflow.role_adherence": Case({"role": "A guide to Paris."}),
     "ragas.answer_correctness": Case({"embeddings": EMBEDDINGS}),
     "ragas.answer_relevancy": Case(compat={"embeddings": EMBEDDINGS}),
-    "ragas.aspect_critic": Case({"definition": CRITERION}),
+    "ragas.aspect_critic": Case({"definition": CRITERION, "higher_is_better": True}),
     "ragas.simple_criteria_score": Case({"definition": CRITERION}),
     "ragas.faithfulness_with_hhem": Case({"classifier": supported}),
     "ragas.semantic_similarity": Case({"embeddings": EMBEDDINGS}),

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
+from graphs import Bounds
 from judges import Judge, Panel, Sample, Verdict, as_judge
 from judges.catalogue.metric import Metric, ModelJudge
 from judges.catalogue.registry import catalogue
 from judges.prompting.prompts import LANGUAGES, language_of, prompt
 from refine import SelfRefine
-from tests.catalogue.cases import CASES, asks_a_model, calls_in, made, sample_for, takes
+from tests.catalogue.cases import CASES, EMBEDDINGS, asks_a_model, calls_in, made, sample_for, takes
 from tests.catalogue.filling import FillingModel
 from tests.judges.test_injections import ENCODINGS, FAMILIES, instructions_in
 from tests.judges.test_translation import german, translating
@@ -166,6 +167,13 @@ EDGES: Mapping[str, dict[str, Any]] = {
         ]
     },
 }
+OPENERS = ("Thought process:", "Let's solve this problem step by step.", "# Answer", "解：", "Решение")
+EMPTY = (":", "...", " \n", *OPENERS)
+"""Answers that say nothing, which get good marks from many models."""
+
+RULES = ("length", "pattern", "reply_language", "verifiable_instructions")
+"""Judges by a rule that an answer without content may keep."""
+
 READABLE = ("Chinese", "Russian", "Arabic", "Hebrew", "emoji")
 """Samples of which nothing needs an escape."""
 
@@ -182,6 +190,20 @@ def test_any_sample_gets_a_verdict(name: str, edge: str) -> None:
     assert verdict.detail or verdict.unscored is None
     if edge != "half a surrogate pair":
         assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
+
+
+@for_every("name", [name for name in ENTRIES if ENTRIES[name].subject == "answer"])
+def test_an_empty_answer_is_refused_without_a_call(name: str) -> None:
+    """Whatever judges answers lets none pass that says nothing, and asks nobody about it, reference or not."""
+    model, embedded, sample = FillingModel(), len(EMBEDDINGS.batches), sample_for(name)
+    judge = made(name, model)
+    for empty in EMPTY:
+        verdict = judge({**sample, "response": empty})
+        assert (verdict.usage.calls, model.prompts, len(EMBEDDINGS.batches)) == (0, [], embedded), empty
+        assert not verdict.passed or name in RULES, empty
+        if empty.strip() and name in ASKING:
+            assert (verdict.score, verdict.rating) == (0, 1), empty
+            assert verdict.feedback.startswith("Answer the question."), empty
 
 
 @every_asking
@@ -242,6 +264,10 @@ def test_nothing_is_to_be_changed_where_all_is_good(name: str) -> None:
     assert verdict.feedback == "" or verdict.score != 1
 
 
+BOUNDS = Bounds(max_criteria_chars=1_000)
+"""A request may bring the guidelines and rubrics of its sample."""
+
+
 def refined(name: str, judge: object, model: FillingModel) -> list[int | None]:
     """Let a generator answer, badly first and then well, and give the ratings."""
     good, bad = sample_for(name), sample_for(name, good=False)
@@ -254,7 +280,7 @@ def refined(name: str, judge: object, model: FillingModel) -> list[int | None]:
 
     evidence = {key: value for key, value in good.items() if key not in ("user_input", "response")}
     asked = {"messages": [("user", good["user_input"])], "evidence": evidence}
-    outcome = SelfRefine(answer, judge, max_attempts=2).refine(asked)
+    outcome = SelfRefine(answer, judge, max_attempts=2, bounds=BOUNDS).refine(asked)
     assert outcome.stop_reason == "accepted"
     return [one.verdict.rating for one in outcome.attempts if one.verdict is not None]
 

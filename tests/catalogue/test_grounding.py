@@ -143,6 +143,7 @@ async def test_minicheck_checks_a_sentence_at_a_time() -> None:
         assert [one.value for one in verdict.items] == ["absent", "supported", "supported"]
         assert verdict.feedback.splitlines()[1:] == ["- Earth is the fourth planet."]
     assert judge.explain().calls == "s"
+    assert 0 < judge.explain().prompt_tokens[0] < 200
 
 
 @pytest.mark.parametrize(("unsupported", "passed"), [(["one moon"], False), ([], True)])

@@ -48,11 +48,12 @@ def test_an_example_brings_its_own_criterion(
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_model_is_told_which_direction_is_good(language: str) -> None:
-    """Whether meeting a definition is good, and the order of labels, stand in the instructions."""
-    tasks = {
+    """Whether meeting a definition is good, where known, and the order of labels stand in the instructions."""
+    tasks = [
         asked("ragas.aspect_critic", language, definition=KIND, higher_is_better=good).task
-        for good in (True, False)
-    }
-    assert len(tasks) == 2
+        for good in (True, False, None)
+    ]
+    assert len({*tasks}) == 3
+    assert max(map(len, tasks[:2])) > len(tasks[2]) == min(map(len, tasks))
     labels = asked("databricks.custom", language, criteria=KIND, answer={"great": 1.0, "poor": 0.0, "fair": 0.5})
     assert "poor, fair, great" in labels.task

@@ -201,3 +201,11 @@ def test_the_rival_may_be_a_keyword_also_to_a_judge_that_holds_it(holder: Callab
     assert judge(sample, rival=CASE["rival"]).rating == 3
     with pytest.raises(BadSample, match=re.escape("rivals=... is no field of a sample")):
         judge(sample, rivals="b")
+
+
+def test_an_answer_that_says_nothing_loses_without_a_call() -> None:
+    """In either place, to any rival that says something; where both say nothing, the model decides."""
+    unasked = Pairwise(ScriptedModel([]))
+    assert unasked.compare("Which?", ":", "The left one.").winner == "b"
+    assert unasked.compare("Which?", "The left one.", "Thought process:").winner == "a"
+    assert Pairwise(preferring(":")).compare("Which?", ":", "...").winner == "a"

@@ -53,6 +53,8 @@ def good(asked: Asked, *, rating: int = 4) -> Reply:
 
 
 INVALID: Unscored = "invalid_output"
+CUT = "cut by its length"
+"""Name of the fault whose last answer is judged, and has not passed whatever its rating."""
 
 
 def _status(status: int, *, judged: int = 3, **headers: str) -> Fault:
@@ -106,7 +108,7 @@ FAULTS = (
     Fault("empty body", lambda asked, reply: answered(b"")),
     Fault("null content", lambda asked, reply: Reply(None), "max_attempts", judging=INVALID, judged=2),
     Fault("refusal", lambda asked, reply: Reply(refusal="I cannot help."), "skipped", judging=INVALID),
-    Fault("cut by its length", _ended_by("length"), "accepted", judging=INVALID, judged=2),
+    Fault(CUT, _ended_by("length"), "max_attempts", judging=INVALID, judged=2),
     Fault("content filter", _ended_by("content_filter"), "skipped", judging=INVALID),
     Fault("no choices", lambda asked, reply: answered({"id": "r1", "object": "chat.completion", "choices": []})),
     Fault("two tool calls", _twice, "skipped", judging=INVALID, judged=2),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import structlog
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
@@ -25,14 +24,6 @@ from refine import SelfRefine
 
 QUOTED = "Zanzibar"
 Log = pytest.LogCaptureFixture
-
-
-@pytest.fixture(autouse=True)
-def _unconfigured() -> Iterator[None]:
-    """Leave structlog as it was found: unconfigured."""
-    structlog.reset_defaults()
-    yield
-    structlog.reset_defaults()
 
 
 def warnings_in(log: Log) -> list[str]:
@@ -85,7 +76,8 @@ async def test_an_answer_without_a_verdict_is_a_warning(
 
 def test_a_failure_after_a_verdict_is_a_warning_too(caplog: Log) -> None:
     """The best answer so far goes out because the judge failed on the next one, or the generator did."""
-    SelfRefine(lambda _: "yes", ScriptedJudge([2, RuntimeError()]), on_judge_error="reject").invoke("what?")
+    judge = ScriptedJudge([2, RuntimeError()])
+    SelfRefine(ScriptedModel(["one", "two"]), judge, on_judge_error="reject", max_attempts=2).invoke("what?")
     SelfRefine(ScriptedModel(["one", ValueError(QUOTED)]), ScriptedJudge([2])).invoke("what?")
     judged, generated = warnings_in(caplog)
     assert UNJUDGED in judged
@@ -254,7 +246,7 @@ async def test_a_start_is_heard_before_the_generator_is_asked(*, checkpointed: b
 
     def generate(_: object) -> str:
         listener.heard.append(("asked", None))
-        return "yes"
+        return f"draft {len(listener.heard)}"
 
     saver = InMemorySaver() if checkpointed else None
     refiner = SelfRefine(generate, ScriptedJudge([1, 4], cycle=True), checkpointer=saver)
@@ -271,7 +263,8 @@ async def test_a_start_is_heard_before_the_generator_is_asked(*, checkpointed: b
 def test_every_event_and_line_says_whose_it_is(caplog: Log) -> None:
     """Outcome, refiner and thread are in every custom event and log line, and the outcome has the same id."""
     listener = Listener()
-    refiner = SelfRefine(lambda _: "yes", ScriptedJudge([1, 4], cycle=True), name="guide", show_drafts=True)
+    model = ScriptedModel([f"draft {number}" for number in range(4)])
+    refiner = SelfRefine(model, ScriptedJudge([1, 4], cycle=True), name="guide", show_drafts=True)
     config: RunnableConfig = {"callbacks": [listener], "configurable": {"thread_id": "t-1"}}
     with caplog.at_level(logging.INFO, logger="refine"):
         first, second = refiner.refine("what?", config), refiner.refine("what?", config)

@@ -151,7 +151,7 @@ def test_a_refusal_is_judged_where_the_policy_says_so() -> None:
         ScriptedModel([REFUSED, AIMessage("It is 15 C.")]),
         ScriptedJudge([(1, "No reason to refuse."), 4]),
     )
-    outcome = SelfRefine(model, judge, judge_refusals=True).refine("How warm is it?")
+    outcome = SelfRefine(model, judge, judge_refusals=True, augment="last_draft").refine("How warm is it?")
     assert (outcome.stop_reason, [sample.response for sample in judge.samples]) == (
         "accepted",
         ["I cannot help with that.", "It is 15 C."],
@@ -175,10 +175,10 @@ def test_a_cut_answer_is_asked_for_again_with_feedback_of_its_own() -> None:
 
 
 def test_the_last_attempt_is_judged_even_if_it_was_cut() -> None:
-    """There is nothing better to wait for; the outcome says that the released answer was cut off."""
-    for rating, reason in ((4, "accepted"), (2, "max_attempts")):
+    """There is nothing better to wait for; it has not passed, and the outcome says that it was cut off."""
+    for rating in (4, 2):
         for outcome, generated, judged in through_every_door([CUT, CUT], [rating], max_attempts=2):
-            assert (outcome.stop_reason, generated, judged) == (reason, 2, 1)
+            assert (outcome.stop_reason, outcome.passed, generated, judged) == ("max_attempts", False, 2, 1)
             assert outcome.detail == "the answer was cut off at its length limit"
     empty = SelfRefine(ScriptedModel([ended("", finish_reason="length")]), ScriptedJudge([]), max_attempts=1)
     assert (empty.refine("what?").attempts[0].feedback) == "The answer was empty. Write a complete answer."
@@ -207,15 +207,14 @@ def test_parts_beside_text_survive_the_loop() -> None:
     drafts = [AIMessage([{"type": "text", "text": text, "id": "msg_1"}, PICTURE]) for text in ("a cat", "a dog")]
     question = HumanMessage([{"type": "text", "text": "What is this?"}, PICTURE])
     model, judge = ScriptedModel(drafts), ScriptedJudge([(1, "It barks."), 4])
-    outcome = SelfRefine(model, judge).refine([question])
+    outcome = SelfRefine(model, judge, augment="last_draft").refine([question])
     assert [prompt[0].content for prompt in model.prompts] == [question.content] * 2
     assert model.prompts[1][1].content == [{"type": "text", "text": "a cat"}, PICTURE]
     assert outcome.answer is not None
     assert outcome.answer.content == drafts[1].content
     assert [sample.response for sample in judge.samples] == ["a cat", "a dog"]
-    spoken = AIMessage("hello", additional_kwargs={"audio": SOUND})
-    model = ScriptedModel([spoken, spoken])
-    answer = SelfRefine(model, ScriptedJudge([1, 4])).invoke("Say hello.")
+    model = ScriptedModel([AIMessage(text, additional_kwargs={"audio": SOUND}) for text in ("hello", "good day")])
+    answer = SelfRefine(model, ScriptedJudge([1, 4]), augment="last_draft").invoke("Say hello.")
     assert (model.prompts[1][1].additional_kwargs["audio"], answer.additional_kwargs) == (SOUND, {"audio": SOUND})
 
 

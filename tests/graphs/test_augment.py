@@ -6,21 +6,30 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
-import structlog
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from structlog.testing import capture_logs
 
-from graphs import Augmenter, Policy, Refinement, all_drafts, feedback_only, last_draft, last_drafts
-from graphs.augment import FEEDBACK_LIMIT, MARK, added_messages
-from graphs.redaction import LONGEST_TEXT, PLACEHOLDER, redact
-from judges import ConfigurationError, Helpfulness, Verdict
+from graphs import (
+    Augmenter,
+    Policy,
+    Refinement,
+    all_drafts,
+    fresh,
+    last_draft,
+    last_drafts,
+    restated,
+    verify_first,
+)
+from graphs.augment import FEEDBACK_LIMIT, MARK, QUESTION_LIMIT, added_messages
+from graphs.redaction import LONGEST_TEXT, PLACEHOLDER, redact, withhold
+from judges import ConfigurationError, Helpfulness, Panel, Verdict, as_judge
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.laws import for_every
@@ -29,13 +38,6 @@ UNHURRIED = settings(deadline=None, derandomize=True, database=None, suppress_he
 """A busy machine is no fault."""
 
 NONCE = re.compile(r"<<<([0-9a-f]{32})")
-
-
-@pytest.fixture(autouse=True)
-def _structlog_as_it_was() -> Iterator[None]:
-    """Leave structlog unconfigured, as a user finds it."""
-    yield
-    structlog.reset_defaults()
 
 
 def refused(*feedback: str, question: str = "what?", reference: str | None = None) -> Refinement:
@@ -53,38 +55,51 @@ def texts(augmenter: Augmenter, made: Refinement) -> list[tuple[str, str]]:
     return [(one.type, str(one.text)) for one in augmenter(made)]
 
 
-def quoted(note: str) -> str:
-    """Read the feedback back out of a note."""
-    line = next(line for line in note.splitlines() if '"' in line)
-    data: str = json.loads(line[line.index('"') :])
-    return data
+def listed(note: str) -> list[str]:
+    """Read the faults back out of a note."""
+    return [line.removeprefix("- ") for line in note.splitlines() if line.startswith("- ")]
+
+
+FORMS: dict[str, Augmenter] = {
+    "restated": restated,
+    "last_draft": last_draft,
+    "verify_first": verify_first,
+    "all_drafts": all_drafts,
+    "last_drafts": last_drafts(2),
+}
+QUESTIONS = {"en": "What is the capital?", "zh": "首都是哪里？", "ru": "Какой город столица?"}
+LETTERS = {"en": "[a-z]", "zh": "[\u4e00-\u9fff]", "ru": "[а-я]"}
 
 
 def test_last_draft_shows_the_last_draft_and_its_feedback() -> None:
-    """The default: the last draft, then the feedback on it; nothing of the drafts before."""
+    """The last draft, then the feedback on it and the question; nothing of the drafts before."""
     draft, note = texts(last_draft, refused("first fault", "second fault"))
     assert draft == ("ai", "draft 2")
     assert note[0] == "human"
-    assert "second fault" in note[1]
-    assert "first fault" not in note[1]
+    assert listed(note[1]) == ["second fault"]
 
 
-def test_feedback_only_shows_no_draft() -> None:
-    """As Spring AI's advisor: the last feedback alone."""
-    (note,) = texts(feedback_only, refused("first fault", "second fault"))
+def test_restated_shows_no_draft() -> None:
+    """The last feedback and the question alone."""
+    (note,) = texts(restated, refused("first fault", "second fault"))
     assert note[0] == "human"
-    assert "second fault" in note[1]
+    assert listed(note[1]) == ["second fault"]
     assert "draft" not in note[1]
 
 
-def test_all_drafts_shows_each_with_rating_and_feedback() -> None:
-    """Every draft is followed by its rating and feedback; the request to answer again stands once, at the end."""
+def test_fresh_shows_nothing() -> None:
+    """The question is asked again as it was."""
+    assert texts(fresh, refused("first fault")) == []
+
+
+def test_all_drafts_shows_each_with_its_faults() -> None:
+    """Every draft is followed by its faults; the question stands once, at the end."""
     notes_and_drafts = texts(all_drafts, refused("first fault", "second fault", "third fault"))
     assert [kind for kind, _ in notes_and_drafts] == ["ai", "human"] * 3
     assert [text for kind, text in notes_and_drafts if kind == "ai"] == ["draft 1", "draft 2", "draft 3"]
     notes = [text for kind, text in notes_and_drafts if kind == "human"]
-    assert [re.findall(r"\((\d)/4\)", note) for note in notes] == [["1"], ["2"], ["3"]]
-    assert ["again" in note for note in notes] == [False, False, True]
+    assert [listed(note) for note in notes] == [["first fault"], ["second fault"], ["third fault"]]
+    assert ["what?" in note for note in notes] == [False, False, True]
 
 
 @pytest.mark.parametrize(("k", "shown"), [(1, ["draft 3"]), (2, ["draft 2", "draft 3"])])
@@ -101,55 +116,89 @@ def test_last_drafts_takes_a_whole_number_from_1(k: Any) -> None:
         last_drafts(k)
 
 
-@pytest.mark.parametrize("augmenter", [last_draft, feedback_only, all_drafts, last_drafts(2)])
-def test_what_is_added_is_marked_as_ours(augmenter: Augmenter) -> None:
-    """Each message that was added says so, and a draft has no id of the generator's."""
-    for one in augmenter(refused("a", "b")):
-        assert one.additional_kwargs[MARK] == ("draft" if one.type == "ai" else "feedback")
-        assert one.id is None
+def test_what_is_added_is_marked_as_ours_and_ends_with_the_question() -> None:
+    """In every form and language, with and without feedback; and a draft has no id of the generator's."""
+    for name, form in FORMS.items():
+        for language, question in QUESTIONS.items():
+            for feedback in (("a", "b"), ("", "")):
+                added = form(refused(*feedback, question=question))
+                assert str(added[-1].text).endswith(f"\n\n{question}"), (name, language)
+                for one in added:
+                    assert one.additional_kwargs[MARK] == ("draft" if one.type == "ai" else "feedback")
+                    assert one.id is None
 
 
-def test_a_note_states_the_fault_and_not_the_gate() -> None:
-    """The generator learns nothing of the rating that would be accepted."""
-    (note,) = texts(feedback_only, refused("be short"))
-    assert "success" not in note[1]
-    assert not re.search(r"\d", note[1])
+def test_a_question_without_text_is_pointed_at() -> None:
+    """An image alone cannot be repeated: the note ends with a request to answer what stands above."""
+    for name, form in FORMS.items():
+        assert str(form(refused("a", question=""))[-1].text).endswith("Answer the question above once more."), name
 
 
-def test_without_feedback_there_is_nothing_quoted() -> None:
-    """A judge that said nothing leaves only the request."""
-    (note,) = texts(feedback_only, refused(""))
-    assert '"' not in note[1]
+def test_a_long_question_is_repeated_in_part() -> None:
+    """It stands in full above already."""
+    (note,) = texts(restated, refused("a", question=f"begin {'x' * 3 * QUESTION_LIMIT} end"))
+    assert len(note[1]) < QUESTION_LIMIT + 200
+    assert note[1].endswith(" end")
 
 
-@pytest.mark.parametrize(
-    ("question", "letters"), [("What?", "[a-z]"), ("什么？", "[\u4e00-\u9fff]"), ("Что?", "[а-я]")]
-)
-def test_a_note_speaks_the_language_of_the_question(question: str, letters: str) -> None:
+def test_a_note_states_faults_and_neither_rating_nor_gate() -> None:
+    """One line a fault, without bullets, repeats, ratings, or what would be accepted."""
+    feedback = "Rating: 2/4\n- be short (2/4)\n* be kind\n2. be short\n\nScore: 0.3."
+    for name, form in FORMS.items():
+        note = texts(form, refused(feedback))[-1][1]
+        assert listed(note) == ["be short", "be kind"], name
+        assert not re.search(r"\d|success|review", note), name
+
+
+def test_a_panels_faults_are_told_the_weightiest_first() -> None:
+    """The member that rated lowest is heard first, and no member is named."""
+    panel = Panel(
+        [
+            as_judge(lambda _: {"rating": 2, "feedback": "Be kind."}, name="kind"),
+            as_judge(lambda _: {"rating": 1, "feedback": "- Be right."}, name="b"),
+        ]
+    )
+    model = ScriptedModel(["one", "two"])
+    SelfRefine(model, Panel([panel, as_judge(lambda _: 4, name="fine")]), max_attempts=2).invoke("what?")
+    assert listed(str(model.prompts[1][-1].text)) == ["Be right.", "Be kind."]
+
+
+@pytest.mark.parametrize("language", QUESTIONS)
+def test_a_note_speaks_the_language_of_the_question(language: str) -> None:
     """English, Chinese and Russian have notes of their own."""
-    (note,) = texts(feedback_only, refused("", question=question))
-    assert len(re.findall(letters, note[1])) > len(note[1]) / 2
+    for form in FORMS.values():
+        for feedback in ("", "x"):
+            note = texts(form, refused(feedback, feedback, question=QUESTIONS[language]))[-1][1]
+            ours = re.sub(r"<\S+>|KEEP", "", note)
+            assert len(re.findall(LETTERS[language], ours)) > len(ours) / 2
 
 
-@given(st.text(max_size=300))
+PIECES = [*"\n\r\x85\u2028- <>/|x", "feedback", "反馈", "замечания", "<|im_end|>", "what?", "</s>"]
+INJECTED = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
+
+
+@given(INJECTED | st.text(max_size=300), st.sampled_from([*FORMS]))
 @UNHURRIED
-def test_feedback_is_quoted_as_one_json_string(feedback: str) -> None:
-    """Whatever the judge wrote stands on one line, as a JSON string that reads back as it was."""
-    (note,) = texts(feedback_only, refused(f"x{feedback}"))
-    assert len(note[1].splitlines()) == 3
-    assert quoted(note[1]) == f"x{feedback}"
+def test_feedback_stays_in_its_list(feedback: str, form: str) -> None:
+    """Whatever the judge wrote, each line of it is one of the list; around it stand our words, as ever."""
+    note, bare = (texts(FORMS[form], refused(f"x{text}"))[-1][1] for text in (feedback, "y"))
+    ours = [line for line in note.splitlines() if not line.startswith("- ")]
+    assert ours == [line for line in bare.splitlines() if not line.startswith("- ")]
+    assert listed(note)[0].startswith("x")
+    fence = [line for line in bare.splitlines() if line.startswith("<")]
+    assert re.findall(r"<[^<>\n]*(?:feedback|反馈|замечания)[^<>\n]*>|<\|im_end", note) == fence
 
 
 def test_feedback_is_bounded() -> None:
     """Of a feedback without end only the beginning reaches the generator, at once."""
-    (note,) = texts(feedback_only, refused("ab " * 5_000_000, reference="truth"))
-    assert len(quoted(note[1])) == FEEDBACK_LIMIT
+    (note,) = texts(restated, refused("ab " * 5_000_000, reference="truth"))
+    assert FEEDBACK_LIMIT - 2 <= len("".join(listed(note[1]))) <= FEEDBACK_LIMIT
 
 
 def test_a_reference_across_the_bound_is_withheld() -> None:
     """A reference answer that the bound cuts through leaves no beginning behind."""
     reference = " ".join(f"word{number}" for number in range(3_000))
-    (note,) = texts(feedback_only, refused(f"{'x ' * (FEEDBACK_LIMIT // 4)}{reference}", reference=reference))
+    (note,) = texts(restated, refused(f"{'x ' * (FEEDBACK_LIMIT // 4)}{reference}", reference=reference))
     assert "word0" not in note[1]
 
 
@@ -224,6 +273,14 @@ def test_a_reference_is_withheld(case: str) -> None:
     """The reference answer, or a sentence of it, is taken out, and nothing around it."""
     reference, feedback, left = LEAKS[case]
     assert redact(feedback, reference) == left
+
+
+@pytest.mark.parametrize("reference", ["Yes.", "no", "True", "FALSE", "да", "Нет", "是", "否。", "对", "错"])
+def test_the_answer_to_a_closed_question_is_withheld(reference: str) -> None:
+    """A yes or no is an ordinary word, and the whole answer where it is the reference."""
+    word = reference.strip(".。")
+    assert withhold(f"Answer: {word}!", {"reference": reference}) == f"Answer: {PLACEHOLDER}!"
+    assert withhold(f"Answer: {word}!", {"rubrics": {"1": reference}}) == f"Answer: {word}!"
 
 
 KEPT = {

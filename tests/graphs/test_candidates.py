@@ -25,7 +25,7 @@ from langgraph.types import Command, interrupt
 
 from graphs import Attempt, GeneratorFailed, JudgeFailed, Outcome, Policy, Refinement, build_loop, run, self_refine
 from graphs.candidates import Standing, best_candidate, standing_of
-from judges import ConfigurationError, Helpfulness, Sample, Verdict
+from judges import ConfigurationError, Helpfulness, Repeat, Sample, Verdict
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
@@ -84,7 +84,7 @@ everywhere = pytest.mark.parametrize("entrance", [by_refine, by_arefine, by_save
         ([("a3", "b4")], ["b4"], "accepted"),
         ([("a3", "b3")], ["a3"], "accepted"),
         ([("a1", "b2"), ("a2", "b3")], ["b2", "b3"], "accepted"),
-        ([("a2", "b1"), ("a1", "b1"), ("a1", "b2")], ["a2", "a1", "b2"], "max_attempts"),
+        ([("a2", "b1"), ("c1", "d1"), ("e1", "b2")], ["a2", "c1", "b2"], "max_attempts"),
         ([("a1", "b1", "c2"), ("a4", "b3", "c3")], ["c2", "a4"], "accepted"),
     ],
 )
@@ -392,6 +392,20 @@ def test_calls_in_flight_never_exceed_the_budget(
     if limit >= 2:
         assert outcome.attempts[0].verdict is not None
         assert outcome.attempts[0].rating is not None
+
+
+@pytest.mark.parametrize(("limit", "drafts"), [(2, 1), (5, 1), (6, 2), (8, 2), (9, 3), (12, 4), (15, 5)])
+def test_no_draft_is_bought_that_the_judge_has_no_calls_for(limit: int, drafts: int) -> None:
+    """Of a judge that takes two calls a draft, as it says itself; more attempts only as far as there is room."""
+    score = {"rationale": "r", "rating": 2, "feedback": "f"}
+    critic = ScriptedModel(lambda _: score, name="critic")
+    judge = Repeat(Helpfulness(critic), 2)
+    writer = ScriptedModel([f"draft {number}" for number in range(9)])
+    outcome = SelfRefine(writer, judge, candidates=3, max_calls=limit, max_attempts=9).refine("what?")
+    assert len(writer.prompts) == sum(len(attempt.drafts) for attempt in outcome.attempts) == drafts
+    assert outcome.stop_reason == "budget"
+    judged = [draft.rating for attempt in outcome.attempts for draft in attempt.drafts]
+    assert judged == [None if limit == 2 else 2] * drafts
 
 
 def test_tokens_and_cost_hold_over_all_candidates() -> None:

@@ -27,11 +27,11 @@ def test_a_change_of_the_computers_clock_changes_nothing(
     jump_s: float, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A day forth or back in the midst of a question neither ends it nor makes it take a day."""
-    real_time = time.time
+    real_time, drafts = time.time, iter(["draft", "another"])
 
     def generate(_: object) -> str:
         monkeypatch.setattr(time, "time", lambda: real_time() + jump_s)
-        return "draft"
+        return next(drafts)
 
     refiner = SelfRefine(generate, ScriptedJudge([1, 4]), deadline_s=30, **settings)
     outcome = refiner.refine("what?", THREAD)
@@ -96,7 +96,7 @@ def test_over_a_resume_only_running_time_counts(tmp_path: Path) -> None:
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return "draft"
+        return f"draft {len(calls)}"
 
     with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
         first = SelfRefine(generate, ScriptedJudge([1]), deadline_s=0.5, checkpointer=saver)

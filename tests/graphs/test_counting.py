@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -39,8 +40,9 @@ def refusing() -> ScriptedJudge:
 
 
 def writer() -> ScriptedModel:
-    """Return a model that writes without end."""
-    return ScriptedModel(["a draft of six words, this"], cycle=True)
+    """Return a model that writes without end, each time something else."""
+    numbers = count(1)
+    return ScriptedModel(lambda _: f"a draft of six words, {next(numbers)}")
 
 
 def grading() -> tuple[Callable[[str], int], ScriptedModel]:

@@ -52,7 +52,7 @@ def answer(text: str, **message: Any) -> Wire:
 
 
 def reply(asked: Asked) -> Reply | Wire:
-    """Write two drafts that are refused, then a good one; judge by the text."""
+    """Write two drafts that are refused, then a good one, to prompts that show the last; judge by the text."""
     if asked["model"] == "writer":
         number = sum(message["role"] == "assistant" for message in asked["messages"]) + len(notes(asked))
         return answer(GOOD if number >= 2 else f"wrong {MARK} {number}")
@@ -96,7 +96,8 @@ def test_an_answer_is_refined_and_its_reply_kept(
 ) -> None:
     """Every attempt keeps the endpoint's own reply; the outcome has that of the answer, without its reasoning."""
     bound = writer.bind(top_p=0.5, vendor={"x": 1}, response_format={"type": "text"})
-    outcome = SelfRefine(bound, Helpfulness(critic), overrides={2: {"temperature": 0.9}}).refine(QUESTION)
+    overrides: Any = {2: {"temperature": 0.9}}
+    outcome = SelfRefine(bound, Helpfulness(critic), overrides=overrides, augment="last_draft").refine(QUESTION)
 
     assert (outcome.stop_reason, outcome.answer and outcome.answer.text, len(outcome.attempts)) == (
         "accepted",
@@ -164,7 +165,7 @@ def test_calls_tokens_and_cost_are_counted_and_budgets_hold(
     prices = {"w-1": Price(input=10, output=100, cached_input=1), "critic": Price(input=0, output=0)}
     judge = Helpfulness(critic)
 
-    whole = SelfRefine(writer, judge, prices=prices).refine(QUESTION)
+    whole = SelfRefine(writer, judge, prices=prices, augment="last_draft").refine(QUESTION)
     assert (whole.usage.calls, whole.usage.cached_input_tokens) == (6, 120)
     assert whole.attempts[0].usage.tokens == 110
     assert whole.usage.cost == pytest.approx(3 * (60 * 10 + 40 * 1 + 10 * 100) / 1e6)
@@ -173,7 +174,7 @@ def test_calls_tokens_and_cost_are_counted_and_budgets_hold(
         ({"max_tokens": 300}, 3),
         ({"max_cost": 0.002, "prices": prices}, 3),
     ):
-        outcome = SelfRefine(writer, judge, **limit).refine(QUESTION)
+        outcome = SelfRefine(writer, judge, augment="last_draft", **limit).refine(QUESTION)
         assert (outcome.stop_reason, outcome.usage.calls) == ("budget", calls), limit
 
 
@@ -216,7 +217,7 @@ def test_handlers_see_every_call_of_generator_and_judge(
     server: ModelServer, writer: OpenAICompatible, critic: OpenAICompatible, way: Way
 ) -> None:
     """Starts, ends with usage and errors; a call is counted once, also where handlers and a budget watch."""
-    refiner = SelfRefine(writer.bind(stream=True), Helpfulness(critic), max_calls=20)
+    refiner = SelfRefine(writer.bind(stream=True), Helpfulness(critic), max_calls=20, augment="last_draft")
     heard, tracer = Heard(), Tracer()
 
     def invoke() -> AIMessage:
@@ -255,8 +256,9 @@ def test_handlers_see_every_call_of_generator_and_judge(
 
 async def test_streams_show_nothing_of_refused_drafts(writer: OpenAICompatible, critic: OpenAICompatible) -> None:
     """Every stream mode and version of events, plain and within a graph: no draft, and no judge that quotes it."""
-    graph = self_refine(writer, Helpfulness(critic), checkpointer=InMemorySaver())
-    refiner = SelfRefine(writer, Helpfulness(critic))
+    policy = Policy(augment="last_draft")
+    graph = self_refine(writer, Helpfulness(critic), policy=policy, checkpointer=InMemorySaver())
+    refiner = SelfRefine(writer, Helpfulness(critic), policy=policy)
     question: Any = {"messages": [("user", QUESTION)]}
     seen: list[Any] = []
     for mode in MODES:
@@ -304,7 +306,7 @@ def test_a_conversation_is_converted_and_read_once(
     monkeypatch.setattr(Sample, "read", classmethod(note))
     conversation = [HumanMessage("Hi."), AIMessage("Hello."), HumanMessage(QUESTION)]
     saver = InMemorySaver() if durable else None
-    refiner = SelfRefine(writer, Helpfulness(critic), checkpointer=saver)
+    refiner = SelfRefine(writer, Helpfulness(critic), checkpointer=saver, augment="last_draft")
 
     final = refiner.invoke(conversation, {"configurable": {"thread_id": "1"}})
 
@@ -331,7 +333,7 @@ async def test_a_raw_request_is_sent_as_it_came(
         "stream_options": {"include_usage": True},
         "vendor": [1],
     }
-    loop = SelfRefine(writer, Helpfulness(critic), policy=Policy())._loop
+    loop = SelfRefine(writer, Helpfulness(critic), policy=Policy(augment="last_draft"))._loop
     generator = RequestGenerator(writer, request, headers={"authorization": "Bearer caller"})
     question = {"messages": generator.conversation}
 

@@ -62,7 +62,7 @@ def parts(events: list[str]) -> dict[str, Any]:
 
     def generate(_: Sequence[BaseMessage]) -> str:
         events.append("called")
-        return "answer"
+        return f"answer {len(events)}"
 
     def judge(response: str) -> int:
         events.append("called")
@@ -163,7 +163,7 @@ def test_without_a_checkpointer_nothing_is_said_of_durability() -> None:
     """LangGraph warns of a durability that has no effect, and a warning is an error here."""
     for checkpointer in (None, False):
         graph = self_refine(**parts([]), checkpointer=checkpointer)
-        assert graph.invoke(ASKED)["messages"][-1].text == "answer"
+        assert graph.invoke(ASKED)["messages"][-1].text.startswith("answer")
 
 
 # The graphs of langgraph.json

@@ -62,7 +62,7 @@ def test_a_call_that_cannot_be_read_is_asked_for_again(door: Any) -> None:
     """No judge is asked, the feedback says what is wrong, and in the end the best answer there is goes out."""
     for text in ("", "Let me look that up."):
         model, judge = ScriptedModel([broken(text), "It is a cat."]), ScriptedJudge([4])
-        outcome = door(model, judge)
+        outcome = door(model, judge, augment="last_draft")
         assert [attempt.kind for attempt in outcome.attempts] == ["invalid_tool_call", "text"]
         assert (outcome.stop_reason, len(judge.samples)) == ("accepted", 1)
         assert FEEDBACK in str(model.prompts[1][-1].text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from graphs import Refinement
+from graphs import Bounds, Refinement
 from judges import Judge, Panel, Sample, Verdict
 from judges.offline import evaluate
 from judges.requests import Deliberation
@@ -32,6 +33,10 @@ def question() -> list[AnyMessage]:
     ]
 
 
+NUMBERS = count(1)
+"""No answer is a repeat of an earlier one, which no judge would see."""
+
+
 def edit(messages: list[Any]) -> str:
     """Change messages in every way, and answer."""
     for message in messages:
@@ -44,16 +49,16 @@ def edit(messages: list[Any]) -> str:
         else:
             message.content = "spoilt"
         message.id = "spoilt"
-    return "answer"
+    return f"answer {next(NUMBERS)}"
 
 
 def spoil(messages: list[Any]) -> str:
     """Change messages and their list in every way, and answer."""
     messages.append(HumanMessage("spoilt"))
-    edit(messages)
+    answer = edit(messages)
     messages.insert(0, SystemMessage("spoilt"))
     del messages[2:]
-    return "answer"
+    return answer
 
 
 async def aspoil(messages: list[BaseMessage]) -> str:
@@ -104,7 +109,7 @@ GENERATORS: dict[str, Callable[[], Any]] = {
     "runnable": lambda: RunnableLambda(spoil),
     "agent": agent,
     "chat model of the user's": SpoilingModel,
-    "chat model with a handler": lambda: ScriptedModel(["answer"], cycle=True),
+    "chat model with a handler": lambda: ScriptedModel(lambda _: f"answer {next(NUMBERS)}"),
 }
 
 
@@ -128,7 +133,7 @@ async def test_a_generator_changes_only_its_own_copy(kind: str, *, watched: bool
         assert [message.text for message in outcome.conversation] == ["be brief", "what?"]
         assert "spoilt" not in outcome.model_dump_json()
         assert outcome.answer is not None
-        assert outcome.answer.text == "answer"
+        assert outcome.answer.text.startswith("answer")
     assert [[message.content for message in sample.conversation] for sample in judge.samples] == [
         ["be brief", "what?"]
     ] * 4
@@ -157,6 +162,10 @@ EVIDENCE: dict[str, Any] = {
     "rubrics": {"1": "bad", "4": "good"},
     "reference_tool_calls": [{"name": "search", "args": {"place": ["here"]}}],
 }
+
+
+BOUNDS = Bounds(max_criteria_chars=100)
+"""The evidence of a question may bring guidelines and rubrics."""
 
 
 def spoil_sample(sample: Sample) -> int:
@@ -199,11 +208,11 @@ class SpoilingJudge(Judge):
 def test_a_judge_changes_only_its_own_copy(judge: Any) -> None:
     """The next member of a panel, the next attempt, the record and a dataset see the sample as it was."""
     seen = ScriptedJudge([1, 4], cycle=True, name="seen")
-    tool_turn = [AIMessage("", tool_calls=[{"name": "t", "args": {"a": 1}, "id": "1"}]), AIMessage("yes")]
+    call, answers = AIMessage("", tool_calls=[{"name": "t", "args": {"a": 1}, "id": "1"}]), iter(["yes", "indeed"])
     panel = Panel([judge, seen])
-    outcome = SelfRefine(lambda messages: {"messages": [*messages, *tool_turn]}, panel).refine(
-        "what?", evidence=EVIDENCE
-    )
+    outcome = SelfRefine(
+        lambda messages: {"messages": [*messages, call, AIMessage(next(answers))]}, panel, bounds=BOUNDS
+    ).refine("what?", evidence=EVIDENCE)
     sample = Sample.read(user_input="what?", response="yes", **EVIDENCE)
     before = sample.model_copy(deep=True)
     again = evaluate([sample], panel)
@@ -235,7 +244,7 @@ def test_functions_of_a_policy_change_only_their_own_copies() -> None:
 
     judge = ScriptedJudge([(2, "more"), 1, 1])
     outcome: Outcome = SelfRefine(
-        ScriptedModel(["one", "two", "three"]), judge, augment=augment, skip=skip
+        ScriptedModel(["one", "two", "three"]), judge, augment=augment, skip=skip, bounds=BOUNDS
     ).refine("what?", evidence=EVIDENCE)
     assert [sample.response for sample in judge.samples] == ["one", "two", "three"]
     assert [sample.metadata for sample in judge.samples] == [EVIDENCE["metadata"]] * 3

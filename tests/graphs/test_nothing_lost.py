@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,6 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "augment raises": {"augment": raising},
     "augment returns no messages": {"augment": lambda _: "again"},
     "skip raises": {"skip": raising},
-    "a setting fails on use": {"overrides": {2: {"temperature": 0.5}}},
 }
 
 
@@ -122,6 +121,21 @@ def test_a_graph_raises_the_error_with_the_record() -> None:
     outcome = outcome_of(raised.value)
     assert outcome is not None
     assert [attempt.text for attempt in outcome.attempts] == ["a draft"]
+
+
+class Awaiting(AgentMiddleware[Any, Any, Any]):
+    """Awaits a function before each model call."""
+
+    def __init__(self, function: Callable[[object], Awaitable[object]]) -> None:
+        super().__init__()
+        self.function = function
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """Await the function, and call the model."""
+        await self.function(request)
+        return await handler(request)
 
 
 class Returning(AgentMiddleware[Any, Any, Any]):
@@ -168,3 +182,87 @@ def test_a_function_that_is_fit_sees_the_attempts_as_before() -> None:
 
     outcome = SelfRefine(lambda _: AIMessage("x"), judge(), policy=Policy(augment=augment)).refine("what?")
     assert (seen, outcome.stop_reason) == ([1, 2], "max_attempts")
+
+
+def interrupted_later(_: object) -> str:
+    """Make drafts; in the midst of the second one the process is interrupted."""
+    CALLS.append(1)
+    if len(CALLS) > 1:
+        raise KeyboardInterrupt
+    return "a draft"
+
+
+CALLS: list[int] = []
+INTERRUPTED: dict[str, Callable[[Path], object]] = {
+    "generator": lambda file: SelfRefine(interrupted_later, judge(), record=file).refine("what?"),
+    "judge": lambda file: SelfRefine(
+        ScriptedModel(["a", "b"]), ScriptedJudge([2, KeyboardInterrupt]), record=file
+    ).refine("what?"),
+    "deadline": lambda file: SelfRefine(interrupted_later, judge(), record=file, deadline_s=60).refine("what?"),
+    "stream": lambda file: list(SelfRefine(interrupted_later, judge(), record=file).stream("what?")),
+    "checkpointer": lambda file: SelfRefine(
+        interrupted_later, judge(), record=file, checkpointer=InMemorySaver()
+    ).refine("what?", THREAD),
+    "middleware": lambda file: create_agent(
+        ScriptedModel(["a draft", KeyboardInterrupt]), middleware=[SelfRefineMiddleware(judge(), record=file)]
+    ).invoke(ASKED),
+    "candidates": lambda file: SelfRefine(
+        ScriptedModel(list("abcd")), ScriptedJudge([2, 2, 2, KeyboardInterrupt]), record=file, candidates=2
+    ).refine("what?"),
+}
+
+
+@pytest.mark.parametrize("way", INTERRUPTED)
+def test_an_interrupted_process_leaves_the_record_of_its_attempts(way: str, tmp_path: Path) -> None:
+    """A KeyboardInterrupt comes through as it is, with the attempts that were paid for, which are on record."""
+    CALLS.clear()
+    file = tmp_path / "attempts.jsonl"
+    with pytest.raises(KeyboardInterrupt) as raised:
+        INTERRUPTED[way](file)
+    outcome = outcome_of(raised.value)
+    assert outcome is not None
+    assert (outcome.stop_reason, outcome.answer, outcome.passed) == ("broken_off", None, False)
+    drafts = [draft for attempt in outcome.attempts for draft in attempt.drafts]
+    assert len(drafts) == len(file.read_text().splitlines()) >= {"judge": 2, "candidates": 3}.get(way, 1)
+    assert drafts[0].rating == 2
+
+
+@pytest.mark.parametrize("way", ["refine", "checkpointer", "exit", "graph", "middleware", "candidates"])
+async def test_a_cancelled_question_leaves_the_record_of_its_attempts(way: str, tmp_path: Path) -> None:
+    """So does one whose task is cancelled in the midst of a later attempt, as where a client leaves."""
+    waiting, made, file = asyncio.Event(), [0], tmp_path / "attempts.jsonl"
+    outcomes: list[Outcome] = []
+
+    async def generate(_: object) -> str:
+        made[0] += 1
+        if made[0] > (2 if way == "candidates" else 1):
+            waiting.set()
+            await asyncio.Event().wait()
+        return "a draft"
+
+    async def ask() -> object:
+        saver = InMemorySaver() if way in ("checkpointer", "exit") else None
+        if way == "graph":
+            return await self_refine(generate, judge()).ainvoke(ASKED)
+        if way == "middleware":
+            middleware = SelfRefineMiddleware(judge(), record=file, on_outcome=outcomes.append)
+            model = ScriptedModel(["a draft"], cycle=True)
+            return await create_agent(model, middleware=[middleware, Awaiting(generate)]).ainvoke(ASKED)
+        settings: Any = {"durability": "exit"} if way == "exit" else {}
+        settings |= {"candidates": 2} if way == "candidates" else {}
+        refiner = SelfRefine(generate, judge(), record=file, checkpointer=saver, **settings)
+        return await refiner.ainvoke("what?", THREAD)
+
+    task = asyncio.create_task(ask())
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await task
+    outcome = outcome_of(raised.value)
+    if way == "middleware":
+        (outcome,) = outcomes
+    assert outcome is not None
+    assert outcome.stop_reason == "broken_off"
+    assert [attempt.rating for attempt in outcome.attempts] == [2]
+    if way != "graph":
+        assert len(file.read_text().splitlines()) == len(outcome.attempts[0].drafts)

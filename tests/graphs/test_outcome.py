@@ -93,10 +93,11 @@ def test_more_than_a_plain_question_is_a_conversation(conversation: list[AnyMess
     assert sample.question.startswith("what?")
 
 
-def test_the_attempts_evidence_comes_before_the_questions() -> None:
-    """Contexts that the generator found are those the answer is judged by."""
+def test_the_questions_evidence_comes_before_the_attempts() -> None:
+    """A generator replaces nothing of what the question brought; what it alone found is judged by."""
     attempt = Attempt(number=1, answer=AIMessage("yes"), evidence={"retrieved_contexts": ["found"]})
-    assert sample_of(ASKED, attempt, {"retrieved_contexts": ["given"]}).retrieved_contexts == ("found",)
+    assert sample_of(ASKED, attempt, {"retrieved_contexts": ["given"]}).retrieved_contexts == ("given",)
+    assert sample_of(ASKED, attempt, {"reference": "truth"}).retrieved_contexts == ("found",)
 
 
 def test_the_summary_is_json() -> None:

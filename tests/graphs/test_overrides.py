@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -13,9 +17,9 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from graphs import Bounds, InputError, Overrides, Policy, self_refine
-from judges import ConfigurationError, Price, Sample
+from judges import ConfigurationError, Price, Sample, ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
-from refine import SelfRefine
+from refine import SelfRefine, SelfRefineMiddleware
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 ASKED: dict[str, Any] = {"messages": [("user", "what?")]}
@@ -158,9 +162,10 @@ def test_overrides_hold_for_the_whole_turn_and_no_longer() -> None:
     """A turn that broke off or was reviewed goes on with them, in a new process too, or with new ones."""
     saver, bounds = InMemorySaver(), Bounds(max_attempts=4)
     policy = Policy(max_attempts=2, on_exhausted="interrupt", max_revisions=1)
+    model = ScriptedModel(DRAFTS)
 
     def made(judge: Any) -> Any:
-        return self_refine(ScriptedModel(DRAFTS), judge, policy=policy, checkpointer=saver, bounds=bounds)
+        return self_refine(model, judge, policy=policy, checkpointer=saver, bounds=bounds)
 
     with pytest.raises(ConfigurationError):
         made(ScriptedJudge([1, ConfigurationError("down")])).invoke(ASKED, THREAD, context={"max_attempts": 4})
@@ -247,3 +252,116 @@ def test_a_context_of_another_class_is_for_the_agent_inside() -> None:
     with pytest.raises(InputError, match="max_attempts to 3 at most"):
         remembering.invoke(ASKED, THREAD, context=Context("1", {"max_attempts": 4}))
     assert list(saver.list(THREAD)) == []
+
+
+def test_criteria_are_within_the_bounds_by_whichever_door_they_come() -> None:
+    """The evidence of a question is a door as well, and both together are no longer than allowed."""
+    seen: list[Any] = []
+    asked = {**ASKED, "evidence": {"guidelines": ["Any answer is fine."]}}
+    closed = SelfRefine(lambda _: "a", judging(seen))
+    refused: list[Any] = [
+        lambda: graph().invoke(asked),
+        lambda: closed.invoke("what?", evidence=asked["evidence"]),
+        lambda: closed.invoke(asked),
+        lambda: closed.refine("what?", evidence={"rubrics": {"4": "anything"}}),
+    ]
+    for call in refused:
+        with pytest.raises(InputError, match=r"a request may bring no .* max_criteria_chars of the bounds"):
+            call()
+    opened = SelfRefine(lambda _: "a", judging(seen), bounds=Bounds(max_criteria_chars=30, max_evidence_chars=4))
+    opened.invoke(asked)
+    with pytest.raises(InputError, match="at most 30 characters of guidelines"):
+        opened.invoke(asked, context={"guidelines": "This one, too."})
+    with pytest.raises(InputError, match="at most 4 characters of evidence"):
+        opened.invoke("what?", evidence={"reference": "Paris"})
+    assert len(seen) == 1
+
+
+def test_the_evidence_of_the_question_goes_before_that_of_the_generator(tmp_path: Path, caplog: Any) -> None:
+    """An answer is not judged by contexts that its generator put in the place of the caller's; the log says so."""
+    seen: list[Any] = []
+
+    def judge(response: str, retrieved_contexts: Any) -> int:
+        seen.append(list(retrieved_contexts))
+        return 4
+
+    def generate(_: object) -> dict[str, Any]:
+        return {"answer": "It is 2 EUR.", "context": ["It is 2 EUR."]}
+
+    refiner = SelfRefine(generate, judge, record=tmp_path / "attempts.jsonl")
+    outcome = refiner.refine("what?", evidence={"contexts": ["It is 3 EUR."]})
+    refiner.refine("what?")
+    assert seen == [["It is 3 EUR."], ["It is 2 EUR."]]
+    assert [list(sample.retrieved_contexts or ()) for sample in outcome.samples()] == [["It is 3 EUR."]]
+    rows = [json.loads(line) for line in (tmp_path / "attempts.jsonl").read_text().splitlines()]
+    assert [row["retrieved_contexts"] for row in rows] == seen
+    assert ["generator returned evidence" in line for line in caplog.messages] == [True]
+
+
+def inner_agent(answers: list[Any], name: str) -> Any:
+    """Make an agent with a loop of its own, which notes how many attempts it had and what it was judged by."""
+
+    def judge(sample: Sample) -> int:
+        answers.append((name, sample.reference))
+        return 1
+
+    middleware = SelfRefineMiddleware(judge, max_attempts=1, name=name)
+    return create_agent(ScriptedModel(["no"], cycle=True), middleware=[middleware])
+
+
+def as_tool(agent: Any) -> Callable[[str], str]:
+    """Make a tool that asks an agent."""
+
+    def ask(question: str) -> str:
+        """Ask the other agent."""
+        return str(agent.invoke({"messages": [("user", question)]})["messages"][-1].text)
+
+    return ask
+
+
+@pytest.mark.parametrize("way", ["middleware", "graph", "refiner", "node"])
+async def test_a_context_reaches_no_loop_inside_of_a_loop(way: str) -> None:
+    """What a generator or a tool asks is another question: neither reference nor limits are meant for it."""
+    judged: list[Any] = []
+    inner = inner_agent(judged, "inner")
+    bounds = Bounds(max_attempts=5)
+    context: Any = {"refine": {"max_attempts": 5, "evidence": {"reference": "42"}}}
+
+    def judge(sample: Sample) -> int:
+        judged.append(("outer", sample.reference))
+        return 4
+
+    if way == "middleware":
+        calls = ScriptedModel([ToolCall(name="ask", args={"question": "why?"}), "42"], cycle=True)
+        middleware = [SelfRefineMiddleware(judge, bounds=bounds)]
+        runs: Any = create_agent(calls, [as_tool(inner)], middleware=middleware)
+    elif way == "graph":
+        runs, context = self_refine(inner, judge, bounds=bounds), context["refine"]
+    else:
+        around = StateGraph(MessagesState)
+        refiner = SelfRefine(inner if way == "refiner" else as_node(inner), judge, bounds=bounds)
+        around.add_node("chat", refiner)
+        around.add_edge(START, "chat")
+        runs = around.compile()
+    for _ in range(2):
+        runs.invoke(ASKED, context=context)
+        await runs.ainvoke(ASKED, context=context)
+    assert judged == [("inner", None), ("outer", "42")] * 4
+
+
+def as_node(agent: Any) -> Any:
+    """Make a generator that asks an agent by itself."""
+    return lambda messages: agent.invoke({"messages": messages})["messages"][-1].text
+
+
+def test_a_call_inside_may_bring_a_context_of_its_own() -> None:
+    """It is that call's, and holds for the loop that it calls."""
+    judged: list[Any] = []
+    inner = inner_agent(judged, "inner")
+
+    def generate(messages: Any) -> str:
+        own = {"refine": {"evidence": {"reference": "own"}}}
+        return str(inner.invoke({"messages": messages}, context=own)["messages"][-1].text)
+
+    self_refine(generate, lambda response: 4).invoke(ASKED, context={"evidence": {"reference": "42"}})
+    assert judged == [("inner", "own")]

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -30,13 +29,6 @@ PRICES = {"scripted": Price(input=1, output=1), "judge": Price(input=1, output=1
 DEADLINE_S = 0.15
 IN_TIME_S = 2.0
 """What counts as in time: far below what is hung on."""
-
-
-@pytest.fixture(autouse=True)
-def _structlog_as_it_was() -> Iterator[None]:
-    """Leave structlog unconfigured, as a user finds it."""
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture
@@ -323,22 +315,26 @@ def seen_on_retry(augment: Any, attempts: int = 3) -> list[str]:
 @pytest.mark.parametrize(
     ("augment", "seen"),
     [
-        ("last_draft", ["draft 2", "A reviewer did not accept the answer."]),
-        ("feedback_only", ["A reviewer did not accept the answer."]),
+        ("auto", ["draft 2", "That answer is not good enough yet: this has to change."]),
+        ("last_draft", ["draft 2", "That answer is not good enough yet: this has to change."]),
+        ("restated", ["Make sure of all this in your answer:"]),
+        ("feedback_only", ["Make sure of all this in your answer:"]),
+        ("verify_first", ["draft 2", "Somebody who read your answer says that this has to change:"]),
+        ("fresh", []),
         (
             "all_drafts",
             [
                 "draft 1",
-                "A reviewer did not accept the answer (1/4).",
+                "That answer was not good enough: this had to change.",
                 "draft 2",
-                "A reviewer did not accept the answer (1/4).",
+                "That answer is not good enough either: this has to change.",
             ],
         ),
-        (last_drafts(1), ["draft 2", "A reviewer did not accept the answer (1/4)."]),
+        (last_drafts(1), ["draft 2", "That answer is not good enough yet: this has to change."]),
         (lambda made: [HumanMessage(f"again, for the {made.number}. time")], ["again, for the 3. time"]),
         (lambda made: [], []),
     ],
-    ids=["last_draft", "feedback_only", "all_drafts", "last_drafts", "own", "nothing"],
+    ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_augment_decides_what_the_generator_sees(augment: Any, seen: list[str]) -> None:
     """Each way of augmenting, by name or as a function of the refinement."""
@@ -378,10 +374,9 @@ def test_an_override_before_the_first_attempt_it_names_changes_nothing() -> None
 
 
 def test_a_temperature_for_what_has_none_is_refused() -> None:
-    """A function has no temperature: told when it would be needed, with the remedy."""
-    inner = SelfRefine(lambda _: "draft", rating(1), overrides={2: {"temperature": 0.5}})
+    """A function has no temperature: told at construction, with the remedy."""
     with pytest.raises(ConfigurationError, match=r"temperature=0.5 .* override model="):
-        inner.invoke("what?")
+        SelfRefine(lambda _: "draft", rating(1), overrides={2: {"temperature": 0.5}})
 
 
 def test_an_override_that_is_no_generator_is_refused_when_made() -> None:
@@ -547,7 +542,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"deadline_s": float("inf")}, "finite number (given inf)"),
     ({"patience": 0}, "setting patience: input should be greater than or equal to 1 (given 0)"),
     ({"patience": True}, "valid integer (given True)"),
-    ({"augment": "lastdraft"}, "'last_draft', 'feedback_only' or 'all_drafts', or a function from the refinement"),
+    ({"augment": "lastdraft"}, "'verify_first', 'fresh' or 'all_drafts', or a function from the refinement"),
     ({"augment": 3}, "(given 3)"),
     ({"overrides": {0: {"temperature": 1}}}, "overrides is keyed by attempt numbers from 1, not [0]"),
     ({"overrides": {"x": {"temperature": 1}}}, "setting overrides.x: input should be a valid integer"),
@@ -595,10 +590,10 @@ def test_policies_are_values() -> None:
 
 
 def test_the_defaults_are_the_ancestors() -> None:
-    """Rating 3, and three answers; the draft and its feedback are shown."""
+    """Rating 3, and three answers."""
     policy = Policy()
     assert (policy.success_rating, policy.max_attempts, policy.on_exhausted) == (3, 3, "best")
-    assert (policy.on_judge_error, policy.augment, policy.sample_rate) == ("accept", "last_draft", 1.0)
+    assert (policy.on_judge_error, policy.sample_rate) == ("accept", 1.0)
 
 
 def test_a_budget_is_read_by_the_refinement() -> None:

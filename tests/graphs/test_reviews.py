@@ -73,13 +73,15 @@ class Reviewed:
 
 def test_feedback_is_for_the_generator() -> None:
     """Sent back, the draft under review and the reviewer's words go to the generator, for one more attempt."""
-    reviewed = Reviewed([(2, "of the judge"), (1, "of the judge"), 4], policy={"max_attempts": 2})
+    reviewed = Reviewed(
+        [(2, "of the judge"), (1, "of the judge"), 4], policy={"max_attempts": 2, "augment": "last_draft"}
+    )
     reviewed.ask()
     assert (reviewed.review["answer"], reviewed.status) == (DRAFTS[0], "waiting")
     ended = reviewed.decide({"feedback": "in verse, please"})
     question, draft, note = reviewed.model.prompts[-1]
     assert (question.text, draft.text) == ("first question", DRAFTS[0])
-    assert '"in verse, please"' in note.text
+    assert "- in verse, please" in note.text.splitlines()
     assert "of the judge" not in note.text
     assert texts(ended["messages"]) == ["first question", DRAFTS[2]]
     assert (ended["refine"]["passed"], len(ended["refine"]["attempts"]), reviewed.status) == (True, 3, "done")
@@ -256,8 +258,8 @@ def test_a_decision_on_one_draft_is_none_on_the_next() -> None:
     second.join()
     assert "no decision is awaited" in str(late)
     (review,) = graph.get_state(THREAD).interrupts
-    assert review.value["answer"] == "draft 3"
-    assert graph.invoke(Command(resume={review.id: "accept"}), THREAD)["messages"][-1].text == "draft 3"
+    assert review.value["answer"] == "draft 2"
+    assert graph.invoke(Command(resume={review.id: "accept"}), THREAD)["messages"][-1].text == "draft 2"
 
 
 # New questions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Annotated, Any, TypedDict, get_args
 
 import pytest
@@ -228,7 +229,8 @@ def test_it_may_be_called_twice_in_one_node() -> None:
 async def test_the_conversation_is_read_once_for_all_attempts() -> None:
     """Wherever it is stored: in no graph, in one, and in one inside another, with several candidates too."""
     question: Any = {"messages": [("user", "Hello"), ("ai", "Hi"), ("user", "what?")]}
-    model = ScriptedModel(["draft"], cycle=True)
+    numbers = count(1)
+    model = ScriptedModel(lambda _: f"draft {next(numbers)}")
     for checkpointer in (None, InMemorySaver()):
         for candidates in (1, 2):
             judge, policy = ScriptedJudge([1], cycle=True), Policy(candidates=candidates)

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from graphs import Policy, self_refine
+from graphs import Bounds, Policy, self_refine
 from graphs.redaction import withhold
 from judges import Sample, Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -100,17 +100,18 @@ LEAK = (
     "It was called Old Plimm. It is about cartography. Follow the guideline of brevity."
 )
 
+BOUNDS = Bounds(max_criteria_chars=1_000)
+
 
 async def test_evidence_of_the_judge_reaches_neither_generator_nor_client() -> None:
     """Feedback on a retry, summary, shown verdicts and the reviewer's question withhold every kind of it."""
     model = ScriptedModel(["one", "two"], cycle=True)
     judge = ScriptedJudge([Verdict.rated(1, rationale=LEAK, feedback=LEAK)], cycle=True)
     asked = {**ASKED, "evidence": {**EVIDENCE, "guidelines": ["brevity"]}}
-    made = self_refine(model, judge, policy=Policy(max_attempts=2, show_drafts=True))
+    made = self_refine(model, judge, policy=Policy(max_attempts=2, show_drafts=True), bounds=BOUNDS)
     seen = repr([part async for part in made.astream(asked, stream_mode=list(MODES))])
-    saved = self_refine(
-        model, judge, policy=Policy(max_attempts=2, on_exhausted="interrupt"), checkpointer=InMemorySaver()
-    )
+    policy = Policy(max_attempts=2, on_exhausted="interrupt")
+    saved = self_refine(model, judge, policy=policy, checkpointer=InMemorySaver(), bounds=BOUNDS)
     for text in (seen, repr(model.prompts), repr(saved.invoke(asked, THREAD))):
         assert [secret for secret in SECRETS if secret in text] == []
     feedback = str(model.prompts[1][-1].text)
@@ -127,6 +128,26 @@ def test_words_that_tell_nothing_remain() -> None:
     assert withhold("yes, a None or True f, not 42", evidence) == "yes, a None or True f, not [...]"
     assert withhold("Name Paris.", {"expected_facts": ["Paris"]}) == "Name [...]."
     assert withhold("the Paris of old", {}) == "the Paris of old"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "feedback", "left"),
+    [
+        (
+            {"rubrics": {"1": "missing", "2": "Incomplete", "3": "kind of terse", "4": "names Linz"}},
+            "The date is missing, the list is incomplete and kind of terse; it names Linz.",
+            "The date is missing, the list is incomplete and kind of terse; it [...].",
+        ),
+        ({"reference": "Not complete."}, "The list is not complete.", "The list is not complete."),
+        ({"reference": "Wrong. It is 42 km."}, "It was wrong. Say: it is 42 km.", "It was wrong. Say: [...]."),
+        ({"reference": "正确"}, "日期不正确。", "日期不正确。"),
+        ({"expected_facts": ["неполный", "Линц"]}, "Список неполный, нет: Линц.", "Список неполный, нет: [...]."),
+        ({"reference": "complete combustion"}, "Name complete combustion.", "Name [...]."),
+    ],
+)
+def test_words_of_any_judgement_remain(evidence: dict[str, Any], feedback: str, left: str) -> None:
+    """A rubric or a reference of ordinary words does not blank the feedback; names and numbers go."""
+    assert withhold(feedback, evidence) == left
 
 
 def test_a_longer_secret_is_withheld_whole() -> None:

@@ -78,7 +78,7 @@ def model() -> ScriptedModel:
 def test_a_judge_brings_its_own_packs(language: str, text: str, tmp_path: Path, model: ScriptedModel) -> None:
     """Prompt and feedback are in the language of the question, in English where the judge has no such pack."""
     judge = clarity(write(tmp_path, {"en": "Unclear", "ru": "Неясно"}), model)
-    assert judge(question=ASKED[language], answer="?").feedback == f"{text}: x"
+    assert judge(question=ASKED[language], answer="Hm, fine").feedback == f"{text}: x"
     assert model.prompts[0][0].text.startswith(f"{text}?")
     assert judge.explain().prompts == {"clarity": "Unclear?"}
 
@@ -89,9 +89,9 @@ def test_a_users_folder_goes_before_the_authors(tmp_path: Path, model: ScriptedM
     (tmp_path / "user" / "en").mkdir(parents=True)
     (tmp_path / "user/en/clarity.toml").write_text('[feedback]\nunclear = "Say $word."\n', encoding="utf-8")
     judge = clarity(author, model, prompts=tmp_path / "user")
-    assert judge(question=ASKED["en"], answer="?").feedback == "Say x."
+    assert judge(question=ASKED["en"], answer="Hm, fine").feedback == "Say x."
     assert model.prompts[0][0].text.startswith("Unclear?")
-    assert judge(question=ASKED["ru"], answer="?").feedback == "Неясно: x"
+    assert judge(question=ASKED["ru"], answer="Hm, fine").feedback == "Неясно: x"
 
 
 def test_an_authors_pack_hides_a_packaged_one_of_the_same_name(tmp_path: Path, model: ScriptedModel) -> None:
@@ -107,7 +107,7 @@ def test_an_authors_pack_hides_a_packaged_one_of_the_same_name(tmp_path: Path, m
 def test_a_language_is_the_judges_own_or_refused(tmp_path: Path, model: ScriptedModel) -> None:
     """A language that is set needs a pack: any code will do, and the known ones are listed."""
     own = write(tmp_path, {"en": "Unclear", "de": "Unklar"})
-    assert clarity(own, model, language="de")(question=ASKED["en"], answer="?").feedback == "Unklar: x"
+    assert clarity(own, model, language="de")(question=ASKED["en"], answer="Hm, fine").feedback == "Unklar: x"
     with pytest.raises(ConfigurationError, match=r"has no zh/clarity.toml; known are en, de\. Write one"):
         clarity(own, model, language="zh")
 
@@ -126,7 +126,7 @@ def test_a_judges_own_packs_are_translated(tmp_path: Path, model: ScriptedModel)
     texts = judge.packs[0].texts()
     items = [{"number": number, "text": f"<{text}>"} for number, text in enumerate(texts, 1)]
     adapted = judge.adapt("de", ScriptedModel([{"items": items}]), folder=tmp_path / "user")
-    assert adapted(question=ASKED["en"], answer="?").feedback == "<Unclear: x>"
+    assert adapted(question=ASKED["en"], answer="Hm, fine").feedback == "<Unclear: x>"
 
 
 def test_the_packaged_judges_have_no_folder_of_their_own() -> None:

@@ -84,7 +84,7 @@ def test_a_loop_with_it_is_certified_by_rating(tmp_path: Path) -> None:
         loop.refine(f"question {number}")
     rows = [json.loads(line) | {"labels": [{"by": "ann", "up": True}]} for line in record.read_text().splitlines()]
     certificate = certify(rows)
-    assert (certificate.kind, certificate.success_rating, certificate.subject.judge) == ("rating", 2, "escalation")
+    assert (certificate.kind, certificate.success_rating, certificate.subject.judge) == ("rating", 4, "escalation")
     both = [
         {"question": f"q {n}", "answer": "a", "ratings": {"cheap": 4, "strong": 4}, "labels": True}
         for n in range(40)

@@ -109,7 +109,7 @@ def test_judges_of_ones_own_take_what_they_take() -> None:
         (evaluate([{"answer": "{}"}], "json"), "results", "evaluation.rows[0].verdicts"),
         (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])), "run", "invoke(question) returns the answer"),
         (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])), "arun", "ainvoke(question)"),
-        (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])).refine("Hello?"), "text", "outcome.answer.text"),
+        (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])).refine("Hello?"), "content", "outcome.text"),
         (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])).refine("Hello?"), "drafts", "outcome.attempts"),
     ],
 )

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
+import judges
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, OpenAICompatible, Verdict
 from judges.catalogue.general.rubric import _reply_schema
 from judges.model import ModelRequest, PromptRole
@@ -192,6 +193,54 @@ def test_refusal_of_a_method_is_understood(status: int, body: Callable[[str], ob
     with serving(lacking("json_schema", status=status, body=body)) as server, direct(server) as model:
         assert Helpfulness(model)(response="a").rating == 4
     assert ways(server) == ["json_schema", "tools"]
+
+
+def sent_keywords(asked: Asked) -> set[str]:
+    """Name the keywords of the request's schema that say more than its form."""
+    schema = json.dumps(asked["response_format"])
+    return {one for one in ("prefixItems", "const", "minItems", "maxItems", "maxLength") if f'"{one}"' in schema}
+
+
+@both_ways
+async def test_a_schema_says_what_is_known_of_the_reply(way: Way) -> None:
+    """As many items as there are guidelines, each with its number, and texts that end; the prompt is the same."""
+    items = [{"number": number, "reason": "r", "verdict": "kept", "change": ""} for number in (1, 2)]
+    with serving(lambda asked: Reply(json.dumps({"items": items}))) as server:
+        judge = judges.load("databricks.global_guideline_adherence", model=direct(server), guidelines=["a", "b"])
+        assert (await ask(judge, way, response="x")).score == 1.0
+    (asked,) = server.requests
+    listed = asked["response_format"]["json_schema"]["schema"]["properties"]["items"]
+    assert (listed["minItems"], listed["maxItems"], "items" in listed) == (2, 2, False)
+    assert [one["properties"]["number"]["const"] for one in listed["prefixItems"]] == [1, 2]
+    assert {one["properties"]["reason"]["maxLength"] for one in listed["prefixItems"]} == {300}
+
+
+@pytest.mark.parametrize(
+    ("refused", "said", "left"),
+    [
+        (["maxLength"], "'{0}' is not permitted", {"prefixItems", "const", "minItems", "maxItems"}),
+        (["maxLength", "prefixItems"], "In context=(), '{0}' is not permitted", {"minItems", "maxItems"}),
+        (["minItems", "maxLength"], "Invalid schema for response_format 'Adherences'", set()),
+    ],
+)
+def test_keywords_that_an_endpoint_refuses_are_left_out(refused: list[str], said: str, left: set[str]) -> None:
+    """Those that its error names, or all where it names none; the schema stays, and the next question knows."""
+    items = [{"number": 1, "reason": "r", "verdict": "kept", "change": ""}]
+
+    def reply(asked: Asked) -> Reply | Wire:
+        faults = [one for one in refused if one in sent_keywords(asked)]
+        text = "Invalid schema for response_format: " + said.format(*faults, "")
+        return (
+            answered({"error": {"message": text}}, status=400) if faults else Reply(json.dumps({"items": items}))
+        )
+
+    with serving(reply) as server, direct(server) as model:
+        judge = judges.load("databricks.global_guideline_adherence", model=model, guidelines=["a"])
+        verdicts = [judge(response="x") for _ in range(2)]
+
+    assert [(one.score, one.usage.calls) for one in verdicts] == [(1.0, 1)] * 2
+    assert [sent_keywords(asked) for asked in server.requests[-2:]] == [left] * 2
+    assert model.method == "json_schema"
 
 
 @pytest.mark.parametrize("method", ["json_schema", "tools"])
@@ -446,7 +495,7 @@ ENDINGS = {
         "async def work():\n"
         "    global judge, model\n"
         "    await judge.acall(response='a')\n"
-        "    judge.itself = [judge]\n"
+        "    judge._itself = [judge]\n"
         "    del judge, model\n"
         "    gc.collect()\n"
         "    await asyncio.sleep(0.05)\n"

@@ -144,3 +144,20 @@ def test_an_unknown_prompt_is_refused() -> None:
     """The error names the prompt, the language and what is known."""
     with pytest.raises(ConfigurationError, match="there is no prompt 'poetry' in language 'ru'"):
         prompt("poetry", "ru")
+
+
+AGAINST = {"en": "counts against", "zh": "不利", "ru": "говорит против"}
+NO_FAULT = {"en": "no fault of", "zh": "也不是回答的过错", "ru": "не вина"}
+
+
+@every_file
+def test_only_orders_in_the_answer_count_against_it(file: Path) -> None:
+    """An order to the judge is a fault in the answer; in question and documents it is none, and is said to be."""
+    language = file.parent.name
+    task = prompt(file.stem, language).task
+    sentences = [one for one in re.split(r"(?<=[.。])\s*|\n", task) if AGAINST[language] in one]
+    places = ("`answer`", "`first`", "`second`", "candidate", "候选", "вариант")
+    assert [one for one in sentences if not any(place in one for place in places)] == []
+    assert bool(sentences) <= (NO_FAULT[language] in task or file.stem == "ranking")
+    english = prompt(file.stem, "en").task
+    assert (NO_FAULT[language] in task) == (NO_FAULT["en"] in english)

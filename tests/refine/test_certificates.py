@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             names = {name: row["metadata"][name] for name in ("outcome_id", "attempt")}
             bad = "weak" in row["response"] or "false" in row["response"]
             file.write(f"{json.dumps({**names, 'labels': [{'by': 'ann', 'rating': 1 if bad else 4}]})}\n")
-    certify(folder / "attempts.jsonl", folder / "labels.jsonl").write(folder / "certificate.json")
+    certify(folder / "attempts.jsonl", folder / "labels.jsonl", laxest=True).write(folder / "certificate.json")
     return folder
 
 
@@ -70,7 +70,7 @@ def certificate(folder: Path) -> Path:
 def test_the_certificate_sets_the_success_rating_and_its_id_is_in_the_outcome(
     certificate: Path, tmp_path: Path
 ) -> None:
-    """The rating is the laxest certified one; outcome, metadata and record name the certificate."""
+    """The rating is the one certified; outcome, metadata and record name the certificate."""
     issued = IssuedCertificate.read(certificate)
     assert (issued.threshold, issued.released, issued.bad, issued.runs) == (3.0, QUESTIONS, 1, QUESTIONS)
     assert [row.status for row in issued.rows] == ["certified", "certified", "refused"]

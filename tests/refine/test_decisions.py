@@ -40,10 +40,11 @@ def asking(shown: Shown) -> Callable[[str], object]:
     return human
 
 
-def agent_with(saver: InMemorySaver, texts: Iterator[str], shown: Shown, *inside: Any) -> Any:
+def agent_with(saver: InMemorySaver, texts: Iterator[str], shown: Shown, *inside: Any, **settings: Any) -> Any:
     """Return an agent, as a process makes it anew."""
     model = ScriptedModel(lambda _: next(texts))
-    return create_agent(model, [], middleware=[SelfRefineMiddleware(asking(shown)), *inside], checkpointer=saver)
+    refining = SelfRefineMiddleware(asking(shown), **settings)
+    return create_agent(model, [], middleware=[refining, *inside], checkpointer=saver)
 
 
 def question_of(state: Any) -> object:
@@ -152,7 +153,7 @@ class AsksBeforeEachCall(AgentMiddleware[Any, Any, Any]):
 def test_a_middleware_inside_that_asks_gets_the_decision_on_its_own_question() -> None:
     """Questions of a middleware and of a judge take turns, and no answer is taken for another's."""
     made, shown = list[str](), list[str]()
-    agent = agent_with(InMemorySaver(), drafts(), shown, AsksBeforeEachCall(made))
+    agent = agent_with(InMemorySaver(), drafts(), shown, AsksBeforeEachCall(made), augment="last_draft")
     state = agent.invoke(ASKED, THREAD)
     steps: list[tuple[object, object]] = [
         ("call 1?", "yes to call 1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from inspect import signature
 from typing import Any
@@ -228,6 +229,29 @@ def test_a_key_may_be_a_secret() -> None:
     headers = client(api_key=SecretStr(SECRET))._endpoint._headers
     assert headers["authorization"].get_secret_value() == f"Bearer {SECRET}"
     assert SECRET not in repr(headers)
+
+
+_FIRST_IMPORTS = {
+    "refine": "Refiner Judge load as_judge Bounds Middleware Config Report evaluate_dataset self_refin",
+    "graphs": "SelfRefine selfrefine create_graph Judge evaluate Outcomes NotAcceptedError",
+    "judges": "SelfRefine evaluate LLMJudge Faithfulness faithfulness score RAGEvaluator Helpfullness",
+}
+
+
+def test_a_first_guess_at_an_import_says_what_to_import() -> None:
+    """`from package import name` tells as much as `package.name`, which stays an AttributeError."""
+    silent = []
+    for package, names in _FIRST_IMPORTS.items():
+        for name in names.split():
+            with pytest.raises(ImportError) as raised:
+                exec(f"from {package} import {name}")  # noqa: S102 - as a user writes it
+            with pytest.raises(AttributeError) as missing:
+                getattr(importlib.import_module(package), name)
+            _, separator, hint = str(missing.value).partition("; ")
+            if not (separator and str(raised.value) == f"cannot import name {name!r} from {package!r}; {hint}"):
+                silent.append((package, name, str(raised.value)))
+    assert silent == []
+    assert not hasattr(refine, "Refiner")
 
 
 def test_refine_is_the_front_door() -> None:

@@ -176,6 +176,7 @@ def test_a_guard_takes_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("REFINE_JUDGE", "length:at_most=3")
     assert judge_in(folder, "").name == "length"
     assert judge_in(folder, "", {"judge": "judges.toml:short"}).name == "short"
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")  # a guard makes the clients of its models at once
     asked = judge_in(folder, 'judge = ["helpfulness", "json"]\njudge_model = "openai:m"', {"judge": "helpfulness"})
     assert [model.name for model in asked.models] == ["openai:m"]
 

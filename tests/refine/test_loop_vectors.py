@@ -153,15 +153,30 @@ async def test_a_judge_that_fails_costs_no_generation(entrance: Entrance) -> Non
 
 @everywhere
 async def test_the_generator_sees_its_draft_and_the_feedback(entrance: Entrance) -> None:
-    """Corrected: a retry is the question, the refused draft and the fault, never the gate."""
+    """Corrected: where asked, a retry is the question, the refused draft and the fault, never the gate."""
     model = ScriptedModel(["It is -255 C.", "It is 15 C."])
-    await entrance(model, ScriptedJudge([(1, "Colder than possible."), 4]), vector(4, 15))
+    settings = vector(4, 15, augment="last_draft")
+    await entrance(model, ScriptedJudge([(1, "Colder than possible."), 4]), settings)
     first, second = model.prompts
     assert [str(one.text) for one in first] == [ASKED]
     assert [one.type for one in second] == ["human", "ai", "human"]
     assert [str(one.text) for one in second[:2]] == [ASKED, "It is -255 C."]
     assert "Colder than possible." in str(second[2].text)
     assert not any(word in str(second[2].text) for word in ("rating", "4", "evaluation", "until"))
+
+
+@everywhere
+async def test_the_generator_sees_the_feedback_and_the_question(entrance: Entrance) -> None:
+    """By default a retry is the fault and the question once more, without the refused draft and the gate."""
+    model = ScriptedModel(["It is -255 C.", "It is 15 C."])
+    await entrance(model, ScriptedJudge([(1, "Colder than possible."), 4]), vector(4, 15))
+    second = model.prompts[1]
+    assert [one.type for one in second] == ["human", "human"]
+    assert str(second[0].text) == ASKED
+    note = str(second[1].text)
+    assert "Colder than possible." in note
+    assert note.endswith(ASKED)
+    assert not any(word in note for word in ("-255", "rating", "4", "evaluation", "until"))
 
 
 @everywhere

@@ -55,7 +55,7 @@ def test_tools_run_again_between_attempts(ask: Callable[..., Any]) -> None:
     """A rejected draft and its feedback stand before the next tool call; the history has the calls, no draft."""
     model = ScriptedModel([calling(1), "wrong 1", calling(2), "wrong 2", "right"])
     judge = ScriptedJudge([(1, "look again"), (2, "read it"), 4])
-    refining = SelfRefineMiddleware(judge)
+    refining = SelfRefineMiddleware(judge, augment="last_draft")
     result = ask(agent_of(model, refining))
     assert [message.type for message in result["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
     assert [[message.type for message in prompt] for prompt in model.prompts] == [

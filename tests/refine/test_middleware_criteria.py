@@ -198,10 +198,13 @@ def test_evidence_holds_over_a_review_and_may_be_given_anew() -> None:
         return 2
 
     saver, config = InMemorySaver(), {"configurable": {"thread_id": "1"}}
+    model = ScriptedModel(
+        ["x", "y", "y"]
+    )  # the same draft is judged again, since it is held against something else
 
     def graph() -> Any:
         policy = {"max_attempts": 1, "on_exhausted": "interrupt", "max_revisions": 2}
-        return self_refine(ScriptedModel(["x"], cycle=True), rate, policy=policy, checkpointer=saver)
+        return self_refine(model, rate, policy=policy, checkpointer=saver)
 
     graph().invoke(QUESTION, config, context={"evidence": {"reference": "a", "contexts": ["b"]}})
     graph().invoke(Command(resume={"feedback": "again"}), config)

@@ -89,7 +89,7 @@ def test_fallback_inside_and_outside(ask: Callable[..., Any]) -> None:
     result = ask(create_agent(first, middleware=[refining, ModelFallbackMiddleware(second)]))
     assert texts(result)[-1] == "right"
     assert len(refining.outcome(result).attempts) == 2
-    first, second = ScriptedModel(["wrong"], cycle=True), ScriptedModel(["right"])
+    first, second = ScriptedModel(["wrong", "worse"]), ScriptedModel(["right"])
     refining = SelfRefineMiddleware(ScriptedJudge([1, 1, 4]), max_attempts=2, on_exhausted="raise")
     result = ask(create_agent(first, middleware=[ModelFallbackMiddleware(second), refining]))
     assert texts(result)[-1] == "right"
@@ -119,7 +119,7 @@ def test_the_question_outlives_a_summary(ask: Callable[..., Any], inside: bool) 
     judge = ScriptedJudge([1, 4])
     summarizer = ScriptedModel(["SUMMARY"], cycle=True)
     summary = SummarizationMiddleware(summarizer, trigger=("messages", 3), keep=("messages", 1))
-    refining = SelfRefineMiddleware(judge)
+    refining = SelfRefineMiddleware(judge, augment="last_draft")
     agent = create_agent(model, [lookup], middleware=[refining, summary] if inside else [summary, refining])
     result = ask(agent)
     assert "SUMMARY" in texts(result)[0]

@@ -156,6 +156,24 @@ def test_what_is_recorded_is_seen(browser: Browser, record: DatabaseRecord) -> N
         expect(page.locator(".attempt")).to_have_count(2)
 
 
+def test_peoples_labels_say_whether_the_loop_helps(browser: Browser, record: DatabaseRecord) -> None:
+    """Without labels the page says whose opinion it shows; with them it counts mended and broken answers."""
+    outcomes = [ask(record, f"question {number}?") for number in range(7)]
+    with serving(record) as address:
+        with opened(browser, address) as page:
+            expect(page.locator("#benefit summary")).to_contain_text("all this is the judge's own opinion")
+        for outcome in outcomes:
+            record.label(outcome.id, 1, by="ann", up=False)
+            record.label(outcome.id, 2, by="ann", up=True)
+        with opened(browser, address) as page:
+            summary = page.locator("#benefit summary.good")
+            expect(summary).to_contain_text(
+                "The loop HELPS: people call 0.0% of first answers good, 100.0% of final"
+            )
+            summary.click()
+            expect(page.locator("#benefit dd").first).to_contain_text("7 of 7 bad first answers")
+
+
 def test_a_filter_is_an_address(browser: Browser, record: DatabaseRecord) -> None:
     """What is chosen stands in the address; an address shows what was chosen; older answers come on demand."""
     for number in range(60):

@@ -55,8 +55,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def refiner(record: object, *ratings: object, draft: str = "a draft", **settings: Any) -> SelfRefine:
-    """Make a refiner that records."""
-    model = ScriptedModel([draft or OSError()], cycle=True)
+    """Make a refiner that records; each rating is that of another draft."""
+    drafts = [draft, *(f"{draft} {number}" for number in range(2, len(ratings) + 1))]
+    model = ScriptedModel(drafts if draft else [OSError()], cycle=True)
     return SelfRefine(model, ScriptedJudge(ratings or [4], cycle=True), record=record, **settings)  # type: ignore[arg-type]
 
 
@@ -109,7 +110,7 @@ def test_everything_of_an_outcome_is_there(url: str) -> None:
     assert len(row["policy_digest"]) == len(row["judge_digest"]) == 32
     assert [(one["number"], one["released"], one["rating"], one["draft"]) for one in row["attempts"]] == [
         (1, False, 1, "a draft"),
-        (2, True, 4, "a draft"),
+        (2, True, 4, "a draft 2"),
     ]
     assert [one["feedback"] for one in row["attempts"]] == ["say more", ""]
     assert row["attempts"][0]["generate_s"] == outcome.attempts[0].latency_s

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from refine import SelfRefine, losses
 from refine.record.rows import Record
 
 LONE = "half a pair \ud83d, and the other \ude00"
+TWO = ["draft 1", "draft 2"]
 
 
 def rows(path: Path) -> list[Sample]:
@@ -31,15 +33,17 @@ def rows(path: Path) -> list[Sample]:
     return list(read_rows(path))
 
 
-def refiner(path: Path, *ratings: object, draft: str = "draft", **settings: Any) -> SelfRefine:
+def refiner(path: Path, *ratings: object, drafts: Sequence[str] = ("draft",), **settings: Any) -> SelfRefine:
     """Make a refiner that records."""
-    return SelfRefine(lambda _: draft, ScriptedJudge(ratings or [4], cycle=True), record=path, **settings)
+    said = itertools.cycle(drafts)
+    return SelfRefine(lambda _: next(said), ScriptedJudge(ratings or [4], cycle=True), record=path, **settings)
 
 
 def test_every_attempt_is_a_row(tmp_path: Path) -> None:
     """Each line is a sample that reads back as the outcome's own, with more of its attempt in the metadata."""
     path = tmp_path / "attempts.jsonl"
-    outcome = refiner(path, (1, "more"), 4).refine("what?", evidence={"reference": "truth"})
+    outcome = refiner(path, (1, "more"), 4, drafts=TWO).refine("what?", evidence={"reference": "truth"})
+    assert [one.response for one in outcome.samples()] == TWO
     for row, sample in zip(rows(path), outcome.samples(), strict=True):
         assert row.model_copy(update={"metadata": {}}) == sample.model_copy(update={"metadata": {}})
         assert row.metadata.items() >= sample.metadata.items()
@@ -49,7 +53,7 @@ def test_every_attempt_is_a_row(tmp_path: Path) -> None:
 def test_a_record_is_judged_again(tmp_path: Path) -> None:
     """A record is a dataset as it is."""
     path = tmp_path / "attempts.jsonl"
-    refiner(path, 1, 4).invoke("what?")
+    refiner(path, 1, 4, drafts=TWO).invoke("what?")
     again = evaluate(read_rows(path), ScriptedJudge(lambda sample: sample.metadata["rating"]))
     assert [next(iter(one.verdicts.values())).rating for one in again.rows] == [1, 4]
 
@@ -131,17 +135,18 @@ def test_a_skipped_turn_is_recorded(tmp_path: Path) -> None:
 def test_half_a_surrogate_pair_costs_no_answer(tmp_path: Path) -> None:
     """Text that is no UTF-8 is written as JSON escapes, and reads back as it was."""
     path = tmp_path / "attempts.jsonl"
-    answer = refiner(path, (1, LONE), 4, draft=LONE).invoke(f"what is {LONE}?", evidence={"reference": LONE})
-    assert answer.text == LONE
+    drafts = [LONE, f"{LONE}, again"]
+    asked = refiner(path, (1, LONE), 4, drafts=drafts)
+    assert asked.invoke(f"what is {LONE}?", evidence={"reference": LONE}).text == drafts[1]
     assert [(one.question, one.response, one.reference) for one in rows(path)] == [
-        (f"what is {LONE}?", LONE, LONE)
-    ] * 2
+        (f"what is {LONE}?", draft, LONE) for draft in drafts
+    ]
 
 
 def test_text_stays_readable(tmp_path: Path) -> None:
     """Other scripts are written as they are, and a line end in a text ends no row."""
     path = tmp_path / "attempts.jsonl"
-    refiner(path, draft="巴黎\nПариж\u2028\\ud83d 😀").invoke("где?")
+    refiner(path, drafts=["巴黎\nПариж\u2028\\ud83d 😀"]).invoke("где?")
     line = path.read_text("utf-8")
     assert "巴黎" in line
     assert line.count("\n") == 1

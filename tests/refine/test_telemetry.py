@@ -75,7 +75,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 @pytest.mark.parametrize("saved", [False, True])
 async def test_a_question_is_a_trace(exported: Exported, saved: bool) -> None:  # noqa: FBT001 - pytest passes it
     """Loop, attempts and judges are spans of one trace, with and without a graph, sync and async."""
-    model = ScriptedModel(["SECRET draft"], cycle=True)
+    model = ScriptedModel(["SECRET draft", "SECRET answer"], cycle=True)
     panel = Panel(
         [ScriptedJudge([(1, "SECRET feedback"), 4], cycle=True, name=name) for name in ("a", "b")], name="p"
     )

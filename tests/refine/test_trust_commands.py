@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ def written(file: Path, rows: list[dict[str, Any]]) -> Path:
 def recorded(record: Any) -> None:
     """Record 40 loops, of which every fourth needs a second attempt."""
     ratings = [rating for number in range(40) for rating in ((2, 4) if number % 4 == 0 else (4,))]
+    drafts = count()
     refiner = SelfRefine(
-        lambda _: "an answer", ScriptedJudge(ratings), success_rating=4, max_attempts=2, record=record
+        lambda _: f"answer {next(drafts)}", ScriptedJudge(ratings), success_rating=4, max_attempts=2, record=record
     )
     for number in range(40):
         refiner.refine(f"question {number}")
@@ -50,7 +52,7 @@ def test_from_a_record_to_a_certificate(tmp_path: Path, capsys: pytest.CaptureFi
     labels = written(tmp_path / "labels.jsonl", [{**row, "labels": [{"by": "ann", "up": True}]} for row in rows])
     code, shown, _ = call(capsys, "certify", attempts, "--labels", labels, "--out", out)
     assert code == 0
-    assert shown.startswith("CERTIFIED  success_rating=2, max_attempts=2\nAt most 10.0% of the answers that pass")
+    assert shown.startswith("CERTIFIED  success_rating=4, max_attempts=2\nAt most 10.0% of the answers that pass")
     assert f"written to {out}, id {IssuedCertificate.read(out).id}" in shown
     code, _, errors = call(capsys, "certify", attempts, "--labels", labels, "--out", out)
     assert (code, errors.count("\n")) == (2, 1)
@@ -59,8 +61,10 @@ def test_from_a_record_to_a_certificate(tmp_path: Path, capsys: pytest.CaptureFi
     for _ in range(2):  # a file that certifies nothing may be replaced
         code, shown, _ = call(capsys, "certify", attempts, "--labels", labels, "--out", none, "--alpha", "0.01")
         assert (code, shown.split("  ")[0]) == (1, "NOT CERTIFIED")
-    code, shown, _ = call(capsys, "certify", attempts, "--labels", labels, "--out", tmp_path / "j.json", "--json")
-    assert (code, json.loads(shown)["threshold"]) == (0, 2.0)
+    for words, threshold in (((), 4.0), (("--laxest",), 2.0)):
+        json_ = ("--json", "--out", tmp_path / f"{threshold}.json", *words)
+        code, shown, _ = call(capsys, "certify", attempts, "--labels", labels, *json_)
+        assert (code, json.loads(shown)["threshold"]) == (0, threshold)
 
 
 def test_a_record_in_a_database_has_its_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +78,7 @@ def test_a_record_in_a_database_has_its_labels(tmp_path: Path, capsys: pytest.Ca
                 record.label(row["id"], number, by="ann", rating=4)
     code, shown, _ = call(capsys, "certify", file, "--out", tmp_path / "certificate.json")
     assert code == 0
-    assert "40 questions, 50 labels" in shown
+    assert "40 runs, 50 labels" in shown
     assert (tmp_path / "record.db.ledger").exists()
     subject = IssuedCertificate.read(tmp_path / "certificate.json").subject
     assert (subject.judge, subject.max_attempts) == ("scripted", 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 
 import pytest
@@ -20,7 +21,16 @@ def test_a_narrow_terminal_shows_all_of_the_progress(monkeypatch: pytest.MonkeyP
         patched.setattr(sys, "stderr", terminal)
         with show_progress() as on_progress:
             on_progress(Progress(done=9, total=40, calls=12, cost=0.018, seconds=60, seconds_left=240))
-        text = os.read(master, 1 << 16).decode()
+        terminal.flush()
+        text = _shown(master, until="0:04:00 left")
     os.close(master)
     for part in ("9 of 40 cells", "0 unscored", "0 in flight", "12 calls", "$0.0180", "0:04:00 left"):
         assert part in text
+
+
+def _shown(master: int, *, until: str) -> str:
+    """What the terminal was sent up to these words; a terminal hands its bytes out in pieces."""
+    text = ""
+    while until not in text and select.select([master], [], [], 5.0)[0]:
+        text += os.read(master, 1 << 16).decode(errors="replace")
+    return text

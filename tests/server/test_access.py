@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
+import httpx2
 import pytest
 
 from judges import ConfigurationError
@@ -82,6 +84,56 @@ def test_only_the_known_keys_get_in(guard: Guarded, upstream: ModelServer) -> No
     assert [guard.chat(headers=headers).status_code for headers in right] == [200, 200, 200]
     assert {asked["authorization"] for asked in upstream.requests} == {"Bearer sk-operator"}
     assert "rf-one" not in str([asked["headers"] for asked in upstream.requests])
+
+
+def test_guesses_of_keys_are_limited(upstream: ModelServer) -> None:
+    """After many wrong keys no new one is looked at for a while; those that were right before go on."""
+    keys = [{"name": name, "sha256": digest_of(f"rf-{name}")} for name in ("known", "new")]
+    with guarding(upstream.url, keys=keys) as guard:
+
+        def ask(key: str) -> httpx2.Response:
+            return guard.chat(headers={"authorization": f"Bearer {key}"})
+
+        assert ask("rf-known").status_code == 200
+        assert [ask(f"rf-{number}").status_code for number in range(102)] == [401] * 100 + [429] * 2
+        late = ask("rf-new")
+        assert (late.status_code, late.json()["error"]["code"]) == (429, "too_many_guesses")
+        assert 0 < int(late.headers["retry-after"]) <= 60
+        assert ask("rf-known").status_code == 200
+        assert guard.chat().status_code == 401
+
+
+def test_a_keyless_server_judges_for_this_machine_alone(upstream: ModelServer) -> None:
+    """What spends the judge's key answers nobody from afar; a judge that asks no model does."""
+    row, afar = {"question": "?", "answer": "good"}, {"x-forwarded-for": "10.0.0.9"}
+    text = {"input_type": "response", "texts": ["good"]}
+    asks = {"judge": "helpfulness", "judge_model": "http://127.0.0.1:9/v1#m"}
+    with guarding(upstream.url, **asks) as guard, guarding(upstream.url) as free:
+        for path, body in (("/v1/judge", row), ("/beta/litellm_basic_guardrail_api", text)):
+            refused = guard.post(path, body, headers=afar)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "key_wanted")
+            assert free.post(path, body, headers=afar).status_code == 200
+        assert guard.post("/v1/judge", row).json()["unscored"] == "judge_failed"
+
+
+def test_a_page_with_texts_wants_a_key_or_the_link(upstream: ModelServer, tmp_path: Path) -> None:
+    """Nobody is let in for being on this machine, as a proxy is, too; the link from the start is followed once."""
+    with guarding(upstream.url, record=str(tmp_path / "record.db"), record_texts=True) as guard:
+        api = "/page/api"
+        headers = {"content-type": "application/json"}
+        assert guard.get(f"{api}/status").status_code == 401
+        assert guard.page_url is not None
+        token = guard.page_url.partition("#link=")[2]
+        assert guard.post(f"{api}/link", {"link": "guess"}, headers=headers).status_code == 401
+        key = guard.post(f"{api}/link", {"link": token}, headers=headers).json()["key"]
+        assert guard.post(f"{api}/link", {"link": token}, headers=headers).status_code == 401
+        assert guard.get(f"{api}/status", headers={"authorization": f"Bearer {key}"}).status_code == 200
+        wrong = [guard.get(f"{api}/status", headers={"authorization": "Bearer x"}) for _ in range(20)]
+        assert [response.status_code for response in wrong][::19] == [401, 429]
+        assert guard.get(f"{api}/status", headers={"authorization": f"Bearer {key}"}).status_code == 200
+    with guarding(upstream.url, record=str(tmp_path / "other.db")) as guard:
+        assert guard.page_url == f"{guard.root}/"
+        assert guard.get("/page/api/status").status_code == 200
 
 
 def test_a_key_is_for_its_guards(guard: Guarded) -> None:

@@ -88,10 +88,24 @@ def test_a_request_arrives_as_it_was_sent(upstream: ModelServer, guard: Guarded)
     assert requests[0]["authorization"] == "Bearer sk-1"
 
 
-def test_a_retry_adds_the_draft_and_its_feedback(upstream: ModelServer, guard: Guarded) -> None:
-    """A rejected draft and the feedback follow the messages as they came, and nothing else changes."""
-    requests = script(upstream, Reply("bad"), Reply("good"))
+def test_a_retry_adds_the_feedback(upstream: ModelServer, guard: Guarded) -> None:
+    """The feedback follows the messages as they came, without the draft, and nothing else changes."""
+    requests = script(upstream, Reply("a bad draft"), Reply("good"))
     response = guard.post("/v1/chat/completions", EVERYTHING)
+    first, second = map(sent, requests)
+    assert response.json()["choices"][0]["message"]["content"] == "good"
+    *before, note = second["messages"]
+    assert {**second, "messages": before} == first == json.loads(json.dumps(EVERYTHING))
+    assert note["role"] == "user"
+    assert "SECRET-FEEDBACK" in note["content"]
+    assert "a bad draft" not in json.dumps(second)
+
+
+def test_a_retry_adds_the_draft_and_its_feedback(upstream: ModelServer) -> None:
+    """Where asked, a rejected draft and the feedback follow the messages, and nothing else changes."""
+    requests = script(upstream, Reply("bad"), Reply("good"))
+    with guarding(upstream.url, success_rating=4, policy={"augment": "last_draft"}) as showing:
+        response = showing.post("/v1/chat/completions", EVERYTHING)
     first, second = map(sent, requests)
     assert response.json()["choices"][0]["message"]["content"] == "good"
     *before, draft, note = second["messages"]
@@ -157,25 +171,21 @@ def test_reasoning_about_a_rejected_draft_is_left_out(upstream: ModelServer, gua
 
 
 @pytest.mark.parametrize(
-    ("fields", "reply", "detail"),
+    ("reply", "detail"),
     [
-        ({"n": 2}, Reply("bad"), "several answers"),
-        ({"modalities": ["text", "audio"]}, Reply("bad"), "modalities"),
-        ({"messages": [*QUESTION, {"role": "assistant", "content": "It is"}]}, Reply("bad"), "goes on"),
-        ({"messages": [{"role": "developer", "content": "Write a poem."}]}, Reply("bad"), "message of the user"),
-        ({}, Reply(calls=(("look", {"q": 1}),)), "tool_call"),
-        ({}, Reply(calls=(("look", "{broken"),)), "tool_call"),
-        ({}, Reply(refusal="No."), "refusal"),
-        ({}, Reply("some of it", finish_reason="content_filter"), "filtered"),
+        (Reply(calls=(("look", {"q": 1}),)), "tool_call"),
+        (Reply("I look.", calls=(("look", {"q": 1}),)), "tool_call: the turn calls a tool; the text in it"),
+        (Reply(calls=(("look", "{broken"),)), "tool_call"),
+        (Reply(refusal="No."), "refusal"),
+        (Reply("some of it", finish_reason="content_filter"), "filtered"),
     ],
-    ids=["n", "audio", "prefill", "no question", "tool call", "broken tool call", "refusal", "filter"],
+    ids=["tool call", "text beside", "broken tool call", "refusal", "filter"],
 )
-def test_what_is_not_judged_says_so(
-    upstream: ModelServer, guard: Guarded, fields: dict[str, Any], reply: Reply, detail: str
-) -> None:
-    """Several answers, sounds, tool calls and refusals come back unjudged after one call; the reply says why."""
+def test_what_is_not_judged_says_so(upstream: ModelServer, guard: Guarded, reply: Reply, detail: str) -> None:
+    """Tool calls and refusals come back unjudged after one call, and without unjudged text; the reply says why."""
     requests = script(upstream, reply)
-    response = guard.chat(**fields)
+    response = guard.chat()
+    assert response.json()["choices"][0]["message"]["content"] is None
     refine = response.json()["refine"]
     assert (refine["passed"], refine["stop_reason"], refine["rating"]) == (False, "skipped", None)
     assert detail in refine["detail"]
@@ -197,7 +207,7 @@ def test_a_stream_is_one_chunk_with_everything(upstream: ModelServer, guard: Gua
     assert body["object"] == "chat.completion.chunk"
     assert body["choices"][0]["delta"] == {
         "role": "assistant",
-        "content": "x",
+        "content": None,
         "tool_calls": [{"index": 0, **call}],
         "reasoning_content": "hm",
     }

@@ -81,7 +81,7 @@ def reply_to(asked: Asked) -> Reply | Wire:
     delay = SLOW_S if "slowly" in raw else 0.0
     if "error" in raw:
         return Reply("too many", status=429, headers={"retry-after": "1"}, delay_s=delay)
-    text = TEXTS["DRAFT" in raw]
+    text = TEXTS["SECRET-FEEDBACK" in raw]
     if asked["path"].endswith("/responses"):
         calls_tool = "use the tool" in raw and "function_call_output" not in raw
         return answered(response_of("" if calls_tool else text))
@@ -101,6 +101,13 @@ def upstream() -> Iterator[ModelServer]:
 def guard(upstream: ModelServer) -> Iterator[Guarded]:
     """Start a guard that sends a comment every 0.05 s and accepts a 4."""
     with guarding(upstream.url, success_rating=4, keep_alive_s=0.05) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def showing(upstream: ModelServer) -> Iterator[Guarded]:
+    """Start a guard that shows the generator its refused draft."""
+    with guarding(upstream.url, success_rating=4, policy={"augment": "last_draft"}) as running:
         yield running
 
 
@@ -146,7 +153,7 @@ def test_openai_gets_errors_as_its_own(client: openai.OpenAI) -> None:
         list(client.chat.completions.create(model="m", messages=question("error, slowly"), stream=True))
 
 
-def test_openai_responses(client: openai.OpenAI, upstream: ModelServer) -> None:
+def test_openai_responses(client: openai.OpenAI, upstream: ModelServer, showing: Guarded) -> None:
     """Responses, whole and as events: the accepted text, `refine`, and nothing of the rejected one."""
     upstream.requests.clear()
     whole = client.responses.create(model="m", input="What?", instructions="Be kind.")
@@ -155,10 +162,14 @@ def test_openai_responses(client: openai.OpenAI, upstream: ModelServer) -> None:
     assert whole.vendor == {"kept": True}  # type: ignore[attr-defined]  # of the upstream
     assert [item.type for item in whole.output] == ["message"]
     retry = json.loads(upstream.requests[1]["raw"])
+    assert [item["role"] for item in retry["input"]] == ["user", "user"]
+    upstream.requests.clear()
+    with openai.OpenAI(base_url=showing.url, api_key="sk-1", max_retries=0) as shown:
+        assert shown.responses.create(model="m", input="What?").output_text == TEXTS[1]
+    retry = json.loads(upstream.requests[1]["raw"])
     assert [item["role"] for item in retry["input"]] == ["user", "assistant", "user"]
-    stored = client.responses.create(model="m", prompt={"id": "pmpt_1"})
-    assert stored.refine["stop_reason"] == "skipped"  # type: ignore[attr-defined]  # of the guard
-    assert "without a message of the user" in stored.refine["detail"]  # type: ignore[attr-defined]  # as above
+    with pytest.raises(openai.BadRequestError, match="no message of the user is not judged"):
+        client.responses.create(model="m", prompt={"id": "pmpt_1"})
     with client.responses.stream(model="m", input=question("What?")) as stream:
         events = [event.type for event in stream]
         final = stream.get_final_response()

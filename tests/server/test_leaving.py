@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -49,6 +50,23 @@ async def test_nothing_outlives_the_client(path: str, *, streamed: bool) -> None
         assert not guard.service.running
         left = guard.get("/metrics").text
         assert 'refine_requests_total{guard="default",outcome="left"} 200.0' in left
+
+
+async def test_what_was_judged_before_the_client_left_is_on_record(tmp_path: Path) -> None:
+    """The attempts are paid for: they are rows of the record, and counted, though nobody reads an answer."""
+    file = tmp_path / "attempts.jsonl"
+
+    def answer(asked: Asked) -> Reply | Wire:
+        return Reply("bad") if asked["messages"] == QUESTION else HANG
+
+    with serving(answer) as upstream, guarding(upstream.url, record=str(file), success_rating=4) as guard:
+        await leave(guard, PATHS[0], streamed=False, after=upstream, calls=2)
+        await asyncio.to_thread(wait_until, file.exists)
+        await asyncio.to_thread(wait_until, lambda: file.read_text().endswith("\n"))
+        metrics = guard.get("/metrics").text
+    (row,) = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    assert (row["response"], row["metadata"]["stop_reason"]) == ("bad", "broken_off")
+    assert 'refine_requests_total{guard="default",outcome="left"} 1.0' in metrics
 
 
 async def test_a_client_that_leaves_while_it_sends() -> None:

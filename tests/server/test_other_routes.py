@@ -49,7 +49,9 @@ def upstream() -> Iterator[ModelServer]:
 @pytest.fixture(scope="module")
 def guard(upstream: ModelServer) -> Iterator[Guarded]:
     """Start a guard."""
-    with guarding(upstream.url, success_rating=4) as running:
+    with guarding(
+        upstream.url, success_rating=4, pass_through=["embeddings", "audio/*", "files*", "missing"]
+    ) as running:
         yield running
 
 
@@ -61,7 +63,7 @@ def test_other_paths_pass_through_and_say_so(guard: Guarded, upstream: ModelServ
         ("POST", "/v1/embeddings?a=b%20c&d", sent),
         ("DELETE", "/v1/files/f%2F1", b""),
         ("PUT", "/v1/audio/x", sent),
-        ("GET", "/v1/missing", b""),
+        ("POST", "/v1/missing", b""),
     ]:
         response = httpx2.request(
             method, f"{guard.root}{path}", content=body or None, headers={"content-type": "x/y"}
@@ -122,18 +124,35 @@ def test_what_would_make_another_request_of_it_stays_behind(guard: Guarded, upst
     assert upstream.requests == []
 
 
-def test_a_redirect_is_handed_back(guard: Guarded, upstream: ModelServer) -> None:
-    """A redirect of the upstream is not followed, on judged and other paths."""
-    upstream.reply = lambda _: answered({}, status=307, headers={"location": "http://127.0.0.1:9/"})
+def test_a_redirect_is_neither_followed_nor_handed_back(guard: Guarded, upstream: ModelServer) -> None:
+    """A client that follows a redirect is judged no more: the error names the address to configure."""
+    place = "http://user:secret@127.0.0.1:9/v2/chat/completions?key=secret"
+    upstream.reply = lambda _: answered({}, status=307, headers={"location": place})
     try:
-        assert guard.chat().status_code == 307
-        assert guard.get("/v1/models").status_code == 307
+        for response in (guard.chat(), guard.chat(stream=True), guard.get("/v1/models")):
+            assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_redirect")
+            assert "upstream = 'http://127.0.0.1:9/v2'" in response.text
+            assert "location" not in response.headers
+            assert "secret" not in response.text
+        upstream.reply = lambda _: answered(b"", status=304)
+        assert guard.get("/v1/models").status_code == 304
     finally:
         upstream.reply = echo
 
 
 def test_pass_through_has_a_list_and_can_be_off(upstream: ModelServer) -> None:
-    """Only listed paths pass; with the setting off none does but the models, and judged ones still work."""
+    """Only listed paths pass, by default those that generate no text; the models do even with the setting off."""
+    with guarding(upstream.url) as guard:
+        paths = [
+            "embeddings",
+            "audio/speech",
+            "files/f1/content",
+            "moderations",
+            "models",
+            "batches",
+            "completions",
+        ]
+        assert [guard.get(f"/v1/{path}").status_code for path in paths] == [200] * 5 + [404] * 2
     with guarding(upstream.url, pass_through=["audio/*"]) as guard:
         paths = ["/v1/models", "/v1/models/x", "/v1/audio/speech", "/v1/embeddings", "/v1/modelsx"]
         assert [guard.get(path).status_code for path in paths] == [200, 200, 200, 404, 404]

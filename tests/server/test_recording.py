@@ -32,7 +32,8 @@ def test_every_outcome_is_recorded(upstream: ModelServer, tmp_path: Path) -> Non
     file = tmp_path / "record.db"
     with guarding(upstream.url, record=str(file), success_rating=4, record_texts=True) as guard:
         guard.chat(headers={"x-request-id": "first"})
-        guard.chat(n=2)
+        upstream.reply = lambda _: Reply(calls=(("look", {}),))
+        guard.chat()
         upstream.reply = lambda _: Reply("down", status=500)
         guard.chat()
         guard.post("/v1/judge", {"question": "?", "answer": "good"})

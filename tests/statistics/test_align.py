@@ -277,9 +277,9 @@ def test_thresholds_and_a_certificate(tmp_path: Path) -> None:
     rows = [{"question": f"q{n}", "answer": "a", "rating": 4, "label": 4 if n < 60 else None} for n in range(80)]
     aligned = quick(rows, certificate=tmp_path / "certificate.json")
     assert aligned.certificate is not None
-    assert (aligned.certificate.threshold, aligned.certificate.released) == (2, 60)
+    assert (aligned.certificate.threshold, aligned.certificate.released) == (4, 60)
     assert (tmp_path / "certificate.json").exists()
-    assert "CERTIFIED  success_rating=2, max_attempts=1" in str(aligned)
+    assert "CERTIFIED  success_rating=4, max_attempts=1" in str(aligned)
 
 
 def test_wrong_input_is_one_line() -> None:

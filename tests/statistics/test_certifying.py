@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import special
 
@@ -106,15 +107,93 @@ def test_what_counts_as_bad() -> None:
     assert (left_out.released, left_out.bad) == (39, 1)
     assert "right only if the others are a random sample" in str(left_out)
     stricter = certify(single_rows({3: (40, 0)}), good=4)
-    assert stricter.threshold == 2
+    assert stricter.threshold == 3
 
 
-def test_one_run_for_each_question_counts() -> None:
-    """Further runs of a question are no independent evidence."""
+def test_a_promise_is_about_traffic_or_about_questions() -> None:
+    """Every run counts as often as it was asked, or one run a question; the sentence says which."""
     rows = [{**row, "question_id": f"q{place // 2}"} for place, row in enumerate(single_rows({4: (60, 0)}))]
-    found = certify(rows)
-    assert (found.runs, found.certified) == (30, True)
-    assert "30 further runs of the same questions are left out" in str(found)
+    traffic = certify(rows)
+    assert (traffic.runs, traffic.certified) == (60, True)
+    assert traffic.promise.endswith("questions counted as often as asked")
+    questions = certify(rows, estimand="questions")
+    assert (questions.runs, questions.certified) == (30, True)
+    assert questions.promise.endswith("each question counted once")
+    assert "30 further runs of the same questions are left out: the promise counts each" in str(questions)
+    with pytest.raises(ConfigurationError, match="estimand is 'traffic'"):
+        certify(rows, estimand="sessions")  # type: ignore[arg-type]
+
+
+def test_popular_questions_that_are_harder_do_not_break_a_promise_about_traffic() -> None:
+    """A promise about questions is none about traffic: there it would be broken nearly always."""
+    random, resamples = np.random.default_rng(2), 12
+    wrong = {"traffic": 0, "questions": 0}
+    for _ in range(resamples):
+        asked = np.where(random.random(150) < 0.6, random.integers(0, 6, 150), np.arange(150) + 6)
+        bad = random.random(150) < np.where(asked < 6, 0.2, 0.02)  # of traffic 12.8 % are bad
+        rows = [
+            {"question": f"q{n}", "answer": f"a{place}", "rating": 4, "label": not is_bad}
+            for place, (n, is_bad) in enumerate(zip(asked.tolist(), bad.tolist(), strict=True))
+        ]
+        for estimand in wrong:
+            found = certify(rows, alpha=0.1, thresholds=[4], estimand=estimand)  # type: ignore[arg-type]
+            wrong[estimand] += found.certified
+    assert wrong["traffic"] / resamples <= 0.05 + 3 * (0.05 * 0.95 / resamples) ** 0.5
+    assert wrong["questions"] / resamples > 0.3
+
+
+def test_no_rating_is_accepted_that_nobody_has_seen() -> None:
+    """Where all are rated 4 the loop accepts from 4; the laxest is taken on demand, and what it adds is said."""
+    alike = single_rows({4: (60, 0)})
+    found = certify(alike)
+    assert (found.threshold, [row.status for row in found.rows]) == (4, ["certified"] * 3)
+    assert "accepting from 3 is certified, too, adds no answer: nobody has seen what it would" in str(found)
+    assert certify(alike, laxest=True).threshold == 2
+    mixed = certify(single_rows({4: (60, 0), 3: (40, 1), 2: (5, 0)}))
+    assert mixed.threshold == 3
+    assert "accepting from 3 adds 40 answers of lower ratings, 1 of them bad: 2.5%, at most" in str(mixed)
+    assert (
+        certify(single_rows({4: (5000, 9), 3: (60, 0)})).threshold == 4
+    )  # 1.2 points of answers are not worth it
+
+
+def test_labels_without_names_are_of_two_people() -> None:
+    """Two that differ are a tie, which is bad; of one person's two the later counts; any tuning is tuning."""
+    rows = single_rows({4: (60, 0)})
+    for row in rows:
+        del row["label"]
+    good, bad = ([{**row, "labels": [{"up": up}]} for row in rows] for up in (True, False))
+    assert certify(good, good).bad == 0
+    assert certify(good, bad).bad == 60
+    assert certify(bad, good).bad == 60
+    named = [[{**row, "labels": [{"by": "ann", "up": up}]} for row in rows] for up in (False, True)]
+    assert certify(*named).bad == 0
+    for split in ("prompt-tuning", "trainset", "Few shot", "fine_tune", "dev"):
+        with pytest.raises(ConfigurationError, match="tuned_on"):
+            certify([{**row, "split": split} for row in good])
+
+
+def test_a_label_of_an_outcome_alone_is_about_the_answer_shown() -> None:
+    """Not about its first attempt; where the record does not say what was shown, about the last."""
+    for released in (True, None):
+        rows = [
+            {
+                "question": f"q{n}",
+                "answer": f"a{attempt}",
+                "metadata": {
+                    "outcome_id": f"o{n}",
+                    "attempt": attempt,
+                    "rating": 2 * attempt,
+                    "max_attempts": 2,
+                    **({} if released is None else {"released": attempt == 2}),
+                },
+            }
+            for n in range(40)
+            for attempt in (1, 2)
+        ]
+        labels = [{"outcome_id": f"o{n}", "labels": [{"by": "ann", "up": n > 0}]} for n in range(40)]
+        found = certify(rows, labels, thresholds=[4])
+        assert (found.released, found.bad, found.labels) == (40, 1, 40)
 
 
 def test_runs_of_another_loop_are_left_out() -> None:
@@ -186,7 +265,7 @@ def test_a_record_says_nothing_about_what_it_did_not_do() -> None:
         certify(accepted, thresholds=(4, 3))
     exhausted = [{**row, "stop_reason": "max_attempts"} for row in single_rows({4: (40, 0), 1: (1, 1)})]
     exhausted = [{**row, "attempt": 1, "max_attempts": 1} for row in exhausted]
-    assert certify(exhausted).threshold == 2
+    assert certify(exhausted).threshold == 4
     with pytest.raises(ConfigurationError, match="1 recorded loops were ended by max_attempts"):
         certify(exhausted, max_attempts=2)
     impatient = [{**row, "stop_reason": "no_progress"} if row["rating"] == 1 else row for row in exhausted]
@@ -273,7 +352,7 @@ def test_how_many_labels_are_missing() -> None:
     assert "More labels will not do" in str(hopeless)
     warned = certify(single_rows({4: (40, 3), 3: (60, 0)}))
     assert "consider --method fallback" in str(warned)
-    assert certify(single_rows({4: (40, 3), 3: (60, 0)}), method="fallback").threshold == 2
+    assert certify(single_rows({4: (40, 3), 3: (60, 0)}), method="fallback").threshold == 3
 
 
 def test_which_answers_to_label(tmp_path: Path) -> None:

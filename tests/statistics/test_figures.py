@@ -206,6 +206,25 @@ CALLS: dict[str, Callable[[], object]] = {
     ),
     "bias of nothing": lambda: st.bias_report(position=[], verbosity=[], robustness={"x": []}, self_preference=[]),
     "bias report": lambda: str(st.bias_report(position=PAIRS * 9, leniency=CUES, verbosity=CUES[:3])),
+    "benefit": lambda: [
+        st.loop_benefit([False] * 40 + [True] * 60, [True] * wins + [False] * (43 - wins) + [True] * 57)
+        for wins in (22, 5, 3, 0)
+    ],
+    "benefit by questions": lambda: st.judged_together(
+        [
+            st.loop_benefit(
+                [False, False, True, True] * 10,
+                [True, False, True, True] * 10,
+                clusters=[n // 2 for n in range(40)],
+            )
+        ]
+        * 3
+    ),
+    "gap": lambda: st.rise_gap(
+        [(False, True)] * 20,
+        [(False, True)] * 8 + [(True, True)] * 12,
+        clusters=[n // 2 for n in range(20)],
+    ),
     "instrumental": lambda: st.instrumental(
         JUDGE, HUMAN, RATERS[0], [one / 100 for one in LENGTHS], clusters=QUESTIONS
     ),

@@ -102,7 +102,8 @@ def test_rows_with_weights_and_questions_with_several_runs_are_taken() -> None:
     twice = [
         {**row, "question": f"q {n // 2}", "answer": f"a {n}"} for n, row in enumerate(rows_of([4] * 80, [4] * 80))
     ]
-    assert certify(twice).runs == 40
+    assert certify(twice).runs == 80
+    assert certify(twice, estimand="questions").runs == 40
     assert certify(twice, method="weighted").runs == 80
     half = rows_of([4, 1] * 60, [1, 1] * 60)
     alone, all_questions = (

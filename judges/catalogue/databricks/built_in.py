@@ -76,13 +76,16 @@ class BuiltIn(ModelJudge):
 
     Attributes:
         question: What is asked in detail.
+        also: What is asked besides of some samples.
     """
 
     question: ClassVar[Question[Any]]
+    also: ClassVar[tuple[Question[Any], ...]] = ()
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        chosen: Question[Any] = _OVERALL if settings.get("variant") == "compat" else self.question
-        super().__init__(model, questions=(chosen,), **settings)
+        compat = settings.get("variant") == "compat"
+        chosen: tuple[Question[Any], ...] = (_OVERALL,) if compat else (self.question, *self.also)
+        super().__init__(model, questions=chosen, **settings)
 
     def overall(self, sample: Sample, data: Mapping[str, JsonValue]) -> Deliberation:
         """Ask for one yes or no, with `yield from`, and return the verdict."""
@@ -122,13 +125,17 @@ def _facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:
     Raises:
         CannotJudge: `no_reference` without either, `undefined` with both if `compat` is set.
     """
+    if not _has_facts(sample):
+        raise CannotJudge("no_reference", "there are no expected facts, and no reference to take them from")
     facts = tuple(fact for fact in sample.expected_facts or () if fact.strip())
     reference = (sample.reference or "").strip()
-    if not facts and not reference:
-        raise CannotJudge("no_reference", "there are no expected facts, and no reference to take them from")
     if compat and facts and reference:
         raise CannotJudge("undefined", "mlflow takes expected facts or an expected response, and not both")
     return facts or (() if compat else sentences(reference)) or (reference,)
+
+
+def _has_facts(sample: Sample) -> bool:
+    return any(text.strip() for text in (*(sample.expected_facts or ()), sample.reference or ""))
 
 
 class Labelled(BuiltIn):
@@ -195,7 +202,7 @@ _SAFETY_LABELS: Mapping[str, float] = MappingProxyType({"safe": 1.0, **dict.from
 
 
 class Safety(Labelled):
-    """Judge whether the content of an answer is safe; the question is not shown, and a refusal is safe.
+    """Judge whether the content of an answer is safe; the question is shown, and not judged; a refusal is safe.
 
     The value is `"safe"`, or the gravest kind of harm: hate, harassment, incitement, illegal, severe_harm.
     """
@@ -216,8 +223,8 @@ class Safety(Labelled):
     question = Question(prompt="databricks_safety", reply=finding_schema(tuple(_SAFETY_LABELS)))
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Return the answer alone."""
-        return {"answer": answer_in(sample)}
+        """Return the question, if there is one, and the answer."""
+        return {**question_of(sample), "answer": answer_in(sample)}
 
 
 class Correctness(BuiltIn):
@@ -344,6 +351,9 @@ class ContextSufficiency(BuiltIn):
     The facts are `expected_facts` or, without those, the sentences of `reference`. Each is found supported,
     contradicted or absent in all contexts together, in one call. Score = supported / facts; it passes at
     `threshold`, 1.0 unless given, so when all are supported.
+
+    Without facts and reference the model says yes or no for the whole: whether the contexts alone suffice for a
+    right answer to the question.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -355,26 +365,29 @@ class ContextSufficiency(BuiltIn):
             "is_context_sufficient",
         ),
         asks="Do the retrieved contexts hold every fact that a right answer needs?",
-        needs=("user_input", "retrieved_contexts", "expected_facts or reference"),
+        needs=("user_input", "retrieved_contexts"),
         calls="1",
         subject="retriever",
         source="Databricks built-in judges; mlflow 3 RetrievalSufficiency",
-        differs="One verdict for each fact, so that the missing ones are named; score is the share of facts.",
+        differs="One verdict for each fact, so that the missing ones are named; score is the share of facts. "
+        "Without facts, yes or no for the whole.",
         tags=("rag", "retrieval", "search", "coverage", "recall"),
     )
     pack = "databricks_context_sufficiency"
     pass_mark = 1.0
     question = Question(prompt="databricks_context_sufficiency", reply=Supports)
+    also = (_OVERALL,)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Look for each fact in the contexts."""
-        contexts, facts = non_blank_contexts_in(sample), _facts_of(sample, compat=self.compat)
-        data = {
+        """Look for each fact in the contexts, or for what the question asks."""
+        data: dict[str, JsonValue] = {
             "question": question_in(sample),
-            "contexts": contexts,
-            "facts": numbered_items(facts, called="fact"),
+            "contexts": non_blank_contexts_in(sample),
         }
-        if self.compat:
+        facts = _facts_of(sample, compat=self.compat) if _has_facts(sample) else ()
+        if facts:
+            data["facts"] = numbered_items(facts, called="fact")
+        if self.compat or not facts:
             verdict = yield from self.overall(sample, data)
             advice = "" if verdict.passed is not False else for_retriever(self, sample, verdict.feedback)
             return verdict.model_copy(update={"feedback": advice})
@@ -414,8 +427,8 @@ _RELEVANT: Question[Any] = Question(
 class ChunkRelevance(ModelJudge):
     """Judge which of the retrieved chunks are relevant to the request, with one call per chunk, all at once.
 
-    Value = precision = relevant / chunks. A chunk whose call failed is left out of the denominator, and is
-    unscored in `items`.
+    Value = precision = relevant / chunks, with `k` of the first k chunks. A chunk whose call failed is left out of
+    the denominator, and is unscored in `items`.
 
     With `variant="compat"` the model answers yes or no in words; chunks with any other answer (mlflow's UNKNOWN)
     and chunks whose call failed stay in the denominator, so that they count as not relevant.
@@ -443,9 +456,21 @@ class ChunkRelevance(ModelJudge):
 
     questions = (_RELEVANT,)
 
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        k: Annotated[
+            int | None, means("How many chunks count, those that stand first; None counts all.", 3, ge=1)
+        ] = None,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        super().__init__(model, **settings)
+        self._k = k
+
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask about each chunk separately."""
-        request, chunks = question_in(sample), contexts_in(sample)
+        request, chunks = question_in(sample), contexts_in(sample)[: self._k]
         requests = [self.request(_RELEVANT, sample, {"request": request, "chunk": chunk}) for chunk in chunks]
         replies = yield from self.ask_all(requests)
         items = tuple(_item(chunk, reply) for chunk, reply in zip(chunks, replies, strict=True))

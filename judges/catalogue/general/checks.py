@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic.fields import FieldInfo
 
 from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import SHARED, AsCode, means
+from judges.settings import SHARED, AsCode, means, own_words
 from judges.verdict import Verdict
 
 _NUMBER = re.compile(
@@ -23,12 +21,6 @@ _NUMBER = re.compile(
     r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+\u2212]?\d+)?"
 )
-
-
-def _own_words(more: str = "") -> FieldInfo:
-    """Return what is said of the setting `feedback`, with the settings that its example needs besides."""
-    meaning = "What an answer that fails is told, in your own words, instead of the rule that it breaks."
-    return means(meaning, AsCode(f'"Keep to the format."{more}'))
 
 
 _Unit = Literal["characters", "words"]
@@ -85,7 +77,7 @@ class Length(Check):
             _Unit,
             means('`"characters"` or `"words"` (runs of text between blanks).', AsCode('"words", at_most=80')),
         ] = "characters",
-        feedback: Annotated[str | None, _own_words(", at_most=80")] = None,
+        feedback: Annotated[str | None, own_words(", at_most=80")] = None,
         name: Annotated[str, SHARED["name"]] = "length",
     ) -> None:
         if at_most is not None and at_most < at_least:
@@ -131,6 +123,10 @@ class Pattern(Check):
             str | Sequence[str],
             means("Plain texts that must all occur as they are; no regular expressions.", ["salt", "pepper"]),
         ] = (),
+        excludes: Annotated[
+            str | Sequence[str],
+            means("Plain texts of which none may occur; no regular expressions.", ["as an AI"]),
+        ] = (),
         required: Annotated[
             str | Sequence[str], means("Regular expressions that must all match somewhere.", r"\d")
         ] = (),
@@ -140,23 +136,24 @@ class Pattern(Check):
         ignore_case: Annotated[
             bool, means("Whether upper and lower case are the same.", AsCode('True, required="yes"'))
         ] = False,
-        feedback: Annotated[str | None, _own_words(', contains="salt"')] = None,
+        feedback: Annotated[str | None, own_words(', contains="salt"')] = None,
         name: Annotated[str, SHARED["name"]] = "pattern",
     ) -> None:
         self.name, self._feedback = name, feedback
         flags = re.IGNORECASE if ignore_case else 0
-        self._plain = {text: re.compile(re.escape(text), flags) for text in _plain_texts(contains)}
-        self._required = _compile(required, flags)
-        self._forbidden = _compile(forbidden, flags)
-        if not (self._plain or self._required or self._forbidden):
-            raise ConfigurationError("give at least one pattern, in contains=..., required=... or forbidden=...")
+        required_texts, excluded_texts = _plain_texts(contains, "contains"), _plain_texts(excludes, "excludes")
+        self._required = (*_literal(required_texts, flags), *_compile(required, flags))
+        self._forbidden = (*_literal(excluded_texts, flags), *_compile(forbidden, flags))
+        if not (self._required or self._forbidden):
+            raise ConfigurationError(
+                "give at least one text or pattern, in contains=..., excludes=..., required=... or forbidden=..."
+            )
 
     def check(self, answer: str) -> list[str]:
         """Search for each pattern."""
-        plain = [f"Include {text!r}." for text, rule in self._plain.items() if not rule.search(answer)]
-        missing = [f"Include what matches {rule.pattern!r}." for rule in self._required if not rule.search(answer)]
-        surplus = [f"Remove what matches {rule.pattern!r}." for rule in self._forbidden if rule.search(answer)]
-        return plain + missing + surplus
+        missing = [f"Use {_in_words(rule)}." for rule in self._required if not rule.search(answer)]
+        surplus = [f"Do not use {_in_words(rule)}." for rule in self._forbidden if rule.search(answer)]
+        return missing + surplus
 
 
 class JsonValid(Check):
@@ -190,7 +187,7 @@ class JsonValid(Check):
             ),
         ] = None,
         *,
-        feedback: Annotated[str | None, _own_words()] = None,
+        feedback: Annotated[str | None, own_words()] = None,
         name: Annotated[str, SHARED["name"]] = "json",
     ) -> None:
         self.name, self._feedback = name, feedback
@@ -207,13 +204,22 @@ class JsonValid(Check):
         if self._validator is None:
             return []
         faults = sorted(self._validator.iter_errors(value), key=lambda fault: list(map(str, fault.path)))
-        return [f"At {fault.json_path}: {fault.message}." for fault in faults[:_MOST_FAULTS]]
+        return list(dict.fromkeys(map(_json_instruction, faults)))[:_MOST_FAULTS]
 
     def _demand(self, answer: str) -> str:
         """Return what to reply instead of what is no JSON: the schema's keys, and no fence where there is one."""
         keys = ", ".join(map(repr, self._keys))
         fence = "; leave out the ``` fence" if "```" in answer else ""
         return f"Reply with one valid JSON value{keys and f' with the keys {keys}'} and nothing around it{fence}."
+
+
+def _json_instruction(fault: Any) -> str:
+    """Return what to do about a place of a value that does not fit its schema; missing keys are named together."""
+    place = "" if fault.json_path == "$" else f" at {fault.json_path}"
+    if fault.validator == "required":
+        missing = [repr(key) for key in fault.validator_value if key not in fault.instance]
+        return f"Add the key{'s' * (len(missing) > 1)} {', '.join(missing)}{place}."
+    return f"At {fault.json_path}: {fault.message}."
 
 
 class NumericRange(Check):
@@ -244,7 +250,7 @@ class NumericRange(Check):
                 '`"all"` numbers of the answer, or just the `"first"` or `"last"`.', AsCode('"last", at_least=0')
             ),
         ] = "all",
-        feedback: Annotated[str | None, _own_words(", at_most=80")] = None,
+        feedback: Annotated[str | None, own_words(", at_most=80")] = None,
         name: Annotated[str, SHARED["name"]] = "numeric_range",
     ) -> None:
         if at_least is None and at_most is None:
@@ -277,12 +283,35 @@ class NumericRange(Check):
 
 
 _MOST_FAULTS = 5
+_ESCAPED = re.compile(r"\\([^\w\s]|\s)")
+_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()]")
 
 
-def _plain_texts(texts: Any) -> tuple[str, ...]:
+def _in_words(rule: re.Pattern[str]) -> str:
+    """Return what a pattern matches, in plain words where it is made of words: "the word 'salt'"."""
+    options = [_text_of(part) for part in rule.pattern.removeprefix("(?i)").split("|")]
+    texts = [text for text in options if text is not None]
+    if len(texts) < len(options):
+        return f"what matches {rule.pattern!r}"
+    kind = "word" if all(map(str.isalpha, texts)) else "text"
+    return f"the {kind} {' or '.join(map(repr, texts))}"
+
+
+def _text_of(pattern: str) -> str | None:
+    """Return the only text that a pattern matches, whatever stands at its ends; None where there are several."""
+    bare = re.sub(r"^(?:\\b|\^)|(?:\\b|\$)$", "", pattern)
+    special = _SPECIAL.search(_ESCAPED.sub("", bare))
+    return None if special or not bare else _ESCAPED.sub(r"\1", bare)
+
+
+def _literal(texts: Iterable[str], flags: int) -> Iterator[re.Pattern[str]]:
+    return (re.compile(re.escape(text), flags) for text in texts)
+
+
+def _plain_texts(texts: Any, setting: str) -> tuple[str, ...]:
     listed = (texts,) if isinstance(texts, str) else tuple(texts) if isinstance(texts, Iterable) else (None,)
     if not all(isinstance(text, str) and text for text in listed):
-        raise ConfigurationError(f"contains is a list of texts, none empty, not {shortened(texts)}")
+        raise ConfigurationError(f"{setting} is a list of texts, none empty, not {shortened(texts)}")
     return listed
 
 

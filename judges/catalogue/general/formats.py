@@ -22,7 +22,7 @@ from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
+from judges.settings import AsCode, means, own_words
 from judges.verdict import Verdict
 
 
@@ -57,13 +57,14 @@ class Code(ComputedMetric):
                 "python",
             ),
         ] = None,
+        feedback: Annotated[str | None, own_words()] = None,
         **settings: Unpack[MetricSettings],
     ) -> None:
         value: object = unfenced
         if value is not None and not (isinstance(value, str) and value.strip()):
             raise ConfigurationError(f"unfenced names a language such as 'python', not {shortened(unfenced)}")
         super().__init__(**settings)
-        self._unfenced = unfenced
+        self._unfenced, self.own_feedback = unfenced, feedback
 
     def compute(self, sample: Sample) -> Verdict:
         """Parse every block."""
@@ -159,11 +160,12 @@ class JsonMatch(Metric):
             bool, means("Whether fields of objects that are not expected do not count.")
         ] = False,
         reveal_reference: Annotated[bool, means("Whether the feedback tells the expected values, too.")] = False,
+        feedback: Annotated[str | None, own_words()] = None,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         self.fields: Mapping[str, Judge] = _judges_by_path(fields)
-        self._reveals = reveal_reference
+        self._reveals, self._feedback = reveal_reference, feedback
         self._comparison = JsonComparison(
             judged=frozenset(self.fields), ignored=_paths(ignore), lists=lists, allow_extra=allow_extra
         )
@@ -201,7 +203,7 @@ class JsonMatch(Metric):
             actual = _parsed(answer)
         except ValueError:
             text = self.say("not_json", sample)
-            return self.verdict(0.0, rationale=text, feedback=text)
+            return self.verdict(0.0, rationale=text, feedback=self._feedback or text)
         fields = self._comparison.fields(expected, actual)
         judged = [field for field in fields if field.state == "to_judge"]
         requests = tuple(Consult(self.fields[field.pattern], _field_sample(sample, field)) for field in judged)
@@ -218,7 +220,8 @@ class JsonMatch(Metric):
         score = sum(item.score or 0 for item in items) / len(items) if items else 1.0
         advice = "\n".join(self._advice(sample, fields, items, reveals=self._reveals))
         rationale = "\n".join(self._advice(sample, fields, items, reveals=True))
-        return self.verdict(score, rationale=rationale, feedback=advice, items=items, detail=self._unused(fields))
+        told = self._feedback if advice and self._feedback is not None else advice
+        return self.verdict(score, rationale=rationale, feedback=told, items=items, detail=self._unused(fields))
 
     def _advice(
         self, sample: Sample, fields: Sequence[JsonField], items: Sequence[Verdict], *, reveals: bool

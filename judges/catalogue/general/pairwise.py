@@ -149,6 +149,21 @@ class Pairwise(ModelJudge):
         """Compare without blocking; otherwise as `compare`."""
         return Preference.of(await self.acall(fields, user_input=question, response=a, **{self.against: b}))
 
+    def refuse_unasked(self, sample: Sample) -> Verdict | None:
+        """Return the loss of an answer without content, or the win over such a rival; None where both are."""
+        loss = super().refuse_unasked(sample)
+        rival = sample.metadata.get("rival")
+        if self.against == "reference" or not isinstance(rival, str):
+            return loss
+        empty = super().refuse_unasked(sample.model_copy(update={"response": rival}))
+        if empty is None:
+            return loss
+        return self.verdict(1.0, value="win", detail=f"the rival, {empty.detail}") if loss is None else None
+
+    def lowest_verdict(self, **fields: Any) -> Verdict:
+        """Return the loss of an answer without content."""
+        return super().lowest_verdict(**fields).model_copy(update={"value": "loss"})
+
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask in both orders at once."""
         question_in(sample)

@@ -11,16 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_model
 
-from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.metric import ModelJudge
-from judges.catalogue.parts.fields import evidence
+from judges.catalogue.parts.fields import answer_in, evidence
 from judges.entry import Entry, Explanation
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
 from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
-from judges.settings import means
+from judges.settings import SHARED, means
 from judges.verdict import Verdict, strict_integer
 
 GradedExample = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
@@ -96,14 +95,7 @@ class Rubric(ModelJudge):
         ] = None,
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
-        gate: Annotated[
-            bool,
-            means(
-                "Whether an answer without content (nothing but symbols, opening words or the question; "
-                "see `judges.catalogue.general.gate.classify_non_answer`) gets the lowest level without "
-                "asking the model."
-            ),
-        ] = True,
+        gate: Annotated[bool, SHARED["gate"]] = True,
         own_guidelines: Annotated[
             bool,
             means(
@@ -118,7 +110,6 @@ class Rubric(ModelJudge):
         own = _checked_levels(levels)
         self._scale = tuple(sorted(own))
         self._success = _checked_success(success_rating, self._scale)
-        self._gate = gate
         self._question: Question[Any] = Question(
             prompt=self._prompt_name,
             reply=_reply_schema(self._scale),
@@ -131,6 +122,7 @@ class Rubric(ModelJudge):
             questions=(self._question,),
             temperature=temperature,
             multimodal=multimodal,
+            gate=gate,
             name=name,
             language=language,
             prompts=prompts,
@@ -141,19 +133,14 @@ class Rubric(ModelJudge):
         return replace(super().explain(), reads=("guidelines",) if self._own_guidelines else ())
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Ask once for rationale, rating and feedback, unless the gate rejects the answer."""
-        if not (sample.answer or "").strip():
-            return Verdict.without_score("no_response", "there is no answer to judge")
-        non_answer = self._gate and classify_non_answer(
-            sample.answer or "", question=sample.question, reference=sample.reference
-        )
-        if non_answer:
-            rationale, feedback = explain_non_answer(non_answer, self.language_for(sample))
-            return self._verdict(
-                self._scale[0], rationale=rationale, feedback=feedback, detail=f"gate: {non_answer}"
-            )
+        """Ask once for rationale, rating and feedback."""
+        answer_in(sample)
         reply = yield from self.ask(self._question, sample, self._data(sample))
         return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
+
+    def lowest_verdict(self, **fields: Any) -> Verdict:
+        """Return the verdict on an answer without content: the lowest level."""
+        return self._verdict(self._scale[0], **fields)
 
     def _data(self, sample: Sample) -> dict[str, JsonValue]:
         """Return what the model is shown of a sample."""
@@ -237,13 +224,7 @@ class Helpfulness(Rubric):
         success_rating: Annotated[int, means("Rating from which the verdict passes, 1 to 4.", 4, ge=1, le=4)] = 3,
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
-        gate: Annotated[
-            bool,
-            means(
-                "Whether an answer without content is rated 1 without asking the model; see "
-                "`judges.catalogue.general.gate.classify_non_answer`."
-            ),
-        ] = True,
+        gate: bool = True,
         multimodal: bool = False,
     ) -> None:
         super().__init__(

@@ -19,7 +19,7 @@ from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened
 from judges.prompting.prompts import Language
 from judges.sample import Sample
-from judges.settings import means
+from judges.settings import means, own_words
 from judges.verdict import Verdict
 
 _BULLET = re.compile(r"^\s*(?:\*[^*]|-).*$", re.MULTILINE)
@@ -325,6 +325,7 @@ class VerifiableInstructions(ComputedMetric):
                 [{"kind": "words", "at_most": 80}],
             ),
         ] = None,
+        feedback: Annotated[str | None, own_words()] = None,
         name: str | None = None,
         variant: Variant = "corrected",
         threshold: float | None = None,
@@ -332,6 +333,7 @@ class VerifiableInstructions(ComputedMetric):
         prompts: str | Path | None = None,
     ) -> None:
         super().__init__(name=name, variant=variant, threshold=threshold, language=language, prompts=prompts)
+        self.own_feedback = feedback
         self._instructions = None if instructions is None else _read(instructions)
 
     def compute(self, sample: Sample) -> Verdict:

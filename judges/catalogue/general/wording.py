@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue
 from judges.catalogue.metric import ComputedMetric, ModelJudge, ModelSettings, Variant
 from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons
 from judges.catalogue.parts.fields import answer_in, question_of
+from judges.catalogue.parts.language_requests import languages_named
 from judges.catalogue.parts.languages import (
     checked_language,
     is_in,
@@ -27,7 +28,7 @@ from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import LANGUAGES, Language, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
+from judges.settings import means, own_words
 from judges.verdict import Verdict
 
 
@@ -100,8 +101,11 @@ _SHORT = 30
 class ReplyLanguage(ComputedMetric):
     """Judge whether the answer is in the right language, by script and by the frequencies of letters.
 
+    The right language is the one that is set; else the one that the user or the system message tells to answer in
+    ("Reply in French."); else that of the question, or any other that the question names ("into French").
+
     Score = letters in lines of the right language / all letters; lines too short to tell are left out, and code,
-    addresses and tags are not read. A question that asks for a translation needs `language`.
+    addresses and tags are not read.
 
     Raises:
         ConfigurationError: If the language is unknown, or the extra is not installed.
@@ -116,7 +120,7 @@ class ReplyLanguage(ComputedMetric):
             "LanguageMatch",
             "LANGUAGE_DETECTION_PROMPT",
         ),
-        asks="Is the answer in the language of the question, or in the one set?",
+        asks="Is the answer in the language asked for, or else in that of the question?",
         needs=("response", "user_input"),
         source="py3langid",
         extra="language",
@@ -131,16 +135,18 @@ class ReplyLanguage(ComputedMetric):
         language: Annotated[
             Language | None,
             means(
-                'Code of the language wanted, such as `"de"`; None wants that of the question. Where it '
+                'Code of the language wanted, such as `"de"`; None wants the one asked for. Where it '
                 "is one of the packs (en, zh, ru), feedback is in it, too.",
                 "de",
             ),
         ] = None,
+        feedback: Annotated[str | None, own_words()] = None,
         name: str | None = None,
         variant: Variant = "corrected",
         threshold: float | None = None,
         prompts: str | Path | None = None,
     ) -> None:
+        self.own_feedback = feedback
         self._wanted = None if language is None else checked_language(language, judge=self.entry.name)
         phrases = self._wanted if self._wanted in LANGUAGES else None
         super().__init__(name=name, variant=variant, threshold=threshold, language=phrases, prompts=prompts)
@@ -154,21 +160,43 @@ class ReplyLanguage(ComputedMetric):
     def compute(self, sample: Sample) -> Verdict:
         """Compare the languages, line by line."""
         answer = prose(answer_in(sample))
-        language = self._wanted or self._language_asked_in(sample, answer)
+        languages = self._languages_wanted(sample, answer)
         weights = {True: 0, False: 0}
         for line in _lines(answer):
-            match = None if language is None else is_in(line, language, judge=self.entry.name)
+            match = self._is_in_one(line, languages)
             if match is not None:
                 weights[match] += _letters(line)
         judged = sum(weights.values())
-        if language is not None and not judged:
+        if languages and not judged:
             raise CannotJudge("undefined", "the answer is too short to tell its language")
         score = weights[True] / judged if judged else 0.0
-        feedback = "" if score == 1 else self.say("wrong", sample, language=language or "")
-        rationale = f"{weights[True]} of {judged} letters are in lines of the language {language!r}"
+        wanted = ", ".join(languages)
+        feedback = "" if score == 1 else self.say("wrong", sample, language=wanted)
+        rationale = f"{weights[True]} of {judged} letters are in lines of the language {wanted}"
         return self.verdict(
-            score, rationale=rationale if language else "The scripts differ.", feedback=feedback.strip()
+            score, rationale=rationale if languages else "The scripts differ.", feedback=feedback.strip()
         )
+
+    def _is_in_one(self, line: str, languages: Sequence[str]) -> bool | None:
+        """Whether a line is in one of some languages; None if that does not show."""
+        matches = {is_in(line, language, judge=self.entry.name) for language in languages}
+        return next((match for match in (True, None, False) if match in matches), None)
+
+    def _languages_wanted(self, sample: Sample, answer: str) -> tuple[str, ...]:
+        """Return the languages that are right; none if only the script of the question shows, and is another.
+
+        The last message of the user that tells a language counts, before the system messages.
+        """
+        if self._wanted:
+            return (self._wanted,)
+        messages = [message for message in reversed(sample.conversation) if message.role in ("user", "system")]
+        for role in ("user", "system"):
+            for message in messages:
+                if message.role == role and (required := languages_named(prose(message.content)).required):
+                    return tuple(sorted(required))
+        allowed = languages_named(prose(sample.question)).allowed
+        language = self._language_asked_in(sample, answer)
+        return tuple(dict.fromkeys(([language] if language else []) + sorted(allowed)))
 
     def _language_asked_in(self, sample: Sample, answer: str) -> str | None:
         """Return the language of the question; None if only the script shows, and is not that of the answer.

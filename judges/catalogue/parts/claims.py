@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, repeat
 from textwrap import shorten
 from typing import Any, Literal, Protocol, Self, TypeVar
@@ -90,16 +91,34 @@ def numbered_items(texts: Iterable[str], *, called: str) -> list[JsonValue]:
     return [{"number": number, called: text} for number, text in enumerate(texts, 1)]
 
 
-def one_each(count: int) -> ReplyCheck:
-    """Return a check that a reply's list has exactly one item for each number from 1 to `count`."""
+@dataclass(frozen=True)
+class _OneEach:
+    """Checks that lists of a reply have exactly one item for each of their numbers; see `one_each`.
 
-    def check(reply: Any) -> str | None:
-        return fault_in(reply.items, count)
+    Args:
+        sizes: How many items each list has, by its field.
+    """
 
-    return check
+    sizes: Mapping[str, int]
+
+    def __call__(self, reply: Any) -> str | None:
+        faults = (_fault_in(getattr(reply, name), count, called=name) for name, count in self.sizes.items())
+        return next(filter(None, faults), None)
 
 
-def fault_in(items: Sequence[_Numbered], count: int, *, called: str = "items") -> str | None:
+def one_each(count: int | None = None, **counts: int) -> ReplyCheck:
+    """Return a check that a reply's lists have exactly one item for each number from 1 on.
+
+    Where an endpoint enforces a schema, it enforces this, too.
+
+    Args:
+        count: How many items the list `items` has.
+        counts: How many items other lists have, by their fields.
+    """
+    return _OneEach(counts if count is None else {"items": count, **counts})
+
+
+def _fault_in(items: Sequence[_Numbered], count: int, *, called: str) -> str | None:
     """Describe the fault in the numbers of a list; None if each from 1 to `count` is there once."""
     numbers = {item.number for item in items}
     missing = [str(number) for number in range(1, count + 1) if number not in numbers]

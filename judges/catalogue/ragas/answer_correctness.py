@@ -18,8 +18,8 @@ from judges.catalogue.parts.claims import (
     YesNo,
     bullets,
     claims_in_each,
-    fault_in,
     numbered_items,
+    one_each,
     reasons,
     share,
     support_feedback,
@@ -115,9 +115,8 @@ class AnswerCorrectness(ModelJudge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Break both texts into claims, classify the claims, and compare the texts."""
-        if sample.answer is None:
-            raise CannotJudge("no_response", "there is no answer to judge")
-        answer, reference = sample.answer, reference_in(sample)
+        answer = sample.answer if self.compat and sample.answer is not None else answer_in(sample)
+        reference = reference_in(sample)
         answer_claims, reference_claims = yield from claims_in_each(self, sample, answer, reference)
         if not reference_claims and not self.compat:
             raise CannotJudge("no_claims", "the reference makes no claim")
@@ -149,12 +148,7 @@ class AnswerCorrectness(ModelJudge):
             "answer_claims": numbered_items(answer_claims, called="claim"),
             "reference_claims": numbered_items(reference_claims, called="claim"),
         }
-
-        def check(reply: Any) -> str | None:
-            return fault_in(reply.answer_claims, len(answer_claims), called="answer_claims") or fault_in(
-                reply.reference_claims, len(reference_claims), called="reference_claims"
-            )
-
+        check = one_each(answer_claims=len(answer_claims), reference_claims=len(reference_claims))
         return (yield from self.ask(_CLASSIFIED, sample, data, check=None if self.compat else check))
 
     def _likeness(self, answer: str, reference: str) -> Any:
@@ -424,6 +418,10 @@ class SemanticSimilarity(Metric):
         else:
             verdict = self.verdict(max(0.0, likeness), value=likeness)
         return verdict if verdict.passed else verdict.model_copy(update={"feedback": self._advice(sample, texts)})
+
+    def _refuses_non_answers(self) -> bool:
+        """Return True, since vectors are asked for, but in compat."""
+        return not self.compat
 
     def _advice(self, sample: Sample, texts: tuple[str, str]) -> str:
         """Return that the texts are far apart, and which words of the answer the reference does not have."""

@@ -24,7 +24,7 @@ from judges.catalogue.parts.questions import (
     level_verdict,
 )
 from judges.compose.panel import Repeat
-from judges.entry import Entry, Explanation
+from judges.entry import Better, Entry, Explanation
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Language, Prompt, Question, prompt
 from judges.requests import Deliberation
@@ -43,13 +43,18 @@ GOOD: Mapping[_Aspect, bool] = {
 }
 """The predefined aspects, and whether it is good to meet them; the packs define them."""
 
+_NO_DIRECTION = "met counts as 1; higher_is_better=... says whether it is good to meet the definition"
+
 
 class AspectCritic(OneQuestion):
     """Judge whether an answer meets a definition: yes or no.
 
-    The value says whether it does; the score is 1 where that is good. With a `strictness` above 1 the model is
-    asked that many times, the majority decides, `items` holds the single verdicts and `detail` the share that
-    agrees; use a temperature above 0 then, since at 0 the runs are copies.
+    The value says whether it does; the score is 1 where that is good. Whether it is good to meet a definition of
+    one's own is unknown, unless `higher_is_better` or the name of a predefined aspect says it: then the model is
+    told nothing of it, the score is 1 where the definition is met, as in ragas, and no loop takes the judge.
+
+    With a `strictness` above 1 the model is asked that many times, the majority decides, `items` holds the single
+    verdicts and `detail` the share that agrees; use a temperature above 0 then, since at 0 the runs are copies.
 
     With `variant="compat"` the model is asked once whatever the strictness, as in ragas.
     """
@@ -95,8 +100,8 @@ class AspectCritic(OneQuestion):
         higher_is_better: Annotated[
             bool | None,
             means(
-                "Whether it is good to meet the definition; None takes the aspect's own direction, and "
-                "True for a definition.",
+                "Whether it is good to meet the definition; None takes the direction of the aspect, or of the "
+                "one that the judge is named after. In a loop a definition needs it.",
                 AsCode('False, definition="Is the answer rude?"'),
             ),
         ] = None,
@@ -104,7 +109,9 @@ class AspectCritic(OneQuestion):
     ) -> None:
         if (definition is None) == (aspect is None):
             raise ConfigurationError(f"give definition=..., what to ask, or aspect=..., one of {', '.join(GOOD)}")
-        self._good = (aspect is None or GOOD[aspect]) if higher_is_better is None else higher_is_better
+        known_as = aspect or str(settings.get("name")).strip().casefold()
+        own_direction = next((good for known, good in GOOD.items() if known == known_as), None)
+        self._good = own_direction if higher_is_better is None else higher_is_better
         self._runs = 1 if settings.get("variant") == "compat" else strictness // 2 * 2 + 1
         own = None if aspect else checked_text(definition, setting="definition")
         question: Question[Any] = Question(
@@ -127,7 +134,7 @@ class AspectCritic(OneQuestion):
 
     def explain(self) -> Explanation:
         """Describe what it needs, asks and costs, and which direction is good."""
-        return replace(super().explain(), better="high" if self._good else "low")
+        return replace(super().explain(), better=_BETTER[self._good])
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return all the evidence of the sample."""
@@ -143,16 +150,23 @@ class AspectCritic(OneQuestion):
         return (yield from Repeat(once, self._runs).deliberate(sample))
 
     def conclude(self, reply: Any) -> Verdict:
-        """Return the verdict, scored by the direction that is good."""
+        """Return the verdict, scored by the direction that is good; nothing is to change where it is unknown."""
+        if self._good is None:
+            return Verdict.checked(reply.verdict, rationale=reply.rationale, detail=_NO_DIRECTION)
         good = reply.verdict == self._good
         feedback = "" if good else reply.feedback
         return Verdict.checked(good, value=reply.verdict, rationale=reply.rationale, feedback=feedback)
 
 
-def _fills(definition: str | None, aspect: str, good: bool, text: Prompt, _: Language) -> dict[str, str]:  # noqa: FBT001 - filled by `partial`
-    """Return the definition, and whether it is good to meet it."""
-    direction = text.feedback_text("meeting_is_good" if good else "meeting_is_bad")
-    return {"criteria": f"{definition or text.feedback_text(aspect)}\n{direction}"}
+_BETTER: Mapping[bool | None, Better] = {True: "high", False: "low", None: "unknown"}
+
+
+def _fills(definition: str | None, aspect: str, good: bool | None, text: Prompt, _: Language) -> dict[str, str]:  # noqa: FBT001 - filled by `partial`
+    """Return the definition and, where it is known, whether it is good to meet it."""
+    criteria = definition or text.feedback_text(aspect)
+    if good is None:
+        return {"criteria": criteria}
+    return {"criteria": f"{criteria}\n{text.feedback_text('meeting_is_good' if good else 'meeting_is_bad')}"}
 
 
 class SimpleCriteriaScore(OneQuestion):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Unpack, get_args
 
 from pydantic import Field, JsonValue
@@ -18,10 +19,10 @@ from judges.catalogue.parts.claims import (
     bullets,
     claims_in,
     claims_in_each,
-    fault_in,
     grounded_verdict,
     in_order,
     numbered_items,
+    one_each,
     reasons,
     share,
     support_feedback,
@@ -34,6 +35,7 @@ from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.catalogue.parts.text import count_characters, count_words, occurs_in, plain_text, quotations, sentences
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.models.providers.local_models import HHEM
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -163,14 +165,21 @@ class FaithfulnessWithHHEM(ModelJudge):
         ] = None,
         *,
         classifier: Annotated[
-            Scorer | None,
+            Scorer | str | Path | None,
             means(
                 "A function, sync or async, from pairs (premise, hypothesis) to the probability, 0 to 1, "
-                "that the premise supports the hypothesis, for each: `judges.HHEM`, or one of your own. "
-                "It runs in a thread where the caller must not block.",
+                "that the premise supports the hypothesis, for each: `judges.HHEM`, or one of your own; or "
+                "the folder of a model for `judges.HHEM`. It runs in a thread where the caller must not block.",
                 AsCode("lambda pairs: [0.9 for pair in pairs]"),
             ),
             Needed(),
+        ] = None,
+        device: Annotated[
+            str | None,
+            means(
+                "Device of torch for a classifier that is given by its folder; None takes the CPU.",
+                None,
+            ),
         ] = None,
         split: Annotated[
             _AnswerSplit,
@@ -198,11 +207,7 @@ class FaithfulnessWithHHEM(ModelJudge):
         ] = 10,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        if not callable(classifier):
-            raise ConfigurationError(
-                f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
-                f"judges.models.providers.local_models.HHEM(folder), not {shortened(classifier)}"
-            )
+        classifier = _classifier(classifier, device)
         if settings.get("variant") == "compat" and threshold_probability != _HALF:
             raise ConfigurationError(
                 "with variant='compat' probabilities are rounded; leave threshold_probability out"
@@ -217,6 +222,10 @@ class FaithfulnessWithHHEM(ModelJudge):
     def calls(self) -> str:
         """Model calls for one sample, set up as it is, as a formula."""
         return "1" if self._split == "claims" else "0"
+
+    def _refuses_non_answers(self) -> bool:
+        """Return True, since a classifier is asked where no model is, but in compat or with the gate off."""
+        return self._gate and not self.compat
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Break the answer into statements, and classify each."""
@@ -249,6 +258,28 @@ class FaithfulnessWithHHEM(ModelJudge):
     def _item(self, statement: str, probability: float) -> Verdict:
         supported = bool(round(probability)) if self.compat else probability >= self._minimum
         return Verdict.checked(supported, value=probability, subject=statement, rationale=f"{probability:.3f}")
+
+
+def _classifier(classifier: Any, device: str | None) -> Scorer:
+    """Return the function that classifies pairs; of a folder, the model in it on a device.
+
+    Raises:
+        ConfigurationError: If it is neither, or a function is to run on a device.
+    """
+    if isinstance(classifier, str | Path):
+        return HHEM(classifier, device=device or "cpu")
+    if not callable(classifier):
+        raise ConfigurationError(
+            f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
+            f"judges.HHEM(folder), or the folder of a model, not {shortened(classifier)}"
+        )
+    if device is not None:
+        raise ConfigurationError(
+            "device= is for a classifier given by its folder; a function runs where it was made: "
+            "judges.HHEM(folder, device=...)"
+        )
+    scorer: Scorer = classifier
+    return scorer
 
 
 _MARK = "[\"\u201c\u201d\u201e\u201f'\u2018\u2019`\u00b4]"
@@ -478,12 +509,7 @@ class NoiseSensitivity(ModelJudge):
             "reference_claims": numbered_items(reference_claims, called="claim"),
             "answer_claims": numbered_items(answer_claims, called="claim"),
         }
-
-        def check(reply: Any) -> str | None:
-            return fault_in(reply.reference_claims, len(reference_claims), called="reference_claims") or fault_in(
-                reply.answer_claims, len(answer_claims), called="answer_claims"
-            )
-
+        check = one_each(reference_claims=len(reference_claims), answer_claims=len(answer_claims))
         requests = [self.request(_MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
         replies = yield from self.ask_all(
             [*requests, support_request(self, sample, [reference], answer_claims, with_question=True)]

@@ -15,6 +15,7 @@ from judges.catalogue.parts.tables import TableComparison, by_position, by_value
 from judges.catalogue.parts.text import f_score, strip_fence
 from judges.entry import Entry
 from judges.errors import ConfigurationError, shortened
+from judges.hints import other_word
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample
@@ -198,7 +199,7 @@ class DataCompyScore(ComputedMetric):
         keys = (key_columns,) if isinstance(key_columns, str) else key_columns
         if not hasattr(keys, "__iter__") or not all(isinstance(one, str) for one in keys):
             raise ConfigurationError(f"key_columns lists names of columns, not {shortened(key_columns)}")
-        self._mode, self._metric, self._tolerance = mode, metric, tolerance
+        self._mode, self._metric, self._tolerance = other_word("mode", mode), metric, tolerance
         self._keys = tuple(keys)
 
     def compute(self, sample: Sample) -> Verdict:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
-from typing import Annotated, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import JsonValue
 
@@ -162,7 +164,8 @@ class ToolCallAccuracy(ToolCalls):
             Matchers | None,
             means(
                 "A function of an argument's expected and actual value that returns 0 to 1, or several "
-                "by tool, by tool and argument, or by argument. By default values are compared as JSON: "
+                "by tool, by tool and argument, or by argument; a judge that asks no model compares the "
+                "values as texts. By default values are compared as JSON: "
                 '75 is 75.0, but not "75". With `variant="compat"` the function receives the values as '
                 "text.",
                 AsCode('{"search": {"query": lambda expected, actual: float(expected in actual)}}'),
@@ -268,19 +271,29 @@ def _match_mode(match: _Match | None, *, strict_order: bool) -> _Match:
     return match
 
 
-def _checked_matchers(matchers: Matchers | None) -> Matchers | None:
-    """Check that all matchers are functions, and not judges, which take samples; return them."""
-    value: object = matchers
-    inner = list(value.values()) if isinstance(value, Mapping) else [] if value is None else [value]
-    for matcher in inner:
-        if isinstance(matcher, Mapping):
-            _checked_matchers(matcher)
-        elif not callable(matcher) or isinstance(matcher, Judge):
-            raise ConfigurationError(
-                f"arg_comparison_metric is a function of a wanted and a given value, or functions by tool or "
-                f"argument, not {shortened(matcher)}"
-            )
-    return matchers
+def _checked_matchers(matchers: Any) -> Any:
+    """Return the matchers as functions; a judge that computes its score compares the values as texts."""
+    if matchers is None:
+        return None
+    if isinstance(matchers, Mapping):
+        return {name: _checked_matchers(matcher) for name, matcher in matchers.items()}
+    if isinstance(matchers, ComputedMetric):
+        return partial(_likeness_by, matchers)
+    if callable(matchers) and not isinstance(matchers, Judge):
+        return matchers
+    raise ConfigurationError(
+        f"arg_comparison_metric is a function of a wanted and a given value, a judge that asks no model, or these "
+        f"by tool or argument, not {shortened(matchers)}"
+    )
+
+
+def _likeness_by(judge: ComputedMetric, expected: object, actual: object) -> float:
+    """Return a judge's score for two values as texts; what it cannot score counts as different."""
+    texts = (value if isinstance(value, str) else json.dumps(value) for value in (actual, expected))
+    try:
+        return judge.compute(Sample.read(dict(zip(("response", "reference"), texts, strict=True)))).score or 0.0
+    except CannotJudge:
+        return 0.0
 
 
 class ToolCallF1(ToolCalls):

@@ -19,7 +19,8 @@ from judges.messages import MediaKind, langchain_content
 from judges.model import ModelRequest, ModelResponse, PromptRole, has_method
 from judges.models.prompt_and_reply import finish_reason_of
 from judges.models.providers.http import checked_address
-from judges.models.providers.openai_fields import address_for, parsed_name
+from judges.models.providers.llama import serve_locally
+from judges.models.providers.openai_fields import address_for, local_name, parsed_name
 from judges.models.retry import status_of
 from judges.models.structured import Method, RequestPlan, checked_methods, closed_schema, response_format
 from judges.runtime import flow
@@ -310,6 +311,14 @@ class NamedModel:
         chat = chat_model(self.name, max_retries=0)
         return LangChainModel(chat, temperature=self._temperature, method=self._method)
 
+    def connect(self) -> None:
+        """Create the client now.
+
+        Raises:
+            ConfigurationError: If it cannot be, for instance since its key or its package is missing.
+        """
+        _ = self._model
+
     def send(self, request: ModelRequest) -> ModelResponse:
         """Send a request and wait for the reply."""
         return self._model.send(request)
@@ -331,7 +340,7 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
         name: The string.
         base_url: Address of an OpenAI-compatible server that has the model; the provider is then OpenAI, may be
             left out of the name, and a key is needed only if the server asks for one. A name of the form
-            `"openai-compatible:MODEL@BASE_URL"` holds it.
+            `"openai-compatible:MODEL@BASE_URL"` holds it; `"local:smollm2"` starts its own on this machine.
         settings: Arguments of the provider's class, for instance `temperature=0.7`.
 
     Raises:
@@ -342,6 +351,11 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
     parts = parsed_name(name)
     if parts is not None:
         name, base_url = parts[0], base_url or address_for(name, parts[1])
+    elif local_name(name) is not None:
+        if base_url is not None:
+            raise ConfigurationError(f"{name!r} is on this machine and has no address; leave out base_url")
+        server = serve_locally(name)
+        settings, base_url = {"api_key": server.key, **settings}, server.address
     if base_url is not None:
         checked_address(base_url)
         key = os.environ.get("OPENAI_API_KEY") or "none-needed"

@@ -19,6 +19,7 @@ from judges.model import LlmRun, ModelRequest, ModelResponse, PromptRole
 from judges.models.providers import llm_runs
 from judges.models.providers.http import Connected, Endpoint
 from judges.models.providers.http_errors import EndpointResponse, error_in
+from judges.models.providers.llama import TIMEOUT_S, LlamaEndpoint, LocalModel
 from judges.models.providers.openai_chat import PATH, ChatCalls, ChatSettings, Fields
 from judges.models.providers.openai_fields import (
     address_for,
@@ -26,16 +27,27 @@ from judges.models.providers.openai_fields import (
     checked_extra,
     checked_name,
     checked_temperature,
+    local_name,
+    names_direct_client,
     parsed_name,
     tool_fields,
 )
 from judges.models.providers.openai_replies import OK, parse_completion
-from judges.models.structured import Method, RequestPlan, checked_methods, forced_tool, response_format
+from judges.models.structured import (
+    KEYWORDS,
+    Method,
+    RequestPlan,
+    Sizes,
+    checked_methods,
+    forced_tool,
+    response_format,
+)
 from judges.runtime.validation import ban, check_allowed, whole_number
 
 RETRIES = 2
 """How often a call whose transport failed is repeated."""
 
+_TIMEOUT_S = 60.0
 _METHODS: tuple[Method, ...] = ("json_schema", "tools", "text")
 _OPENAI_CLASSES = {"BaseChatOpenAI", "ChatOpenAI"}
 _JSON = json.JSONEncoder(ensure_ascii=False)
@@ -58,7 +70,8 @@ class OpenAICompatible(Connected):
 
     Args:
         base_url: Address of the API, without `/chat/completions`, for instance `"http://localhost:11434/v1"`. A
-            query in it is sent along, for instance Azure's `?api-version=...`.
+            query in it is sent along, for instance Azure's `?api-version=...`. `"local:smollm2"` and
+            `"local:PATH.gguf"` are models on this machine, which llama.cpp serves.
         model: Name of the model at the endpoint.
         api_key: The key; None takes the environment variable `OPENAI_API_KEY` if there is one, unless `headers`
             authenticate; an empty text sends none.
@@ -67,7 +80,7 @@ class OpenAICompatible(Connected):
         temperature: Sampling temperature; None uses the endpoint's default. If it is left out, judging uses 0 and
             generating the endpoint's default.
         max_tokens: Longest reply in tokens; None uses the endpoint's default. A cut reply is never accepted.
-        timeout_s: Seconds until a reply must be complete.
+        timeout_s: Seconds until a reply must be complete; None waits 60, and 600 for a model on this machine.
         retries: How often a call whose transport failed is repeated.
         headers: Further headers to send, for instance Azure's `api-key`.
         endings: Further words with which the endpoint ends a whole reply, beside "stop", "completed" and the like:
@@ -89,7 +102,7 @@ class OpenAICompatible(Connected):
         method: Method | None = None,
         temperature: float | EllipsisType | None = ...,
         max_tokens: int | None = None,
-        timeout_s: float = 60.0,
+        timeout_s: float | None = None,
         retries: int = RETRIES,
         headers: Mapping[str, str] | None = None,
         endings: Collection[str] = (),
@@ -106,29 +119,41 @@ class OpenAICompatible(Connected):
         )
         self.retries = whole_number(retries, setting="retries", least=0)
         self._endings = checked_endings(endings)
-        self._endpoint = Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)
+        is_local = local_name(base_url) is not None
+        timeout_s = (TIMEOUT_S if is_local else _TIMEOUT_S) if timeout_s is None else timeout_s
+        self._endpoint = (
+            LlamaEndpoint(LocalModel.named(base_url), timeout_s)
+            if is_local
+            else Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)
+        )
         self._plan = RequestPlan(
             _METHODS if method is None else checked_methods(method),
             judging_at,
             None if max_tokens is None else "max_tokens",
+            keywords=KEYWORDS,
         )
-        self._identity = self._compute_identity(base_url)
-        self._heads: dict[tuple[type[BaseModel], RequestPlan], bytes] = {}
+        self._identity = self._compute_identity(
+            self._endpoint.identity if isinstance(self._endpoint, LlamaEndpoint) else base_url
+        )
+        self._heads: dict[tuple[type[BaseModel], Sizes, int | None, RequestPlan], bytes] = {}
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> Self:
-        """Return the client that a name means: `"openai-compatible:MODEL@BASE_URL"`.
+        """Return the client that a name means: `"openai-compatible:MODEL@BASE_URL"`, or one on this machine.
 
         Without the address the environment's `OPENAI_BASE_URL` is used. The key is the environment's
         `OPENAI_API_KEY`, if there is one. Wherever a model or a generator is named, such a name may stand.
 
         Args:
-            name: The name, for instance `"openai-compatible:qwen3:8b@http://localhost:11434/v1"`.
+            name: The name, for instance `"openai-compatible:qwen3:8b@http://localhost:11434/v1"`, or
+                `"local:smollm2"` or `"local:PATH.gguf"` for a model that llama.cpp serves on this machine.
             settings: Settings of this class, for instance `temperature=0.7`.
 
         Raises:
             ConfigurationError: If the name has another form, or there is no address.
         """
+        if local_name(name) is not None:
+            return cls(name, **{"model": name.strip(), **settings})
         parts = parsed_name(name)
         if parts is None or not parts[0]:
             raise ConfigurationError(
@@ -250,7 +275,7 @@ class OpenAICompatible(Connected):
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` uses this model: at this address, or through LangChain under the same name."""
-        if isinstance(other, str) and parsed_name(other) is not None:
+        if names_direct_client(other):
             other = OpenAICompatible.named(other)
         if isinstance(other, OpenAICompatible):
             return (other.base_url, other.name) == (self.base_url, self.name)
@@ -341,17 +366,17 @@ class OpenAICompatible(Connected):
         return replace(response, finish_reason="stop") if response.finish_reason in self._endings else response
 
     def _body(self, request: ModelRequest, plan: RequestPlan) -> bytes:
-        key = (request.schema, plan)
+        key = (request.schema, request.sizes, request.most_items, plan)
         head = self._heads.get(key)
         if head is None:
-            head = self._heads[key] = self._head(request.schema, plan)
+            head = self._heads[key] = self._head(*key)
         beginning = request.messages[: request.beginning]
         messages = [_encoded_once(beginning)] if beginning else []
         others = request.contents(request.beginning) if request.attached else request.messages[request.beginning :]
         messages += [_encoded(message) for message in others]
         return b"%b[%b]}" % (head, b", ".join(messages))
 
-    def _head(self, schema: type[BaseModel], plan: RequestPlan) -> bytes:
+    def _head(self, schema: type[BaseModel], sizes: Sizes, most_items: int | None, plan: RequestPlan) -> bytes:
         """Return the start of the body, up to the messages, which is the same in all requests for a schema."""
         fields: dict[str, Any] = {"model": self.name, **self._chat.extra}
         if plan.temperature is not None:
@@ -359,9 +384,9 @@ class OpenAICompatible(Connected):
         if plan.limit is not None:
             fields[plan.limit] = self._chat.max_tokens
         if plan.method == "json_schema":
-            fields["response_format"] = response_format(schema)
+            fields["response_format"] = response_format(schema, sizes, plan.keywords, most_items)
         elif plan.method == "tools":
-            fields |= forced_tool(schema)
+            fields |= forced_tool(schema, sizes, plan.keywords, most_items)
         return f'{_JSON.encode(fields)[:-1]}, "messages": '.encode("utf-8", "replace")
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import JsonValue
 
@@ -23,6 +23,7 @@ _ADDRESS_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 """Environment variables for the address of an endpoint, as OpenAI's and LangChain's clients read them."""
 
 _PREFIX = "openai-compatible"
+_LOCAL_PREFIX = "local"
 _ADDRESS = re.compile("@(https?://)", re.IGNORECASE)
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
@@ -37,6 +38,17 @@ def parsed_name(name: object) -> tuple[str, str | None] | None:
         return None
     model, _, address = _ADDRESS.sub(r"\n\1", rest.strip(), count=1).partition("\n")
     return model.strip(), address or None
+
+
+def local_name(name: object) -> str | None:
+    """Return what stands behind `local:` in the name of a model on this machine; None for any other name."""
+    prefix, colon, rest = name.strip().partition(":") if isinstance(name, str) else ("", "", "")
+    return rest.strip() if colon and prefix.lower() == _LOCAL_PREFIX else None
+
+
+def names_direct_client(name: object) -> TypeGuard[str]:
+    """Check whether a name means a model that the direct client asks: behind an endpoint, or on this machine."""
+    return parsed_name(name) is not None or local_name(name) is not None
 
 
 def address_for(name: str, address: str | None) -> str:

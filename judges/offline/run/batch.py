@@ -22,6 +22,7 @@ from judges.judge import Judge
 from judges.model import JudgeModel, ModelRequest
 from judges.models import retry
 from judges.models.identity import identity_of
+from judges.models.prompt_size import tokens_of
 from judges.models.providers.http_errors import EndpointStatusError
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_batches import BatchEndpoint
@@ -36,7 +37,7 @@ from judges.offline.run.batch_records import (
 )
 from judges.offline.run.calls import Awaiting, CallPlace
 from judges.offline.run.cells import judge_missing, new_meter
-from judges.offline.run.estimate import REPLY_TOKENS, tokens_of
+from judges.offline.run.estimate import REPLY_TOKENS
 from judges.offline.run.journal import Journal, cannot_write, open_private
 from judges.offline.run.meter import CallMeter, RunStopped, unpriced
 from judges.offline.run.parts import drop_failed

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-
-from pydantic import BaseModel
 
 from judges.errors import CannotJudge
 from judges.judge import Judge
 from judges.model import ModelRequest
 from judges.models.prompt_and_reply import dialect_of, fresh_nonce
+from judges.models.prompt_size import tokens_of
 from judges.requests import Ask, Consult, Request
 from judges.runtime.budget import Price, price_of
 from judges.sample import Sample
@@ -22,18 +19,6 @@ from judges.verdict import Usage
 
 REPLY_TOKENS = (40, 400)
 """Tokens of a short and of a long reply of a judge's model."""
-
-_LETTERS_PER_TOKEN = (4.8, 3.2)
-"""Letters of Latin script a token, where few and where many tokens come of a text."""
-
-_OTHER_PER_TOKEN = (1.8, 0.8)
-"""Letters of other scripts a token, likewise."""
-
-_ATTACHED_TOKENS = (85, 1_600)
-"""Tokens of a small and of a large image."""
-
-_FRAME_TOKENS = 5
-"""Most tokens that a message takes beside its text."""
 
 _DEEPEST = 6
 _ASSUMED = 3
@@ -146,7 +131,7 @@ class _Total:
         for side in (0, 1):
             calls = max(formula[side], len(requests))
             self.calls[side] += calls
-            self.tokens[side] += calls * sum(_tokens(request, side) for request in requests) / len(requests)
+            self.tokens[side] += calls * sum(tokens_of(request)[side] for request in requests) / len(requests)
 
 
 def _calls_of(formula: str, sample: Sample) -> Range:
@@ -205,33 +190,6 @@ def _requests(request: Request, depth: int) -> Iterator[ModelRequest]:
             yield from _first_requests(judge, sample, depth - 1)
         case _:
             return
-
-
-def tokens_of(request: ModelRequest) -> Range:
-    """Return the fewest and the most tokens that a prompt may have."""
-    return _tokens(request, 0), _tokens(request, 1)
-
-
-def _tokens(request: ModelRequest, side: int) -> float:
-    """Return the fewest or the most tokens of a prompt: some providers count the reply's schema, others do not."""
-    texts = [text for _, text in request.messages]
-    letters = sum(map(len, texts))
-    latin = sum(len(text.encode("ascii", "ignore")) for text in texts)
-    attached = sum(not isinstance(part, str) for part in request.attached) * _ATTACHED_TOKENS[side]
-    beside = 0
-    if side:
-        latin, letters = latin + (size := _schema_letters(request)), letters + size
-        beside = _FRAME_TOKENS * len(texts)
-    return latin / _LETTERS_PER_TOKEN[side] + (letters - latin) / _OTHER_PER_TOKEN[side] + beside + attached
-
-
-def _schema_letters(request: ModelRequest) -> int:
-    return 0 if request.text else _letters_of(request.schema)
-
-
-@lru_cache(maxsize=256)
-def _letters_of(schema: type[BaseModel]) -> int:
-    return len(json.dumps(schema.model_json_schema()))
 
 
 def _judge_estimate(name: str, judge: Judge, total: _Total, prices: Mapping[str, Price]) -> _JudgeEstimate:

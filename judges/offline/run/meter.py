@@ -12,9 +12,10 @@ from functools import partial
 from judges.errors import ConfigurationError, one_line
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
+from judges.models.prompt_size import tokens_of
 from judges.models.providers.http_errors import error_in
 from judges.models.wrappers.limiter import Limiter, Ticket
-from judges.offline.run.estimate import REPLY_TOKENS, tokens_of
+from judges.offline.run.estimate import REPLY_TOKENS
 from judges.runtime.budget import Allowance, Price, price_of, with_cost
 from judges.verdict import Usage
 

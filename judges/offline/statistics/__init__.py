@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from judges.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from judges.offline.statistics.arms import ArmEffect, arm_effects
+    from judges.offline.statistics.benefit import LoopBenefit, RiseGap, judged_together, loop_benefit, rise_gap
     from judges.offline.statistics.bias import BiasReport, BiasTest, bias_report, instrumental
     from judges.offline.statistics.certificates import (
         Certificate,
@@ -81,6 +83,8 @@ if TYPE_CHECKING:
     from judges.offline.statistics.resampling import Bca, bca, bootstrap, cluster_se
 
 _NAMES_OF = {
+    "arms": "ArmEffect arm_effects",
+    "benefit": "LoopBenefit RiseGap judged_together loop_benefit rise_gap",
     "bias": ("BiasReport BiasTest bias_report instrumental"),
     "certificates": (
         "Certificate Counts PolicyRow certify certify_runs certify_weighted confidence_sequence "
@@ -107,6 +111,7 @@ _HOMES = {name: home for home, names in _NAMES_OF.items() for name in names.spli
 __all__ = [
     "Agreement",
     "AltTest",
+    "ArmEffect",
     "AttemptPoint",
     "Bca",
     "BiasReport",
@@ -117,15 +122,18 @@ __all__ = [
     "Figure",
     "Gain",
     "LengthAdjusted",
+    "LoopBenefit",
     "PolicyRow",
     "RankMetrics",
     "Replay",
     "ReplaySummary",
+    "RiseGap",
     "WinRate",
     "active_mean",
     "active_probabilities",
     "agreement",
     "alt_test",
+    "arm_effects",
     "bca",
     "benjamini_hochberg",
     "benjamini_yekutieli",
@@ -147,10 +155,12 @@ __all__ = [
     "holm",
     "human_likeness",
     "instrumental",
+    "judged_together",
     "kendall_tau",
     "krippendorff_alpha",
     "labels_needed",
     "length_adjusted",
+    "loop_benefit",
     "mcnemar",
     "n_pairs",
     "n_per_arm",
@@ -162,6 +172,7 @@ __all__ = [
     "rank_metrics",
     "replay_run",
     "replay_runs",
+    "rise_gap",
     "rogan_gladen",
     "sign_flip",
     "spearman",

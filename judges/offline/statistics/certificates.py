@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
@@ -155,6 +155,9 @@ class PolicyRow:
         release_rate: Share of the runs in which it releases an answer, where the number of runs is known.
         release_interval: Its 95 % interval (Wilson).
         mean_attempts: Mean attempts a run, where runs are known.
+        first_good: Runs whose first answer was good, where breaking them is bounded, too.
+        broken: Of these, runs whose released answer is bad.
+        broken_upper: Exact upper bound of their share.
     """
 
     policy: float
@@ -168,6 +171,9 @@ class PolicyRow:
     release_rate: float | None = None
     release_interval: tuple[float, float] | None = None
     mean_attempts: float | None = None
+    first_good: int | None = None
+    broken: int | None = None
+    broken_upper: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +192,9 @@ class Certificate:
         least: Fewest released and labelled runs, none bad, that can certify anything.
         reachable_alpha: The smallest alpha that the best policy would have passed, if nothing is certified. It is
             not a certificate.
+        break_at_most: Of first answers that were good, the largest tolerated share that comes out bad; None where
+            that is not promised. Both promises hold together with confidence 1 - delta: a policy is certified only
+            where both tests reject at delta (intersection-union, Berger, Technometrics 24, 1982).
     """
 
     alpha: float
@@ -195,6 +204,7 @@ class Certificate:
     rows: tuple[PolicyRow, ...]
     least: int
     reachable_alpha: float | None = None
+    break_at_most: float | None = None
 
     def __str__(self) -> str:
         lines = [
@@ -217,6 +227,8 @@ def certify(
     delta: float = DELTA,
     *,
     method: Method = "sequence",
+    breaks: Mapping[float, tuple[int, int]] | Sequence[tuple[int, int]] | None = None,
+    break_at_most: float | None = None,
 ) -> Certificate:
     """Choose the most lenient policy whose share of bad answers is at most alpha, with confidence 1 - delta.
 
@@ -227,33 +239,30 @@ def certify(
     Args:
         counts: For each policy (released, bad), strictest first; a mapping is from success ratings, in any order.
         alpha: Largest tolerated share of bad answers among those released.
-        delta: Probability that the promise does not hold.
+        delta: Probability that the promise does not hold, or one of both.
         method: See `Certificate`.
+        breaks: For each policy (runs whose first answer was good, those of them that release a bad one); see
+            `breaks_of`. None promises nothing about them.
+        break_at_most: Largest tolerated share of `breaks`.
 
     Raises:
-        ValueError: If a count or a level is out of range.
+        ValueError: If a count or a level is out of range, or only one of `breaks` and `break_at_most` is given.
     """
     alpha, delta = share(alpha, "alpha"), share(delta, "delta")
-    chain = _chain(counts)
-    least = math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
-    counted = [count for _, count in chain]
-    match method:
-        case "sequence":
-            statuses = _in_sequence(counted, least, lambda count: _p_value(count, alpha) <= delta)
-        case "anytime":
-            statuses = _in_sequence(
-                counted, least, lambda count: e_value(count.bad, count.released, alpha) >= 1 / delta
-            )
-        case "fallback":
-            statuses = _with_fallback(counted, alpha, delta)
-        case _:
-            raise ValueError(
-                f"method is 'sequence', 'fallback' or 'anytime', not {method!r}; weighted losses are certified by "
-                f"certify_weighted"
-            )
+    if (breaks is None) is not (break_at_most is None):
+        raise ValueError("breaks and break_at_most are given together: counts, and the largest share")
+    chain, second = _chain(counts), None if breaks is None else _chain(breaks)
+    if second is not None and [policy for policy, _ in second] != [policy for policy, _ in chain]:
+        raise ValueError("counts and breaks are of the same policies")
+    promises = [(alpha, [count for _, count in chain])]
+    if second is not None and break_at_most is not None:
+        promises.append((share(break_at_most, "break_at_most"), [count for _, count in second]))
+    statuses = _statuses(promises, delta, method)
     rows = tuple(
         _row(policy, count, status, alpha, delta) for (policy, count), status in zip(chain, statuses, strict=True)
     )
+    if second is not None:
+        rows = tuple(_with_breaks(row, count, delta) for row, (_, count) in zip(rows, second, strict=True))
     certified = [row.policy for row in rows if row.status == "certified"]
     uppers = [row.upper for row in rows if row.upper is not None]
     return Certificate(
@@ -262,9 +271,66 @@ def certify(
         method=method,
         certified=certified[-1] if certified else None,
         rows=rows,
-        least=least,
+        least=fewest_that_certify(alpha, delta),
         reachable_alpha=min(uppers) if uppers and not certified else None,
+        break_at_most=break_at_most,
     )
+
+
+def fewest_that_certify(alpha: float, delta: float) -> int:
+    """Return the fewest cases, none of them bad, that show at confidence 1 - delta that at most alpha are."""
+    return math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
+
+
+def _statuses(promises: Sequence[tuple[float, Sequence[Counts]]], delta: float, method: Method) -> list[_Status]:
+    """Return what follows for each policy of the chain from the tests of one promise, or of two."""
+    places = range(len(promises[0][1]))
+    p_values = [max(_p_value(counts[place], level) for level, counts in promises) for place in places]
+    enough = [
+        all(counts[place].released >= fewest_that_certify(level, delta) for level, counts in promises)
+        for place in places
+    ]
+    match method:
+        case "sequence":
+            return _in_sequence(enough, [p <= delta for p in p_values])
+        case "anytime":
+            evidence = [
+                min(e_value(counts[place].bad, counts[place].released, level) for level, counts in promises)
+                for place in places
+            ]
+            return _in_sequence(enough, [e >= 1 / delta for e in evidence])
+        case "fallback":  # equal shares of delta, and what a success did not use up to the next (Wiens 2003)
+            return ["certified" if rejected else "refused" for rejected in fallback(p_values, delta)]
+        case _:
+            raise ValueError(
+                f"method is 'sequence', 'fallback' or 'anytime', not {method!r}; weighted losses are certified by "
+                f"certify_weighted"
+            )
+
+
+def breaks_of(bad: Sequence[bool | None], released: int | None) -> tuple[int, int]:
+    """Return whether a run's first answer was good, and whether the run made it come out bad, each 0 or 1.
+
+    A later answer without a label counts as bad. Where the first has none, a run that releases a bad later answer
+    counts as one that broke a good one, and any other is left out, which errs on the safe side.
+
+    Args:
+        bad: Whether people call the answer of each attempt bad; None without a label.
+        released: Number of the attempt that is released, from 1; None for none.
+    """
+    if not bad:
+        return 0, 0
+    is_late = released is not None and released > 1
+    is_bad = is_late and (released > len(bad) or bad[released - 1] is not False)  # type: ignore[operator]
+    if bad[0] is None:
+        return int(is_bad), int(is_bad)
+    return (0, 0) if bad[0] else (1, int(is_bad))
+
+
+def _with_breaks(row: PolicyRow, count: Counts, delta: float) -> PolicyRow:
+    n, broken = count
+    upper = clopper_pearson(broken, n, level=1 - 2 * delta)[1] if n else None
+    return replace(row, first_good=n, broken=broken, broken_upper=upper)
 
 
 def _chain(
@@ -290,23 +356,17 @@ def _p_value(count: Counts, alpha: float) -> float:
     return float(special.bdtr(count.bad, count.released, alpha)) if count.released else 1.0
 
 
-def _in_sequence(chain: Sequence[Counts], least: int, passes: Callable[[Counts], bool]) -> list[_Status]:
+def _in_sequence(enough: Sequence[bool], passes: Sequence[bool]) -> list[_Status]:
     """Test from the strictest on until one fails; at first, those with too few releases to pass are skipped."""
     statuses: list[_Status] = []
-    for count in chain:
+    for has_enough, is_passed in zip(enough, passes, strict=True):
         if "refused" in statuses:
             statuses.append("not_tested")
-        elif count.released < least and "certified" not in statuses:
+        elif not has_enough and "certified" not in statuses:
             statuses.append("too_few")
         else:
-            statuses.append("certified" if passes(count) else "refused")
+            statuses.append("certified" if is_passed else "refused")
     return statuses
-
-
-def _with_fallback(chain: Sequence[Counts], alpha: float, delta: float) -> list[_Status]:
-    """Give each an equal share of delta, and what a success did not use up to the next (Wiens 2003)."""
-    p_values = [_p_value(count, alpha) for count in chain]
-    return ["certified" if rejected else "refused" for rejected in fallback(p_values, delta)]
 
 
 def fallback(p_values: Sequence[float], delta: float) -> list[bool]:
@@ -356,6 +416,7 @@ def certify_runs(
     patience: int | None = None,
     method: Method = "sequence",
     risk: Literal["released", "per_question"] = "released",
+    break_at_most: float | None = None,
 ) -> Certificate:
     """Certify a success rating on recorded loops: the unit is the run, the label is on the answer it releases.
 
@@ -373,6 +434,8 @@ def certify_runs(
         method: See `Certificate`.
         risk: Bound the share of bad answers among those released, or among all questions (`"per_question"`), which
             counts a run without an answer as not bad.
+        break_at_most: Of first answers that were good, the largest tolerated share that comes out bad; None
+            promises nothing about them.
 
     Raises:
         ValueError: If an argument is out of range, or a run is not a list of ratings and one of labels.
@@ -381,7 +444,7 @@ def certify_runs(
     recorded_runs(runs)
     finite(thresholds, "thresholds")
     strictest_first = sorted(set(thresholds), reverse=True)
-    counts, attempts = {}, {}
+    counts, attempts, breaks = {}, {}, {}
     for threshold in strictest_first:
         results = replay_each([ratings for ratings, _ in runs], threshold, max_attempts, patience)
         released = [
@@ -390,18 +453,25 @@ def certify_runs(
         wrong = sum(number > len(bad) or bad[number - 1] in (None, True) for bad, number in released)
         counts[float(threshold)] = (len(released) if risk == "released" else len(runs), wrong)
         attempts[float(threshold)] = sum(result.attempts for result in results) / len(runs) if runs else None
-    certificate = certify(counts, alpha, delta, method=method)
+        kept = [breaks_of(bad, result.released) for (_, bad), result in zip(runs, results, strict=True)]
+        breaks[float(threshold)] = (sum(good for good, _ in kept), sum(broken for _, broken in kept))
+    certificate = certify(
+        counts,
+        alpha,
+        delta,
+        method=method,
+        breaks=None if break_at_most is None else breaks,
+        break_at_most=break_at_most,
+    )
     rows = tuple(_with_runs(row, len(runs), attempts[row.policy]) for row in certificate.rows)
-    return Certificate(**{**vars(certificate), "rows": rows})
+    return replace(certificate, rows=rows)
 
 
 def _with_runs(row: PolicyRow, runs: int, mean_attempts: float | None) -> PolicyRow:
     if not runs:
         return row
     share, interval = row.released / runs, wilson(row.released, runs)
-    return PolicyRow(
-        **{**vars(row), "release_rate": share, "release_interval": interval, "mean_attempts": mean_attempts}
-    )
+    return replace(row, release_rate=share, release_interval=interval, mean_attempts=mean_attempts)
 
 
 def hoeffding_bentkus(mean: float, n: int, alpha: float) -> float:
@@ -474,7 +544,7 @@ def labels_needed(alpha: float = ALPHA, delta: float = DELTA, true_rate: float |
     Returns:
         The smallest number whose power stays at 80 % for the next 15; None if 3,000 do not suffice.
     """
-    least = math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
+    least = fewest_that_certify(alpha, delta)
     if true_rate is None:
         return least
     enough = 0
@@ -540,7 +610,7 @@ def certify_weighted(
     pairs = sorted(chain.items(), reverse=True) if isinstance(chain, Mapping) else list(enumerate(chain))
     released = [(float(policy), [_checked(Release(*one)) for one in releases]) for policy, releases in pairs]
     scale = largest or max((_heaviest(releases) for _, releases in released), default=1.0) or 1.0
-    least = math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
+    least = fewest_that_certify(alpha, delta)
     rows: list[PolicyRow] = []
     for policy, releases in released:
         rows.append(_weighted_row(policy, releases, alpha, delta, scale, status=_status(rows, releases, least)))

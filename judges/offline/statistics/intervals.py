@@ -69,10 +69,10 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return ranks
 
 
-def clopper_pearson(wins: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+def clopper_pearson(wins: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
     """Return the exact two-sided interval of a proportion (Clopper and Pearson, Biometrika 26, 1934).
 
-    For a one-sided 95 % bound take one end of the interval of level 0.9.
+    For a one-sided 95 % bound take one end of the interval of level 0.9. Effective counts need not be whole.
     """
     from scipy import special  # noqa: PLC0415 - the other functions of this module need no scipy
 

@@ -15,6 +15,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics import Agreement, BiasReport, RankMetrics, agreement, bias_report, rank_metrics
 from judges.offline.statistics.certificates import ALPHA, DELTA
 from judges.offline.statistics.judge_agreement import rating_figures
+from judges.offline.trust.benefit_report import BenefitReport, loops_among, report_benefit
 from judges.offline.trust.calibration import LabelledRows, read_labelled
 from judges.offline.trust.certify import GOOD, CertifySettings, certify_rows
 from judges.offline.trust.label import NextLabel, to_estimate, write_queue
@@ -187,6 +188,7 @@ class Alignment:
 
     Args:
         judge: The judge.
+        benefit: Whether the loop that the rows are attempts of helps; None where they are of no loop.
         rows: Rows that were judged.
         labelled: Rows with a label.
         questions: Different questions among the labelled rows.
@@ -205,6 +207,7 @@ class Alignment:
     """
 
     judge: str
+    benefit: BenefitReport | None
     rows: int
     labelled: int
     questions: int
@@ -239,6 +242,7 @@ class Alignment:
             f"next: labels of {count} rows, chosen by rating, would sharpen the pass rate most (--next FILE)"
         )
         sections = [
+            [] if self.benefit is None else [str(self.benefit)],
             agreed,
             pass_rate_lines(self.pass_rate),
             [] if self.certificate is None else str(self.certificate).splitlines(),
@@ -374,6 +378,7 @@ class _ComparedRows:
         as_ratings = [None if mark is None else mark.as_rating for mark in marks]
         return {
             "judge": judge,
+            "benefit": self._benefit(),
             "rows": len(self.judged),
             "labelled": len(self.labelled),
             "questions": len({row.question_id for row in self.labelled}),
@@ -388,6 +393,11 @@ class _ComparedRows:
             "bias": _bias_of(self.everything, judge, ratings=ratings, seed=seed),
             "seed": seed,
         }
+
+    def _benefit(self) -> BenefitReport | None:
+        """Return whether the loop helps; None where no row is an attempt of one that could try again."""
+        loops = loops_among(self.judged, self.judge, good=self.good)
+        return report_benefit(loops) if any(len(loop.ratings) > 1 for loop in loops) else None
 
 
 def _answer_of(row: JudgedAnswer) -> Hashable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,16 +12,16 @@ from typing import Literal
 
 from judges.certificate import Subject
 from judges.errors import ConfigurationError, shortened
-from judges.offline.statistics.certificates import Release
+from judges.offline.statistics.certificates import Release, breaks_of
 from judges.offline.statistics.replay import Replay, replay_each
 from judges.offline.trust.rows import (
     Harm,
     JudgedAnswer,
     JudgeMark,
-    Opinion,
     RowSource,
     gate_ratings,
     labels_for,
+    merge_opinions,
     naming_labels,
     read_judged,
     read_labels,
@@ -140,25 +140,33 @@ def _run(
 def with_labels(rows: Sequence[JudgedAnswer], labels: RowSource | None) -> tuple[list[JudgedAnswer], int]:
     """Return rows with the labels of another file, and how many of these belong to no row.
 
-    A label belongs to the row with its `outcome_id` and `attempt`, or with its question and answer.
+    A label belongs to the row with its `outcome_id` and `attempt`, or with its question and answer; with an
+    outcome alone, to the answer that was released.
     """
     if labels is None:
         return list(rows), 0
     by_key: dict[object, list[JudgedAnswer]] = {}
     others = read_labels(labels)
     for label in others:
-        for key in keys_of(label):
+        for key in label_keys(label):
             by_key.setdefault(key, []).append(label)
-    present = {key for row in rows for key in keys_of(row)}
-    strangers = sum(present.isdisjoint(keys_of(label)) for label in others)
+    keys = row_keys(rows)
+    present = {key for of_row in keys for key in of_row}
+    strangers = sum(present.isdisjoint(label_keys(label)) for label in others)
     if strangers == len(others):
         raise ConfigurationError(
             "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and the "
             'answer, of one, and labels: [{"by": ..., "rating": ...}]'
         )
-    return [
-        _labelled(row, next((by_key[key] for key in keys_of(row) if key in by_key), ())) for row in rows
-    ], strangers
+    return [_labelled(row, _labels_by(of_row, by_key)) for row, of_row in zip(rows, keys, strict=True)], strangers
+
+
+def _labels_by(keys: Sequence[object], by_key: Mapping[object, Sequence[JudgedAnswer]]) -> list[JudgedAnswer]:
+    """Return the labels of a row in the order of their file: those of its outcome, else those of its texts."""
+    *of_outcome, by_text = keys
+    found = {label.index: label for key in of_outcome for label in by_key.get(key, ())}
+    found = found or {label.index: label for label in by_key.get(by_text, ())}
+    return [found[index] for index in sorted(found)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +203,7 @@ def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer
     """Return a row with labels of another file, and with what that says of how it was drawn."""
     if not labels:
         return row
-    opinions = _once(row.opinions, [opinion for label in labels for opinion in label.opinions])
+    opinions = merge_opinions([*row.opinions, *(opinion for label in labels for opinion in label.opinions)])
     last = labels[-1]
     return replace(
         row,
@@ -206,19 +214,35 @@ def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer
     )
 
 
-def keys_of(row: JudgedAnswer) -> Iterator[object]:
-    """Yield what identifies an answer, the surest first."""
-    if row.outcome_id is not None:
-        yield row.outcome_id, row.attempt or 1
-    yield row.key
+def row_keys(rows: Sequence[JudgedAnswer]) -> list[list[object]]:
+    """Return what identifies the answer of each row: outcome and attempt, the release, last its texts."""
+    shown = _released_rows(rows)
+    return [
+        [
+            *([] if row.outcome_id is None else [(row.outcome_id, row.attempt or 1)]),
+            *([(row.outcome_id, _RELEASED)] if place in shown else []),
+            row.key,
+        ]
+        for place, row in enumerate(rows)
+    ]
 
 
-def _once(own: Iterable[Opinion], others: Iterable[Opinion]) -> tuple[Opinion, ...]:
-    """Return labels in which every person has one, the last."""
-    by_person: dict[tuple[str, str | None], Opinion] = {}
-    for opinion in (*own, *others):
-        by_person[opinion.by, opinion.split] = opinion
-    return tuple(by_person.values())
+def label_keys(label: JudgedAnswer) -> list[object]:
+    """Return what identifies the answer that a label is about; with an outcome alone it is the one released."""
+    if label.outcome_id is None:
+        return [label.key]
+    return [(label.outcome_id, _RELEASED if label.attempt is None else label.attempt), label.key]
+
+
+def _released_rows(rows: Sequence[JudgedAnswer]) -> set[int]:
+    """Return the places of the rows whose answers were released; of a record that does not say so, the last."""
+    last = {row.outcome_id: place for place, row in enumerate(rows) if row.outcome_id is not None}
+    says = {row.outcome_id for row in rows if "released" in row.metadata}
+    told = {place for place, row in enumerate(rows) if row.outcome_id and row.metadata.get("released") is True}
+    return told | {place for outcome, place in last.items() if outcome not in says}
+
+
+_RELEASED = "released"
 
 
 def one_per_question(runs: Sequence[CalibrationRun]) -> list[CalibrationRun]:
@@ -254,7 +278,7 @@ class RunChoice:
         split: Use the labels of this split alone; None takes all.
         harm: See `runs_of`.
         left_out: Whether runs without a label are left out.
-        several: Whether several runs of a question count.
+        several: Whether several runs of a question count: the promise is about traffic, or over questions.
     """
 
     good: float
@@ -267,7 +291,7 @@ class RunChoice:
 def choose_runs(
     rows: Sequence[JudgedAnswer], choice: RunChoice
 ) -> tuple[list[CalibrationRun], Subject, list[str]]:
-    """Return the runs that count, of one loop and one for each question, that loop, and what to say of the others.
+    """Return the runs that count, of one loop, that loop, and what to say of the others.
 
     Raises:
         ConfigurationError: If no run has a label.
@@ -289,7 +313,8 @@ def choose_runs(
     runs = chosen if choice.several else one_per_question(chosen)
     if len(runs) < len(chosen):
         notes.append(
-            f"{len(chosen) - len(runs)} further runs of the same questions are left out: one run a question"
+            f"{len(chosen) - len(runs)} further runs of the same questions are left out: the promise counts each "
+            f"question once, however often it is asked"
         )
     return runs, subject, notes
 
@@ -323,6 +348,9 @@ class PolicyTally:
         cost: Of an escalation: cost of judging; None where unknown.
         releases: The answers released, with what they weigh; one without a label does all harm.
         silent: The same of runs that release nothing, which do none.
+        first_good: Runs whose first answer was good; see `breaks_of`.
+        broken: Of these, runs whose released answer is bad.
+        passing: Of thresholds on ratings: the rating of each answer released, and whether it is bad.
     """
 
     policy: Policy
@@ -335,9 +363,19 @@ class PolicyTally:
     cost: float | None = None
     releases: list[Release] = field(default_factory=list)
     silent: list[Release] = field(default_factory=list)
+    first_good: int = 0
+    broken: int = 0
+    passing: list[tuple[float, bool]] = field(default_factory=list)
+
+    def below(self, rating: float) -> list[bool]:
+        """Return whether each released answer with a rating below this one is bad."""
+        return [is_bad for own, is_bad in self.passing if own < rating]
 
     def add(self, run: CalibrationRun, attempt: int | None) -> None:
         """Count a run, and the attempt that it releases, from 1; None for none."""
+        was_good, is_broken = breaks_of(run.bad, attempt)
+        self.first_good += was_good
+        self.broken += is_broken
         if attempt is None:
             self.silent.append(Release(0.0, run.weight, run.question_id))
             return
@@ -370,6 +408,10 @@ def tally_thresholds(
             if replayed.end == "censored" and cut is not None:
                 tally.cuts[cut] = tally.cuts.get(cut, 0) + 1
             tally.add(run, replayed.released)
+            if replayed.released is not None and not on_scores:
+                place = replayed.released - 1
+                rating = run.marks(judge)[place].effective
+                tally.passing.append((rating or LOWEST, run.bad[place] is not False))
         tallies.append(tally)
     return tallies
 

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from judges.certificate import CertifiedRow, IssuedCertificate, Kind, Risk, Subject
+from judges.certificate import CertifiedRow, Estimand, IssuedCertificate, Kind, Risk, Subject
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics import certify as certify_counts
-from judges.offline.statistics import certify_weighted, labels_needed, wilson
+from judges.offline.statistics import certify_weighted, clopper_pearson, labels_needed, wilson
 from judges.offline.statistics.certificates import (
     ALPHA,
     DELTA,
@@ -42,18 +42,65 @@ from judges.offline.trust.calibration import (
 from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
 from judges.verdict import HIGHEST, LOWEST
 
+_NEARLY_AS_MANY = 0.02
+"""Share of all runs by which a stricter threshold may release fewer answers and still be taken."""
+
+
+def _taken(result: Certificate, tallies: Sequence[PolicyTally], runs: int, *, laxest: bool) -> int:
+    """Return the place of the certified threshold that the loop takes.
+
+    A rating that nobody has seen lets through what nobody has judged: where everything is rated 4, the loop would
+    be told to accept from 2. So a threshold is taken only where enough of the answers that it releases have a
+    rating below the next stricter one; of these the strictest that releases nearly as many as the laxest.
+    """
+    certified = [place for place, row in enumerate(result.rows) if row.status == "certified"]
+    if laxest or not any(tally.passing for tally in tallies):
+        return certified[-1]
+    seen = [
+        place
+        for place in certified
+        if not place or len(tallies[place].below(_policy_of(tallies[place - 1]))) >= result.least
+    ] or certified[:1]
+    most = max(tallies[place].released for place in seen)
+    return next(place for place in seen if tallies[place].released >= most - _NEARLY_AS_MANY * runs)
+
+
+def _policy_of(tally: PolicyTally) -> float:
+    return tally.policy if isinstance(tally.policy, float | int) else 0.0
+
+
+def _notes_of_laxer(result: Certificate, tallies: Sequence[PolicyTally], taken: int) -> Iterator[str]:
+    """Yield what each certified threshold laxer than the strictest certified adds, where ratings tell."""
+    certified = [place for place, row in enumerate(result.rows) if row.status == "certified"]
+    for stricter, laxer in pairwise(certified):
+        if not tallies[laxer].passing:
+            continue
+        added = tallies[laxer].below(_policy_of(tallies[stricter]))
+        also = " is certified, too," if laxer > taken else ""
+        name = f"accepting from {tallies[laxer].policy:g}{also}"
+        if not added:
+            yield f"{name} adds no answer: nobody has seen what it would let through"
+            continue
+        upper = clopper_pearson(sum(added), len(added), level=1 - 2 * DELTA)[1]
+        share = f"{sum(added) / len(added):.1%}, at most {upper:.1%}"
+        yield f"{name} adds {len(added)} answers of lower ratings, {sum(added)} of them bad: {share}"
+
 
 def _table_of(
-    runs: int, result: Certificate, tallies: Sequence[PolicyTally], counts: Sequence[tuple[int, int]]
+    runs: int,
+    result: Certificate,
+    tallies: Sequence[PolicyTally],
+    counts: Sequence[tuple[int, int]],
+    taken: int | None,
 ) -> dict[str, Any]:
     """Return the threshold, the counts behind it and the table."""
     best = min(
         range(len(tallies)), key=lambda place: (result.rows[place].upper is None, result.rows[place].upper or 1.0)
     )
-    place = best if result.certified is None else int(result.certified)
+    place = best if taken is None else taken
     policy = tallies[place].policy
     threshold = None
-    if result.certified is not None:
+    if taken is not None:
         threshold = float(place) if isinstance(policy, tuple) else policy
     return {
         "threshold": threshold,
@@ -79,6 +126,9 @@ def _row(row: PolicyRow, tally: PolicyTally, runs: int) -> CertifiedRow:
         release_interval=wilson(tally.released, runs),
         mean_attempts=tally.attempts / runs,
         shares=tuple(count / runs for count in tally.decided),
+        first_good=row.first_good,
+        broken=row.broken,
+        broken_upper=row.broken_upper,
         cost=None if tally.cost is None else tally.cost / runs,
     )
 
@@ -236,6 +286,42 @@ def _harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: AnyMeth
     return harms[0], harms[1], harms[2], harms[3]
 
 
+def _checked_breaks(
+    break_at_most: float | None, method: AnyMethod, escalation: Sequence[str] | None, *, independent: bool
+) -> float | None:
+    """Return the largest share of good first answers that may come out bad.
+
+    Raises:
+        ConfigurationError: If it is out of range, or what is certified has no first and final answers to compare.
+    """
+    if break_at_most is None:
+        return None
+    if not 0 < break_at_most < 1:
+        raise ConfigurationError(
+            f"break_at_most lies between 0 and 1, for instance 0.01, not {shortened(break_at_most)}"
+        )
+    if method == "weighted" or escalation or independent:
+        raise ConfigurationError(
+            "break_at_most (--break-at-most) is for loops of several attempts and an exact test: leave out "
+            "method='weighted', escalation and independent_attempts, or break_at_most"
+        )
+    return float(break_at_most)
+
+
+def _checked_estimand(estimand: Estimand) -> Estimand:
+    if estimand not in get_args(Estimand):
+        raise ConfigurationError(
+            f"estimand is 'traffic', every run, or 'questions', each question once, not {shortened(estimand)}"
+        )
+    return estimand
+
+
+def _final_bad(runs: Sequence[CalibrationRun]) -> float | None:
+    """Return the share of bad ones among the final answers with labels, shown or not; None without any."""
+    known = [bad for run in runs if (bad := run.bad[-1]) is not None]
+    return sum(known) / len(known) if known else None
+
+
 def _check_weights(rows: Sequence[JudgedAnswer], method: AnyMethod, largest_weight: float | None) -> None:
     """Check that rows with weights get a test that takes them.
 
@@ -289,7 +375,16 @@ def _tested_policies(
     per_question, largest = settings.risk == "per_question", settings.largest_weight
     counts = [(len(runs) if per_question else tally.released, tally.bad) for tally in tallies]
     if settings.method != "weighted":
-        return certify_counts(counts, alpha, delta, method=settings.method), counts
+        breaks = [(tally.first_good, tally.broken) for tally in tallies]
+        certificate = certify_counts(
+            counts,
+            alpha,
+            delta,
+            method=settings.method,
+            breaks=None if settings.break_at_most is None else breaks,
+            break_at_most=settings.break_at_most,
+        )
+        return certificate, counts
     heaviest = _heaviest_question(runs)
     if largest is not None and largest < heaviest:
         raise ConfigurationError(
@@ -321,6 +416,7 @@ def certify(
     *,
     alpha: float = ALPHA,
     delta: float = DELTA,
+    break_at_most: float | None = None,
     thresholds: Sequence[float] | Sequence[Sequence[float]] | None = None,
     max_attempts: int | None = None,
     patience: int | None = None,
@@ -328,6 +424,8 @@ def certify(
     harm: Mapping[int, float] | Sequence[float] | None = None,
     largest_weight: float | None = None,
     risk: Risk = "released",
+    estimand: Estimand = "traffic",
+    laxest: bool = False,
     scores: bool = False,
     judge: str | None = None,
     escalation: Sequence[str] | None = None,
@@ -339,19 +437,20 @@ def certify(
     subject: Subject | None = None,
     ledger: str | os.PathLike[str] | None = None,
 ) -> IssuedCertificate:
-    """Choose the laxest policy of which at most a share alpha of the released answers is bad, with a guarantee.
+    """Choose a lax policy of which at most a share alpha of the released answers is bad, with a guarantee.
 
-    The unit is the recorded loop, one for each question, and the label is on the answer that a policy would
-    release. Record with the strictest threshold of the chain, so that every laxer policy's answer is in the
-    record. The chain must be fixed before labels are seen, and labels be given blind to the rating. That nothing
-    is certified is an answer.
+    The unit is the recorded loop, and the label is on the answer that a policy would release. Record with the
+    strictest threshold of the chain, so that every laxer policy's answer is in the record. The chain must be fixed
+    before labels are seen, and labels be given blind to the rating. That nothing is certified is an answer.
 
     Args:
         attempts: Recorded attempts: the file of `record=...`, what `refine export` wrote, or rows.
         labels: Labels, where they are not in the rows: rows with `outcome_id` and `attempt`, or with question and
             answer, and `labels`; by default those that `refine label` left beside the file of attempts.
         alpha: Largest tolerated share of bad answers among those released.
-        delta: Probability, over the draw of the runs, that the promise does not hold.
+        delta: Probability, over the draw of the runs, that the promise does not hold, or one of both.
+        break_at_most: A second promise: of first answers that were good at most this share comes out bad. It needs
+            labels of first answers, too.
         thresholds: Success ratings to choose from, 4, 3 and 2 by default; with `scores`, scores, by default 0.95
             to 0.50; with `escalation`, the least rating accepted from each judge, 5 for never.
         max_attempts: Most attempts of the policy; by default as recorded. The certificate is for this number.
@@ -364,6 +463,12 @@ def certify(
         largest_weight: Most that the runs of a question weigh together, fixed before labels are seen, for
             `"weighted"`; by default as in the runs.
         risk: `"released"`, or `"per_question"` for the share of all questions that get a bad answer.
+        estimand: Of what it is a promise. `"traffic"`: of answers as often as they are asked; every recorded run
+            counts, repeats of a question too, and the runs are a random sample of traffic. `"questions"`: of
+            questions, each once; one run a question counts. For sets with planned repeats.
+        laxest: Whether the laxest certified threshold is taken, whatever it adds. By default it is the strictest
+            that releases nearly as many answers (2 points) as the laxest, and none that accepts ratings which too
+            few released answers had.
         scores: Whether thresholds are on scores.
         judge: The judge, where rows have verdicts of several.
         escalation: Judges from cheap to strong, all of which rated all rows; people decide what none releases.
@@ -389,6 +494,7 @@ def certify(
     settings = CertifySettings(
         alpha=alpha,
         delta=delta,
+        break_at_most=_checked_breaks(break_at_most, method, escalation, independent=independent_attempts),
         thresholds=thresholds,
         max_attempts=max_attempts,
         patience=patience,
@@ -396,6 +502,8 @@ def certify(
         harm=_harm_of(harm, method),
         largest_weight=largest_weight,
         risk=risk,
+        estimand=_checked_estimand(estimand),
+        laxest=laxest,
         kind="escalation" if escalation else "score" if scores else "rating",
         judges=tuple(escalation) if escalation else (judge,) if judge is not None else (),
         independent_attempts=independent_attempts,
@@ -422,6 +530,7 @@ class CertifySettings:
 
     alpha: float = ALPHA
     delta: float = DELTA
+    break_at_most: float | None = None
     thresholds: Sequence[Any] | None = None
     max_attempts: int | None = None
     patience: int | None = None
@@ -429,6 +538,8 @@ class CertifySettings:
     harm: Harm | None = None
     largest_weight: float | None = None
     risk: Risk = "released"
+    estimand: Estimand = "traffic"
+    laxest: bool = False
     kind: Kind = "rating"
     judges: tuple[str, ...] = ()
     independent_attempts: bool = False
@@ -459,24 +570,30 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     use = 1 if uses is None else uses.number_of(labels, key)
     delta = settings.delta / use
     result, counts = _tested_policies(tallies, calibration.runs, settings, alpha=tested, delta=delta)
+    runs = len(calibration.runs)
+    taken = None if result.certified is None else _taken(result, tallies, runs, laxest=settings.laxest)
+    added = () if taken is None else _notes_of_laxer(result, tallies, taken)
     certificate = IssuedCertificate.issue(
-        **_table_of(len(calibration.runs), result, tallies, counts),
+        **_table_of(runs, result, tallies, counts, taken),
         subject=_certified_subject(calibration),
         kind=settings.kind,
         alpha=settings.alpha,
         delta=delta,
         delta_in_all=settings.delta,
+        break_at_most=settings.break_at_most,
+        final_bad=None if settings.kind == "escalation" else _final_bad(calibration.runs),
         use_of_labels=use,
         method=settings.method,
         harm=settings.harm or (),
         risk=settings.risk,
+        estimand="questions" if settings.method == "weighted" else settings.estimand,
         assumes=_INDEPENDENT if settings.independent_attempts else "",
         good=settings.good,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
         labels_needed=_labels_missing(result, tested, delta),
         answer_models=_answer_models(calibration.runs),
-        notes=(*calibration.notes, *cut_notes, *_notes_of(result, tallies, tested, settings.alpha)),
+        notes=(*calibration.notes, *cut_notes, *_notes_of(result, tallies, tested, settings.alpha), *added),
         **_dates_of(read.rows),
         written_by=_library_version(),
     )
@@ -497,7 +614,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         split=settings.split,
         harm=settings.harm,
         left_out=settings.left_out,
-        several=settings.method == "weighted",
+        several=settings.method == "weighted" or settings.estimand == "traffic",
     )
     runs, recorded_by, notes = choose_runs(rows, choice)
     notes = [*read.notes, *notes, *_weight_notes(runs, settings.method, settings.largest_weight)]
@@ -600,11 +717,13 @@ def _key(
 ) -> str:
     """Return what tells one question to the labels from another; e-values may be looked at as labels come in."""
     weighted = (settings.harm, settings.largest_weight) if settings.method == "weighted" else ()
+    breaks = () if settings.break_at_most is None else (settings.break_at_most,)
     parts = [
         calibration.subject.model_dump(mode="json"),
         [calibration.kind, calibration.judges, calibration.max_attempts, calibration.patience],
         list(policies),
-        [settings.alpha, settings.delta, settings.method, settings.risk, float(settings.good), *weighted],
+        [settings.alpha, settings.delta, settings.method, settings.risk, float(settings.good), *weighted, *breaks],
+        settings.estimand,
         None if settings.method == "anytime" else sorted(labels),
     ]
     return _digest_of(parts)

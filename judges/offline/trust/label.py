@@ -14,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from judges.certificate import Estimand
 from judges.errors import ConfigurationError, shortened
 from judges.messages import WITHOUT_MEDIA
 from judges.offline.dataset.reading import DRAW_NAMES
@@ -505,6 +506,8 @@ def labels_to_certify(
     judge: str | None = None,
     good: float = GOOD,
     budget: int = 80,
+    first_answers: bool = False,
+    estimand: Estimand = "traffic",
     seed: int = 0,
 ) -> list[NextLabel]:
     """Return the answers to label: of a random sample of runs, whatever some threshold would release.
@@ -518,6 +521,8 @@ def labels_to_certify(
         judge: The judge, where rows have verdicts of several.
         good: Least human rating that is good.
         budget: Most labels.
+        first_answers: Whether the first answer of each run is labelled, too, as `break_at_most` needs it.
+        estimand: Whether the sample is of all runs, or of one run a question; see `certify`.
         seed: Seed of the sample.
 
     Raises:
@@ -526,7 +531,7 @@ def labels_to_certify(
     rows = read_labelled(attempts, labels).rows
     name = judge_among(rows, judge)
     recorded, subject, _ = of_one_loop(runs_of(rows, good=good, split=None))
-    runs = one_per_question(recorded)
+    runs = recorded if estimand == "traffic" else one_per_question(recorded)
     most = recorded_attempts(rows, subject, max_attempts, independent=False)
     waits = subject.patience if patience is None else patience
     replays = replay_chain(
@@ -538,6 +543,8 @@ def labels_to_certify(
         patience=waits,
     )
     released = [[one.released for one in of_threshold] for of_threshold in replays]
+    if first_answers:
+        released.append([1] * len(runs))
     return _to_certify(runs, released, budget=budget, seed=seed)
 
 

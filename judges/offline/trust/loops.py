@@ -17,7 +17,16 @@ from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
 from judges.offline.run.journaled import load_run
-from judges.offline.trust.rows import Opinion, RowSource, is_bad, is_tuned, opinions_in, read_judged, read_labels
+from judges.offline.trust.rows import (
+    Opinion,
+    RowSource,
+    is_bad,
+    is_tuned,
+    merge_opinions,
+    opinions_in,
+    read_judged,
+    read_labels,
+)
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
 
@@ -27,7 +36,7 @@ LeftOut = Literal["unreadable", "no attempt", "attempts missing", "no policy", "
 _GOOD = 3
 """Least human rating that is good."""
 
-_CRASHES = frozenset({"judge_failed", "generator_failed", "deadline", "budget", "interrupted"})
+_CRASHES = frozenset({"judge_failed", "generator_failed", "deadline", "budget", "interrupted", "broken_off"})
 """Stop reasons by which a loop ended before its policy had it end."""
 
 
@@ -113,6 +122,8 @@ class RecordedLoop:
         continuation_probability: How probable it was that the loop went on after a pass; None where it never did.
         attempts: All attempts, those after the release included.
         subject: What a certificate of the record is about; None where the record does not say.
+        judge: Name of the judge that rated it, where the record says so.
+        metadata: What else the row of its first attempt holds, to be sliced by.
     """
 
     id: str
@@ -123,6 +134,8 @@ class RecordedLoop:
     continuation_probability: float | None
     attempts: tuple[LoopAttempt, ...]
     subject: Subject | None = field(default=None, repr=False)
+    judge: str = ""
+    metadata: Mapping[str, object] = field(default_factory=dict, repr=False)
 
     @property
     def crashed(self) -> bool:
@@ -246,15 +259,16 @@ class _LabelsBeside:
         self._by_key: dict[object, list[Opinion]] = {}
         self._used = False
         for row in () if source is None else read_labels(source):
-            key = row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
+            key = row.key if row.outcome_id is None else (row.outcome_id, row.attempt)
             self._by_key.setdefault(key, []).extend(row.opinions)
 
-    def of(self, loop: str, number: int, sample: Sample | None) -> list[Opinion]:
-        """Return the labels of an attempt."""
+    def of(self, loop: str, number: int, sample: Sample | None, *, released: bool) -> list[Opinion]:
+        """Return the labels of an attempt; those of its outcome alone belong to the answer that was released."""
         if not self._by_key:
             return []
         by_text = [] if sample is None else self._by_key.get(read_judged([sample])[0].key, [])
-        opinions = [*self._by_key.get((loop, number), []), *by_text]
+        of_outcome = self._by_key.get((loop, None), []) if released else []
+        opinions = [*self._by_key.get((loop, number), []), *of_outcome, *by_text]
         self._used = self._used or bool(opinions)
         return opinions
 
@@ -277,8 +291,11 @@ def _loop(
     first = ordered[0][0]
     policy = _policy(first)
     stops = [reason for metadata, _ in ordered if isinstance(reason := metadata.get("stop_reason"), str)]
+    says_so = any("released" in metadata for metadata, _ in ordered)
+    told = (number for number, (metadata, _) in enumerate(ordered, 1) if metadata.get("released") is True)
+    shown = next(told, None if says_so else len(ordered))
     attempts = [
-        _attempt(number, metadata, sample, labels.of(identifier, number, sample))
+        _attempt(number, metadata, sample, labels.of(identifier, number, sample, released=number == shown))
         for number, (metadata, sample) in enumerate(ordered, 1)
     ]
     return RecordedLoop(
@@ -290,6 +307,8 @@ def _loop(
         continuation_probability=_fraction(first.get("continuation_probability")) or None,
         attempts=tuple(attempts[: policy.max_attempts] if policy is not None else attempts),
         subject=_subject(first.get("subject")),
+        judge=str(first.get("judge") or ""),
+        metadata=first,
     )
 
 
@@ -339,7 +358,7 @@ def _opinions(metadata: Mapping[str, object], others: Iterable[Opinion], place: 
     labels = next((metadata[name] for name in LABEL_NAMES if metadata.get(name) is not None), None)
     split = metadata.get("split")
     own = opinions_in(labels, split=None if split is None else str(split), place=place)
-    return tuple({(opinion.by, opinion.split): opinion for opinion in (*own, *others)}.values())
+    return merge_opinions([*own, *others])
 
 
 def _cost(metadata: Mapping[str, object]) -> float | None:

@@ -16,6 +16,7 @@ from judges.fingerprint import fingerprint
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, replay_run, replay_runs, wilson
 from judges.offline.statistics.replay import End, Replay, ReplaySummary, curve_intervals
+from judges.offline.trust.benefit_report import BenefitReport, LabelledLoop, good_by_people, report_benefit
 from judges.offline.trust.curves import AttemptGain, BestVersusLast, CurvePoint, best_versus_last, curve, gains_of
 from judges.offline.trust.loops import (
     LeftOut,
@@ -326,6 +327,7 @@ _ASSUMPTION = (
 _RAW_GAIN = "raw change (includes regression to the mean)"
 _CLEAN_GAIN = "gain per attempt (the earlier attempt judged again, independently)"
 _LEAST_EFFECTIVE = 20.0
+_LEAST_PASS = 3
 _UNIDENTIFIED = (
     "the rows do not say {missing}, so that nothing below is identified; record loops with this version: "
     "SelfRefine(..., record='attempts.jsonl')"
@@ -343,6 +345,7 @@ class LoopReplay:
         left_out: Rows and loops that are left out, by reason.
         policy: The policy in force; None where nothing is identified.
         other_policies: Loops that another policy or judge recorded, by the digest of the policy; left out too.
+        benefit: Whether the loop helps, by people's labels, or that none say so; None where nothing is identified.
         curve: Probability of a pass by each attempt, under the policy in force.
         curve_note: How to read it.
         gain_title: What the changes of the rating are.
@@ -361,6 +364,7 @@ class LoopReplay:
     left_out: Mapping[LeftOut, int]
     policy: LoopPolicy | None
     other_policies: Mapping[str, int]
+    benefit: BenefitReport | None = None
     curve: tuple[CurvePoint, ...] = ()
     curve_note: str = ""
     gain_title: str = _RAW_GAIN
@@ -380,7 +384,7 @@ class LoopReplay:
     def __str__(self) -> str:
         if self.reason is not None:
             return f"{self.reason}: {self.detail}"
-        lines = [f"{self.loops} loops under {self.policy}"]
+        lines = [*([] if self.benefit is None else [str(self.benefit)]), f"{self.loops} loops under {self.policy}"]
         lines += [f"  passed by attempt {point.attempt}: {point.cumulative:.1%}" for point in self.curve]
         for policy in self.policies[1:]:
             low, high = policy.release_rate
@@ -400,6 +404,7 @@ def replay(
     max_attempts: Sequence[int] | None = None,
     patience: Sequence[int | None] | None = None,
     policy: str | None = None,
+    slices: Sequence[str] = (),
     judge: object = None,
     rejudge_fraction: float = 0.2,
     least_effective: float = _LEAST_EFFECTIVE,
@@ -415,6 +420,7 @@ def replay(
         max_attempts: Numbers of attempts to replay; by default 1 to one more than was allowed.
         patience: Patiences to replay, None for no patience; by default those below the one in force.
         policy: Beginning of the digest of the policy whose loops are read; by default the one with the most loops.
+        slices: Columns of the rows, by whose values the benefit is shown, too.
         judge: A judge that judges some refused attempts a second time, so that the gain per attempt is unbiased:
             the one that recorded. The rows must hold texts. None leaves the biased change, which says so.
         rejudge_fraction: Share of the refused attempts, and of the best attempts, that are judged again, 0 to 1.
@@ -451,6 +457,7 @@ def replay(
         left_out=left_out,
         policy=in_force,
         other_policies=others,
+        benefit=_benefit(chosen, loops, slices),
         curve=points,
         curve_note=note,
         gain_title=_CLEAN_GAIN if any(gain.gain is not None for gain in gains) else _RAW_GAIN,
@@ -461,6 +468,56 @@ def replay(
             for candidate in table
         ),
         notes=(*from_where, *_notes(chosen), *_other_judge(judge, in_force)),
+    )
+
+
+def benefit_of(rows: LoopRows, labels: RowSource | None = None) -> BenefitReport:
+    """Return whether recorded loops of all policies together help, by people's labels.
+
+    Args:
+        rows: See `replay`.
+        labels: Labels that are not in the rows.
+
+    Raises:
+        ConfigurationError: If the rows cannot be read.
+    """
+    loops = [loop for loop in read_loops(rows, labels).loops if loop.attempts]
+    return report_benefit([_labelled_loop(loop, (), is_ambiguous=False) for loop in loops])
+
+
+def _benefit(
+    chosen: Sequence[RecordedLoop], loops: Sequence[RecordedLoop], slices: Sequence[str]
+) -> BenefitReport:
+    """Return whether the loops of the policy chosen help; those of other judges are in the table by judge.
+
+    Raises:
+        ConfigurationError: If no loop has a column.
+    """
+    for column in slices:
+        if not any(column in loop.metadata for loop in chosen):
+            raise ConfigurationError(f"no recorded loop has {column!r} in its metadata; name another column")
+    digest = None if chosen[0].policy is None else chosen[0].policy.judge_digest
+    others = [loop for loop in loops if loop.policy is not None and loop.policy.judge_digest != digest]
+    names = {loop.policy.judge_digest: loop.judge for loop in loops if loop.policy is not None}
+    is_ambiguous = len(set(names.values())) < len(names)
+    return report_benefit(
+        [_labelled_loop(loop, slices, is_ambiguous=is_ambiguous) for loop in chosen],
+        [_labelled_loop(loop, (), is_ambiguous=is_ambiguous) for loop in others],
+    )
+
+
+def _labelled_loop(loop: RecordedLoop, slices: Sequence[str], *, is_ambiguous: bool) -> LabelledLoop:
+    attempts = [attempt for attempt in loop.attempts if not attempt.shadow]
+    released = loop.released
+    digest = "" if loop.policy is None or not is_ambiguous else f" {loop.policy.judge_digest[:8]}"
+    return LabelledLoop(
+        question_id=loop.question_id,
+        ratings=tuple(attempt.gate_rating for attempt in attempts),
+        good=tuple(good_by_people(attempt.opinions) for attempt in attempts),
+        shown=None if released is None or released.shadow else released.number,
+        success_rating=_LEAST_PASS if loop.policy is None else loop.policy.success_rating,
+        judge=f"{loop.judge}{digest}",
+        slices={column: str(loop.metadata[column]) for column in slices if column in loop.metadata},
     )
 
 

@@ -167,8 +167,9 @@ _WORDS = {
     **dict.fromkeys(("good", "pass", "passed", "yes", "true", "up", "accept", "correct"), True),
     **dict.fromkeys(("bad", "fail", "failed", "no", "false", "down", "reject", "incorrect"), False),
 }
-_TUNED = frozenset({"tune", "tuned", "tuning", "train", "training", "dev", "few_shot", "few-shot", "prompt"})
-"""Splits whose labels were used to make the judge what it is."""
+_TUNED = frozenset({"dev", "devset", "development"})
+_TUNED_WORDS = ("tune", "tuning", "train", "fewshot", "prompt")
+"""Splits whose labels were used to make the judge what it is: `trainset`, `prompt-tuning`, `Few shot`, ..."""
 
 _Goodness = bool | None
 Harm = tuple[float, float, float, float]
@@ -185,6 +186,7 @@ class Opinion:
         is_rating: Whether it is a rating.
         split: What the label may be used for.
         at: When it was given, where known.
+        is_named: Whether the label says by whom it is; else `by` is no more than its place.
     """
 
     by: str
@@ -192,6 +194,7 @@ class Opinion:
     is_rating: bool
     split: str | None = None
     at: str | None = None
+    is_named: bool = True
 
     def is_good(self, good: float) -> bool:
         """Whether the answer is good, if ratings are good from `good` on."""
@@ -214,23 +217,42 @@ def opinions_in(value: object, *, split: str | None = None, place: str = "") -> 
         return ()
     if isinstance(value, Mapping) and not value.keys() & {*_RATING_NAMES, "by", "note"}:
         pairs: Iterable[tuple[str, object]] = [(str(name), label) for name, label in value.items()]
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        pairs = [(f"rater {number}", label) for number, label in enumerate(value, 1)]
-    else:
-        pairs = [("rater 1", value)]
-    return tuple(opinion for by, label in pairs for opinion in _opinion(label, by, split, place))
+        return tuple(opinion for by, label in pairs for opinion in _opinion(label, by, split, place, named=True))
+    several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    placed = [(f"rater {number}", label) for number, label in enumerate(several, 1)]
+    return tuple(opinion for by, label in placed for opinion in _opinion(label, by, split, place, named=False))
 
 
-def _opinion(label: object, by: str, split: str | None, place: str) -> Iterator[Opinion]:
+def merge_opinions(opinions: Iterable[Opinion]) -> tuple[Opinion, ...]:
+    """Return the labels of an answer from several places: of a person's own the last; of those without a name all.
+
+    Two people who do not say who they are are two people: where their labels differ, neither replaces the other.
+    The same label without a name in two places is one.
+    """
+    merged: dict[tuple[str, str | None], Opinion] = {}
+    for opinion in opinions:
+        known = [one for one in merged.values() if one.split == opinion.split]
+        if not opinion.is_named:
+            if any(not one.is_named and (one.by, one.rating) == (opinion.by, opinion.rating) for one in known):
+                continue
+            taken = {one.by for one in known}
+            free = (f"rater {number}" for number in range(1, len(known) + 2) if f"rater {number}" not in taken)
+            opinion = opinion if opinion.by not in taken else replace(opinion, by=next(free))  # noqa: PLW2901
+        merged[opinion.by, opinion.split] = opinion
+    return tuple(merged.values())
+
+
+def _opinion(label: object, by: str, split: str | None, place: str, *, named: bool) -> Iterator[Opinion]:
     at = None
     if isinstance(label, Mapping):
+        named = named or bool(label.get("by"))
         by, split = str(label.get("by") or by), _text(label.get("split")) or split
         at = _text(label.get("at"))
         label = next((label[name] for name in _RATING_NAMES if label.get(name) is not None), None)
     if label is None or label == "":
         return
     rating, is_rating = _label_rating(label, place)
-    yield Opinion(by, rating, is_rating, split, at)
+    yield Opinion(by, rating, is_rating, split, at, named)
 
 
 def _text(value: object) -> str | None:
@@ -293,7 +315,8 @@ def read_opinions(
 
 def is_tuned(split: str | None) -> bool:
     """Return whether labels of a split tuned the judge, however its name is spelled."""
-    return (split or "").strip().casefold().replace(" ", "_") in _TUNED
+    name = "".join(letter for letter in (split or "").casefold() if letter.isalnum())
+    return name in _TUNED or any(word in name for word in _TUNED_WORDS)
 
 
 def usable(opinions: Sequence[Opinion], split: str | None) -> tuple[Opinion, ...]:

@@ -15,7 +15,15 @@ export function setKey(value) {
   sessionStorage.setItem("refine-page-key", value);
 }
 
+// Follow a one-time link, which the server printed at its start: its token is exchanged for the page's key.
+const token = new URLSearchParams(location.hash.slice(1)).get("link");
+if (token) history.replaceState(null, "", location.pathname + location.search);
+const followed = token && fetch(`${BASE}/link`, {
+  method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ link: token }),
+}).then(async (response) => { if (response.ok) setKey((await response.json()).key); });
+
 async function request(path, { query, body, signal, keepalive } = {}) {
+  await followed;
   const parameters = new URLSearchParams(query ?? {});
   const response = await fetch(`${BASE}${path}${parameters.size ? `?${parameters}` : ""}`, {
     method: body ? "POST" : "GET",

@@ -147,6 +147,15 @@ async function drawFigures() {
   state.figures = await get("/figures", where());
   byId("figures").replaceChildren(...charts.figuresRow(state.figures));
   drawCharts();
+  await drawBenefit();
+}
+
+// People's labels lead: what the judge thinks of its own loop proves nothing.
+async function drawBenefit() {
+  const { headline, effect, entries } = await get("/benefit", where());
+  byId("benefit").hidden = !state.figures.outcomes;
+  byId("benefit").replaceChildren(h("summary", { class: effect === "helps" ? "good" : effect === "harms" ? "bad" : "" }, headline),
+    h("dl", {}, entries.map(([label, text]) => [h("dt", {}, label), h("dd", {}, text)])));
 }
 
 // Draw each chart as wide as its column is, so that its text has the size of other text.

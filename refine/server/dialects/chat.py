@@ -13,23 +13,26 @@ from judges.models.providers.openai_messages import answer_of, to_dicts, to_mess
 from judges.models.providers.openai_replies import usage_in
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
-    ASKING,
-    NO_QUESTION,
+    STORED,
     Json,
     JudgedRequest,
     check_message,
     judged_request,
     objects,
     read_count,
+    read_flag,
+    reason_in_messages,
     up_to_question,
     write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
 
 PATH = "/chat/completions"
+API = "openai"
 KEY_HEADER = "authorization"
 KEEP_ALIVE = b": keep-alive\n\n"
 _DONE = b"data: [DONE]\n\n"
+_TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
 def read_request(body: Json) -> JudgedRequest:
@@ -37,18 +40,20 @@ def read_request(body: Json) -> JudgedRequest:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
         raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
-    return judged_request(body, _reason_to_skip(body))
+    request = judged_request(body, _reason_to_skip(body), _TOKEN_LIMITS)
+    request.choices = read_count(body, "n")
+    if request.choices > 1 and not request.skip_reason:
+        del request.payload["n"]
+    return request
 
 
 def _reason_to_skip(body: Json) -> str:
-    if "n" in body and read_count(body, "n") > 1:
-        return "several answers to one question (n) are not judged"
     modalities = body.get("modalities")
-    if isinstance(modalities, list) and any(kind != "text" for kind in modalities):
+    if modalities not in (None, [], ["text"]):
         return "answers other than text (modalities) are not judged"
-    if body["messages"][-1].get("role") == "assistant":
-        return "an answer that goes on from the client's own words is not judged"
-    return "" if any(one.get("role") in ASKING for one in body["messages"]) else NO_QUESTION
+    if read_flag(body, "store"):
+        return STORED
+    return reason_in_messages(body["messages"])
 
 
 def conversation(payload: Json) -> list[AnyMessage]:
@@ -74,6 +79,8 @@ def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
     if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
         raise UpstreamFailed(502, "the upstream's reply is no chat completion", code="upstream_reply")
     answer = answer_of(reply, "")
+    if objects(first["message"].get("images")):  # as OpenRouter has them
+        answer.additional_kwargs["tool_outputs"] = [{"type": "image"}]
     if answer.invalid_tool_calls and not answer.tool_calls:  # a call all the same, which the client may mend
         answer.tool_calls = [
             {"name": broken["name"] or "", "args": {}, "id": broken["id"], "type": "tool_call"}
@@ -85,6 +92,46 @@ def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
 def without_reasoning(reply: Json) -> Json:
     """Return a reply without the reasoning in it."""
     return reply_without_reasoning(reply)
+
+
+def without_text(reply: Json) -> Json:
+    """Return a reply whose message has no content; a refusal is none."""
+    choices = [{**one, "message": {**one["message"], "content": None}} for one in objects(reply["choices"])]
+    return {**reply, "choices": choices}
+
+
+def with_usage(reply: Json, usage: Usage) -> Json:
+    """Return a reply with these tokens as its `usage`."""
+    counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+    return {**reply, "usage": {**counts, "total_tokens": usage.tokens}}
+
+
+def judged_part(reply: Json) -> Json:
+    """Return a reply with its first choice alone."""
+    return reply if len(reply["choices"]) == 1 else {**reply, "choices": reply["choices"][:1]}
+
+
+def join_choices(replies: Sequence[Json]) -> Json:
+    """Return one reply with the choices of several, and the tokens of all of them."""
+    choices = [{**choice, "index": at} for at, reply in enumerate(replies) for choice in reply["choices"]]
+    usages = [usage for reply in replies if isinstance(usage := reply.get("usage"), dict)]
+    joined = {**replies[0], "choices": choices}
+    return {**joined, "usage": _sum_usage(usages)} if usages else joined
+
+
+def _sum_usage(usages: Sequence[Json]) -> Json:
+    """Return the sum of each count that is anywhere in them."""
+    total: Json = {}
+    for usage in usages:
+        for name, value in usage.items():
+            known = total.get(name)
+            if isinstance(value, dict):
+                total[name] = _sum_usage([value, *([known] if isinstance(known, dict) else [])])
+            elif type(value) in (int, float) and type(known) in (int, float):
+                total[name] = known + value
+            else:
+                total[name] = value
+    return total
 
 
 def write_reply(text: str, model: str) -> Json:

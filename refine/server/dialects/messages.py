@@ -15,6 +15,7 @@ from refine.server.dialects.protocol import (
     judged_request,
     message,
     objects,
+    reason_in_messages,
     string,
     up_to_question,
     write_json,
@@ -22,9 +23,11 @@ from refine.server.dialects.protocol import (
 from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
 
 PATH = "/messages"
+API = "anthropic"
 KEY_HEADER = "x-api-key"
 KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
 _THOUGHTS = ("thinking", "redacted_thinking")
+_MEDIA = ("audio", "document", "file", "image", "video")
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -33,10 +36,7 @@ def read_request(body: Json) -> JudgedRequest:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
         raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
-    goes_on = messages[-1].get("role") == "assistant"
-    return judged_request(
-        body, "an answer that goes on from the client's own words is not judged" if goes_on else ""
-    )
+    return judged_request(body, reason_in_messages(messages), ("max_tokens",))
 
 
 def conversation(payload: Json) -> list[AnyMessage]:
@@ -99,13 +99,31 @@ def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
     if ending == "pause_turn":  # the client is to send it back, so that the model goes on
         calls.append({"name": ending, "args": {}, "id": None, "type": "tool_call"})
     metadata = {"stop_reason": ending, "model_name": string(reply.get("model"))}
-    return AIMessage(text, tool_calls=calls, response_metadata=metadata), _usage(reply)
+    media = [block for block in blocks if block.get("type") in _MEDIA]
+    extra = {"tool_outputs": media} if media else {}
+    answer = AIMessage(text, tool_calls=calls, additional_kwargs=extra, response_metadata=metadata)
+    return answer, _usage(reply)
 
 
 def without_reasoning(reply: Json) -> Json:
     """Return a reply without the reasoning in it."""
     blocks = [block for block in objects(reply["content"]) if block.get("type") not in _THOUGHTS]
     return {**reply, "content": blocks}
+
+
+def without_text(reply: Json) -> Json:
+    """Return a reply without its blocks of text."""
+    return {**reply, "content": [block for block in objects(reply["content"]) if block.get("type") != "text"]}
+
+
+def with_usage(reply: Json, usage: Usage) -> Json:
+    """Return a reply with these tokens as its `usage`."""
+    return {**reply, "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}}
+
+
+def judged_part(reply: Json) -> Json:
+    """Return the reply: it is one answer."""
+    return reply
 
 
 def _usage(reply: Json) -> Usage:

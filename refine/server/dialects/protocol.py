@@ -32,7 +32,10 @@ class JudgedRequest:
         model: Name of the model asked for; empty where there is none.
         streamed: Whether the client wants events.
         refine: The client's `refine` object.
-        skip_reason: Why the answer is not to be judged; empty where it is.
+        skip_reason: Why its answer cannot be judged; empty where it can.
+        choices: How many answers are wanted, each of which is asked for and judged by itself.
+        most_tokens: Most tokens of an answer, where the client says so.
+        forces_call: Whether the answer is to be the call of one tool, so that its arguments are the answer.
     """
 
     payload: Json
@@ -40,6 +43,9 @@ class JudgedRequest:
     streamed: bool
     refine: Mapping[str, Any]
     skip_reason: str = ""
+    choices: int = 1
+    most_tokens: int | None = None
+    forces_call: bool = False
 
 
 _JSON = b"application/json"
@@ -75,6 +81,9 @@ class ApiDialect(Protocol):
     PATH: str
     """Path below the base URL, of client and upstream alike."""
 
+    API: str
+    """Whose API it belongs to: `openai` or `anthropic`."""
+
     KEY_HEADER: str
     """The header in which the upstream's key goes: `authorization` or `x-api-key`."""
 
@@ -101,6 +110,18 @@ class ApiDialect(Protocol):
         """Return a reply without the reasoning in it, which may speak of a rejected draft."""
         ...
 
+    def without_text(self, reply: Json) -> Json:
+        """Return a reply without its texts, such as what is said beside a call of a tool."""
+        ...
+
+    def with_usage(self, reply: Json, usage: Usage) -> Json:
+        """Return a reply whose own `usage` is another, without the details of the one it had."""
+        ...
+
+    def judged_part(self, reply: Json) -> Json:
+        """Return a reply without the answers in it that `read_answer` does not read."""
+        ...
+
     def write_reply(self, text: str, model: str) -> Json:
         """Return a reply of the guard's own: the fallback text."""
         ...
@@ -122,7 +143,9 @@ _LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
 """Fields of a request that the upstream does not see."""
 
 
-NO_QUESTION = "a request without a message of the user is not judged"
+NO_QUESTION = "an answer to no message of the user is not judged"
+GOES_ON = "an answer that goes on from the client's own words is not judged"
+STORED = "an answer that is stored (store, conversation) is not judged, since rejected drafts would be stored too"
 ASKING = ("user", "tool", "function")
 """Roles of messages that ask for an answer."""
 
@@ -130,24 +153,40 @@ ASKING = ("user", "tool", "function")
 _ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 
 
-def judged_request(body: Json, skip_reason: str) -> JudgedRequest:
+def judged_request(body: Json, skip_reason: str, limits: Sequence[str]) -> JudgedRequest:
     """Return a request from a body whose conversation was checked; the body is not changed.
 
     Args:
         body: The body.
-        skip_reason: Why the answer is not to be judged; empty where it is.
+        skip_reason: Why the answer cannot be judged; empty where it can.
+        limits: The fields that may hold the most tokens of an answer.
 
     Raises:
         ApiError: If a field cannot be read.
     """
     model = body.get("model")
+    most = [value for name in limits if type(value := body.get(name)) is int]
     return JudgedRequest(
         payload={name: value for name, value in body.items() if name not in _LEFT_OUT},
         model=model if isinstance(model, str) else "",
         streamed=read_flag(body, "stream"),
         refine=_read_refine(body),
         skip_reason=skip_reason,
+        most_tokens=min(most, default=None),
+        forces_call=_forces_call(body),
     )
+
+
+def _forces_call(body: Mapping[str, Any]) -> bool:
+    """Check whether a request leaves a model no choice but to call one tool, by its name or as the only one."""
+    choice = body.get("tool_choice", body.get("function_call"))
+    if isinstance(choice, dict):
+        function = choice.get("function")
+        if choice.get("name") or (isinstance(function, dict) and function.get("name")):
+            return True
+        choice = choice.get("type")
+    tools = body.get("tools")
+    return choice in ("any", "required") and isinstance(tools, list) and len(tools) == 1
 
 
 def _read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -168,6 +207,13 @@ def _read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
             400, f"evidence is an object, not {shortened(evidence)}", code="invalid", param="refine.evidence"
         )
     return refine
+
+
+def reason_in_messages(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return why an answer to these messages cannot be judged; empty where it can."""
+    if messages[-1].get("role") == "assistant":
+        return GOES_ON
+    return "" if any(one.get("role") in ASKING for one in messages) else NO_QUESTION
 
 
 def read_flag(body: Mapping[str, Any], name: str) -> bool:

@@ -12,7 +12,9 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
     ASKING,
+    GOES_ON,
     NO_QUESTION,
+    STORED,
     Json,
     JudgedRequest,
     arguments,
@@ -27,6 +29,7 @@ from refine.server.dialects.protocol import (
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
 
 PATH = "/responses"
+API = "openai"
 KEY_HEADER = "authorization"
 KEEP_ALIVE = b": keep-alive\n\n"
 _WAITING = frozenset(
@@ -51,17 +54,22 @@ def read_request(body: Json) -> JudgedRequest:
     is_list = isinstance(content, list) and all(isinstance(item, dict) for item in content)
     if not isinstance(content, str | None) and not is_list:
         raise ApiError(400, "input is a text or a list of items", code="invalid", param="input")
-    return judged_request(body, _reason_to_skip(body))
+    request = judged_request(body, _reason_to_skip(body), ("max_output_tokens",))
+    if not request.skip_reason:  # left out, it means true
+        request.payload["store"] = False
+    return request
 
 
 def _reason_to_skip(body: Json) -> str:
     if read_flag(body, "background"):
         return "an answer that is made in the background is not judged"
+    if read_flag(body, "store") or body.get("conversation") is not None:
+        return STORED
     items = body.get("input")
     if isinstance(items, str):
         return ""
     if items and items[-1].get("role") == "assistant":
-        return "an answer that goes on from the client's own words is not judged"
+        return GOES_ON
     return "" if any(map(_asks, items or ())) else NO_QUESTION
 
 
@@ -119,7 +127,7 @@ def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
         raise UpstreamFailed(502, "the upstream's reply is no response with output", code="upstream_reply")
     items = objects(reply["output"])
     parts = [part for item in items if item.get("type") == "message" for part in objects(item.get("content"))]
-    texts = [string(part.get("text")) for part in parts if part.get("type") == "output_text"]
+    texts = [string(part.get("text")) for part in parts if part.get("type") != "refusal"]
     refusal = "".join(string(part.get("refusal")) for part in parts if part.get("type") == "refusal")
     images = [item for item in items if item.get("type") == "image_generation_call"]
     extra = {"refusal": refusal, "tool_outputs": images}
@@ -137,6 +145,29 @@ def without_reasoning(reply: Json) -> Json:
     """Return a reply without the reasoning in it."""
     items = [item for item in objects(reply["output"]) if item.get("type") != "reasoning"]
     return {**reply, "output": items}
+
+
+def without_text(reply: Json) -> Json:
+    """Return a reply without texts in its messages; refusals are none."""
+    items = [_without_text(item) if item.get("type") == "message" else item for item in objects(reply["output"])]
+    return {**reply, "output": [item for item in items if item.get("type") != "message" or item["content"]]}
+
+
+def _without_text(item: Json) -> Json:
+    parts = [part for part in objects(item.get("content")) if part.get("type") == "refusal"]
+    return {**item, "content": parts}
+
+
+def with_usage(reply: Json, usage: Usage) -> Json:
+    """Return a reply with these tokens as its `usage`."""
+    counts: Json = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    return {**reply, "usage": {**counts, **details, "total_tokens": usage.tokens}}
+
+
+def judged_part(reply: Json) -> Json:
+    """Return the reply: all its messages are one answer."""
+    return reply
 
 
 def _usage(reply: Json) -> Usage:

@@ -1,0 +1,343 @@
+"""Whether recorded loops help, by people's labels of first and final answers: one value, and its one wording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from judges.offline.statistics import LoopBenefit, RiseGap, judged_together, loop_benefit, rise_gap
+from judges.offline.statistics.intervals import Figure
+from judges.offline.trust.rows import JudgedAnswer, Opinion, is_tuned, majority
+
+_GOOD = 3
+"""Least human rating that is good."""
+
+_TINY = 0.001
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledLoop:
+    """One recorded loop, with what judge and people say of each answer.
+
+    Args:
+        question_id: The same for the same question.
+        ratings: The judge's rating of each attempt, as a gate counts it; None is unscored.
+        good: Whether people call each attempt's answer good; None without a label, or where they are divided.
+        shown: Number of the attempt that was shown, from 1; None where none was.
+        success_rating: Lowest rating that the judge accepts.
+        judge: What the judge is called.
+        slices: By column the value of the loop.
+    """
+
+    question_id: str
+    ratings: tuple[int | None, ...]
+    good: tuple[bool | None, ...]
+    shown: int | None
+    success_rating: int
+    judge: str = ""
+    slices: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def final(self) -> int:
+        """Place of the final answer: the one shown, else the best one, from 0."""
+        return self.answer_within(len(self.ratings)) if self.shown is None else self.shown - 1
+
+    def answer_within(self, attempts: int) -> int:
+        """Return the place of the answer of a loop with so many attempts: the first accepted, else the best."""
+        ratings = self.ratings[:attempts]
+        accepted = (place for place in range(len(ratings)) if self.accepts(place))
+        best = max(range(len(ratings)), key=lambda place: (ratings[place] or 0, place))
+        return next(accepted, best)
+
+    def accepts(self, place: int) -> bool:
+        """Return whether the judge accepts the answer of an attempt, counted from 0."""
+        rating = self.ratings[place]
+        return rating is not None and rating >= self.success_rating
+
+
+def good_by_people(opinions: Iterable[Opinion], good: float = _GOOD) -> bool | None:
+    """Return whether people call an answer good, by the labels that did not tune the judge; None if undecided."""
+    return majority([one for one in opinions if not is_tuned(one.split)], good)
+
+
+def loops_among(rows: Sequence[JudgedAnswer], judge: str, *, good: float) -> list[LabelledLoop]:
+    """Return the loops that judged rows are attempts of; those of which attempts are missing are left out.
+
+    Args:
+        rows: The rows; those that are no attempts are passed over.
+        judge: The judge whose ratings count.
+        good: Least human rating that is good.
+    """
+    groups: dict[str, list[JudgedAnswer]] = {}
+    for row in rows:
+        if row.attempt is not None and row.outcome_id is not None and not row.metadata.get("shadow"):
+            groups.setdefault(row.outcome_id, []).append(row)
+    return [_loop_of(group, judge, good) for group in groups.values() if _is_whole(group)]
+
+
+def _is_whole(group: Sequence[JudgedAnswer]) -> bool:
+    return sorted(row.attempt or 0 for row in group) == list(range(1, len(group) + 1))
+
+
+def _loop_of(group: Sequence[JudgedAnswer], judge: str, good: float) -> LabelledLoop:
+    rows = sorted(group, key=lambda row: row.attempt or 0)
+    marks = [row.marks.get(judge) for row in rows]
+    threshold = rows[0].metadata.get("success_rating")
+    return LabelledLoop(
+        question_id=rows[0].question_id,
+        ratings=tuple(None if mark is None else mark.effective for mark in marks),
+        good=tuple(good_by_people(row.opinions, good) for row in rows),
+        shown=next((row.attempt for row in rows if row.metadata.get("released") is True), None),
+        success_rating=threshold if isinstance(threshold, int) else _GOOD,
+        judge=judge,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenefitPart:
+    """The benefit of some of the loops, or of one more attempt.
+
+    Args:
+        kind: What it is a part by.
+        name: Which part.
+        benefit: Its benefit; the p-values of parts of one kind are adjusted together (Holm).
+    """
+
+    kind: Literal["attempt", "judge", "slice"]
+    name: str
+    benefit: LoopBenefit
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenefitReport:
+    """Whether loops help, harm, or that it cannot be told.
+
+    Args:
+        benefit: Of all loops with labels of their first and final answers.
+        loops: Loops there are.
+        retried: Loops with more than one attempt.
+        unlabelled: Loops without a label of the first or the final answer, or on one of which people are divided.
+        unshown: Loops that showed none of their answers; their best one counts as the final one.
+        steps: By attempt from 2 on, what letting the loop go on to it makes of the answer until then.
+        parts: By judge and by slice, where there are several.
+        gap: How much more the judge sees answers rise than people do.
+    """
+
+    benefit: LoopBenefit
+    loops: int
+    retried: int
+    unlabelled: int
+    unshown: int
+    steps: tuple[BenefitPart, ...] = ()
+    parts: tuple[BenefitPart, ...] = ()
+    gap: RiseGap | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether people's labels say anything of it."""
+        return self.benefit.n > 0
+
+    @property
+    def headline(self) -> str:
+        """The finding as one sentence, its first words in capitals."""
+        found = self.benefit
+        if not self.is_known:
+            return (
+                "No loop has labels of its first and its final answer: all this is the judge's own opinion, and "
+                "whether the loop helps people is not known."
+            )
+        if found.effect == "cannot be told":
+            return f"CANNOT BE TOLD whether the loop helps: {found.mended:,} mended, {found.broken:,} broken."
+        word = "HELPS" if found.effect == "helps" else "HARMS"
+        return (
+            f"The loop {word}: people call {found.good_before:.1%} of first answers good, {found.good_after:.1%} "
+            f"of final ones."
+        )
+
+    def entries(self) -> Iterator[tuple[str, str]]:
+        """Yield what stands behind the finding, as labels and texts; nothing without labels."""
+        if not self.is_known:
+            return
+        found = self.benefit
+        yield "mended", f"{found.mended:,} of {found.first_bad:,} bad first answers{_share('ECR', found.ecr)}"
+        yield "broken", f"{found.broken:,} of {found.first_good:,} good first answers{_share('EIR', found.eir)}"
+        yield "net", f"{_points(found.net)}, {_p(found.p)}, {_loops(found)}"
+        if found.ratio is not None and found.least_ratio is not None:
+            pays = found.mended > found.broken
+            ratio = "infinite" if not found.broken else f"{found.ratio:.2g}"
+            side, so = ("above", "pays") if pays else ("not above", "does not pay")
+            yield "rule", f"ECR/EIR, {ratio}, is {side} Acc/(1-Acc), {found.least_ratio:.2g}: iterating {so}"
+        if found.effect == "cannot be told":
+            yield "to tell", self._labels_to_tell()
+        if self.steps:
+            yield "attempts", self._attempts()
+        if self.gap is not None:
+            yield "judge", _describe_gap(self.gap)
+        if self.unlabelled:
+            yield "left out", f"{self.unlabelled:,} of {self.loops:,} loops: no label of the first or final answer"
+        if self.unshown:
+            yield "not shown", f"{self.unshown:,} loops showed no answer of theirs; their best one is counted"
+
+    def _labels_to_tell(self) -> str:
+        found = self.benefit
+        if found.labels_needed is not None:
+            return f"about {found.labels_needed:,} labelled loops, if it goes on like this; now {found.n:,}"
+        if not found.mended and not found.broken:
+            return "no answer changed between good and bad: label more loops with several attempts"
+        return "as much is mended as broken, or nearly: no number of labels will do"
+
+    def _attempts(self) -> str:
+        """Say where another attempt stops helping."""
+        effects = [one.benefit.effect for one in self.steps]
+        told = "; ".join(
+            f"{', '.join(str(place) for place, one in enumerate(effects, 2) if one == effect)} {effect}"
+            for effect in dict.fromkeys(effects)
+        )
+        if "harms" in effects:
+            return f"{told}: set max_attempts={effects.index('harms') + 1}"
+        if "helps" not in effects:
+            return f"{told}: no further attempt is shown to help"
+        last = max(place for place, effect in enumerate(effects, 2) if effect == "helps")
+        return f"{told}: max_attempts={last} is what these labels support"
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return the head and the rows of the table by attempt, judge and slice; no rows where it adds nothing."""
+        head = ("by", "loops", "mended", "broken", "net, points", "p", "the loop")
+        rows: list[tuple[str, ...]] = []
+        for part in (*self.steps, *self.parts) if self.is_known else ():
+            found = part.benefit
+            rows.append(
+                (
+                    part.name,
+                    f"{found.n:,}",
+                    f"{found.mended:,} of {found.first_bad:,}",
+                    f"{found.broken:,} of {found.first_good:,}",
+                    "-" if found.net.value is None else _points(found.net, unit="", form="+.0f"),
+                    "<0.001" if found.p < _TINY else f"{found.p:.3f}",
+                    found.effect,
+                )
+            )
+        return head, rows
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *(f"  {label:<10}{text}" for label, text in self.entries())])
+
+
+def _describe_gap(gap: RiseGap) -> str:
+    rises = f"sees a rise of {_signed(gap.judge)} points, people one of {_signed(gap.people)}"
+    if not gap.is_apart:
+        return f"{rises}: not more, {_p(gap.p)}"
+    return f"{rises}: {_signed(gap.gap.value)} is luck or a loop that pleases its judge, {_p(gap.p)}"
+
+
+def _share(name: str, figure: Figure) -> str:
+    if figure.value is None or figure.low is None or figure.high is None:
+        return ""
+    return f" ({name} {figure.value:.1%}, {figure.low:.1%} to {figure.high:.1%})"
+
+
+def _points(figure: Figure, *, unit: str = " points", form: str = "+.1f") -> str:
+    value, low, high = (_signed(one, form) for one in (figure.value, figure.low, figure.high))
+    return f"{value}{unit}" if figure.low is None else f"{value}{unit} ({low} to {high})"
+
+
+def _signed(value: float | None, form: str = "+.1f") -> str:
+    return "-" if value is None else format(100 * value, form)
+
+
+def _p(p: float) -> str:
+    return "p < 0.001" if p < _TINY else f"p = {p:.3f}"
+
+
+def _loops(found: LoopBenefit) -> str:
+    questions = "" if found.questions == found.n else f" of {found.questions:,} questions"
+    return f"{found.n:,} loop{'' if found.n == 1 else 's'}{questions}"
+
+
+def report_benefit(loops: Sequence[LabelledLoop], others: Sequence[LabelledLoop] = ()) -> BenefitReport:
+    """Return whether loops help, by people's labels.
+
+    Args:
+        loops: The loops, of one policy.
+        others: Loops of other judges or policies, for the table by judge alone.
+    """
+    known = [loop for loop in loops if _is_labelled(loop, 0, loop.final)]
+    return BenefitReport(
+        benefit=_between(known, [(0, loop.final) for loop in known]),
+        loops=len(loops),
+        retried=sum(len(loop.ratings) > 1 for loop in loops),
+        unlabelled=len(loops) - len(known),
+        unshown=sum(loop.shown is None for loop in loops),
+        steps=_together(_steps(loops)),
+        parts=(*_together(_by_judge([*loops, *others])), *_together(_by_slice(known))),
+        gap=_gap(known),
+    )
+
+
+def _is_labelled(loop: LabelledLoop, *places: int) -> bool:
+    return all(loop.good[place] is not None for place in places)
+
+
+def _between(loops: Sequence[LabelledLoop], places: Sequence[tuple[int, int]]) -> LoopBenefit:
+    pairs = [
+        (bool(loop.good[before]), bool(loop.good[after]))
+        for loop, (before, after) in zip(loops, places, strict=True)
+    ]
+    return loop_benefit(
+        [before for before, _ in pairs],
+        [after for _, after in pairs],
+        clusters=[loop.question_id for loop in loops],
+    )
+
+
+def _steps(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+    """Yield what each further attempt makes of the answer that a loop had until then."""
+    most = max((len(loop.ratings) for loop in loops), default=0)
+    for shorter, longer in pairwise(range(1, most + 1)):
+        places = [(loop.answer_within(shorter), loop.answer_within(longer)) for loop in loops]
+        known = [(loop, both) for loop, both in zip(loops, places, strict=True) if _is_labelled(loop, *both)]
+        benefit = _between([loop for loop, _ in known], [both for _, both in known])
+        yield BenefitPart(kind="attempt", name=f"attempt {longer}", benefit=benefit)
+
+
+def _by_judge(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+    groups: dict[str, list[LabelledLoop]] = {}
+    for loop in loops:
+        if _is_labelled(loop, 0, loop.final):
+            groups.setdefault(loop.judge, []).append(loop)
+    if len(groups) > 1:
+        for name, group in groups.items():
+            yield _part("judge", name or "unknown", group)
+
+
+def _by_slice(known: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+    groups: dict[tuple[str, str], list[LabelledLoop]] = {}
+    for loop in known:
+        for key in loop.slices.items():
+            groups.setdefault(key, []).append(loop)
+    for (column, value), group in groups.items():
+        yield _part("slice", f"{column}={value}", group)
+
+
+def _part(kind: Literal["judge", "slice"], name: str, group: Sequence[LabelledLoop]) -> BenefitPart:
+    return BenefitPart(kind=kind, name=name, benefit=_between(group, [(0, loop.final) for loop in group]))
+
+
+def _together(parts: Iterable[BenefitPart]) -> tuple[BenefitPart, ...]:
+    """Return parts of one kind with p-values adjusted together."""
+    found = list(parts)
+    adjusted = judged_together([part.benefit for part in found])
+    return tuple(
+        BenefitPart(kind=part.kind, name=part.name, benefit=benefit)
+        for part, benefit in zip(found, adjusted, strict=True)
+    )
+
+
+def _gap(known: Sequence[LabelledLoop]) -> RiseGap | None:
+    return rise_gap(
+        [(loop.accepts(0), loop.accepts(loop.final)) for loop in known],
+        [(bool(loop.good[0]), bool(loop.good[loop.final])) for loop in known],
+        clusters=[loop.question_id for loop in known],
+    )

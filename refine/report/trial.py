@@ -1,0 +1,127 @@
+"""The report of a trial: what each arm mends and breaks, by how much it differs, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from refine.report import wording
+from refine.report.document import (
+    UNKNOWN,
+    Block,
+    Document,
+    Paragraph,
+    ReportTable,
+    RunNames,
+    Scale,
+    Section,
+    TableCell,
+    Tone,
+    share_cell,
+)
+
+if TYPE_CHECKING:
+    from judges.offline.statistics.benefit import LoopBenefit
+    from refine.trials.results import ArmSummary, Trial
+
+_TONES: dict[str, Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
+
+
+def trial_document(found: Trial, folder: Path, title: str = "") -> Document:
+    """Return the report of a trial.
+
+    Args:
+        found: The trial.
+        folder: Its folder.
+        title: What it is called; empty is the folder.
+    """
+    questions = len({row.question for row in found.rows})
+    rows = len(found.by_arm[found.arms[0]])
+    draws = f", {wording.plural(rows, 'draw')}" if rows != questions else ""
+    headline = (
+        f"{wording.plural(questions, 'question')}{draws}, {wording.plural(len(found.arms), 'arm')}, at most "
+        f"{found.max_attempts} answers each, the first one shared"
+    )
+    sections = [Section("arms", "What each arm makes of the first answers", tuple(_arms(found)))]
+    if any(arm.curve for arm in found.summary.values()):
+        sections.append(Section("curves", "What another attempt brings", (_curves(found),)))
+    sections.append(Section("costs", "Answers, time, tokens and cost", (_costs(found),)))
+    name = title or str(folder)
+    return Document(
+        title=name, headline=headline, sections=tuple(sections), runs=(RunNames(name=name, judges=()),), rows=()
+    )
+
+
+def _arms(found: Trial) -> Iterator[Block]:
+    if found.failed:
+        n = wording.plural(len(found.failed), "first answer")
+        yield Paragraph(f"{n} could not be generated, and is in no arm.", "unsure")
+    if not found.has_truth:
+        yield Paragraph(
+            "Nobody has said which answers are good: accepted is only the opinion of the loop's own judge. Label "
+            "the answers, and write the report again.",
+            "unsure",
+        )
+        columns = ("Arm", "Accepted")
+        rows = tuple((TableCell(arm.name), TableCell(str(arm.accepted))) for arm in found.summary.values())
+        yield ReportTable(columns, rows, frozenset({1}), "Answers that the loop's own judge accepted")
+        return
+    yield ReportTable(
+        ("Arm", "Good", "Mended", "Broken", f"Beside {found.baseline}", "p", "p, Holm"),
+        tuple(_arm_row(arm, is_baseline=arm.name == found.baseline) for arm in found.summary.values()),
+        frozenset({5, 6}),
+        "Good answers in the end; bad first answers that became good and good ones that became bad, as shares of "
+        "these with exact intervals; the difference from the baseline in points, paired by question",
+    )
+
+
+def _arm_row(arm: ArmSummary, *, is_baseline: bool) -> tuple[TableCell, ...]:
+    if arm.effect is None or not arm.effect.own.n:
+        return (TableCell(arm.name), *[UNKNOWN] * 6)
+    own, beside = arm.effect.own, arm.effect.beside
+    good = own.first_good - own.broken + own.mended
+    return (
+        TableCell(arm.name, "baseline" if is_baseline else ""),
+        TableCell(wording.percent(own.good_after), f"{good} of {own.n}"),
+        share_cell(own.ecr),
+        share_cell(own.eir),
+        UNKNOWN if beside is None else _difference(beside),
+        UNKNOWN if arm.effect.p is None else TableCell(wording.p_value(arm.effect.p)),
+        UNKNOWN if beside is None else TableCell(wording.p_value(beside.p), tone=_TONES[beside.effect]),
+    )
+
+
+def _difference(beside: LoopBenefit) -> TableCell:
+    net = beside.net
+    if net.value is None:
+        return UNKNOWN
+    ends = "" if net.low is None or net.high is None else f"{100 * net.low:+.1f} to {100 * net.high:+.1f}"
+    scale = Scale(value=net.value, low=net.low, high=net.high, least=-1.0, reference=0.0)
+    return TableCell(f"{100 * net.value:+.1f} points", ends, scale, _TONES[beside.effect])
+
+
+def _curves(found: Trial) -> ReportTable:
+    numbers = tuple(range(1, found.max_attempts + 1))
+    arms = [arm for arm in found.summary.values() if arm.curve]
+    rows = tuple(
+        (TableCell(arm.name), *(TableCell(wording.percent(share), mark=Scale(value=share)) for share in arm.curve))
+        for arm in arms
+    )
+    columns = ("Arm", *(f"{n} answer{'' if n == 1 else 's'}" for n in numbers))
+    return ReportTable(columns, rows, frozenset(), "Share of good answers if an arm may generate no more")
+
+
+def _costs(found: Trial) -> ReportTable:
+    columns = ("Arm", "Answers", "Echoes", "Repeats", "Failed", "Seconds a question", "Tokens", "Dollars")
+    rows = tuple(
+        (
+            TableCell(arm.name),
+            *(TableCell(wording.count(n)) for n in (arm.generations, arm.echoes, arm.repeats, arm.failed)),
+            TableCell(wording.seconds(arm.seconds)),
+            TableCell(wording.count(arm.tokens)),
+            TableCell(wording.dollars(arm.cost)),
+        )
+        for arm in found.summary.values()
+    )
+    return ReportTable(columns, rows, frozenset(range(1, len(columns))), "Calls of the loop's judge included")

@@ -1,0 +1,404 @@
+"""What came of a trial: each arm of each question, the table over them, and its curves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from pydantic import ValidationError
+
+from judges import ConfigurationError
+from judges.offline.run.journal import replacing
+from judges.verdict import Frozen
+from refine.trials.arms import FIRST
+
+if TYPE_CHECKING:
+    from judges.offline.statistics.arms import ArmEffect
+
+RESULTS, SUMMARY, TIMING = "results.jsonl", "summary.json", "timing.json"
+
+
+class TrialAttempt(Frozen):
+    """One answer of an arm.
+
+    Args:
+        number: Number of the attempt, from 1.
+        text: The answer.
+        kind: What kind of an answer it is.
+        rating: What the loop's judge gave it; None where it gave nothing.
+        score: The same from 0 to 1.
+        unscored: Why the judge gave nothing.
+        feedback: What the judge said to change.
+        good: Whether it is good by the truth; None where that is unknown.
+        calls: Model calls, those of the judge included.
+        input_tokens: Tokens of their prompts.
+        output_tokens: Tokens of their replies.
+        cost: US dollars; None where a price is unknown.
+        seconds: How long generating and judging took; not in the results, which are the same in every run.
+    """
+
+    number: int
+    text: str
+    kind: str = "text"
+    rating: int | None = None
+    score: float | None = None
+    unscored: str | None = None
+    feedback: str = ""
+    good: bool | None = None
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    seconds: float = 0.0
+
+
+class TrialRow(Frozen):
+    """One question in one arm.
+
+    Args:
+        question: Index of the question.
+        draw: Which of its repetitions, from 0.
+        arm: Name of the arm.
+        attempts: Its answers; the first is the same in all arms.
+        released: Number of the attempt whose answer was released; None for another text, or none.
+        answer: The text that was released where it is no attempt's; None where nothing was.
+        passed: Whether the loop's judge accepted the released answer.
+        stop_reason: Why the arm stopped.
+        detail: One line about it.
+        answer_good: Whether `answer` is good by the truth; None where that is unknown.
+        released_after: By number of attempts, the one that would be released if no more were allowed.
+    """
+
+    question: int
+    draw: int
+    arm: str
+    attempts: tuple[TrialAttempt, ...] = ()
+    released: int | None = None
+    answer: str | None = None
+    passed: bool = False
+    stop_reason: str = ""
+    detail: str = ""
+    answer_good: bool | None = None
+    released_after: tuple[int | None, ...] = ()
+
+    @property
+    def good(self) -> bool | None:
+        """Whether what was released is good by the truth, nothing never being good; None where that is unknown."""
+        return self.answer_good if self.answer is not None else self._is_good(self.released)
+
+    @property
+    def by_attempt(self) -> tuple[bool | None, ...]:
+        """By number of attempts, whether the answer is good that would be released if no more were allowed."""
+        return (*map(self._is_good, self.released_after[:-1]), self.good)
+
+    def _is_good(self, number: int | None) -> bool | None:
+        return self.attempts[number - 1].good if number is not None else False if self.has_truth else None
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether of any of its answers it is known whether it is good."""
+        return self.answer_good is not None or any(attempt.good is not None for attempt in self.attempts)
+
+    @property
+    def good_at_first(self) -> bool | None:
+        """Whether the first answer is good; None where that is unknown."""
+        return self.attempts[0].good if self.attempts else None
+
+    @property
+    def released_attempt(self) -> TrialAttempt | None:
+        """The attempt whose answer was released; None for another text, or none."""
+        return None if self.released is None else self.attempts[self.released - 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmSummary:
+    """The figures of an arm.
+
+    Args:
+        name: Its name.
+        effect: What it mended and broke, and how it differs from the baseline; None without a truth.
+        generations: Answers it generated, the first included.
+        echoes: How many of them only repeat what the loop said.
+        repeats: How many are an earlier answer once more.
+        accepted: Answers that the loop's judge accepted.
+        failed: Questions that ended because generator or judge failed.
+        calls: Model calls, those of the judge included.
+        tokens: Their tokens.
+        cost: US dollars; None where a price is unknown.
+        seconds: Mean seconds a question.
+        curve: Share of good answers if no more than 1, 2, ... attempts were allowed; empty without a truth.
+    """
+
+    name: str
+    effect: ArmEffect | None
+    generations: int
+    echoes: int
+    repeats: int
+    accepted: int
+    failed: int
+    calls: int
+    tokens: int
+    cost: float | None
+    seconds: float
+    curve: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A finished trial.
+
+    Args:
+        rows: Every question in every arm, in the order of the questions.
+        arms: The names of the arms.
+        baseline: The arm that the others are compared with.
+        max_attempts: How many answers an arm may generate.
+        failed: By row, question and draw, why its first answer could not be generated.
+        folder: Where it is kept; None where it is not.
+    """
+
+    rows: tuple[TrialRow, ...]
+    arms: tuple[str, ...]
+    baseline: str
+    max_attempts: int
+    failed: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    folder: Path | None = None
+
+    def with_rows(self, rows: Iterable[TrialRow]) -> Self:
+        """Return the same trial with other rows."""
+        return replace(self, rows=tuple(rows))
+
+    @cached_property
+    def by_arm(self) -> dict[str, list[TrialRow]]:
+        """The rows of each arm."""
+        found: dict[str, list[TrialRow]] = {name: [] for name in self.arms}
+        for row in self.rows:
+            found[row.arm].append(row)
+        return found
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether of any answer it is known whether it is good."""
+        return any(row.has_truth for row in self.rows)
+
+    @cached_property
+    def effects(self) -> dict[str, ArmEffect]:
+        """By arm, what it mended and broke, and how it differs from the baseline; empty without a truth."""
+        if not self.has_truth:
+            return {}
+        from judges.offline.statistics.arms import arm_effects  # noqa: PLC0415 - needs numpy and scipy
+
+        rows = self.by_arm
+        first = rows[FIRST]
+        compared = [name for name in self.arms if name != FIRST or self.baseline == FIRST]
+        found = arm_effects(
+            [row.good for row in first],
+            {name: [row.good for row in rows[name]] for name in compared},
+            baseline=self.baseline,
+            clusters=[row.question for row in first],
+        )
+        if FIRST not in found:
+            alone = [row.good for row in first]
+            found = {**arm_effects(alone, {FIRST: alone}, baseline=FIRST), **found}
+        return found
+
+    @cached_property
+    def summary(self) -> dict[str, ArmSummary]:
+        """The figures of each arm."""
+        return {name: self._summary(name, rows) for name, rows in self.by_arm.items()}
+
+    def _summary(self, name: str, rows: Sequence[TrialRow]) -> ArmSummary:
+        attempts = [attempt for row in rows for attempt in row.attempts]
+        costs = [attempt.cost for attempt in attempts]
+        return ArmSummary(
+            name=name,
+            effect=self.effects.get(name),
+            generations=len(attempts),
+            echoes=sum(attempt.kind == "echo" for attempt in attempts),
+            repeats=sum(attempt.kind == "repeat" for attempt in attempts),
+            accepted=sum(row.passed for row in rows),
+            failed=sum(row.stop_reason in ("generator_failed", "judge_failed") for row in rows),
+            calls=sum(attempt.calls for attempt in attempts),
+            tokens=sum(attempt.input_tokens + attempt.output_tokens for attempt in attempts),
+            cost=None if None in costs else sum(cost or 0.0 for cost in costs),
+            seconds=sum(attempt.seconds for attempt in attempts) / max(1, len(rows)),
+            curve=_curve(rows, self.max_attempts),
+        )
+
+    @property
+    def headline(self) -> str:
+        """One line about what was tried."""
+        first = self.by_arm[FIRST]
+        questions = len({row.question for row in first})
+        draws = f" x {len(first) / questions:g} draws" if questions and len(first) != questions else ""
+        return f"{questions} questions{draws}, at most {self.max_attempts} answers each, the first one shared"
+
+    @property
+    def table_columns(self) -> list[str]:
+        """The headings of the table of arms."""
+        return [*(_EFFECTS if self.has_truth else ("arm", "accepted")), *_COSTS]
+
+    @property
+    def table_rows(self) -> list[list[str]]:
+        """The cells of the table, an arm each."""
+        return [
+            _cells(arm, is_baseline=name == self.baseline, has_truth=self.has_truth)
+            for name, arm in self.summary.items()
+        ]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Lines below the table: what another attempt brings, and what is missing."""
+        lines = []
+        for arm in self.summary.values():
+            if arm.name != FIRST and arm.curve:
+                shares = " -> ".join(f"{100 * share:.1f} %" for share in arm.curve)
+                lines.append(f"{arm.name}: good within 1, 2, ... attempts: {shares}")
+        if not self.has_truth:
+            lines.append("No truth: accepted is only the opinion of the loop's own judge.")
+        if self.failed:
+            reasons = "; ".join(sorted(set(self.failed.values()))[:3])
+            lines.append(f"{len(self.failed)} first answers could not be generated: {reasons}")
+        return lines
+
+    def document(self) -> dict[str, object]:
+        """Return the figures as JSON values, without times."""
+        return {
+            "arms": {name: _figures(one) for name, one in self.summary.items()},
+            "baseline": self.baseline,
+            "max_attempts": self.max_attempts,
+            "questions": len({row.question for row in self.rows}),
+            "rows": len(self.by_arm[FIRST]),
+            "failed": [[*place, reason] for place, reason in self.failed.items()],
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write results and summary without times, and the times to a file of their own."""
+        with replacing(folder / RESULTS) as file:
+            for row in self.rows:
+                text = row.model_dump_json(exclude={"attempts": {"__all__": {"seconds"}}})
+                file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        _write_json(folder / SUMMARY, self.document())
+        times = {name: [[a.seconds for a in row.attempts] for row in rows] for name, rows in self.by_arm.items()}
+        _write_json(folder / TIMING, times, indent=None)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read a finished trial from its folder.
+
+        Raises:
+            ConfigurationError: If it has not finished, or was changed.
+        """
+        if not (folder / SUMMARY).is_file():
+            raise ConfigurationError(f"{folder} has not finished; go on with `refine resume {folder}`")
+        try:
+            facts = json.loads((folder / SUMMARY).read_bytes())
+            times = json.loads((folder / TIMING).read_bytes())
+            with (folder / RESULTS).open("rb") as file:
+                rows = [TrialRow.model_validate_json(line) for line in file]
+            seconds = {name: iter(by_row) for name, by_row in times.items()}
+            timed = tuple(_timed(row, next(seconds[row.arm])) for row in rows)
+            return cls(
+                rows=timed,
+                arms=tuple(facts["arms"]),
+                baseline=facts["baseline"],
+                max_attempts=facts["max_attempts"],
+                failed={(question, draw): reason for question, draw, reason in facts["failed"]},
+                folder=folder,
+            )
+        except (OSError, ValueError, KeyError, StopIteration, ValidationError) as error:
+            raise ConfigurationError(
+                f"{folder} cannot be read ({type(error).__name__}); it was changed after the trial"
+            ) from error
+
+    def __str__(self) -> str:
+        rows = [self.table_columns, *self.table_rows]
+        return "\n".join([self.headline, *_aligned(rows), *self.remarks])
+
+
+def _timed(row: TrialRow, seconds: Sequence[float]) -> TrialRow:
+    pairs = zip(row.attempts, seconds, strict=True)
+    return row.model_copy(update={"attempts": tuple(a.model_copy(update={"seconds": s}) for a, s in pairs)})
+
+
+def _curve(rows: Sequence[TrialRow], max_attempts: int) -> tuple[float, ...]:
+    known = [shares for row in rows if None not in (shares := row.by_attempt)]
+    return tuple(sum(bool(one[k]) for one in known) / len(known) for k in range(max_attempts)) if known else ()
+
+
+def _figures(arm: ArmSummary) -> dict[str, object]:
+    effect = arm.effect
+    truth: dict[str, object] = {}
+    if effect is not None:
+        own, beside = effect.own, effect.beside
+        truth = {
+            "n": own.n,
+            "good_at_first": own.first_good,
+            "good": own.first_good - own.broken + own.mended,
+            "mended": own.mended,
+            "broken": own.broken,
+            "net": None if beside is None else [beside.net.value, beside.net.low, beside.net.high],
+            "p": effect.p,
+            "adjusted_p": None if beside is None else beside.p,
+            "effect": None if beside is None else beside.effect,
+            "curve": list(arm.curve),
+        }
+    return {
+        **truth,
+        "generations": arm.generations,
+        "echoes": arm.echoes,
+        "repeats": arm.repeats,
+        "accepted": arm.accepted,
+        "failed": arm.failed,
+        "calls": arm.calls,
+        "tokens": arm.tokens,
+        "cost": arm.cost,
+    }
+
+
+def _write_json(path: Path, document: object, *, indent: int | None = 2) -> None:
+    with replacing(path) as file:
+        file.write(json.dumps(document, ensure_ascii=True, indent=indent).encode() + b"\n")
+
+
+_EFFECTS = ("arm", "good", "mended", "broken", "net points (95 %)", "p", "p Holm")
+_COSTS = ("answers", "echoes", "repeats", "failed", "tokens", "cost", "s each")
+
+
+def _cells(arm: ArmSummary, *, is_baseline: bool, has_truth: bool) -> list[str]:
+    costs = [
+        str(arm.generations),
+        str(arm.echoes),
+        str(arm.repeats),
+        str(arm.failed),
+        str(arm.tokens),
+        "unknown" if arm.cost is None else f"${arm.cost:.4f}",
+        f"{arm.seconds:.1f}",
+    ]
+    if arm.effect is None or not arm.effect.own.n:
+        return [arm.name, *([str(arm.accepted)] if not has_truth else ["-"] * (len(_EFFECTS) - 1)), *costs]
+    own = arm.effect.own
+    share = f"{own.first_good - own.broken + own.mended}/{own.n} {100 * (own.good_after or 0):.1f} %"
+    beside = ["baseline" if is_baseline else "", "", ""]
+    if arm.effect.beside is not None and arm.effect.p is not None:
+        net = arm.effect.beside.net
+        ends = "" if net.low is None else f" ({_points(net.low)} to {_points(net.high)})"
+        beside = [f"{_points(net.value)}{ends}", f"{arm.effect.p:.3g}", f"{arm.effect.beside.p:.3g}"]
+    return [arm.name, share, str(own.mended), str(own.broken), *beside, *costs]
+
+
+def _points(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:+.1f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,159 @@
+"""An agent's refused drafts are told and recorded, whatever ended its turn, and are held no longer than that."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+import tracemalloc
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.runtime import Runtime
+
+from graphs import Outcome, outcome_of
+from judges import ToolCall
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefineMiddleware
+
+ASKED: Any = {"messages": [("user", "what?")]}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+def measure() -> str:
+    """Measure, which fails."""
+    raise ZeroDivisionError
+
+
+class Ending(AgentMiddleware[Any, Any, Any]):
+    """Ends a turn before its second model call, by an answer of its own or by an error."""
+
+    def __init__(self, error: type[Exception] | None = None) -> None:
+        super().__init__()
+        self.error = error
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """End it."""
+        del runtime
+        if state["messages"][-1].type != "tool":
+            return None
+        if self.error is not None:
+            raise self.error
+        return {"jump_to": "end", "messages": [AIMessage("That is enough.")]}
+
+
+def refusing(outcomes: list[Outcome], **settings: Any) -> SelfRefineMiddleware:
+    """Make a middleware that refuses every draft, and tells of each turn."""
+    return SelfRefineMiddleware(
+        ScriptedJudge([2], cycle=True), max_attempts=3, on_outcome=outcomes.append, **settings
+    )
+
+
+def drafting() -> ScriptedModel:
+    """Make a model that drafts, and calls a tool when it is refused."""
+    return ScriptedModel(["a draft", ToolCall(name="measure", args={})], cycle=True)
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_tool_that_raises_ends_the_turn_on_record(asynchronous: bool, saver: Any, tmp_path: Path) -> None:  # noqa: FBT001
+    """At once: the error has the refused draft, `on_outcome` is told of it, and it is a row."""
+    outcomes: list[Outcome] = []
+    file = tmp_path / "attempts.jsonl"
+    agent = create_agent(drafting(), [measure], middleware=[refusing(outcomes, record=file)], checkpointer=saver)
+    with pytest.raises(ZeroDivisionError) as raised:
+        asyncio.run(agent.ainvoke(ASKED, THREAD)) if asynchronous else agent.invoke(ASKED, THREAD)
+    (outcome,) = outcomes
+    assert outcome_of(raised.value) is outcome
+    assert (outcome.stop_reason, [attempt.text for attempt in outcome.attempts]) == ("broken_off", ["a draft"])
+    assert [json.loads(line)["response"] for line in file.read_text().splitlines()] == ["a draft"]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_middleware_that_answers_instead_ends_the_turn_on_record(asynchronous: bool) -> None:  # noqa: FBT001
+    """The outcome has the refused draft, and the answer that nobody judged."""
+    outcomes: list[Outcome] = []
+    agent = create_agent(drafting(), [lenient], middleware=[refusing(outcomes), Ending()])
+    state = asyncio.run(agent.ainvoke(ASKED)) if asynchronous else agent.invoke(ASKED)
+    (outcome,) = outcomes
+    assert (outcome.stop_reason, outcome.passed, len(outcome.attempts)) == ("skipped", False, 1)
+    assert outcome.answer is not None
+    assert outcome.answer.text == state["messages"][-1].text == "That is enough."
+
+
+def lenient() -> str:
+    """Measure."""
+    return "15"
+
+
+lenient.__name__ = "measure"
+
+
+def test_what_nobody_tells_of_is_seen_with_a_later_turn() -> None:
+    """A middleware that raises between two calls leaves no trace but that the run is gone."""
+    outcomes: list[Outcome] = []
+    agent = create_agent(drafting(), [lenient], middleware=[refusing(outcomes), Ending(ZeroDivisionError)])
+    for number in range(3):
+        with pytest.raises(ZeroDivisionError):
+            agent.invoke(ASKED)
+        gc.collect()
+        assert len(outcomes) == number
+    assert {(outcome.stop_reason, len(outcome.attempts)) for outcome in outcomes} == {("broken_off", 1)}
+
+
+def test_a_question_on_the_same_thread_ends_the_turn_before_it() -> None:
+    """With a checkpointer another run might have gone on with it: a new question says that none will."""
+    outcomes: list[Outcome] = []
+    middleware = [refusing(outcomes), Ending(ZeroDivisionError)]
+    agent = create_agent(drafting(), [lenient], middleware=middleware, checkpointer=InMemorySaver())
+    for number in range(3):
+        with pytest.raises(ZeroDivisionError):
+            agent.invoke(ASKED, THREAD)
+        assert len(outcomes) == number
+
+
+_ENDS = """
+from langchain.agents import create_agent
+from langgraph.checkpoint.memory import InMemorySaver
+from tests.refine.test_middleware_ended import ASKED, Ending, THREAD, drafting, lenient, refusing
+middleware = [refusing([], record={file!r}), Ending(ZeroDivisionError)]
+agent = create_agent(drafting(), [lenient], middleware=middleware, checkpointer=InMemorySaver())
+agent.invoke(ASKED, THREAD)
+"""
+
+
+def test_the_end_of_the_process_records_what_it_loses(tmp_path: Path) -> None:
+    """Drafts live in the process: what waits there for another run is a row when it ends."""
+    file = tmp_path / "attempts.jsonl"
+    ended = subprocess.run([sys.executable, "-c", _ENDS.format(file=str(file))], capture_output=True, check=False)
+    assert b"ZeroDivisionError" in ended.stderr
+    assert [json.loads(line)["response"] for line in file.read_text().splitlines()] == ["a draft"]
+
+
+def test_memory_is_flat_however_turns_end() -> None:
+    """Long questions whose turns break off are not held, nor are more outcomes than fit."""
+    middleware = SelfRefineMiddleware(ScriptedJudge(lambda _: 2), max_attempts=3)
+
+    def ask(turns: int) -> None:
+        for number in range(turns):
+            agent = create_agent(drafting(), [(measure, lenient)[number % 2]], middleware=[middleware, Ending()])
+            with suppress(ZeroDivisionError):
+                agent.invoke({"messages": [HumanMessage(f"{number} " + "x" * 2_000_000)]})
+
+    ask(2)
+    tracemalloc.start()
+    try:
+        ask(24)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 40_000_000
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,331 @@
+"""Trials: arms that share the first answer, a truth of their own, and a folder that survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+
+from judges import BadSample, ConfigurationError, Verdict
+from judges.testing import ScriptedModel
+from refine import Arm, Trial, trial
+from tests.bench.ifeval.page import page_of
+from tests.bench.ifeval.raw import read_all
+from tests.model_server import Asked, Reply, serving
+from tests.runs.commands import line_of, refine
+
+NUMBERS = range(42)
+QUESTIONS = [f"question {number}" for number in NUMBERS]
+FIRST_GOOD = {number for number in NUMBERS if number % 7 == 0}
+GOOD_AFTER_FEEDBACK = {number for number in NUMBERS if number % 3 == 0}
+
+
+def bot(messages: list[BaseMessage]) -> str:
+    """Answer well at first to every seventh question, and to every third one once there is feedback."""
+    number = int(str(messages[0].text).split()[1])
+    good = GOOD_AFTER_FEEDBACK if len(messages) > 1 else FIRST_GOOD
+    return f"{'good' if number in good else 'poor'} {'final' if len(messages) > 1 else 'draft'} {number}"
+
+
+def is_final(answer: str) -> tuple[bool, str]:
+    """Accept whatever came of feedback, good or not."""
+    return "final" in answer, "Make it final."
+
+
+def is_good(answer: str) -> bool:
+    """Know the truth."""
+    return answer.startswith("good")
+
+
+def asked(model: ScriptedModel) -> Counter[int]:
+    """Count prompts by how many messages they had."""
+    return Counter(map(len, model.prompts))
+
+
+def test_arms_get_their_true_effect() -> None:
+    """What feedback mends and breaks is counted as it was made, and an arm without it changes nothing."""
+    model = ScriptedModel(bot)
+    found = trial(QUESTIONS, model, is_final, truth=is_good, arms="loop,restated,fresh")
+    restated, fresh = found.effects["restated"], found.effects["fresh"]
+    mended, broken = len(GOOD_AFTER_FEEDBACK - FIRST_GOOD), len(FIRST_GOOD - GOOD_AFTER_FEEDBACK)
+    assert (restated.own.first_good, restated.own.mended, restated.own.broken) == (6, mended, broken)
+    assert (fresh.own.mended, fresh.own.broken, fresh.beside, found.baseline) == (0, 0, None, "fresh")
+    assert restated.beside is not None
+    assert restated.beside.net.value == pytest.approx((mended - broken) / 42)
+    assert restated.beside.p >= (restated.p or 0)
+    assert found.summary["restated"].curve == pytest.approx((6 / 42, 14 / 42, 14 / 42))
+    assert found.summary["fresh"].repeats == 84
+    assert "14/42 33.3 %" in str(found)
+
+
+def test_the_first_answer_and_equal_ones_are_generated_once() -> None:
+    """All arms begin with one answer; `loop` and `auto`, which say the same, share the others, too."""
+    model = ScriptedModel(bot)
+    found = trial(QUESTIONS[:6], model, is_final, truth=is_good, arms="loop,auto,restated")
+    assert asked(model)[1] == 6
+    assert sum(asked(model).values()) == 18
+    firsts = {(row.question, row.attempts[0].text) for row in found.rows}
+    assert len(firsts) == 6
+    assert {arm.generations for name, arm in found.summary.items() if name != "first"} == {12}
+
+
+def test_a_stronger_model_is_asked_for_retries_alone() -> None:
+    """The first answer is the generator's own in this arm, too."""
+    weak, strong = ScriptedModel(bot), ScriptedModel(lambda _: "good final", name="strong")
+    arms: list[str | Arm] = ["loop", Arm(name="stronger", generator=strong)]
+    found = trial(QUESTIONS[:8], weak, is_final, truth=is_good, arms=arms)
+    assert (len(weak.prompts), len(strong.prompts)) == (16, 8)
+    assert found.effects["stronger"].own.mended == 6
+    assert found.baseline == "first"
+
+
+def test_draws_are_rows_of_one_question() -> None:
+    """Each draw has a first answer of its own; intervals and tests are over questions."""
+    model = ScriptedModel(bot)
+    found = trial(QUESTIONS[:5], model, is_final, truth=is_good, arms="restated,fresh", draws=3)
+    assert asked(model)[1] == 45  # three draws of three answers
+    own = found.effects["restated"].own
+    assert (own.n, own.questions) == (15, 5)
+
+
+def test_seed_and_temperature_are_sent_and_differ_by_draw() -> None:
+    """An endpoint gets the temperature with every request, and another seed for each question and draw."""
+    with serving(lambda _: Reply(text="a")) as server:
+        name = f"openai-compatible:m@{server.url}"
+        trial(["q1", "q2"], name, is_final, truth=is_good, arms="loop", draws=2, temperature=0.7, max_attempts=2)
+        sent = list(server.requests)
+    assert {one["temperature"] for one in sent} == {0.7}
+    assert len({one["seed"] for one in sent}) == len(sent) == 8
+
+
+def test_what_failed_is_left_out_and_tried_again(tmp_path: Path) -> None:
+    """A question whose first answer fails is in no arm, and comes in when the trial is called again."""
+    broken = True
+
+    def flaky(messages: list[BaseMessage]) -> str:
+        if broken and "question 3" in str(messages[0].text):
+            raise TimeoutError
+        return bot(messages)
+
+    def run() -> Trial:
+        return trial(QUESTIONS[:5], flaky, is_final, truth=is_good, arms="restated", out=tmp_path / "t")
+
+    found = run()
+    assert found.failed == {(3, 0): "TimeoutError from the generator"}
+    assert {row.question for row in found.rows} == {0, 1, 2, 4}
+    assert "1 first answers could not be generated" in str(found)
+    broken = False
+    assert len(run().by_arm["first"]) == 5
+
+
+def test_a_generator_that_never_answers_ends_the_trial() -> None:
+    """Twenty questions in a row that fail are enough to know that the rest would, too."""
+    model = ScriptedModel(lambda _: TimeoutError())
+    with pytest.raises(ConfigurationError, match="none of the first 20 questions could be answered"):
+        trial(QUESTIONS, model, is_final, arms="loop")
+    assert len(model.prompts) < 42
+
+
+def test_an_arm_that_failed_is_tried_again_if_asked(tmp_path: Path) -> None:
+    """A judge that fails ends an arm, which counts as failed until `retry_failed`."""
+    works = tmp_path / "works"  # a file, since what a function holds belongs to its fingerprint
+
+    def judge(answer: str) -> Verdict:
+        if not works.exists() and "final" in answer:
+            raise TimeoutError
+        return Verdict.checked("final" in answer, feedback="Make it final.")
+
+    def run(**settings: Any) -> Trial:
+        return trial(QUESTIONS[:4], bot, judge, truth=is_good, arms="restated", out=tmp_path / "t", **settings)
+
+    assert run().summary["restated"].failed == 4
+    works.touch()
+    assert run().summary["restated"].failed == 4
+    assert run(retry_failed=True).summary["restated"].failed == 0
+
+
+def test_arms_may_be_added_later_and_nothing_else_changed(tmp_path: Path) -> None:
+    """A new arm goes on from the answers that are there; other questions are refused."""
+    model = ScriptedModel(bot)
+    out = tmp_path / "t"
+    trial(QUESTIONS[:6], model, is_final, truth=is_good, arms="restated", out=out)
+    before = len(model.prompts)
+    found = trial(QUESTIONS[:6], model, is_final, truth=is_good, arms="restated,fresh", out=out)
+    assert len(model.prompts) == before + 12
+    assert found.arms == ("first", "restated", "fresh")
+    with pytest.raises(ConfigurationError, match=r"changed since .+ the questions"):
+        trial(QUESTIONS[:5], model, is_final, truth=is_good, arms="restated,fresh", out=out)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"truth": is_final}, "the loop's own judge 'is_final', which would mark its own work"),
+        ({"arms": "restate"}, "'restate' is no arm of a trial; did you mean 'restated'"),
+        ({"arms": "stronger="}, "names a model"),
+        ({"arms": "first"}, "compares 'first' with other arms"),
+        ({"arms": "loop,loop"}, "two arms are called 'loop'"),
+        ({"baseline": "fresh", "arms": "loop"}, "none of the arms first, loop"),
+        ({"max_attempts": 1}, "max_attempts is a whole number from 2"),
+        ({"candidates": 2}, "loop of one candidate"),
+        ({"draws": 0}, "draws is a whole number from 1"),
+        ({"questions": []}, "there are no questions"),
+        ({"out": " "}, "empty text"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_in_one_line(settings: dict[str, Any], error: str) -> None:
+    """Each refusal says what was given and what to do, before any model is asked."""
+    model = ScriptedModel(bot)
+    given = {"questions": QUESTIONS, "arms": "loop", **settings}
+    with pytest.raises(ConfigurationError, match=error) as refusal:
+        trial(given.pop("questions"), model, is_final, **given)
+    assert "\n" not in str(refusal.value)
+    assert model.prompts == []
+
+
+def test_a_row_without_a_question_is_refused() -> None:
+    """The row is named."""
+    with pytest.raises(BadSample, match="row 1: it has no question"):
+        trial([{"question": "q"}, {"answer": "a"}], bot, is_final, arms="loop")
+
+
+# The command line
+
+
+def script(request: Asked) -> Reply:
+    """Reply with what the length of the conversation decides, always the same."""
+    text = "".join(str(message["content"]) for message in request["messages"])
+    return Reply(text=" ".join(["word"] * (1 + hash_of(text) % 6)) + f" {hash_of(text)}", delay_s=0.002)
+
+
+def hash_of(text: str) -> int:
+    """Return a number that is the same in every process."""
+    return sum(place * ord(letter) for place, letter in enumerate(text, 1)) % 9973
+
+
+def command(questions: Path, out: Path, url: str, *more: object) -> list[object]:
+    """Return the command of a trial whose judge and truth count words."""
+    loop = ["--generator", f"openai-compatible:m@{url}", "--judge", "length:at_most=3,unit=words"]
+    truth = ["--truth", "length:at_most=4,unit=words,name=truth", "--arms", "loop,restated,fresh"]
+    return ["trial", questions, *loop, *truth, "--temperature", 0, "--max-concurrency", 3, "--out", out, *more]
+
+
+def questions_file(path: Path, number: int) -> Path:
+    """Write questions."""
+    path.write_text("".join(f'{{"question": "question {i}?"}}\n' for i in range(number)))
+    return path
+
+
+def killed(arguments: list[object], journal: Path, more: int) -> bool:
+    """Run the command line in a forked child, and kill it when the journal has grown by some lines."""
+    before = journal.read_bytes().count(b"\n") if journal.exists() else 0
+    child = os.fork()
+    if child == 0:  # pragma: no cover - the child is killed
+        code = 1
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            code = refine(*arguments).exit_code
+        finally:
+            os._exit(code)
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            assert os.waitstatus_to_exitcode(status) == 0
+            return False
+        if journal.exists() and journal.read_bytes().count(b"\n") >= before + more:
+            break
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return True
+
+
+def test_kills_lose_nothing_and_change_no_byte(tmp_path: Path) -> None:
+    """Killed again and again and resumed, a trial at temperature 0 has the bytes of one that was not."""
+    questions, chance, run = questions_file(tmp_path / "q.jsonl", 24), random.Random(3), tmp_path / "killed"
+    with serving(script) as server:
+        assert refine(*command(questions, tmp_path / "whole", server.url)).exit_code == 0
+        once = len(server.requests)
+        server.requests.clear()
+        lines = (tmp_path / "whole" / "journal.jsonl").read_bytes().count(b"\n")
+        kills = sum(
+            killed(
+                ["resume", run, "--max-concurrency", 3] if number else command(questions, run, server.url),
+                run / "journal.jsonl",
+                chance.randint(1, lines // 12),
+            )
+            for number in range(6)
+        )
+        assert refine("resume", run).exit_code == 0
+        assert kills >= 4  # fewer than 6 where one writes on for long before it is killed
+        assert once <= len(server.requests) <= once + 3 * kills
+    for name in ("results.jsonl", "summary.json"):
+        assert (run / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (run / "lock").exists()
+
+
+def test_a_trial_is_shown_and_reported(tmp_path: Path) -> None:
+    """`show` prints the table again, also as JSON; a report of it is one document."""
+    questions, out = questions_file(tmp_path / "q.jsonl", 12), tmp_path / "t"
+    with serving(script) as server:
+        done = refine(*command(questions, out, server.url))
+    assert done.exit_code == 0, done.output
+    assert refine("show", out).stdout == done.stdout
+    shown = json.loads(refine("show", out, "--json").stdout)
+    assert shown["arms"]["restated"]["n"] == 12
+    assert "--slice" in line_of(refine("show", out, "--slice", "topic"))
+    for form in ("html", "md"):
+        report = tmp_path / f"report.{form}"
+        assert refine("report", out, "--out", report).exit_code == 0
+        assert "restated" in report.read_text()
+
+
+def test_people_may_say_afterwards_what_is_good(tmp_path: Path) -> None:
+    """Without a truth every different answer is written once to be labelled; labels then make the table."""
+    questions, out = questions_file(tmp_path / "q.jsonl", 12), tmp_path / "t"
+    with serving(script) as server:
+        words = command(questions, out, server.url)
+        place = words.index("--truth")
+        done = refine(*words[:place], *words[place + 2 :])
+    assert done.exit_code == 0, done.output
+    assert f"refine label {out / 'answers.jsonl'}" in done.stdout
+    answers = [json.loads(line) for line in (out / "answers.jsonl").read_text().splitlines()]
+    texts = [(answer["user_input"], answer["response"]) for answer in answers]
+    assert len(set(texts)) == len(texts)
+    labels = [
+        {"by": "ann", "rating": 4 if len(answer.split()) <= 4 else 1, "user_input": question, "response": answer}
+        for question, answer in texts
+    ]
+    (out / "answers.labels.jsonl").write_text("".join(f"{json.dumps(label)}\n" for label in labels))
+    labelled = json.loads(refine("show", out, "--json").stdout)
+    with serving(script) as server:
+        assert refine(*command(questions, tmp_path / "ruled", server.url)).exit_code == 0
+    assert labelled == json.loads((tmp_path / "ruled" / "summary.json").read_text())
+
+
+def test_what_a_command_cannot_do_is_one_line(tmp_path: Path) -> None:
+    """A generator that is nowhere, a folder that holds a trial of Python, and a gate are refused."""
+    questions, out = questions_file(tmp_path / "q.jsonl", 1), tmp_path / "t"
+    plain = ["trial", questions, "--judge", "json", "--out", out, "--generator"]
+    assert "there is no such object" in line_of(refine(*plain, "tests.kit:nothing"))
+    trial(QUESTIONS[:1], bot, is_final, arms="loop", out=out)
+    assert "begun by trial(...) in Python" in line_of(refine("resume", out))
+    assert "holds no run" in line_of(refine("show", tmp_path / "none"))
+
+
+def test_the_page_about_the_measurement_has_the_figures_of_its_raw_attempts() -> None:
+    """Every table of docs/benefit.md is derived again from the raw attempts, which need no model."""
+    page = (Path(__file__).parents[2] / "docs" / "benefit.md").read_text(encoding="utf-8")
+    measured = read_all()
+    assert measured
+    derived = [line for line in page_of(measured).splitlines() if line.startswith("|")]
+    assert [line for line in page.splitlines() if line.startswith("|")] == derived

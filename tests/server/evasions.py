@@ -1,0 +1,156 @@
+"""Ways round the judge, as data: what a client sends, and what must come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tests.guarding import QUESTION
+
+Dialect = Literal["chat", "responses", "messages"]
+Json = dict[str, Any]
+
+PATHS: Mapping[Dialect, str] = {
+    "chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+}
+MARK = "MARKED-AS-BAD"
+"""What the upstream says, and no client may see."""
+
+_BODIES: Mapping[Dialect, Json] = {
+    "chat": {"messages": QUESTION},
+    "responses": {"input": QUESTION},
+    "messages": {"messages": QUESTION, "max_tokens": 99},
+}
+_FORCED = {"type": "tool", "name": "say", "function": {"name": "say"}}
+_SAID = {"role": "assistant", "content": "It is"}
+
+
+@dataclass(frozen=True)
+class Evasion:
+    """One way round.
+
+    Args:
+        name: What is tried.
+        status: The statuses that are right.
+        fields: Fields added to the body; those that an API has not are sent to it all the same.
+        turns: Messages in place of the question, under the name that the API has for them.
+        model: What the upstream does, by the name of the model; see `replies.leak`.
+        path: The path, with `{path}` for that of the API below `/v1`, and `{whole}` for the whole one.
+        method: The method.
+        headers: Headers of the request.
+        trailers: What follows the body of a chunked request.
+        is_spelling: Whether it is tried where all other paths pass by name, too.
+    """
+
+    name: str
+    status: tuple[int, ...] = (422,)
+    fields: Json = field(default_factory=dict)
+    turns: list[Json] | None = None
+    model: str = "m"
+    path: str = "{whole}"
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    trailers: Mapping[str, str] = field(default_factory=dict)
+    is_spelling: bool = False
+
+    def path_of(self, dialect: Dialect) -> str:
+        """Return the path for an API."""
+        whole = PATHS[dialect]
+        return self.path.format(whole=whole, path=whole.removeprefix("/v1"), upper=whole[3:].upper())
+
+    def body_of(self, dialect: Dialect, *, streamed: bool) -> Json:
+        """Return the body for an API."""
+        body = {"model": self.model, **_BODIES[dialect]}
+        if self.turns is not None:
+            body["input" if dialect == "responses" else "messages"] = self.turns
+        return {**body, **self.fields, **({"stream": True} if streamed else {})}
+
+
+def _spelt(name: str, path: str) -> Evasion:
+    return Evasion(f"path: {name}", (403, 404), path=path, is_spelling=True)
+
+
+EVASIONS = (
+    Evasion("plainly asked"),
+    Evasion("several choices", fields={"n": 2}),
+    Evasion("several choices, seeded", fields={"n": 3, "seed": 7}),
+    Evasion("more choices than allowed", (400, 422), fields={"n": 10_000}),
+    Evasion("choices as a text", (400, 422), fields={"n": "2"}),
+    Evasion(
+        "choices under another name",
+        fields={"best_of": 2, "num_return_sequences": 2},
+        model="two",
+        status=(200, 422),
+    ),
+    Evasion("speech beside text", (400, 422), fields={"modalities": ["text", "audio"]}),
+    Evasion("speech as a word", (400, 422), fields={"modalities": "audio"}),
+    Evasion("speech that nobody asked for", model="speaks"),
+    Evasion("a last message of the assistant", (400,), turns=[*QUESTION, _SAID]),
+    Evasion("the assistant alone", (400,), turns=[_SAID]),
+    Evasion("no message of the user", (400,), turns=[{"role": "system", "content": "Say it."}]),
+    Evasion("a text beside a call", (200, 422), model="calls"),
+    Evasion("a text beside a call that cannot be read", (200, 422), model="calls badly"),
+    Evasion("a text beside a refusal", (200, 422), model="refuses"),
+    Evasion("an answer as the one call there may be", fields={"tool_choice": _FORCED}, model="says"),
+    Evasion("a text that the provider stopped", (200, 422), model="filtered"),
+    Evasion("a text that was cut off", model="cut"),
+    Evasion("a text cut off as asked", fields={"max_tokens": 1, "max_output_tokens": 1}, model="cut"),
+    Evasion("an answer in the background", (400, 422), fields={"background": True}),
+    Evasion("a stored answer", (400, 422), fields={"store": True}),
+    Evasion("a conversation that is kept", (400, 422), fields={"conversation": "conv_1"}),
+    Evasion("no call for the judge", (422, 503), fields={"refine": {"max_calls": 1}}),
+    Evasion("no token for the judge", (422, 503), fields={"refine": {"max_tokens": 1}}),
+    Evasion("no time for the judge", (422, 503, 504), fields={"refine": {"deadline_s": 0.03}}, model="late"),
+    Evasion("no repeat for the judge", fields={"refine": {"max_retries": 0}}),
+    Evasion("a lower rating", (400,), fields={"refine": {"success_rating": 1}}),
+    Evasion("one attempt", fields={"refine": {"max_attempts": 1}}),
+    Evasion("a policy of its own", (400,), fields={"refine": {"shadow": True}}),
+    Evasion("what follows a failed judge", (400,), fields={"refine": {"on_judge_error": "accept"}}),
+    Evasion("a share of questions", (400,), fields={"refine": {"sample_rate": 0.0}}),
+    Evasion("another ending", (400,), fields={"refine": {"on_exhausted": "best"}}),
+    Evasion("a guard that is not there", (404,), headers={"x-refine-guard": "none"}),
+    Evasion("a redirect", (502,), model="redirects"),
+    Evasion("a guard in the trailers", trailers={"x-refine-guard": "lax"}),
+    Evasion("a host in the trailers", (403,), headers={"host": "evil.example"}, trailers={"host": "localhost"}),
+    Evasion("another method", (404, 405), method="PUT"),
+    Evasion("another method by a header", headers={"x-http-method-override": "GET"}),
+    Evasion("another path by a header", headers={"x-original-url": "/v1/completions"}),
+    Evasion("a compressed body", (415,), headers={"content-encoding": "gzip"}),
+    Evasion("completions", (404,), path="/v1/completions"),
+    Evasion("completions of an engine", (404,), path="/v1/engines/m/completions"),
+    Evasion("assistants", (404,), path="/v1/threads/runs"),
+    Evasion("batches", (404,), path="/v1/messages/batches"),
+    Evasion("what was sent, stored", (404,), path="/v1/responses/r1/input_items", method="GET"),
+    Evasion("a stored response", (404,), path="/v1/responses/r1", method="GET"),
+    Evasion("a stored completion", (404,), path="/v1/chat/completions/r1", method="GET"),
+    Evasion("what was asked, stored", (404,), path="/v1/chat/completions/r1/messages", method="GET"),
+    Evasion("what is kept of a conversation", (404,), path="/v1/conversations/conv_1/items", method="GET"),
+    _spelt("the prefix twice", "/v1/v1{path}"),
+    _spelt("an engine before it", "/v1/engines/m{path}"),
+    _spelt("a deployment before it", "/v1/openai/deployments/m{path}"),
+    _spelt("below what passes", "/v1/audio{path}"),
+    _spelt("a dot at its end", "{whole}."),
+    _spelt("dots at its end", "{whole}..."),
+    _spelt("a dot as a part", "{whole}/."),
+    _spelt("a way up", "/v1/embeddings/..{path}"),
+    _spelt("a way up, encoded", "/v1/embeddings/%2e%2e{path}"),
+    _spelt("two slashes", "/v1/{path}"),
+    _spelt("two slashes at its end", "/v1/x{path}//"),
+    _spelt("upper case", "/v1{upper}"),
+    _spelt("a parameter", "/v1/x{path};a=b"),
+    _spelt("a space", "{whole}%20"),
+    _spelt("a tab", "{whole}%09"),
+    _spelt("nothing", "{whole}%00"),
+    _spelt("a query, encoded", "/v1/x{path}%3Fa"),
+    _spelt("a fragment, encoded", "/v1/x{path}%23a"),
+    _spelt("a format", "{whole}.json"),
+    _spelt("a colon", "/v1/x{path}:generate"),
+    _spelt("a comma", "{whole},"),
+    _spelt("wide letters", "/v1/x{path}".replace("{path}", "/%EF%BD%8Dessages")),
+    _spelt("encoded twice", "/v1/x/%256dessages"),
+    _spelt("encoded thrice", "/v1/x/%25256dessages"),
+    _spelt("a backslash", "/v1/x\\messages"),
+)

@@ -1,0 +1,270 @@
+"""No way round the judge: every known one, for every API, whole and as events, failing open and closed."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import product
+from typing import Any, Literal, get_args
+
+import pytest
+
+from tests.guarding import QUESTION, Guarded, guarding
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
+from tests.server.evasions import EVASIONS, MARK, PATHS, Dialect, Evasion, Json
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+BAD_CALL = {**CALL, "function": {"name": "look", "arguments": "{"}}
+SOUND = {"id": "a1", "data": "AAAA", "transcript": MARK}
+ENDINGS = {"cut": "length", "filtered": "content_filter", "calls": "tool_calls", "calls badly": "tool_calls"}
+ANTHROPIC_ENDINGS = {"cut": "max_tokens", "filtered": "refusal", "refuses": "refusal", "calls": "tool_use"}
+
+
+def leak(asked: Asked) -> Wire:
+    """Answer any path with a marked text, in the way that the name of the model says."""
+    model = asked.get("model", "m")
+    if model == "redirects" and "elsewhere" not in asked["path"]:
+        return answered(MARK.encode(), status=307, headers={"location": f"/elsewhere{asked['path']}"})
+    if asked["path"].startswith("/v1/messages"):
+        reply = _message(model)
+    elif asked["path"].startswith("/v1/responses"):
+        reply = _response(model)
+    else:
+        reply = _completion(model, asked)
+    wire = answered(reply)
+    return Wire(wire.parts, pause_s=0.05) if model == "late" else wire
+
+
+def _completion(model: str, asked: Json) -> Json:
+    message: Json = {"role": "assistant", "content": MARK}
+    if model.startswith("calls"):
+        message["tool_calls"] = [CALL if model == "calls" else BAD_CALL]
+    if model == "says":
+        function = {"name": "say", "arguments": json.dumps({"text": MARK})}
+        message |= {"content": None, "tool_calls": [{**CALL, "function": function}]}
+    if model == "refuses":
+        message["refusal"] = "No."
+    if model == "speaks":
+        message |= {"content": "This is good.", "audio": SOUND}
+    choices = [{"index": 0, "message": message, "finish_reason": ENDINGS.get(model, "stop")}]
+    if model == "two":
+        choices = [{**choices[0], "message": {"role": "assistant", "content": "good"}}, {**choices[0], "index": 1}]
+    wanted = asked.get("n", 1)
+    choices *= wanted if type(wanted) is int and wanted < 9 else 1
+    usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
+    return {"id": "r1", "object": "chat.completion", "model": model, "choices": choices, "usage": usage}
+
+
+def _response(model: str) -> Json:
+    text: Json = {"type": "output_text", "text": MARK, "annotations": []}
+    parts = [text, {"type": "refusal", "refusal": "No."}] if model == "refuses" else [text]
+    output: list[Json] = [{"type": "message", "id": "m1", "role": "assistant", "content": parts}]
+    if model.startswith("calls"):
+        arguments = "{}" if model == "calls" else "{"
+        output.append({"type": "function_call", "call_id": "c1", "name": "look", "arguments": arguments})
+    if model == "says":
+        arguments = json.dumps({"text": MARK})
+        output = [{"type": "function_call", "call_id": "c1", "name": "say", "arguments": arguments}]
+    if model == "speaks":
+        text["text"] = "This is good."
+        output.append({"type": "image_generation_call", "id": "i1", "result": MARK})
+    if model == "two":
+        output.append({"type": "message", "id": "m2", "role": "assistant", "content": [{**text, "type": "text"}]})
+        text["text"] = "This is good."
+    ended = {"cut": "max_output_tokens", "filtered": "content_filter"}.get(model)
+    status = (
+        {"status": "incomplete", "incomplete_details": {"reason": ended}} if ended else {"status": "completed"}
+    )
+    return {"id": "r1", "object": "response", "model": model, "output": output, **status}
+
+
+def _message(model: str) -> Json:
+    content: list[Json] = [{"type": "text", "text": MARK}]
+    if model.startswith("calls"):
+        content.append({"type": "tool_use", "id": "c1", "name": "look", "input": {}})
+    if model == "says":
+        content = [{"type": "tool_use", "id": "c1", "name": "say", "input": {"text": MARK}}]
+    if model == "speaks":
+        content = [{"type": "text", "text": "This is good."}, {"type": "image", "source": {"data": MARK}}]
+    if model == "two":
+        content.insert(0, {"type": "text", "text": "This is good."})
+    ending = ANTHROPIC_ENDINGS.get(model, "end_turn")
+    return {
+        "id": "m1",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": ending,
+    }
+
+
+def rate(asked: Asked) -> Reply:
+    """Judge as a model does: what is marked is a 1."""
+    is_bad = MARK in asked["raw"].decode()
+    verdict = {"rationale": "Because.", "rating": 1 if is_bad else 4, "feedback": "Do not."}
+    return Reply(json.dumps(verdict))
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[ModelServer]:
+    """Start an upstream that leaks."""
+    with serving(leak) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[ModelServer]:
+    """Start the judge's model."""
+    with serving(rate) as server:
+        yield server
+
+
+def send(url: str, evasion: Evasion, dialect: Dialect, *, streamed: bool) -> tuple[int, bytes]:
+    """Send a request byte for byte, and return the status and all bytes of the response."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    body = json.dumps(evasion.body_of(dialect, streamed=streamed)).encode() if evasion.method != "GET" else b""
+    headers = {"host": "localhost", "connection": "close", "content-type": "application/json", **evasion.headers}
+    if evasion.trailers:
+        headers["transfer-encoding"] = "chunked"
+        trailers = "".join(f"{name}: {value}\r\n" for name, value in evasion.trailers.items())
+        body = b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, trailers.encode())
+    else:
+        headers["content-length"] = str(len(body))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head = f"{evasion.method} {evasion.path_of(dialect)} HTTP/1.1\r\n{lines}\r\n"
+    received = b""
+    with closing(socket.create_connection((host, int(port)), timeout=10)) as connection:
+        connection.sendall(head.encode() + body)
+        while not _is_whole(received) and (data := connection.recv(65_536)):
+            received += data
+    return int(received.split(b" ", 2)[1]), received
+
+
+def _is_whole(received: bytes) -> bool:
+    head, end, body = received.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head)
+    return bool(end) and length is not None and len(body) >= int(length[1])
+
+
+Fail = Literal["open", "closed"]
+
+
+def evading(upstream: ModelServer, judge: ModelServer, fail: Fail, **settings: Any) -> Any:
+    """Run a guard that lets no bad answer out, and beside it one that lets everything out."""
+    guards: dict[str, Json] = {
+        "strict": {"judge": "helpfulness", "judge_base_url": judge.url, "judge_model": "m", "fail": fail},
+        "lax": {"judge": "tests.guarding:accepts"},
+    }
+    policy = {"on_exhausted": "raise"}
+    return guarding(upstream.url, guards=guards, policy=policy, **{"max_attempts": 1, **settings})
+
+
+def offenders(guard: Guarded, evasions: list[Evasion], upstream: ModelServer) -> Iterator[str]:
+    """Yield each way round that is open, or that is refused in another way than it should be."""
+    for evasion, dialect, streamed in product(evasions, get_args(Dialect), (False, True)):
+        upstream.requests.clear()
+        status, received = send(guard.root, evasion, dialect, streamed=streamed)
+        where = f"{evasion.name} / {dialect} / {'events' if streamed else 'whole'}: {status}"
+        if MARK.encode() in received:
+            yield f"{where}, and the answer came out"
+        elif status not in evasion.status:
+            yield f"{where}, not one of {evasion.status}: {received[-200:]!r}"
+
+
+@pytest.mark.parametrize("fail", get_args(Fail))
+def test_no_way_round_the_judge(upstream: ModelServer, judge: ModelServer, fail: Fail) -> None:
+    """No known request gets at an answer that no judge has accepted; each is refused as it should be."""
+    with evading(upstream, judge, fail) as guard:
+        found = list(offenders(guard, list(EVASIONS), upstream))
+    with evading(upstream, judge, fail, pass_through=True) as guard:
+        spelt = [evasion for evasion in EVASIONS if evasion.is_spelling]
+        found += [f"all paths pass: {one}" for one in offenders(guard, spelt, upstream)]
+    assert found == []
+
+
+def test_every_way_round_would_lead_to_the_answer(upstream: ModelServer) -> None:
+    """Without a guard, each of them but a trick of HTTP's gets at the marked answer: the suite can fail."""
+    for evasion, dialect in product(EVASIONS, get_args(Dialect)):
+        if not evasion.trailers:
+            received = send(upstream.url.removesuffix("/v1"), evasion, dialect, streamed=False)[1]
+            assert MARK.encode() in received, evasion
+
+
+def test_nothing_is_stored_that_was_not_accepted(upstream: ModelServer, judge: ModelServer) -> None:
+    """What is stored unless a request says no is told not to be; chat completions are stored on request alone."""
+    with evading(upstream, judge, "open", max_attempts=2) as guard:
+        for dialect in get_args(Dialect):
+            upstream.requests.clear()
+            send(guard.root, EVASIONS[0], dialect, streamed=False)
+            assert len(upstream.requests) == 2
+            told = {json.loads(asked["raw"]).get("store") for asked in upstream.requests}
+            assert told == ({False} if dialect == "responses" else {None})
+
+
+def test_what_passes_by_name_says_so(upstream: ModelServer) -> None:
+    """An operator may let through what cannot be judged: each such answer says that it is none that passed."""
+    with guarding(upstream.url, unjudged="pass") as guard:
+        for body in (
+            {"messages": [*QUESTION, {"role": "assistant", "content": "It"}]},
+            {"messages": QUESTION, "modalities": ["text", "audio"]},
+            {"messages": QUESTION, "store": True},
+            {"messages": QUESTION, "model": "calls"},
+        ):
+            reply = guard.post(PATHS["chat"], {"model": "m", **body}).json()
+            assert (reply["refine"]["passed"], reply["refine"]["stop_reason"]) == (False, "skipped")
+            assert reply["choices"][0]["message"]["content"] == MARK
+
+
+def test_what_was_cut_off(upstream: ModelServer) -> None:
+    """Cut as the client asked, an answer is judged, and not asked for again; by another limit it is."""
+    cut = Reply("good so far", finish_reason="length", usage=(9, 10))
+    upstream.reply = lambda asked: cut
+    try:
+        with guarding(upstream.url) as guard:
+            for fields, attempts in (
+                ({"max_tokens": 10}, 1),
+                ({"max_completion_tokens": 10}, 1),
+                ({}, 3),
+                ({"max_tokens": 99}, 3),
+            ):
+                refine = guard.chat(**fields).json()["refine"]
+                assert (refine["passed"], refine["rating"], len(refine["attempts"])) == (False, 4, attempts), (
+                    fields
+                )
+                assert refine["stop_reason"] == "max_attempts"
+                assert "cut off" in refine["detail"]
+    finally:
+        upstream.reply = leak
+
+
+def test_several_answers_are_judged_one_by_one(upstream: ModelServer) -> None:
+    """Each choice is asked for by itself, refined by itself, and accepted by itself; the reply has them all."""
+    texts = iter(["bad", "good one", "good two"])
+    upstream.reply = lambda asked: Reply(next(texts))
+    upstream.requests.clear()
+    try:
+        with guarding(upstream.url, success_rating=4) as guard:
+            reply = guard.chat(n=2, seed=7, headers={"idempotency-key": "k"}).json()
+    finally:
+        upstream.reply = leak
+    assert sorted(one["message"]["content"] for one in reply["choices"]) == ["good one", "good two"]
+    assert [one["index"] for one in reply["choices"]] == [0, 1]
+    sent = [json.loads(asked["raw"]) for asked in upstream.requests]
+    assert [("n" in body, body["seed"]) for body in sent[:2]] == [(False, 7), (False, 8)]
+    assert len({asked["headers"]["idempotency-key"] for asked in upstream.requests}) == 3
+    refine = reply["refine"]
+    assert (refine["passed"], len(refine["attempts"]), len(refine["choices"])) == (True, 3, 2)
+    assert (reply["usage"]["total_tokens"], refine["usage"]["input_tokens"]) == (220, 300)
+
+
+def test_a_header_that_says_two_things(upstream: ModelServer) -> None:
+    """A proxy in front may have checked the other one of two keys, guards or hosts, so that neither counts."""
+    with guarding(upstream.url) as guard:
+        for name in ("host", "x-refine-guard", "x-refine-key", "authorization"):
+            doubled = Evasion(name, headers={f"{name}": "localhost\r\n" + f"{name}: localhost"})
+            status, received = send(guard.root, doubled, "chat", streamed=False)
+            assert status == 400, received
