@@ -320,7 +320,9 @@ class Loop:
         now: float,
     ) -> Transition:
         """Record a draft, and tell whether it copies what the generator was told on a retry."""
-        draft = keep_answer(draft, refinement)
+        is_retry = bool(refinement.added)
+        if is_retry:
+            draft = keep_answer(draft, refinement)
         record = partial(
             refinement.add_draft,
             draft.answer,
@@ -328,7 +330,7 @@ class Loop:
             evidence=draft.evidence,
             raw=draft.raw,
             fault=draft.fault,
-            is_echo=is_echo(draft, refinement, messages),
+            is_echo=is_retry and is_echo(draft, refinement, messages),
             kept=draft.kept,
             usage=usage,
             latency_s=latency_s,
@@ -342,7 +344,7 @@ class Loop:
             raise
         goto: Node = "finish" if drafted.stop_reason is not None else "judge"
         events = partial(drafted_events, drafted)
-        warnings = repeat_warnings(drafted, self._throttle)
+        warnings = repeat_warnings(drafted, self._throttle) if drafted.attempts[-1].copied else ()
         return Transition(refinement=drafted, goto=goto, events=events, warnings=warnings)
 
     def _hand_off(self, refinement: Refinement, messages: Messages, left: ParentCommand) -> Transition:
