@@ -445,7 +445,7 @@ class ResumeAnswers:
         self._store()
 
     def _store(self, _: object = None) -> None:
-        """Store all answers; called by `interrupt` too, with an answer of the kind that was asked for, and no other."""
+        """Store all answers; `interrupt` calls it, too, once an answer is of the kind that was asked for."""
         values = [dict(value) if isinstance(value, _AnswersEntry) else value for value in self._values]
         self._send([(_RESUME, values)])
 
