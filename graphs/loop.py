@@ -563,8 +563,11 @@ class Loop:
         """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
         now, (ending, chosen) = time.time(), refinement.conclusion
         if ending == "interrupt" and chosen is not None:
-            call = review_of(refinement, chosen, context.config)
-            review = yield Effect(run=call.run, arun=call.arun, config=context.config)
+            config = context.for_review(
+                partial(_subject_of, "review", chosen.number, (*chosen.steps, chosen.answer))
+            )
+            call = review_of(refinement, chosen, config)
+            review = yield Effect(run=call.run, arun=call.arun, config=config)
             refinement = apply_review(refinement, chosen, review)
             if not refinement.done:
                 added = added_messages(refinement.visible_to_generator(after=chosen.number))
