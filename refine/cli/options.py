@@ -292,6 +292,8 @@ class TrialOptions(CommandOptions):
     max_attempts: int = _option("Answers an arm may generate, the first included.", "N", default=3, min=2)
     success_rating: int = _option("Rating that the loop's judge accepts.", "1-4", default=3, min=1, max=4)
     max_concurrency: int = _max_concurrency()
+    max_calls: int | None = _option("Stop when an arm has made N model calls; resume later.", "N", min=1)
+    max_cost: float | None = _option("Stop when an arm has cost so much; resume later.", "USD", min=0)
     prices: Path | None = _prices()
     retry_failed: bool = _flag("Try again where generator or judge failed.")
     as_json: bool = _json()
