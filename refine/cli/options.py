@@ -462,8 +462,19 @@ class ExportOptions(CommandOptions):
     """The options of `refine export`."""
 
     record: str = _argument("The record: sqlite:///file.db or postgresql://...", "RECORD")
-    out: Path | None = _option("New file of JSON lines. Default: standard output.", "ROWS")
+    out: Path | None = _option(
+        "New file, .jsonl, .csv or .parquet. Default: JSON lines on standard output.", "ROWS"
+    )
     where: list[str] = _option("Only these outcomes; repeat it to narrow the choice.", "KEY=VALUE", default=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(CommandOptions):
+    """The options of `refine verify`."""
+
+    record: list[str] = _argument("The record, or exported files.", "RECORD...")
+    heads: Path | None = _option("Where the chains ended at an earlier --save-heads.", "HEADS")
+    save_heads: Path | None = _option("New file for where the chains end; keep it elsewhere.", "HEADS")
 
 
 @dataclass(frozen=True, kw_only=True)
