@@ -19,7 +19,7 @@ from itertools import accumulate
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, ConfigDict
 
-from graphs.answers import kind_of_answer, text_of_answer
+from graphs.answers import text_of_answer
 from graphs.augment import answers_of, faults_of, keep_words, own_texts, read_pack, verify_first
 from graphs.generators import Draft
 from graphs.refinement import Refinement
@@ -105,15 +105,14 @@ def _length(words: Sequence[str]) -> float:
 
 
 def is_echo(made: Draft, refinement: Refinement, conversation: Sequence[BaseMessage]) -> bool:
-    """Check whether a draft holds the loop's own sentences, or most of the feedback that it was to follow.
+    """Check whether a retry's draft holds the loop's own sentences, or most of the feedback that it was to follow.
 
     Args:
         made: The draft.
         refinement: The record before it.
         conversation: The messages up to the question; what stands there may be repeated.
     """
-    is_text = kind_of_answer(made.answer) in ("text", "cut", "invalid_tool_call")
-    if not refinement.added or not is_text or made.kept or made.skip_reason:
+    if made.kind not in ("text", "cut", "invalid_tool_call") or made.kept or made.skip_reason:
         return False
     text = text_of_answer(made.answer)
     if _keeps(text, refinement):
@@ -129,15 +128,15 @@ def is_echo(made: Draft, refinement: Refinement, conversation: Sequence[BaseMess
 
 
 def keep_answer(made: Draft, refinement: Refinement) -> Draft:
-    """Return the earlier answer in place of a draft that says to keep it; any other draft as it is.
+    """Return the earlier answer in place of a retry's draft that says to keep it; any other draft as it is.
 
     There is one to keep only where it may be released. Its evidence and its raw reply belong to it.
     """
-    if not refinement.added or made.fault or kind_of_answer(made.answer) != "text":
+    if made.fault or made.kind != "text":
         return made
     text = text_of_answer(made.answer)
     last = answers_of(refinement)[-1]
-    if not _keeps(text, refinement) or last.is_unfit or kind_of_answer(last.answer) != "text":
+    if not _keeps(text, refinement) or last.is_unfit or last.own_kind != "text":
         return made
     steps = (*last.steps, *(step for step in made.steps if step not in last.steps))
     answer = made.answer.model_copy(update={"content": last.answer.content})

@@ -305,6 +305,7 @@ def _rescore(options: of.RescoreOptions) -> int:
 
     \b
     refine rescore runs/1 --judge length:at_most=80,unit=words
+    refine rescore runs/1 --like runs/2
 
     Exit code: as of `refine evaluate`.
     """

@@ -60,6 +60,16 @@ def _json() -> Any:
     return _flag("Print JSON instead of text.", name="--json")
 
 
+def _judges(*, default: Any) -> Any:
+    return _option(
+        "Judge by name, with its settings, module:object, or a judges.toml; repeat it for several.",
+        "NAME[:KEY=VALUE,...]",
+        name="--judge",
+        default=default,
+        autocompletion=_judge_names,
+    )
+
+
 def _seed() -> Any:
     return _option("Seed of resamples and draws.", "N", default=0, min=0)
 
@@ -147,13 +157,7 @@ class ModelOptions:
 class JudgeOptions:
     """Which judges, and what they ask."""
 
-    judges: list[str] = _option(
-        "Judge by name, with its settings, module:object, or a judges.toml; repeat it for several.",
-        "NAME[:KEY=VALUE,...]",
-        name="--judge",
-        default=MISSING,
-        autocompletion=_judge_names,
-    )
+    judges: list[str] = _judges(default=MISSING)
     asks: ModelOptions = field(default_factory=ModelOptions)
 
 
@@ -205,6 +209,7 @@ class GateOptions:
         "Least mean score of a judge; exit code 1 below. Repeatable.", "JUDGE=SCORE", default=list
     )
     baseline: Path | None = _option("A run before: exit code 1 if a judge's scores fell since.", "RUN")
+    allow_other_judge: bool = _flag("Let the run before be of another judge: model, prompt, language, settings.")
     max_unscored: float = _option(
         "Share of rows that a judge of the gate may fail to judge; exit code 3 above.",
         "SHARE",
@@ -331,7 +336,9 @@ class ResumeOptions(_RunOptions):
 class RescoreOptions(_RunOptions):
     """The options of `refine rescore`."""
 
-    judges: JudgeOptions
+    judges: list[str] = _judges(default=list)
+    like: Path | None = _option("Judge as in this run: its judges, models and languages.", "RUN_B")
+    asks: ModelOptions = field(default_factory=ModelOptions)
     rows: Path | None = _moved_rows()
     limits: LimitOptions = field(default_factory=LimitOptions)
     as_json: bool = _json()
