@@ -206,7 +206,7 @@ def _judges(options: of.ListOptions) -> int:
 
     \b
     refine judges
-    refine judges --find hallucination
+    refine judges --find "my bot invents prices"
     refine judges --needs contexts,reference --subject answer
     refine judges ragas.faithfulness
     """
@@ -305,6 +305,7 @@ def _rescore(options: of.RescoreOptions) -> int:
 
     \b
     refine rescore runs/1 --judge length:at_most=80,unit=words
+    refine rescore runs/1 --like runs/2
 
     Exit code: as of `refine evaluate`.
     """
