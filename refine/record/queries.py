@@ -29,7 +29,16 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from refine.record import sums
 from refine.record.rows import Row, iso_time, metadata_of, name_of, now_ms, text_of
-from refine.record.schema import ATTEMPT, LABEL, MEASURES, OUTCOME, SERIES, OutcomeFilter
+from refine.record.schema import (
+    ATTEMPT,
+    LABEL,
+    MEASURES,
+    OUTCOME,
+    SERIES,
+    OutcomeFilter,
+    is_request,
+    of_requests,
+)
 
 _LISTED = [
     "id",
@@ -83,7 +92,7 @@ def _conditions(where: OutcomeFilter) -> ColumnElement[bool]:
 def _has_label(which: str) -> ColumnElement[bool]:
     labelled = exists().where(_LABEL.c.outcome == OUTCOME.c.id)
     if which != "disagree":
-        return labelled if which == "yes" else ~labelled
+        return labelled if which == "yes" else ~labelled & (OUTCOME.c.attempts > 0)
     success = func.coalesce(OUTCOME.c.success_rating, _DEFAULT_SUCCESS)
     passed = _ATTEMPT.c.rating >= success
     differ = or_(
@@ -236,8 +245,11 @@ def figures(connection: Connection, where: OutcomeFilter, *, buckets: int) -> Ro
     """Return what the chosen outcomes come to; see `DatabaseRecord.figures`."""
     if _are_many(connection, where):
         return _figures_of_sums(connection, where, buckets)
-    chosen = _conditions(where)
+    requests, chosen = of_requests(OUTCOME.c.stop_reason), _conditions(where)
+    counts = _counts(connection, chosen & requests, OUTCOME.c.stop_reason)
+    chosen = chosen if where.stop_reason else chosen & ~requests
     return {
+        "requests": counts,
         **_sums(connection, chosen),
         **_latency(connection, chosen),
         "stop_reasons": _counts(connection, chosen, OUTCOME.c.stop_reason),
@@ -264,7 +276,8 @@ def _figures_of_sums(connection: Connection, where: OutcomeFilter, buckets: int)
     fitting = (width for width in _WIDTHS if width >= sums.MINUTE and (end - start) / width <= buckets)
     width = next(fitting, _WIDTHS[-1])
     starts = range(start - start % width, end + 1, width)
-    rows = sums.summed(connection, where, width, _conditions)
+    every = sums.summed(connection, where, width, _conditions)
+    rows = [row for row in every if where.stop_reason or not is_request(row["stop_reason"])]
     tally: dict[str, Counter[int]] = defaultdict(Counter)
     for judges in sums.tallied(connection, where, "refiner", _conditions).values():
         for judge, counts in judges.items():
@@ -276,6 +289,7 @@ def _figures_of_sums(connection: Connection, where: OutcomeFilter, buckets: int)
     rated = [row for row in rows if row["rating"] is not None]
     ratings = _weighted(rated, "rating")
     return {
+        "requests": _counted([row for row in every if is_request(row["stop_reason"])], "stop_reason"),
         "outcomes": total["outcomes"],
         "passed": sum(row["outcomes"] for row in rows if row["passed"]),
         "mean_attempts": _weighted(rows, "attempts"),
@@ -359,12 +373,14 @@ def _latest(connection: Connection, by: str, where: OutcomeFilter) -> tuple[list
     for row in connection.execute(query.order_by(OUTCOME.c.at.desc()).limit(_LATEST)).mappings():
         unknown = row["cost"] is None
         rows.append({**row, "outcomes": 1, "cost": round((row["cost"] or 0) * 1e9), "cost_unknown": int(unknown)})
-        if row["latency_s"] is not None:
+        if row["latency_s"] is not None and not is_request(row["stop_reason"]):
             times[row[by] or ""][sums.bucket_of(row["latency_s"])] += 1
     return rows, times
 
 
-def _group(name: str, rows: list[Row], times: Mapping[int, int]) -> Row:
+def _group(name: str, every: list[Row], times: Mapping[int, int]) -> Row:
+    rows = [row for row in every if not is_request(row["stop_reason"])]
+    ends = _counted(every, "stop_reason")
     count = sum(row["outcomes"] for row in rows)
     unknown = sum(row["cost_unknown"] for row in rows)
     return {
@@ -372,8 +388,9 @@ def _group(name: str, rows: list[Row], times: Mapping[int, int]) -> Row:
         "outcomes": count,
         "passed": sum(row["outcomes"] for row in rows if row["passed"]),
         "unjudged": sum(row["outcomes"] for row in rows if row["stop_reason"] in _UNJUDGED),
-        "left": sum(row["outcomes"] for row in rows if row["stop_reason"] == "broken_off"),
-        "errors": sum(row["outcomes"] for row in rows if row["stop_reason"] == "generator_failed"),
+        "left": ends.get("left", 0) + ends.get("broken_off", 0),
+        "errors": sum(many for end, many in ends.items() if end == "generator_failed" or end.startswith("error_")),
+        "passed_through": ends.get("passed_through", 0),
         "mean_attempts": _weighted(rows, "attempts"),
         "latency_p50": sums.percentile(times, 0.5),
         "latency_p95": sums.percentile(times, 0.95),

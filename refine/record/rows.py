@@ -40,6 +40,7 @@ _NAMES = frozenset(
         "outcome",
         "refiner",
         "request_id",
+        "trace_id",
         "question_id",
         "judge",
         "judge_model",
@@ -158,6 +159,7 @@ class Origin:
         shadow: See `Policy`.
         model: The generator's model as configured, where its answers do not name one.
         request_id: Id of the HTTP request.
+        trace_id: Id of the trace that it was answered in.
         continuation_probability: How probable it was that the loop goes on after a pass, to learn what it would
             have come to; None where it never does.
         subject: What a certificate made of this record is about.
@@ -173,6 +175,7 @@ class Origin:
     shadow: bool = False
     model: str | None = None
     request_id: str | None = None
+    trace_id: str | None = None
     continuation_probability: float | None = None
     subject: Subject | None = None
 
@@ -272,6 +275,7 @@ def _outcome_row(pending: PendingOutcome, question: str) -> Row:
             "at": pending.at,
             "refiner": origin.refiner,
             "request_id": origin.request_id,
+            "trace_id": origin.trace_id,
             "question_id": _question_id(outcome, question),
             "policy_digest": origin.policy_digest,
             "success_rating": origin.success_rating,

@@ -12,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     Float,
     Index,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     inspect,
+    or_,
     select,
     text,
 )
@@ -37,6 +39,7 @@ OUTCOME = Table(
     Column("at", BigInteger, nullable=False, comment="when it ended, milliseconds since the epoch"),
     Column("refiner", Text),
     Column("request_id", Text),
+    Column("trace_id", Text, comment="of OpenTelemetry"),
     Column("question_id", Text, comment="the same for the same question"),
     Column("policy_digest", Text),
     Column("success_rating", Integer),
@@ -209,6 +212,19 @@ STATE = Table(
     Column("id", Text, nullable=False),
 )
 """How far the record is: `sealed` since when, `summed` up to which outcome of an older version."""
+
+_REQUEST_ENDS = ("passed_through", "left")
+
+
+def is_request(stop_reason: str) -> bool:
+    """Check whether an outcome is a request that no answer was judged for: passed through, an error, or left."""
+    return stop_reason in _REQUEST_ENDS or stop_reason.startswith("error_")
+
+
+def of_requests(stop_reason: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return `is_request` as a condition on a column."""
+    return or_(stop_reason.in_(_REQUEST_ENDS), stop_reason.startswith("error_", autoescape=True))
+
 
 _META = Table("meta", _TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
 

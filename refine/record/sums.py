@@ -29,7 +29,9 @@ from refine.record.schema import (
     SUMS_OF_NONE,
     TALLY,
     OutcomeFilter,
+    is_request,
     lock_tables,
+    of_requests,
 )
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -229,6 +231,8 @@ def _condition(table: Table, where: OutcomeFilter, widths: Sequence[int]) -> Col
         if width
     ]
     wanted = [SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None]
+    if table is TALLY and where.stop_reason is None:
+        wanted.append(~of_requests(SERIES.c.stop_reason))
     return and_(or_(*spans) if spans else table.c.width == -1, *wanted)
 
 
@@ -280,6 +284,8 @@ def tallied(
         found[name or ""][judge][value] += int(count)
     edges = _edges(connection, where, conditions)
     for (_, series, judge, value), count in edges.tally.items():
+        if where.stop_reason is None and is_request(edges.series[series]["stop_reason"]):
+            continue
         found[edges.series[series][by] or ""][judge][value] += count
     return found
 

@@ -44,7 +44,7 @@ function bars(width, series, stack, show, top) {
     });
     const about = `${tick(bucket.at, series.width, dated)}: ${parts.map(([, , text]) => text).join(", ") || "nothing"}`;
     return s("g", { class: "col" }, s("title", {}, about), s("rect", { class: "hit", x, y: TOP, width: step, height: plot }), rects,
-      index % every === 0 && x + TICK <= width && s("text", { class: "tick", x, y: HEIGHT - 4 }, tick(bucket.at, series.width, dated && index === 0)));
+      index % every === 0 && x + TICK <= width && s("text", { class: "tick", x, y: HEIGHT - 4 }, tick(bucket.at, dated && index === 0 ? Infinity : series.width)));
   })];
 }
 
@@ -120,14 +120,14 @@ export function ratings(figures) {
 }
 
 export function figuresRow(figures) {
-  const failures = Object.entries(figures.stop_reasons).filter(([code]) => code !== "accepted")
+  const failures = Object.entries({ ...figures.stop_reasons, ...figures.requests }).filter(([code]) => code !== "accepted")
     .sort((a, b) => b[1] - a[1]).map(([code, many]) => `${many} ${reason(code)}`);
   const all = [
     [count(figures.outcomes), "answers", failures.slice(0, 3).join(", ")],
     [percent(figures.passed, figures.outcomes), "passed", `${percent(figures.passed_at[1] ?? 0, figures.outcomes)} at the first attempt`],
     [figures.mean_rating === null ? "–" : figures.mean_rating.toFixed(1), "mean rating", figures.mean_attempts === null ? "" : `${figures.mean_attempts.toFixed(2)} attempts an answer`],
     [seconds(figures.latency_p50), "median time", `95 % within ${seconds(figures.latency_p95)}`],
-    [figures.cost_unknown && !figures.cost ? "–" : dollars(figures.cost), "cost", !figures.cost && figures.cost_unknown ? 'unknown; prices = "known" in the policy takes listed ones' : figures.cost_unknown ? `unknown of ${count(figures.cost_unknown)} answers` : `${count((figures.input_tokens ?? 0) + (figures.output_tokens ?? 0))} tokens`],
+    [figures.cost_unknown && !figures.cost ? "–" : dollars(figures.cost), "cost", !figures.cost && figures.cost_unknown ? 'unknown: set prices = "known"' : figures.cost_unknown ? `unknown of ${count(figures.cost_unknown)} answers` : `${count((figures.input_tokens ?? 0) + (figures.output_tokens ?? 0))} tokens`],
   ];
   return all.map(([value, name, more]) => h("div", { class: "card figure" }, h("strong", {}, value), h("span", {}, name), h("small", {}, more || "\u00a0")));
 }

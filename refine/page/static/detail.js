@@ -40,13 +40,15 @@ function draftOf(attempt, before) {
   if (attempt.draft === null || attempt.draft === undefined) return h("p", { class: "nothing" }, attempt.waiting ? "writing…" : "recorded without texts");
   const plain = textView(attempt.draft);
   if (!before?.draft || before.draft === attempt.draft) return plain;
-  const changes = h("div", { class: "text diff", hidden: true }, diff(before.draft, attempt.draft));
+  const pieces = diff(before.draft, attempt.draft);
+  const kept = pieces.reduce((sum, piece) => sum + (typeof piece === "string" ? piece.length : 0), 0);
+  const changes = h("div", { class: "text diff", hidden: true }, pieces);
   const toggle = h("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => {
     changes.hidden = !changes.hidden;
     plain.hidden = !plain.hidden;
     toggle.setAttribute("aria-pressed", String(!changes.hidden));
   } }, `Changes since attempt ${before.number}`);
-  toggle.click();
+  if (3 * kept > attempt.draft.length) toggle.click(); // of a text that is all new the changes say nothing
   return [toggle, changes, plain];
 }
 

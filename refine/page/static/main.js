@@ -59,7 +59,7 @@ function rowView(row) {
   const mark = row.passed ? "yes" : ["skipped", "passed_through"].includes(row.stop_reason) ? "none" : "no";
   const head = h("button", { type: "button", class: "head", "aria-expanded": "false", onclick: () => toggle(row.id) },
     h("span", { class: `mark ${mark}`, title: reason(row.stop_reason) }, mark === "yes" ? "✓" : mark === "no" ? "✗" : "–"),
-    badge(row.rating), h("span", { class: "words" }, row.question ?? `${row.refiner || "answer"} ${row.id.slice(0, 8)}`),
+    badge(row.rating), h("span", { class: "words" }, row.question || (row.attempts ? "" : row.detail) || `${row.refiner || "answer"} ${row.id.slice(0, 8)}`),
     h("span", { class: "end" }, row.passed ? "" : reason(row.stop_reason)),
     row.labels > 0 && h("span", { class: "tag" }, "labelled"),
     h("span", { class: "pips", title: `${row.attempts} attempts`, "aria-label": `${row.attempts} attempts` }, "●".repeat(Math.min(row.attempts, 6))),
@@ -161,10 +161,10 @@ async function drawBenefit() {
 // Draw each chart as wide as its column is, so that its text has the size of other text.
 function drawCharts() {
   if (!byId("charts").checkVisibility()) return;
+  byId("charts").classList.toggle("three", !charts.hasCost(state.figures)); // first, as it decides how wide columns are
   const columns = getComputedStyle(byId("charts")).gridTemplateColumns.split(" ").map((width) => Math.floor(parseFloat(width)) - 32);
   const inColumn = (index) => Math.max(columns[index % columns.length], 160);
   const { figures } = state;
-  byId("charts").classList.toggle("three", !charts.hasCost(figures));
   const zoom = (chart) => charts.zoomable(chart, figures.series, (since, until) => changeFilter({ ...state.filter, since: String(since), until: String(until) }));
   byId("charts").replaceChildren(zoom(charts.passing(figures, inColumn(0))), charts.ratings(figures), zoom(charts.latency(figures, inColumn(2))),
     ...(charts.hasCost(figures) ? [zoom(charts.cost(figures, inColumn(3)))] : []));
