@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -339,6 +339,27 @@ class Verdict(HintsAtGuesses, Frozen):
             "score": min(1.0, math.fsum(share * (verdict.score or 0.0) for share, verdict in pairs)),
         }
         return self.model_copy(update=changes)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why the judge, or members of it, gave no verdict, by name; to have had nothing to judge is no failure."""
+        members = {part.judge: part.unscored or "" for part in self.failed_parts() if part.judge}
+        failed = self.unscored is not None and self.unscored not in NOTHING_TO_JUDGE
+        return members or ({self.judge: self.unscored or ""} if failed and self.judge else {})
+
+    @property
+    def contradicted(self) -> tuple[str, ...]:
+        """The claims of the answer, as its parts name them, that the evidence contradicts."""
+        here = (part.subject for part in self.items if part.value == "contradicted")
+        return (*here, *(claim for part in self.items if part.items for claim in part.contradicted))
+
+    def failed_parts(self) -> Iterator[Verdict]:
+        """Yield the verdicts inside whose judges failed, the innermost of those that failed for lack of others."""
+        for part in self.items:
+            if part.unscored in NOTHING_TO_JUDGE:
+                continue
+            inside = list(part.failed_parts()) if part.items else []
+            yield from inside or ([part] if part.unscored is not None else [])
 
     def reaches(self, success_rating: int) -> bool:
         """Check whether this verdict passes a gate that requires `success_rating`.
