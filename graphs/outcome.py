@@ -247,6 +247,8 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         "unscored": None if verdict is None else verdict.unscored,
         "latency_s": attempt.latency_s,
     }
+    if attempt.mended:
+        figures["masked"] = [span.kind for span in attempt.mended]
     if attempt.candidate is not None:
         figures["candidate"] = attempt.candidate
     if attempt.unchosen:

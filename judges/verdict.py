@@ -200,6 +200,37 @@ def _token_count(reported: object) -> int | None:
     return int(reported)  # type: ignore[call-overload,no-any-return]  # as above
 
 
+class MaskedSpan(Frozen):
+    """A place of an answer that a judge would have masked; never its text.
+
+    Args:
+        kind: What stands there: `"email"`, `"api_key"`, `"pattern"`, ...
+        start: Index of its first character in the answer.
+        end: Index behind its last character.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+
+    @property
+    def mask(self) -> str:
+        """What stands in its place."""
+        return f"[{self.kind.upper()}]"
+
+
+def mask_spans(text: str, spans: Iterable[MaskedSpan]) -> str:
+    """Return a text with a mask in place of each span; spans that overlap have one mask, that of the first."""
+    parts, place = [], 0
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if span.start >= place:
+            parts += [text[place : span.start], span.mask]
+        place = max(place, span.end)
+    return "".join([*parts, text[place:]])
+
+
 class Verdict(HintsAtGuesses, Frozen):
     """The result of judging one sample.
 
@@ -226,6 +257,8 @@ class Verdict(HintsAtGuesses, Frozen):
         latency_s: Seconds from question to verdict.
         model: Model id the provider reported; None where no model was asked.
         raw: The reply that could not be parsed, where `unscored` is `"invalid_output"`.
+        replacement: The answer with what was refused in it masked, where masking may mend it; None elsewhere.
+        masked: The places that are masked in it, by what stands there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -246,6 +279,8 @@ class Verdict(HintsAtGuesses, Frozen):
     latency_s: float = Field(default=0.0, ge=0)
     model: str | None = None
     raw: str = ""
+    replacement: str | None = None
+    masked: tuple[MaskedSpan, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -309,6 +344,13 @@ class Verdict(HintsAtGuesses, Frozen):
     def without_score(cls, reason: Unscored, detail: str = "", **fields: Any) -> Self:
         """Return an unscored verdict with the reason."""
         return cls(unscored=reason, detail=detail, **fields)
+
+    def with_masks(self, answer: str, spans: Iterable[MaskedSpan]) -> Verdict:
+        """Return this verdict with an answer in which these places are masked; as it is where there are none."""
+        masked = tuple(spans)
+        if not masked:
+            return self
+        return self.model_copy(update={"replacement": mask_spans(answer, masked), "masked": masked})
 
     def __bool__(self) -> bool:
         """Whether the judge's own pass mark was reached; an unscored verdict reached none."""

@@ -38,6 +38,10 @@ OUTCOME = Table(
     Column("refiner", Text),
     Column("request_id", Text),
     Column("question_id", Text, comment="the same for the same question"),
+    Column("key", Text, comment="name of the caller's key"),
+    Column("user", Text, comment="who asked, as the caller says"),
+    Column("session", Text, comment="id of the session, as the caller says"),
+    Column("thread", Text, comment="id of the conversation, as the caller or the checkpointer says"),
     Column("policy_digest", Text),
     Column("success_rating", Integer),
     Column("max_attempts", Integer),
@@ -66,6 +70,14 @@ OUTCOME = Table(
     Column("conversation", Text, comment="JSON, where it is more than one question"),
     Column("evidence", Text, comment="JSON"),
     Column("answer", Text, comment="what was answered, where that is no attempt's draft"),
+    Column("input_judge", Text, comment="the judge of the question, where there is one, and its verdict"),
+    Column("input_rating", Integer),
+    Column("input_unscored", Text),
+    Column("input_s", Float(53)),
+    Column("input_calls", BigInteger, comment="calls and tokens are in those of the outcome, too"),
+    Column("input_tokens_in", BigInteger),
+    Column("input_tokens_out", BigInteger),
+    Column("input_rationale", Text),
     Index("outcome_at", "at"),
 )
 
@@ -75,6 +87,7 @@ ATTEMPT = Table(
     Column("outcome", Text, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("released", Boolean, nullable=False),
+    Column("kind", Text, comment="mended, refusal, cut, ...; null for an answer of text"),
     Column("model", Text),
     Column("finish_reason", Text),
     Column("generate_s", Float(53)),
@@ -120,7 +133,7 @@ _META = Table("meta", _TABLES, Column("version", Integer, primary_key=True, auto
 
 
 def _add_missing_columns(connection: Connection) -> None:
-    """Add the columns that came with version 2; tables that this version made have them."""
+    """Add the columns that came with later versions; tables that this version made have them."""
     own, preparer = inspect(connection), connection.dialect.identifier_preparer
     for table in (OUTCOME, ATTEMPT, LABEL):
         present = {column["name"] for column in own.get_columns(table.name)}
@@ -131,7 +144,11 @@ def _add_missing_columns(connection: Connection) -> None:
                 connection.execute(text(f"ALTER TABLE {preparer.quote(table.name)} ADD COLUMN {name} {kind}"))
 
 
-_MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_TABLES.create_all, _add_missing_columns)
+_MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _TABLES.create_all,
+    _add_missing_columns,
+    _add_missing_columns,
+)
 """Each brings the tables from one version to the next; the first makes them."""
 
 _LOCK = 0x7265_6669_6E65
@@ -213,6 +230,10 @@ class OutcomeFilter(BaseModel):
         refiner: Name of the refiner or guard.
         model: Model of the generator.
         judge: Name of the judge.
+        key: Name of the caller's key.
+        user: Who asked, as the caller says; as are the next two.
+        session: Id of the session.
+        thread: Id of the conversation.
         text: Words in question or drafts, of records that hold texts; upper and lower case are the same.
         labelled: `"no"`: without a label; `"yes"`: with one; `"disagree"`: a label and the judge differ, by two
             ratings or about passing.
@@ -233,6 +254,10 @@ class OutcomeFilter(BaseModel):
     refiner: str | None = None
     model: str | None = None
     judge: str | None = None
+    key: str | None = None
+    user: str | None = None
+    session: str | None = None
+    thread: str | None = None
     text: str | None = Field(default=None, max_length=1_000)
     labelled: Literal["no", "yes", "disagree"] | None = None
     since: _Moment | None = None
