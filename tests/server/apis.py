@@ -16,7 +16,7 @@ _TOOL = {"name": "look", "description": "Looks."}
 
 
 def reply_in(asked: Asked, text: str, *, thought: str = "", call: Json | None = None) -> Wire:
-    """Say a text in the form of the API whose path was asked; with a thought before it, or a tool's call in place."""
+    """Say a text in the form of the API that was asked; with a thought before it, or a tool's call in place."""
     if asked["path"].startswith(PATHS["messages"]):
         return answered(_message(text, thought, call))
     if asked["path"].startswith(PATHS["responses"]):

@@ -16,7 +16,7 @@ from tests.model_server import Asked, ModelServer, Wire, serving
 from tests.server.apis import DIALECTS, body_in, reply_in, text_in
 from tests.server.evasions import PATHS, Dialect
 
-SECRET = "4711"
+PIN = "4711"
 MASKED = "Your pin is [REMOVED], keep it."
 MENDS: dict[str, Any] = {"judge": "pattern:forbidden=\\d\\d\\d\\d", "on_refusal": "mend"}
 
@@ -24,8 +24,8 @@ MENDS: dict[str, Any] = {"judge": "pattern:forbidden=\\d\\d\\d\\d", "on_refusal"
 def say(asked: Asked) -> Wire:
     """Say the secret, also in what stands beside the text; on a retry say what is harmless."""
     is_retry = b"Do not use" in asked["raw"]
-    text = "There is no pin." if is_retry else f"Your pin is {SECRET}, keep it."
-    return reply_in(asked, text, thought=f"The pin is {SECRET}.")
+    text = "There is no pin." if is_retry else f"Your pin is {PIN}, keep it."
+    return reply_in(asked, text, thought=f"The pin is {PIN}.")
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +36,14 @@ def upstream() -> Iterator[ModelServer]:
 
 
 @pytest.mark.parametrize(("dialect", "streamed"), list(product(DIALECTS, [False, True])))
-def test_a_mended_answer_goes_out_and_says_so(upstream: ModelServer, dialect: Dialect, streamed: bool) -> None:
+def test_a_mended_answer_goes_out_and_says_so(upstream: ModelServer, dialect: Dialect, *, streamed: bool) -> None:
     """The upstream is asked once, the text goes out masked, and nothing else of the reply repeats the secret."""
     upstream.requests = []
     with guarding(upstream.url, **MENDS, policy={"keep_reasoning": True}) as guard:
         response = guard.post(PATHS[dialect], body_in(dialect, stream=streamed))
     assert response.status_code == 200
     assert len(upstream.requests) == 1
-    assert SECRET not in response.text
+    assert PIN not in response.text
     assert MASKED in response.text
     if not streamed:
         body = response.json()
@@ -83,24 +83,23 @@ def no_masks(answer: str) -> tuple[bool, str]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(("case", "settings", "status", "said"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(("settings", "status", "said"), [one[1:] for one in CASES], ids=[one[0] for one in CASES])
 def test_what_is_refused_never_goes_out(
-    upstream: ModelServer, case: str, settings: dict[str, Any], status: int, said: str, dialect: Dialect
+    upstream: ModelServer, settings: dict[str, Any], status: int, said: str, dialect: Dialect
 ) -> None:
     """Neither the secret nor a masked answer that a judge refuses goes out, whatever follows the refusal."""
-    del case
     judges = [MENDS["judge"], "tests.server.test_mending:no_masks"]
     with guarding(upstream.url, judge=judges, **settings) as guard:
         response = guard.post(PATHS[dialect], body_in(dialect))
     assert response.status_code == status
     assert said in response.text
-    assert SECRET not in response.text
+    assert PIN not in response.text
     assert "REMOVED" not in response.text
 
 
 def test_arguments_of_a_call_are_left_alone(upstream: ModelServer) -> None:
     """A call that the request forces is judged by its arguments, and never masked: it is asked for again."""
-    upstream.reply = lambda asked: reply_in(asked, "", call={"pin": SECRET})
+    upstream.reply = lambda asked: reply_in(asked, "", call={"pin": PIN})
     forced = {"tool_choice": {"type": "function", "function": {"name": "look"}}}
     try:
         with guarding(upstream.url, **MENDS, max_attempts=2) as guard:
@@ -108,7 +107,7 @@ def test_arguments_of_a_call_are_left_alone(upstream: ModelServer) -> None:
     finally:
         upstream.reply = say
     assert response.status_code == 422
-    assert SECRET not in response.text
+    assert PIN not in response.text
 
 
 def test_the_record_and_its_filter_tell(upstream: ModelServer, tmp_path: Path) -> None:
@@ -130,7 +129,7 @@ def test_the_record_and_its_filter_tell(upstream: ModelServer, tmp_path: Path) -
         (row,) = record.outcomes(OutcomeFilter(**{name: value}))
         assert not record.outcomes(OutcomeFilter(**{name: "another"}))
     attempts = record.outcome(row["id"])["attempts"]
-    exported = [row for row in record.attempts()]
+    exported = list(record.attempts())
     record.close()
     assert [attempt["kind"] for attempt in attempts] == [None, "mended"]
     assert all(told.items() <= row.items() for row in exported)
