@@ -27,6 +27,9 @@ in `tests/bench/ifeval/raw`:
 python -m tests.bench.ifeval --replay
 ```
 
+The form of the default retry and its words were chosen on 78 prompts of our own, which are not among these; why
+retries failed was looked at here, with the form of 0.7.0. On these sets the form of now was measured once.
+
 ![Difference from fresh answers, in points, with 95 % intervals](benefit.svg)
 """
 
