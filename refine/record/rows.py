@@ -42,6 +42,11 @@ _NAMES = frozenset(
         "request_id",
         "trace_id",
         "question_id",
+        "key",
+        "user",
+        "session",
+        "thread",
+        "kind",
         "judge",
         "judge_model",
         "certificate",
@@ -50,6 +55,8 @@ _NAMES = frozenset(
     }
 )
 """Columns of ids, names and codes."""
+CALLER = ("key", "user", "session", "thread")
+"""Columns that say who asked."""
 _LONGEST_NAME = 200
 """Characters of an id, a name or a code; more would not fit into an index."""
 _LONGEST_TEXT = 1_000_000
@@ -162,6 +169,10 @@ class Origin:
         trace_id: Id of the trace that it was answered in.
         continuation_probability: How probable it was that the loop goes on after a pass, to learn what it would
             have come to; None where it never does.
+        key: Name of the caller's key.
+        user: Who asked, as the caller says; as are the next two.
+        session: Id of the session.
+        thread: Id of the conversation.
         subject: What a certificate made of this record is about.
     """
 
@@ -177,6 +188,10 @@ class Origin:
     request_id: str | None = None
     trace_id: str | None = None
     continuation_probability: float | None = None
+    key: str | None = None
+    user: str | None = None
+    session: str | None = None
+    thread: str | None = None
     subject: Subject | None = None
 
     @classmethod
@@ -277,6 +292,7 @@ def _outcome_row(pending: PendingOutcome, question: str) -> Row:
             "request_id": origin.request_id,
             "trace_id": origin.trace_id,
             "question_id": _question_id(outcome, question),
+            **{name: getattr(origin, name) or None for name in CALLER},
             "policy_digest": origin.policy_digest,
             "success_rating": origin.success_rating,
             "max_attempts": origin.max_attempts,
@@ -312,6 +328,7 @@ def _attempt_row(outcome: str, attempt: Attempt, *, released: bool) -> Row:
             "outcome": outcome,
             "number": attempt.number,
             "released": released,
+            "kind": None if attempt.kind == "text" else attempt.kind,
             "model": _metadata(attempt.answer, _MODELS),
             "finish_reason": _metadata(attempt.answer, _FINISH_REASONS),
             "generate_s": attempt.latency_s,
@@ -414,6 +431,7 @@ _OUTCOME = (
     "question_id",
     "refiner",
     "request_id",
+    *CALLER,
     "success_rating",
     "max_attempts",
     "patience",
@@ -424,6 +442,7 @@ _OUTCOME = (
 )
 _ATTEMPT = (
     "released",
+    "kind",
     "rating",
     "score",
     "passed",

@@ -36,13 +36,16 @@ def _fields(served: ServedRequest) -> dict[str, Any]:
     last = outcomes[0] if outcomes else None
     ratings = [attempt.rating for one in outcomes for attempt in one.attempts if attempt.number == one.released]
     verdicts = [verdict.rating for verdict in served.verdicts]
-    usage = served.usage
+    usage, who = served.usage, served.requester
     return {
         "status": _LEFT if served.status is None else served.status,
         "method": served.method,
         "path": served.path,
         "seconds": round(served.seconds, 4),
         "key": served.caller,
+        "user": who.user,
+        "session": who.session,
+        "thread": who.thread,
         "guard": served.guard,
         "model": served.model,
         "ended": "left" if served.status is None else last.stop_reason if last else served.ended,

@@ -56,6 +56,9 @@ class Metrics:
         self.request_s = self._histogram("refine_request_duration_seconds", "From request to answer", "guard")
         self.generate_s = self._histogram("refine_generate_duration_seconds", "One call of the upstream", "guard")
         self.judge_s = self._histogram("refine_judge_duration_seconds", "One verdict", "judge")
+        self.key_requests = self._counter("refine_key_requests", "Requests served, by name of the key", "key")
+        self.key_tokens = self._counter("refine_key_tokens", "Tokens consumed, by name of the key", "key", "kind")
+        self.key_cost = self._counter("refine_key_cost_dollars", "US dollars spent, by name of the key", "key")
         self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
         self.registry.register(_RecordCollector(record))
         self._child = cache(lambda metric, *labels: metric.labels(*labels))
@@ -69,10 +72,20 @@ class Metrics:
         guard = served.guard or "none"
         self._child(self.requests, guard, _outcome_of(served)).inc()
         self._child(self.request_s, guard).observe(served.seconds)
+        if served.caller:
+            self._count_key(served.caller, served.usage)
         for record in served.records:
             self._count(guard, record.outcome)
         for verdict in served.verdicts:
             self._count_verdict(guard, verdict)
+
+    def _count_key(self, key: str, usage: Usage) -> None:
+        self._child(self.key_requests, key).inc()
+        if usage.tokens:
+            self._child(self.key_tokens, key, "input").inc(usage.input_tokens)
+            self._child(self.key_tokens, key, "output").inc(usage.output_tokens)
+        if usage.cost:
+            self._child(self.key_cost, key).inc(usage.cost)
 
     def _count(self, guard: str, outcome: Outcome) -> None:
         for attempt in outcome.attempts:
@@ -220,22 +233,11 @@ class Recording:
 
     def __call__(self, served: ServedRequest) -> None:
         """Record the outcomes; in a database, also a request without one: passed through, refused, or left."""
-        if (
-            not served.records
-            and not served.verdicts
-            and served.guard
-            and isinstance(self._record, DatabaseRecord)
-        ):
-            origin = replace(
-                self._origins[served.guard],
-                request_id=served.request_id,
-                model=served.model or None,
-                trace_id=served.trace_id or None,
-            )
-            self._record.add(_as_outcome(served), origin)
+        if served.guard and served.is_unanswered and isinstance(self._record, DatabaseRecord):
+            origin = replace(self._origins[served.guard], model=served.model or None)
+            self._record.add(_as_outcome(served), _with_request(origin, served))
         for record in served.records:
-            origin = replace(self._origin(served.guard, record.policy), request_id=served.request_id)
-            origin = replace(origin, trace_id=served.trace_id or None)
+            origin = _with_request(self._origin(served.guard, record.policy), served)
             if self._blocks:
                 asyncio.get_running_loop().run_in_executor(None, self._record.add, record.outcome, origin)
             else:
@@ -256,6 +258,20 @@ class Recording:
         """Write what waits, and close the record."""
         if isinstance(self._record, DatabaseRecord):
             self._record.close()
+
+
+def _with_request(origin: Origin, served: ServedRequest) -> Origin:
+    """Return an origin with what one request says of itself."""
+    who = served.requester
+    return replace(
+        origin,
+        request_id=served.request_id,
+        trace_id=served.trace_id or None,
+        key=who.key or served.caller,
+        user=who.user,
+        session=who.session,
+        thread=who.thread,
+    )
 
 
 def _as_outcome(served: ServedRequest) -> Outcome:

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from judges.verdict import Usage, Verdict
-from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, Keys, ServedGuard
+from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, Keys, Requester, ServedGuard
 from refine.server.answers import GuardedRequest, OutcomeRecord, answer
 from refine.server.bodies import ByteBudget, ClientGone, PassedBody, read_body
 from refine.server.budgets import Budgets
@@ -324,6 +324,7 @@ class ServedRequest:
         model: The model that was asked for; empty where none was read.
         code: Code of the error that was the answer; empty for none.
         trace_id: Id of the trace that it was served in; empty where nothing is traced.
+        requester: Who asked.
     """
 
     guard: str
@@ -338,6 +339,7 @@ class ServedRequest:
     trace_id: str = ""
     records: tuple[OutcomeRecord, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    requester: Requester = Requester()
 
     @property
     def is_unanswered(self) -> bool:
@@ -420,6 +422,7 @@ class Exchange:
         self.span = RequestSpan()
         self.guard = ""
         self.caller = ""
+        self.requester = Requester()
         self.records: list[OutcomeRecord] = []
         self.verdicts: list[Verdict] = []
 
@@ -446,6 +449,12 @@ class Exchange:
             incoming.headers, incoming.id, caller.credentials, dialect.KEY_HEADER
         )
 
+    def log_fields(self) -> dict[str, str]:
+        """Return what every line of the log about this request has: its id, and who asks."""
+        who = self.requester
+        fields = {"key": who.key, "user": who.user, "session": who.session, "thread": who.thread}
+        return {"request_id": self.incoming.id, **{name: text for name, text in fields.items() if text}}
+
     def done(self, status: int | None, seconds: float, *, code: str = "") -> None:
         """Tell the observers how it ended, with the code of an error."""
         self._service.observe(
@@ -462,6 +471,7 @@ class Exchange:
                 trace_id=self.span.trace_id,
                 records=tuple(self.records),
                 verdicts=tuple(self.verdicts),
+                requester=self.requester,
             )
         )
 
@@ -512,6 +522,7 @@ class PostRoute(ABC):
                 body = await read_body(client.receive, incoming.headers, service.limits, held)
                 _check_encoding(incoming.headers)
                 document = await _read_document(body, service.limits)
+                exchange.requester = Requester.of(caller, incoming.headers, document)
                 return await self.serve(exchange, document, caller, client)
         finally:
             service.admission.leave(caller.name)
@@ -577,7 +588,7 @@ class JudgedRoute(PostRoute):
     ) -> GuardReply:
         headers = {**exchange.upstream_headers(guard, caller, self._dialect), "content-type": "application/json"}
         question = GuardedRequest(guard, guard.required_upstream, self._dialect, request, headers)
-        bind_contextvars(request_id=exchange.incoming.id)  # for the lines of this request, whose task ends with it
+        bind_contextvars(**exchange.log_fields())  # for the lines of this request, whose task ends with it
         try:
             exchange.span.ask(model=request.model, provider=guard.provider)
             return await answer(question)
