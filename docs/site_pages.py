@@ -10,16 +10,17 @@ import logging
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from typing import TYPE_CHECKING, Any
 
 import judges
 from judges.catalogue.registry import default_registry
 from judges.entry import Entry
 from judges.settings import load_line, settings_of
 from judges.testing import ScriptedEmbeddings, ScriptedModel
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,6 +42,8 @@ logging.getLogger("mkdocs.plugins.griffe").setLevel(logging.ERROR)  # types of a
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from the code."""
+    from mkdocs.structure.files import File  # noqa: PLC0415 - only whoever builds the site has it
+
     for path, text in pages().items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -94,8 +97,7 @@ def judge_page(entry: Entry) -> str:
 
 def _prompts(maker: Callable[..., judges.Judge]) -> Iterator[str]:
     """Yield the prompts of a judge, in English; a judge by a rule has none."""
-    call = ast.parse(load_line(maker), mode="eval").body
-    assert isinstance(call, ast.Call)
+    call: Any = ast.parse(load_line(maker), mode="eval").body
     words = {str(word.arg): word.value for word in call.keywords}
     if words.pop("model", None) is None:
         return

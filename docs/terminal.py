@@ -1,4 +1,4 @@
-"""Draw the weather demo as an animated terminal: `python docs/terminal.py` writes docs/weather.svg from a real run."""
+"""Draw a real run of the weather demo as an animated terminal: `python docs/terminal.py` writes docs/weather.svg."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ def run_demo() -> str:
     """Return what the demo prints to a terminal with colours."""
     environment = os.environ | {"COLUMNS": str(_COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     command = [sys.executable, *COMMAND.split()[1:]]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True).stdout.decode()
+    return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True).stdout.decode()  # noqa: S603
 
 
 def draw(output: str) -> str:
     """Return the terminal as an SVG in which the lines come one by one, where motion is not unwanted."""
     shown = [_MOVES.sub("", line.rpartition(_ERASE)[2]) for line in output.strip("\n").split("\n")]
     output = re.sub(r" in [\d.]+ s,", ",", "\n".join(shown))  # of this run alone
+    output = re.sub(r"\n.* working\n", "\n", output)
     console = Console(record=True, width=_COLUMNS, file=StringIO())
     console.print(Text(f"$ {COMMAND}", style="bold"))
     console.print(Text.from_ansi(output))
@@ -76,7 +77,9 @@ def _animation(lines: list[str]) -> list[str]:
     rules = []
     for number, start in enumerate(starts):
         share = 100 * start / whole
-        rules.append(f"@keyframes l{number} {{ 0%, {share:.2f}% {{ opacity: 0 }} {share + 0.5:.2f}% {{ opacity: 1 }} }}")
+        rules.append(
+            f"@keyframes l{number} {{ 0%, {share:.2f}% {{ opacity: 0 }} {share + 0.5:.2f}% {{ opacity: 1 }} }}"
+        )
         rules.append(f'[clip-path="url(#weather-line-{number})"] {{ animation: l{number} {whole:.1f}s infinite }}')
     return ["@media (prefers-reduced-motion: no-preference) {", *rules, "}"]
 
