@@ -1,4 +1,4 @@
-"""Draw a real run of the weather demo as an animated terminal: `python docs/terminal.py` writes docs/weather.svg."""
+"""Draw the weather demo as an animated terminal: `python docs/terminal.py` writes docs/weather.svg from a run."""
 
 from __future__ import annotations
 
