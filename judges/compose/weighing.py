@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from judges.errors import CannotJudge, ConfigurationError
@@ -10,7 +9,7 @@ from judges.judge import Judge
 from judges.model import Distribution
 from judges.models.likelihood import Levels, levels_in
 from judges.models.prompt_and_reply import has_own_format
-from judges.requests import Ask, Deliberation
+from judges.requests import Ask, Deliberation, RatedAsk
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -36,7 +35,7 @@ def weigh(judge: Judge, sample: Sample, rated: Literal["likelihood", "digit"]) -
         return verdict
     levels = _levels_asked(judge, question)
     assert isinstance(question, Ask)  # noqa: S101 - checked
-    reply, distribution = yield replace(question, rated=rated)
+    reply, distribution = yield RatedAsk(**vars(question), rated=rated)
     verdict = _end_of(deliberation, reply, judge)
     return _weighed(verdict, distribution, judge, sample, levels)
 

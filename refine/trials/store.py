@@ -182,7 +182,7 @@ class StoredRow:
             arm=FIRST,
             attempts=(mark,),
             released=1,
-            passed=first.verdict is not None and first.verdict.reaches(policy.success_rating),
+            passed=first.verdict is not None and policy.accepts(first.verdict),
             stop_reason=FIRST,
             released_after=(1,) * policy.max_attempts,
         )
