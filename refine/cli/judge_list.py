@@ -61,12 +61,10 @@ def _find_entry(name: str) -> Entry:
         return registry.entry(name)
     except ConfigurationError as error:
         matches = [entry.name for entry in find(registry.entries.values(), text=name)] if name.strip() else []
-        if not matches:
+        if len(matches) <= _MOST_MATCHES:
             raise
-        more = ", ..." if len(matches) > _MOST_MATCHES else ""
         command = f"refine judges --find {shlex.quote(one_line(name))}"
-        hint = f"`{command}` finds {', '.join(matches[:_MOST_MATCHES])}{more}"
-        raise ConfigurationError(f"{error}; {hint}") from error
+        raise ConfigurationError(f"{error}; `{command}` finds {len(matches)}") from error
 
 
 def _words_of(options: ListOptions) -> str | None:
