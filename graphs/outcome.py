@@ -247,6 +247,8 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         "unscored": None if verdict is None else verdict.unscored,
         "latency_s": attempt.latency_s,
     }
+    if verdict is not None and verdict.p_pass is not None:
+        figures["p_pass"] = verdict.p_pass
     if attempt.candidate is not None:
         figures["candidate"] = attempt.candidate
     if attempt.unchosen:

@@ -322,8 +322,8 @@ class Policy(FrozenSettings):
 
     Args:
         success_rating: Rating from 1 to 4 at which an answer is accepted.
-        success_score: Score from 0 to 1 at which an answer is accepted, whatever its rating; None accepts by rating.
-            A score is finer than a rating where the judge has probabilities; see `judges.Verdict`.
+        success_score: Score from 0 to 1 at which an answer is accepted, whatever its rating; None accepts by
+            rating. A score is finer than a rating where the judge has probabilities; see `judges.Verdict`.
         max_attempts: Maximum number of answers, including the first one; 1 judges once and never retries.
         on_exhausted: What to return when the loop ends without acceptance: the `"best"` attempt (highest score,
             the latest on a tie), the `"last"` one, `"raise"` `NotAccepted`, the `"fallback"` text, or
@@ -385,8 +385,8 @@ class Policy(FrozenSettings):
         keep_reasoning: Release the reasoning of a thinking model also where an attempt was refused before; it may
             speak of the refused draft and the feedback, so it is otherwise left to the record.
         certificate: The path of a certificate that `refine certify` wrote for this loop: it sets `success_rating`
-            or `success_score`, and a loop that it is not about, by judge, generator or policy, is refused. Its id is in every outcome;
-            its promise is about the answers that pass.
+            or `success_score`, and a loop that it is not about, by judge, generator or policy, is refused. Its id
+            is in every outcome; its promise is about the answers that pass.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
@@ -507,8 +507,8 @@ def _apply_certificate(settings: Mapping[str, Any]) -> dict[str, Any]:
         explicit = settings.get(other)
         if explicit is not None and (other, explicit) != (name, certified):
             raise ConfigurationError(
-                f"{other}={shortened(explicit)} stands beside a certificate for {name}={certified:g}; leave one of "
-                f"the two out"
+                f"{other}={shortened(explicit)} stands beside a certificate for {name}={certified:g}; leave one "
+                f"of the two out"
             )
     return {**settings, "certificate": certificate, name: certified}
 

@@ -152,7 +152,7 @@ class Origin:
         judge: Name of the judge.
         judge_digest: Fingerprint of the judge, which changes with its models, prompts and settings.
         policy_digest: Fingerprint of the policy.
-        success_rating: The policy's own; as are the next three.
+        success_rating: The policy's own; as are the next four.
         max_attempts: See `Policy`.
         patience: See `Policy`.
         shadow: See `Policy`.
@@ -168,6 +168,7 @@ class Origin:
     judge_digest: str = ""
     policy_digest: str = ""
     success_rating: int | None = None
+    success_score: float | None = None
     max_attempts: int | None = None
     patience: int | None = None
     shadow: bool = False
@@ -194,6 +195,7 @@ class Origin:
             self,
             policy_digest=_digest(policy),
             success_rating=policy.success_rating,
+            success_score=policy.success_score,
             max_attempts=policy.max_attempts,
             patience=policy.patience,
             shadow=policy.shadow,
@@ -275,6 +277,7 @@ def _outcome_row(pending: PendingOutcome, question: str) -> Row:
             "question_id": _question_id(outcome, question),
             "policy_digest": origin.policy_digest,
             "success_rating": origin.success_rating,
+            "success_score": origin.success_score,
             "max_attempts": origin.max_attempts,
             "patience": origin.patience,
             "shadow": origin.shadow,
@@ -322,6 +325,8 @@ def _verdict_marks(verdict: Verdict) -> Row:
         "rating": verdict.rating,
         "score": verdict.score,
         "passed": verdict.passed,
+        "p_pass": verdict.p_pass,
+        "probabilities": None if verdict.probabilities is None else _json_of(verdict.probabilities),
         "rated_natively": None if verdict.rating is None else verdict.rated_natively,
         "unscored": verdict.unscored,
         "judge": verdict.judge,
@@ -411,6 +416,7 @@ _OUTCOME = (
     "refiner",
     "request_id",
     "success_rating",
+    "success_score",
     "max_attempts",
     "patience",
     "continuation_probability",
@@ -423,6 +429,7 @@ _ATTEMPT = (
     "rating",
     "score",
     "passed",
+    "p_pass",
     "rated_natively",
     "unscored",
     "judge_model",
@@ -449,6 +456,7 @@ def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:
         "attempt": number,
         **{name: outcome[name] for name in _OUTCOME},
         **{name: attempt.get(name) for name in _ATTEMPT},
+        "probabilities": json.loads(attempt.get("probabilities") or "null"),
         "shadow": True if number > last else None,
         "observed_only": outcome["shadow"] or None,
         "stop_reason": outcome["stop_reason"] if number == last else None,
