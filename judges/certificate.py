@@ -471,6 +471,20 @@ class IssuedCertificate(BaseModel):
         return self.threshold is not None
 
     @property
+    def success_rating(self) -> int:
+        """The success rating it allows a loop.
+
+        Raises:
+            ConfigurationError: If it certifies nothing, or no success rating; in one line.
+        """
+        name, value = self.acceptance
+        if name != "success_rating":
+            raise ConfigurationError(
+                f"certificate {self.id[:8]} is about a score: the loop accepts by {name}={value:g}"
+            )
+        return int(value)
+
+    @property
     def acceptance(self) -> tuple[Literal["success_rating", "success_score"], float]:
         """The setting of a loop that it allows, and its value.
 
