@@ -19,6 +19,7 @@ from refine import SelfRefine
 from refine.report.contents import RunData, build_report
 from refine.report.markdown import markdown
 from refine.report.page import page
+from refine.report.trust import TrustSources
 
 GOOD = {1: 0.0, 2: 0.02, 3: 0.18, 4: 0.8}
 """Scored 0.93, rated 4."""
@@ -94,7 +95,7 @@ def test_a_score_and_a_rating_do_not_stand_beside_each_other(certificate: Issued
         with pytest.raises(ConfigurationError, match=r"stands beside a certificate for success_score=0\.83"):
             loop(certificate=certificate, **settings)
     with pytest.raises(InputError, match="accepted by their score"):
-        loop(success_score=0.5).invoke("question 1", context={"success_rating": 1})
+        loop(success_score=0.5).invoke("question 1", context={"success_rating": 4})
 
 
 def labelled_rows(count: int = 100) -> list[Mapping[str, Any]]:
@@ -121,7 +122,7 @@ def test_align_draws_whether_p_pass_can_be_believed() -> None:
     ]
     assert [one.good for one in curve.bins][5:] == pytest.approx([0.4, 0.5, 0.6, 0.8, 1.0])
     assert curve.scores.brier is not None
-    assert "miscalibrated" in str(curve)
+    assert "calibration error 0.110" in str(curve)
 
     lines = aligned.report().splitlines()
     table = lines.index(next(line for line in lines if line.startswith("on the same labels")))
@@ -144,7 +145,7 @@ def test_a_report_draws_it_and_a_run_keeps_it(tmp_path: Path) -> None:
     judges = [Helpfulness(model, probabilities=True), Quick(Helpfulness(model, probabilities=True), margin=0.1)]
     evaluation = evaluate(samples, judges)
 
-    document = build_report([RunData(name="runs/1", evaluation=evaluation)])
+    document = build_report([RunData(name="runs/1", evaluation=evaluation)], sources=TrustSources())
     text, html = markdown(document), page(document)
     assert "p_pass of helpfulness" in text
     assert "p_pass of quick-helpfulness" in text
