@@ -344,7 +344,7 @@ def _failure(error: Exception, request: Request) -> AskFailed:
     if isinstance(error, AskFailed):
         return error
     if isinstance(request, Embed):
-        detail = f"{retry.kind_of(error)} from {request.model.name}"
+        detail = f"{retry.kind_of(error)} from {request.model.name}{retry.place_of(error)}"
     else:
         function = getattr(request, "function", None)
         detail = faults.report(error, getattr(function, "__name__", type(request).__name__))

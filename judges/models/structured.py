@@ -241,7 +241,7 @@ def _ask_failed(error: Exception, model: JudgeModel, allowance: Allowance | None
     unreadable = any(kind.__name__ in _UNREADABLE_NAMES for kind in type(error).__mro__)
     return AskFailed(
         "invalid_output" if unreadable else "judge_failed",
-        f"{retry.kind_of(error)} from {model.name}",
+        f"{retry.kind_of(error)} from {model.name}{retry.place_of(error)}",
         usage=Usage(calls=1),
         raw=str(getattr(error, "llm_output", None) or ""),
     )

@@ -35,6 +35,7 @@ from graphs.generators import RETURN_DIRECT
 from graphs.outcome import add_outcome
 from graphs.policy import PolicySettings, fail_closed
 from judges import ConfigurationError, as_judge, load
+from judges.compose import JudgeLike
 from judges.errors import shortened
 from judges.runtime.flow import in_thread
 from refine.middleware.model_call import (
@@ -204,7 +205,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
 
     def __init__(
         self,
-        judge: object,
+        judge: JudgeLike,
         *,
         policy: Policy | None = None,
         bounds: Bounds | None = None,
