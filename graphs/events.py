@@ -21,7 +21,7 @@ from langchain_core.runnables.config import (
 from graphs import langchain_private
 from graphs.outcome import answering_model, certificate_of
 from graphs.redaction import withhold
-from graphs.refinement import Attempt, Refinement
+from graphs.refinement import Attempt, Refinement, evolve
 from judges.entry import Explanation
 from judges.judge import Judge
 from judges.runtime.observation import Observer, current
@@ -100,6 +100,12 @@ def judged_events(refinement: Refinement) -> tuple[Event, ...]:
     judged = _verdict_event(refinement)
     discarded = refinement.policy.show_drafts and not _released(refinement, attempt)
     return (judged, _discard(attempt)) if discarded else (judged,)
+
+
+def mended_events(refinement: Refinement) -> tuple[Event, ...]:
+    """Return what to publish of a draft that was refused and mended: its verdict, and the mended draft."""
+    before = evolve(refinement, attempts=refinement.attempts[:-1])
+    return (*judged_events(before), *drafted_events(refinement))
 
 
 def candidate_events(refinement: Refinement) -> tuple[Event, ...]:

@@ -259,6 +259,8 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
     missing = {} if verdict is None else verdict.missing
     if missing:
         figures["missing"] = missing
+    if attempt.mended:
+        figures["masked"] = [span.kind for span in attempt.mended]
     if attempt.candidate is not None:
         figures["candidate"] = attempt.candidate
     if attempt.unchosen:
