@@ -386,13 +386,8 @@ class Verdict(HintsAtGuesses, Frozen):
 
     @property
     def missing(self) -> dict[str, str]:
-<<<<<<< HEAD
         """Why judge or members gave no verdict, by name; to have had nothing to judge is no failure."""
         members = {part.judge: str(part.unscored) for part in self.failed_parts() if part.judge}
-=======
-        """Why the judge, or members of it, gave no verdict, by name; having had nothing to judge is no failure."""
-        members = {part.judge: part.unscored or "" for part in self.failed_parts() if part.judge}
->>>>>>> main
         failed = self.unscored is not None and self.unscored not in NOTHING_TO_JUDGE
         return members or ({self.judge: str(self.unscored)} if failed and self.judge else {})
 

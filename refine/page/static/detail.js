@@ -53,7 +53,7 @@ function draftOf(attempt, before) {
 
 export function attemptView(attempt, before) {
   return h("article", { class: `attempt${attempt.released ? " released" : ""}`, "data-number": attempt.number, "aria-label": `Attempt ${attempt.number}` },
-    h("header", {}, h("strong", {}, `Attempt ${attempt.number}`), attempt.kind === "mended" && h("span", { class: "tag" }, "mended"), attempt.released && h("span", { class: "tag" }, "released"),
+    h("header", {}, h("strong", {}, `Attempt ${attempt.number}`), attempt.kind && h("span", { class: "tag" }, attempt.kind), attempt.released && h("span", { class: "tag" }, "released"),
       h("small", {}, [attempt.model, attempt.generate_s !== undefined && seconds(attempt.generate_s), attempt.cost ? dollars(attempt.cost) : "",
         attempt.finish_reason && attempt.finish_reason !== "stop" && attempt.finish_reason].filter(Boolean).join(" · "))),
     h("div", { class: "draft" }, attempt.steps?.length > 0 && steps(attempt.steps), draftOf(attempt, before)), verdictOf(attempt));
