@@ -267,17 +267,17 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             else:
                 outcome = run(self._loop, graph_input, config)
                 if self._explorer is not None:
-                    self._listener.tell(outcome)
                     self._explorer.record(outcome, config, self._write)
+                    self._listener.tell(outcome)
                     return outcome
         except BaseException as error:
             unanswered = outcome_of(error)
             if unanswered is not None:
-                self._listener.tell(unanswered)
                 self._write(unanswered, config)
+                self._listener.tell(unanswered)
             raise
-        self._listener.tell(outcome)
         self._write(outcome, config)
+        self._listener.tell(outcome)
         return outcome
 
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
@@ -292,8 +292,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             else:
                 outcome = await arun(self._loop, graph_input, config)
                 if self._explorer is not None:
-                    await self._listener.atell(outcome)
                     await self._explorer.arecord(outcome, config, self._awrite)
+                    await self._listener.atell(outcome)
                     return outcome
         except BaseException as error:
             unanswered = outcome_of(error)
@@ -304,8 +304,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             if unanswered is not None:
                 await self._listener.atell(unanswered)
             raise
-        await self._listener.atell(outcome)
         await self._awrite(outcome, config)
+        await self._listener.atell(outcome)
         return outcome
 
     def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:

@@ -386,9 +386,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         except GraphBubbleUp:
             raise
         except BaseException as error:
-            turn = self._turns.take(self._figures(request.state).get("token"))
-            outcome = None if turn is None else _outcome_with(error, turn)
-            if turn is not None and outcome is not None:
+            for turn, outcome in self._broken_by(error, request.state):
                 self._report(outcome, turn)
             raise
 
@@ -402,11 +400,16 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         except GraphBubbleUp:
             raise
         except BaseException as error:
-            turn = self._turns.take(self._figures(request.state).get("token"))
-            outcome = None if turn is None else _outcome_with(error, turn)
-            if turn is not None and outcome is not None:
+            for turn, outcome in self._broken_by(error, request.state):
                 await self._areport(outcome, turn, waits=isinstance(error, Exception))
             raise
+
+    def _broken_by(self, error: BaseException, state: Mapping[str, Any]) -> Iterator[tuple[Turn, Outcome]]:
+        """Yield the turn that a tool ended by raising, where a draft of it was refused."""
+        turn = self._turns.take(self._figures(state).get("token"))
+        outcome = None if turn is None else _outcome_with(error, turn)
+        if turn is not None and outcome is not None:
+            yield turn, outcome
 
     def _figures(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return what an agent's state holds of the turn; empty where it holds nothing."""
