@@ -595,7 +595,7 @@ def _verify(options: of.VerifyOptions) -> int:
 
 
 _GUARD = "Guard a chatbot"
-_NO_SETTINGS = frozenset({"check", "config", "live", "no_record"})
+_NO_SETTINGS = frozenset({"action", "check", "config", "live", "no_record", "yes"})
 """Options of `refine serve` that are no settings of the guard."""
 
 _SERVER = ("aiohttp", "prometheus_client", "pydantic_settings", "starlette", "uvicorn")
@@ -609,8 +609,9 @@ def _serve(options: of.ServeOptions) -> int:
     client at it. A flag wins over the environment (REFINE_UPSTREAM, ...), and that over the file.
 
     \b
-    refine serve --upstream https://api.openai.com/v1 --judge helpfulness --judge-model openai:gpt-5-mini
+    refine serve init
     refine serve --config refine.toml --check
+    refine serve --upstream https://api.openai.com/v1 --judge helpfulness --judge-model openai:gpt-5-mini
 
     Exit code: 2 wrong settings.
     """
@@ -619,6 +620,12 @@ def _serve(options: of.ServeOptions) -> int:
     _require(_SERVER, "server")
     from refine.server import running
 
+    if options.action not in {None, "init"}:
+        raise _error_exit(f"refine serve takes `init` or options, not {options.action!r}")
+    if options.action == "init":
+        file = options.config or Path("refine.toml")
+        running.begin(file, is_asked=not options.yes, ask=lambda text, default: str(typer.prompt(text, default)))
+        return 0
     flags = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
     if options.no_record:
         flags["record"] = False

@@ -481,6 +481,8 @@ class VerifyOptions(CommandOptions):
 class ServeOptions(CommandOptions):
     """The options of `refine serve`."""
 
+    action: str | None = _argument("`init` asks three questions and writes refine.toml.", "[init]", default=None)
+    yes: bool = _flag("With init: ask nothing.")
     upstream: str | None = _option("Address of the model's API. E.g. https://api.openai.com/v1", "URL")
     judge: str | None = _option(
         "Judge by name, module:object of your own, or a judges.toml.", "NAME", autocompletion=_judge_names
