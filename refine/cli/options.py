@@ -555,6 +555,7 @@ class CertifyOptions(TrustOptions):
         "traffic|questions",
         default="traffic",
     )
+    once: bool = _flag("Spend all of --delta on this certificate: the labels certify nothing else afterwards.")
     laxest: bool = _flag("Take the laxest certified threshold, also one whose ratings nobody has seen.")
     scores: bool = _flag("Certify a score, not a rating.")
     escalation: str | None = _option("Judges from cheap to strong; people decide what they do not.", "JUDGE,JUDGE")

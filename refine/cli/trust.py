@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from judges import ConfigurationError
+from judges.certificate import Estimand
 from judges.errors import BadSample, shortened
 from judges.offline import TrialPair, align, certify, try_judge
 from judges.offline.dataset.reading import read_mappings
@@ -150,7 +151,7 @@ def run_certify(options: CertifyOptions) -> int:
             harm=_parse_numbers(options.harm, name="--harm"),
             largest_weight=options.largest_weight,
             risk="per_question" if options.per_question else "released",
-            estimand=options.estimand,  # type: ignore[arg-type]  # checked there
+            estimand=_parse_estimand(options.estimand),
             laxest=options.laxest,
             scores=options.scores,
             judge=options.judge,
@@ -161,6 +162,7 @@ def run_certify(options: CertifyOptions) -> int:
             good=options.good,
             split=options.split,
             ledger=options.ledger or source.ledger,
+            once=options.once,
         )
     certificate.write(options.out)
     if options.as_json:
@@ -184,7 +186,7 @@ def _choose_threshold(options: CertifyOptions) -> int:
             good=options.good,
             budget=options.budget,
             first_answers=options.break_at_most is not None,
-            estimand="questions" if options.estimand == "questions" else "traffic",
+            estimand=_parse_estimand(options.estimand),
         )
     write_queue(chosen, options.next_labels)
     print_text(
@@ -213,6 +215,16 @@ def _parse_method(text: str) -> AnyMethod:
         if text == method:
             return method  # type: ignore[no-any-return]  # one of the literals
     raise ConfigurationError(f"--method is sequence, fallback, anytime or weighted, not {shortened(text)}")
+
+
+def _parse_estimand(text: str) -> Estimand:
+    match text:
+        case "traffic" | "questions":
+            return text
+        case _:
+            raise ConfigurationError(
+                f"--estimand is traffic, every run, or questions, each once, not {shortened(text)}"
+            )
 
 
 def _parse_unlabelled(text: str | None) -> Literal["bad", "left_out"] | None:
@@ -254,11 +266,16 @@ def _pair_rows(file: Path) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _pair_in(row: Mapping[str, Any], place: str) -> TrialPair:
-    texts = {name: row.get(name) for name in ("question", "good", "bad")}
+    question, good, bad = (row.get(name) for name in ("question", "good", "bad"))
     contexts, reference = row.get("contexts") or (), row.get("reference")
-    is_text = all(isinstance(text, str) and text for text in texts.values())
-    if not is_text or isinstance(contexts, str) or not isinstance(reference, str | None):
+    if (
+        not (isinstance(question, str) and isinstance(good, str) and isinstance(bad, str))
+        or not (question and good and bad and isinstance(reference, str | None))
+        or isinstance(contexts, str)
+    ):
         raise ConfigurationError(
             f"{place}: a pair has the texts question, good and bad, and may have contexts, a list, and reference"
         )
-    return TrialPair(**texts, contexts=tuple(map(str, contexts)), reference=reference)  # type: ignore[arg-type]
+    return TrialPair(
+        question=question, good=good, bad=bad, contexts=tuple(map(str, contexts)), reference=reference
+    )

@@ -224,7 +224,7 @@ def _judges(run: RunData) -> Iterator[Block]:
         ("Judge", "Mean score", "Passed", "Scored", "Ratings"),
         tuple(_judge_row(run, name, summary) for name, summary in summaries.items()),
         frozenset({3}),
-        "Mean score and share of passes with their 95 % intervals, over the rows with a score",
+        "Mean score and share of passes of the rows with a score; their 95 % intervals are over questions",
     )
     histograms = [_histogram(name, run.verdicts(name)) for name in summaries]
     charts = tuple(chart for chart in histograms if chart is not None)
@@ -256,11 +256,11 @@ def _ratings_cell(ratings: Mapping[int, int]) -> TableCell:
 
 
 def _mean_figure(summary: Summary) -> Figure:
-    return _figure(summary.mean, summary.mean_interval, summary.scored, "normal interval")
+    return _figure(summary.mean, summary.mean_interval, summary.scored, "Wilson, over questions")
 
 
 def _pass_figure(summary: Summary) -> Figure:
-    return _figure(summary.passed, summary.passed_interval, summary.scored, "Wilson")
+    return _figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")
 
 
 def _histogram(judge: str, verdicts: Sequence[Verdict]) -> Chart | None:

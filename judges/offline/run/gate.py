@@ -130,7 +130,7 @@ def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Ga
         detail = f"{failed} of {summary.n} rows could not be judged ({share:.0%}), {allowed}: {reasons}"
         return GateCheck(judge=name, condition=condition, result="unscored", detail=detail)
     interval = "" if summary.mean_interval is None else " (95 %: {:.3f} to {:.3f})".format(*summary.mean_interval)
-    detail = f"it is {summary.mean:.3f}{interval} over {summary.scored} rows"
+    detail = f"it is {summary.mean:.3f}{interval} over {summary.scored} rows{_repeats(summary)}"
     is_reached = summary.mean >= least or f"{summary.mean:.12f}" == f"{least:.12f}"  # as sums are rounded
     return GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
 
@@ -161,6 +161,10 @@ def _not_comparable(comparison: RunComparison) -> GateCheck:
         result="unscored",
         detail=f"{'; '.join(comparison.differences)}; {_remedy(comparison.a)}",
     )
+
+
+def _repeats(summary: Summary) -> str:
+    return "" if summary.questions is None else f" to {summary.questions} questions"
 
 
 def _not_worse(comparison: RunComparison) -> list[GateCheck]:

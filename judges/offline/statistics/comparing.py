@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import NormalDist
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from judges.offline.statistics.certificates import normal_quantile
-from judges.offline.statistics.intervals import Figure, Undefined
+from judges.offline.statistics.intervals import Figure, Undefined, holm
 from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows, cluster_se, finite
 
 _EXACT_UP_TO = 16
@@ -57,6 +58,74 @@ def mcnemar(
     if mid_p:
         tail -= float(special.binom(n, least)) * 0.5**n / 2
     return min(1.0, 2 * tail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleDifference:
+    """Where drawn cases differ the most from those that were not drawn.
+
+    Args:
+        name: The property.
+        value: Its value that is too frequent or too rare.
+        drawn_with: Drawn cases that have it.
+        drawn: Drawn cases.
+        others_with: Other cases that have it.
+        others: Other cases.
+        p: Two-sided p-value of "a random sample", by Fisher's exact test, after Holm over all values of all
+            properties.
+    """
+
+    name: str
+    value: object
+    drawn_with: int
+    drawn: int
+    others_with: int
+    others: int
+    p: float
+
+
+def sample_test(cases: Sequence[Mapping[str, object]], is_drawn: Sequence[bool]) -> SampleDifference | None:
+    """Test whether drawn cases are a random sample of all, by each value of each of their properties.
+
+    Args:
+        cases: The properties of each case.
+        is_drawn: Whether it was drawn, in the same order.
+
+    Returns:
+        The largest difference; None where there is nothing to compare.
+    """
+    drawn = sum(is_drawn)
+    others = len(cases) - drawn
+    counts = Counter(
+        (name, value, was) for case, was in zip(cases, is_drawn, strict=True) for name, value in case.items()
+    )
+    kinds = list(dict.fromkeys((name, value) for name, value, _ in counts))
+    if not (drawn and others and kinds):
+        return None
+    tables = [(counts[(*kind, True)], counts[(*kind, False)]) for kind in kinds]
+    ps = holm([_fisher(inside, drawn, outside, others) for inside, outside in tables])
+    place = min(range(len(ps)), key=ps.__getitem__)
+    (name, value), (inside, outside) = kinds[place], tables[place]
+    return SampleDifference(
+        name=name, value=value, drawn_with=inside, drawn=drawn, others_with=outside, others=others, p=ps[place]
+    )
+
+
+def _fisher(inside: int, drawn: int, outside: int, others: int) -> float:
+    """Return the two-sided p-value of Fisher's exact test of two shares."""
+    having = inside + outside
+    k = np.arange(max(0, having - others), min(having, drawn) + 1)
+    weights = _log_choices(drawn, k) + _log_choices(others, having - k)
+    probabilities = np.exp(weights - special.logsumexp(weights))
+    observed = probabilities[inside - k[0]]
+    return float(min(1.0, probabilities[probabilities <= observed * (1 + _FISHER_TIES)].sum()))
+
+
+_FISHER_TIES = 1e-7
+
+
+def _log_choices(n: int, k: NDArray[np.int_]) -> NDArray[np.float64]:
+    return np.asarray(special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1))
 
 
 def sign_flip(
