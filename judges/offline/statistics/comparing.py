@@ -297,14 +297,16 @@ def length_adjusted(
         lengths_1: Length of the first system's answer, in characters, per item.
         lengths_2: Length of the second's.
         difficulty: Known difficulty of each item (gamma), joined by item.
-        anchors: Rows (x, gamma, preference) of deliberately gamed baselines, each of weight 0.1.
+        anchors: Rows (x, gamma, preference) of deliberately gamed baselines, each of weight 0.1; they have no
+            intercept, which is the quality of the second system.
         clusters: The question of each item.
         resamples: Resamples of the bootstrap over questions, which fits the model anew each time.
         level: Coverage of the interval, 0 to 1.
         seed: Seed of the resamples.
 
     Returns:
-        The figure; undefined as `no_overlap` unless at least 20 % of the items lie on each side of equal length.
+        The figure; without difficulties undefined as `no_overlap` unless at least 20 % of the items lie on each
+        side of equal length, as it would be an extrapolation.
     """
     wins, first, second = (
         finite(values, name)
@@ -315,7 +317,7 @@ def length_adjusted(
     gamma = None if difficulty is None else np.asarray(difficulty, float)
     gaps = first - second
     n = len(wins)
-    reason = _no_adjustment(gaps)
+    reason = _no_adjustment(gaps, extrapolates=gamma is None)
     raw = float(wins.mean()) if n else None
     if reason is not None:
         return LengthAdjusted(value=None, n=n, reason=reason, raw=raw)
@@ -329,7 +331,7 @@ def length_adjusted(
     figure = bootstrap_rows(adjusted, cluster_rows(n, clusters), resamples=resamples, level=level, seed=seed)
     fitted = _fit(x, gamma, wins, anchors)
     if figure.value is None or fitted is None:
-        return LengthAdjusted(value=None, n=n, reason="no_overlap", raw=raw)
+        return LengthAdjusted(value=None, n=n, reason="no_overlap" if gamma is None else "not_identified", raw=raw)
     return LengthAdjusted(
         value=figure.value,
         n=figure.n,
@@ -345,12 +347,16 @@ def length_adjusted(
     )
 
 
-def _no_adjustment(gaps: _Array) -> Undefined | None:
+_CONVERGED = 1e-12
+
+
+def _no_adjustment(gaps: _Array, *, extrapolates: bool) -> Undefined | None:
+    """Return why there is no adjustment; `extrapolates` says that only length tells the two systems apart."""
     if len(gaps) < 2:  # noqa: PLR2004 - one item has no spread
         return "too_few"
     if not gaps.std():
         return "zero_variance"
-    return "no_overlap" if min((gaps > 0).mean(), (gaps < 0).mean()) < _LEAST_SHARE else None
+    return "no_overlap" if extrapolates and min((gaps > 0).mean(), (gaps < 0).mean()) < _LEAST_SHARE else None
 
 
 def _fit(
@@ -361,9 +367,8 @@ def _fit(
     design, target, weight = np.column_stack(columns), wins, np.ones_like(x)
     if anchors:
         rows = np.array(anchors, float)
-        extra = (
-            [rows[:, 0], rows[:, 1], np.ones(len(rows))] if gamma is not None else [rows[:, 0], np.ones(len(rows))]
-        )
+        no_intercept = np.zeros(len(rows))  # it is the quality of the second system, and these are not its answers
+        extra = [rows[:, 0], no_intercept] if gamma is None else [rows[:, 0], rows[:, 1], no_intercept]
         design = np.vstack([design, np.column_stack(extra)])
         target = np.concatenate([target, rows[:, 2]])
         weight = np.concatenate([weight, np.full(len(rows), _ANCHOR_WEIGHT)])
@@ -376,7 +381,7 @@ def _fit(
         except np.linalg.LinAlgError:
             return None
         beta = beta + step
-        if np.abs(step).max() < 1e-12:  # noqa: PLR2004 - converged
+        if np.abs(step).max() < _CONVERGED * (1 + np.abs(beta).max()):
             return beta
     return None
 
