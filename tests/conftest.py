@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -52,10 +53,15 @@ def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _structlog_as_users_find_it() -> Iterator[None]:
-    """Leave structlog unconfigured: what one test does to it would else decide where the warnings of others go."""
+def _logs_as_users_find_them() -> Iterator[None]:
+    """Leave logging unconfigured: what one test does to it would else decide where the warnings of others go."""
+    loggers = [logging.getLogger(name) for name in ("refine", "judges")]
+    before = [(one, one.handlers, one.propagate, one.level) for one in loggers]
     yield
     structlog.reset_defaults()
+    for one, handlers, propagate, level in before:
+        one.handlers, one.propagate = handlers, propagate
+        one.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

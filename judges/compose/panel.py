@@ -100,6 +100,11 @@ class CompositeJudge(Judge):
         """Keys of a sample's metadata that any of its judges reads."""
         return tuple(dict.fromkeys(key for judge in self.judges.values() for key in judge.metadata_keys))
 
+    @property
+    def judges_parts(self) -> bool:
+        """Whether all of its judges hold for a part of an answer as for the whole."""
+        return all(judge.judges_parts for judge in self.judges.values())
+
     def first_to_decide(
         self, sample: Sample, decides: Callable[[Verdict], bool], *, called: str
     ) -> Generator[Consult, Any, Verdict]:
@@ -461,6 +466,11 @@ class Repeat(Judge):
         return self.judge.models
 
     @property
+    def judges_parts(self) -> bool:
+        """Whether the repeated judge holds for a part of an answer as for the whole."""
+        return self.judge.judges_parts
+
+    @property
     def metadata_keys(self) -> tuple[str, ...]:
         """Keys of a sample's metadata that the repeated judge reads."""
         return self.judge.metadata_keys
@@ -470,7 +480,7 @@ class Repeat(Judge):
         part = self.judge.explain()
         asks = f"What does {part.judge} say most often, asked {self._n} times?"
         calls = "0" if part.calls == "0" else f"{self._n} x ({part.calls})"
-        return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, scale=part.scale)
+        return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, repeats=self._n, scale=part.scale)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult the judge n times at once and return the most frequent verdict."""

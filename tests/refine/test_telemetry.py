@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 from langgraph.checkpoint.memory import InMemorySaver
 from opentelemetry import _logs, trace
 from opentelemetry.sdk._logs import LoggerProvider
@@ -190,19 +189,6 @@ def test_without_a_set_up_nothing_is_loaded() -> None:
     assert trace_question("a") is trace_question("b")
 
 
-@pytest.fixture
-def loggers() -> Iterator[None]:
-    """Give the library's loggers back as they were."""
-    names = [logging.getLogger(name) for name in ("refine", "judges")]
-    before = [(one, one.handlers, one.propagate, one.level) for one in names]
-    yield
-    structlog.reset_defaults()
-    for one, handlers, propagate, level in before:
-        one.handlers, one.propagate = handlers, propagate
-        one.setLevel(level)
-
-
-@pytest.mark.usefixtures("loggers")
 def test_the_log_is_json_lines_with_the_request(exported: Exported) -> None:
     """Progress, and warnings of the standard logger, are JSON, one line each, with request, trace and outcome."""
     out = io.StringIO()
