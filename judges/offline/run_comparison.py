@@ -22,6 +22,7 @@ from judges.offline.statistics import (
     sign_flip,
     win_rate,
 )
+from judges.offline.statistics.intervals import p_text
 from judges.verdict import Verdict
 
 _LEVEL = 0.05
@@ -149,7 +150,7 @@ def _line(change: Change) -> str:
     counts += f", {change.excluded} scored in one run alone" if change.excluded else ""
     return (
         f"  {change.judge}: {change.mean_a:.3f} to {change.mean_b:.3f}, {figure.value:+.3f}{interval}, "
-        f"p = {change.adjusted_p:.3f}{verdict}; {counts}"
+        f"{p_text(change.adjusted_p)}{verdict}\n    {counts}"
     )
 
 

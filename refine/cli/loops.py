@@ -261,7 +261,8 @@ def _releases(policy: ReplayedPolicy) -> str:
 
 
 def _status(policy: ReplayedPolicy) -> str:
-    return policy.status if policy.hajek is None else f"estimate {_share(policy.hajek)}"
+    known = {"exact": "seen in every loop", "bounds": "a range"}.get(policy.status, policy.status)
+    return known if policy.hajek is None else f"estimate {_share(policy.hajek)}"
 
 
 def _explain_policies(result: LoopReplay) -> list[str]:

@@ -71,7 +71,7 @@ def test_a_fall_since_the_baseline_fails(tmp_path: Path) -> None:
     assert refine("evaluate", good, *judge, tmp_path / "a").exit_code == 0
     result = refine("evaluate", bad, *judge, tmp_path / "b", "--baseline", tmp_path / "a")
     assert result.exit_code == 1
-    assert "the mean score changed by -0.500, p = 0.000; the largest falls are rows 15, 16, 17" in result.stderr
+    assert "the mean score changed by -0.500, p < 0.001; the largest falls are rows 15, 16, 17" in result.stderr
     assert refine("evaluate", good, *judge, tmp_path / "c", "--baseline", tmp_path / "a").exit_code == 0
     chance = rows_with(tmp_path / "chance.jsonl", [1] * 29 + [9])
     result = refine("evaluate", chance, *judge, tmp_path / "d", "--baseline", tmp_path / "a")

@@ -46,7 +46,7 @@ def ratings(shares: list[float], repeats: int) -> Draw:
     ],
 )
 def test_an_interval_covers_what_it_says(n: int, mean: float, draw: Draw) -> None:
-    """At 95 % the true mean lies in 91 to 97.5 of 100 simulated intervals, also of few questions asked several times."""
+    """At 95 % the true mean lies in 91 to 97.5 of 100 simulated intervals, of few questions asked often, too."""
     values = draw(np.random.default_rng(n), (1_500, n)).tolist()
     intervals = np.array([bounded_interval(of_run) for of_run in values])
     assert 0.91 <= ((intervals[:, 0] <= mean) & (mean <= intervals[:, 1])).mean() <= 0.975

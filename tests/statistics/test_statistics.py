@@ -572,7 +572,7 @@ def test_a_bias_report() -> None:
     close((own.effect, own.figures["se"], own.figures["p"]), (0.6666666666666666, 0.210818510677892, 0.125))
     assert report.flagged == ()
     assert own.reason == "too_few"
-    assert "not enough data" in str(report)
+    assert "not tested, there are fewer than 20 cases that differ" in str(report)
 
 
 def test_a_bias_is_flagged_only_with_enough_evidence() -> None:

@@ -12,6 +12,7 @@ from judges.catalogue.registry import qualified_name
 from judges.errors import ConfigurationError, shortened
 from judges.offline.results import Evaluation, Summary
 from judges.offline.run.journal import is_failure
+from judges.offline.statistics.intervals import p_text
 from judges.verdict import ByJudge
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _not_worse(comparison: RunComparison) -> list[GateCheck]:
             continue
         is_worse = change.is_real and figure < 0
         rows = f"; the largest falls are rows {', '.join(map(str, change.regressions[:10]))}" if is_worse else ""
-        detail = f"the mean score changed by {figure:+.3f}, p = {change.adjusted_p:.3f}{rows}"
+        detail = f"the mean score changed by {figure:+.3f}, {p_text(change.adjusted_p)}{rows}"
         checks.append(
             GateCheck(judge=name, condition=condition, result="failed" if is_worse else "passed", detail=detail)
         )

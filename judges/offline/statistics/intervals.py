@@ -171,6 +171,14 @@ class Figure:
         return f"{self.value:.3f}{interval}, n = {self.n}"
 
 
+def p_text(p: float) -> str:
+    """Return a p-value as it is printed: a tiny one never reads as if it were 0."""
+    return "p < 0.001" if p < _TINY else f"p = {p:.3f}"
+
+
+_TINY = 0.001
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down method (Scandinavian Journal of Statistics 6, 1979).
 

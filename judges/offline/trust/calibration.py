@@ -14,6 +14,7 @@ from judges.certificate import Subject
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics.certificates import Release, breaks_of
 from judges.offline.statistics.comparing import sample_test
+from judges.offline.statistics.intervals import p_text
 from judges.offline.statistics.replay import Replay, replay_each
 from judges.offline.trust.rows import (
     Harm,
@@ -371,7 +372,7 @@ def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) 
             f"labels_not_a_sample: the labelled runs are no random sample of the recorded ones ({told}); label "
             f"those that `refine certify --next FILE` draws, or count the others as bad (--unlabelled bad)"
         )
-    return [f"the labelled runs may be no random sample of the recorded ones ({told}, p = {found.p:.3f})"]
+    return [f"the labelled runs may be no random sample of the recorded ones ({told}, {p_text(found.p)})"]
 
 
 def _suffices(mark: JudgeMark, least: float) -> bool:
