@@ -358,7 +358,7 @@ def _read_promptfoo(columns: dict[str, Any]) -> None:
 
 
 def _read_published(columns: dict[str, Any]) -> None:
-    """Take the forms of published sets: Alpaca, prompt and completion, preference pairs, SQuAD, logged requests."""
+    """Take the forms of published sets: Alpaca, prompt and completion, preferences, SQuAD, logged requests."""
     if isinstance(columns.get("instruction"), str) and not _holds(columns, _ASKED - {"input"}):
         parts = (columns.pop("instruction"), columns.pop("input", None))
         columns["user_input"] = "\n\n".join(str(part) for part in parts if part)

@@ -548,6 +548,9 @@ class CertifyOptions(TrustOptions):
 
     attempts: str = _loops()
     out: Path = _option("File for the certificate.", "FILE", default=Path("certificate.json"))
+    by: str | None = _option(
+        "Who labels a record that lacks labels, in the terminal. Default: your login.", "NAME"
+    )
     patience: int | None = _option("Patience of the loop.  [default: as recorded]", "N")
     break_at_most: float | None = _option(
         "Promise besides: of first answers that were good, at most this share comes out bad. E.g. 0.01", "SHARE"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -104,17 +105,23 @@ def result_of(checks: Sequence[GateCheck]) -> Verdict:
     return "unscored" if "unscored" in results else "failed" if "failed" in results else "passed"
 
 
-def junit(checks: Sequence[GateCheck], *, name: str) -> bytes:
-    """Return checks as JUnit XML, which CI servers show: one test case for each."""
+def junit(checks: Sequence[GateCheck], *, name: str, seconds: float = 0.0) -> bytes:
+    """Return checks as JUnit XML, which CI servers show: one test case for each, with its share of the seconds."""
     results = [check.result for check in checks]
     counts = {"tests": len(results), "failures": results.count("failed"), "errors": results.count("unscored")}
     numbers = {key: str(count) for key, count in counts.items()}
+    numbers["time"] = f"{seconds:.3f}"
     root = Element("testsuites", numbers)
-    suite = SubElement(root, "testsuite", {"name": _xml(name), **numbers})
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    suite = SubElement(root, "testsuite", {"name": _xml(name), "timestamp": now, **numbers})
+    share = f"{seconds / max(1, len(checks)):.3f}"
     for check in checks:
         case = SubElement(suite, "testcase", {"classname": _xml(check.judge), "name": _xml(check.condition)})
+        case.set("time", share)
         if check.result != "passed":
-            SubElement(case, "failure" if check.result == "failed" else "error", {"message": _xml(check.detail)})
+            kind = "failure" if check.result == "failed" else "error"
+            fault = SubElement(case, kind, {"message": _xml(check.detail), "type": check.result})
+            fault.text = _xml(str(check))
         SubElement(case, "system-out").text = _xml(check.detail)
     indent(root)
     text: str = tostring(root, encoding="unicode")
