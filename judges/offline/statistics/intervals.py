@@ -14,8 +14,10 @@ _LEAST = 3
 """Fewest pairs over which a correlation means anything."""
 
 
-def wilson(wins: float, n: int, *, level: float = 0.95) -> tuple[float, float]:
+def wilson(wins: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
     """Return the interval of a proportion, `wins` of `n`, by Wilson's score method (JASA 22, 1927).
+
+    Effective counts need not be whole.
 
     Raises:
         ValueError: If there are no cases, or more wins than cases.
@@ -71,7 +73,7 @@ def student(freedom: int, share: float) -> float:
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+    return z + math.fsum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
 
 
 def spearman(xs: Sequence[float], ys: Sequence[float]) -> float | None:
