@@ -85,6 +85,9 @@ class Summary(BaseModel):
         questions: Questions that the scored rows ask, where several rows ask one; None where none is asked twice.
             A question is known by `question_id` in the metadata, or else by its text.
         unscored: How many rows have no score, by reason.
+        missing: How many rows a member of the judge gave no verdict on, scored or not, as in
+            `{"safety (judge_failed)": 2}`.
+        contradicted: How many rows have a claim that their evidence contradicts, as judges of groundedness find.
         usage: Usage of the judge in total.
         latency_s: Mean seconds from sample to verdict, scored or not; None where no row could be read.
         latency_percentiles_s: The median and the 90th and 99th percentile of those seconds, by percentage.
@@ -104,6 +107,8 @@ class Summary(BaseModel):
     passed_interval: tuple[float, float] | None = None
     questions: int | None = None
     latency_percentiles_s: Mapping[int, float] = {}
+    missing: Mapping[str, int] = {}
+    contradicted: int = 0
 
 
 class Evaluation(HintsAtGuesses, BaseModel):
@@ -270,8 +275,10 @@ class _JudgeTotals:
     def __init__(self) -> None:
         self._scores, self._passes, self._questions = array("d"), array("b"), array("q")
         self._latencies = array("d")
+        self._contradicted = 0
         self._ratings: Counter[int] = Counter()
         self._unscored: Counter[str] = Counter()
+        self._missing: Counter[str] = Counter()
         self._usages = [Usage()]
 
     def add(self, verdict: Verdict, sample: Sample | BadSample | None) -> None:
@@ -281,6 +288,9 @@ class _JudgeTotals:
             self._usages = [Usage.total(self._usages)]
         if isinstance(sample, Sample):
             self._latencies.append(verdict.latency_s)
+        if verdict.items:
+            self._missing.update(f"{name} ({reason})" for name, reason in verdict.missing.items())
+            self._contradicted += bool(verdict.contradicted)
         if verdict.rating is None or verdict.score is None:
             self._unscored[str(verdict.unscored)] += 1
             return
@@ -307,6 +317,8 @@ class _JudgeTotals:
             passed=math.fsum(passes) / len(passes) if scored else None,
             passed_interval=bounded_interval(passes) if scored else None,
             unscored=dict(sorted(self._unscored.items())),
+            missing=dict(sorted(self._missing.items())),
+            contradicted=self._contradicted,
             usage=Usage.total(self._usages),
         )
 
@@ -335,13 +347,20 @@ def _question_key(sample: Sample | BadSample | None, place: int) -> int:
     return hash(text if number is None else str(number))
 
 
+def _is_faulty(verdict: Verdict) -> bool:
+    if verdict.unscored is not None:
+        return True
+    return bool(verdict.items) and bool(verdict.contradicted or any(verdict.failed_parts()))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowOutput:
     """What becomes of rows once they are judged, beside the files of a run.
 
     Args:
         on_result: Called with each row in order, as soon as it is written.
-        faults_only: Whether it is called with rows alone that have a cell without a score.
+        faults_only: Whether it is called with rows alone that have a cell without a score, or whose judge lacked
+            a member or found a contradicted claim.
         keep_rows: Whether the evaluation holds the rows.
         facts: What else the summary of a run says.
 
@@ -358,7 +377,7 @@ class RowOutput:
     def take(self, index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> None:
         """Take a row that was written."""
         has_listener = self.on_result is not None and (
-            not self.faults_only or any(verdict.unscored is not None for verdict in verdicts.values())
+            not self.faults_only or any(map(_is_faulty, verdicts.values()))
         )
         if not (self.keep_rows or has_listener):
             return
