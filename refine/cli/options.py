@@ -550,6 +550,9 @@ class CertifyOptions(TrustOptions):
 
     attempts: str = _loops()
     out: Path = _option("File for the certificate.", "FILE", default=Path("certificate.json"))
+    by: str | None = _option(
+        "Who labels a record that lacks labels, in the terminal. Default: your login.", "NAME"
+    )
     patience: int | None = _option("Patience of the loop.  [default: as recorded]", "N")
     break_at_most: float | None = _option(
         "Promise besides: of first answers that were good, at most this share comes out bad. E.g. 0.01", "SHARE"
@@ -570,6 +573,7 @@ class CertifyOptions(TrustOptions):
         "traffic|questions",
         default="traffic",
     )
+    once: bool = _flag("Spend all of --delta on this certificate: the labels certify nothing else afterwards.")
     laxest: bool = _flag("Take the laxest certified threshold, also one whose ratings nobody has seen.")
     scores: bool = _flag("Certify a score, not a rating.")
     escalation: str | None = _option("Judges from cheap to strong; people decide what they do not.", "JUDGE,JUDGE")
