@@ -24,11 +24,14 @@ from judges.models.providers.llama import serve_locally
 from judges.models.providers.openai_fields import address_for, local_name, parsed_name
 from judges.models.retry import status_of
 from judges.models.structured import (
+    KEYWORDS,
     Method,
     RequestPlan,
+    Sizes,
     checked_methods,
     closed_schema,
     digit_format,
+    forced_tool,
     response_format,
 )
 from judges.runtime import flow
@@ -132,12 +135,13 @@ class LangChainModel(SharedByCopies):
 
     def __init__(self, chat: Any, *, temperature: float | None = 0.0, method: Method | None = None) -> None:
         self.chat = chat
+        self.replies_in_turn = getattr(chat, "replies_in_turn", False) is True
         self._temperature = temperature
         self._method = method if method is None else checked_methods(method)[0]
         self._plan: RequestPlan | None = None
         self._rated_plans: dict[bool, RequestPlan] = {}
         self._alternatives: int | None = None
-        self._bindings: dict[tuple[type[BaseModel] | None, RequestPlan], _Binding] = {}
+        self._bindings: dict[tuple[type[BaseModel] | None, RequestPlan, Sizes, int | None], _Binding] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         check_picklable(self.chat, f"the chat model {self.name!r}", _NAME_IT)
@@ -199,7 +203,8 @@ class LangChainModel(SharedByCopies):
 
     def _plan_for(self, request: ModelRequest) -> RequestPlan:
         if self._plan is None:
-            self._plan = RequestPlan(self._methods(), self._temperature)
+            keywords = KEYWORDS if _drops_arguments(_unwrap(self.chat).runnable) else ()
+            self._plan = RequestPlan(self._methods(), self._temperature, keywords=keywords)
         return self._plan.as_text() if request.text else self._plan
 
     def _remember_plan(self, request: ModelRequest, plan: RequestPlan, response: ModelResponse) -> ModelResponse:
@@ -219,7 +224,8 @@ class LangChainModel(SharedByCopies):
         plan = self._rated_plans.get(bool(request.digits))
         if plan is None:
             methods = tuple(method for method in self._methods() if method != "tools") or self._methods()
-            plan = RequestPlan(methods, self._temperature)
+            keywords = KEYWORDS if _drops_arguments(chat) else ()
+            plan = RequestPlan(methods, self._temperature, keywords=keywords)
             plan = plan if not request.digits else plan.for_digit(is_enforced=_drops_arguments(chat))
         return replace(plan, logprobs=self._alternatives, digits=request.digits)
 
@@ -254,9 +260,10 @@ class LangChainModel(SharedByCopies):
         return tuple(method for method, present in implemented.items() if present and not ruled_out.get(method))
 
     def _binding(self, request: ModelRequest, plan: RequestPlan) -> _Binding:
-        key = (None if request.text else request.schema, plan)
+        schema = None if request.text else request.schema
+        key = (schema, plan, request.sizes, request.most_items)
         if key not in self._bindings:
-            self._bindings[key] = self._bind(*key)
+            self._bindings[key] = self._bind(schema, plan).narrowed(request, plan)
         return self._bindings[key]
 
     def _bind(self, schema: type[BaseModel] | None, plan: RequestPlan) -> _Binding:
@@ -301,6 +308,18 @@ class _Binding:
     raw_only: bool = False
     no_logprobs: str = NOT_GIVEN
 
+    def narrowed(self, request: ModelRequest, plan: RequestPlan) -> _Binding:
+        """Return the same with a schema that says how many items and how long texts a reply has, if one may."""
+        known = (request.schema, request.sizes, plan.keywords, request.most_items)
+        settings: dict[str, Any] = {}
+        if request.text or not plan.keywords:
+            return self
+        if plan.method == "tools" and _is_function(self.settings.get("tools")):
+            settings = {"tools": forced_tool(*known)["tools"]}
+        elif plan.method == "json_schema" and "response_format" in self.settings:
+            settings = {"response_format": response_format(*known)}
+        return replace(self, settings={**self.settings, **settings})
+
     def send(self, request: ModelRequest) -> ModelResponse:
         reply = self.runnable.invoke(_messages(request), self.config or None, **self.settings)
         return self._read(reply, request)
@@ -316,6 +335,11 @@ class _Binding:
         response = replace(response, has_reasoned=_has_reasoned(reply))
         tokens = tokens_in(getattr(reply, "response_metadata", None) or {})
         return with_ratings(response, request, tokens, reason=self.no_logprobs)
+
+
+def _is_function(tools: Any) -> bool:
+    """Check whether tools are one function in the form of chat completions."""
+    return isinstance(tools, list) and len(tools) == 1 and set(tools[0]) == {"type", "function"}
 
 
 def _unwrap(chat: Any) -> _Binding:
