@@ -32,10 +32,11 @@ AnswerKind = Literal[
     "file",
     "echo",
     "repeat",
+    "mended",
 ]
 """Text to judge; nothing at all; a call of a tool; calls of which none can be read; a refusal; stopped by the
 provider's filter; cut off at its length limit; no text, but audio, an image, a video or a file; or on a retry a
-copy, of the feedback or of an earlier draft."""
+copy, of the feedback or of an earlier draft; or a draft with what a judge refused in it masked."""
 
 Copied = Literal["echo", "repeat"]
 """What a retry copied instead of answering anew: the feedback, or an earlier draft that was rejected."""
@@ -54,15 +55,18 @@ NOTES: Mapping[str, str] = {
 }
 """The detail of an outcome whose answer has such a fault and is released all the same, by the answer's kind."""
 
+LOOP = "refine"
+"""The judge's name in verdicts that the loop gives by itself, without a judge."""
+
 CUT_AS_ASKED = "cut_as_asked"
 """In the metadata of an answer, true says that its length limit is the one that came with the request."""
 
 _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
     "en": {
-        "empty": ("There is no text.", "The answer was empty. Write a complete answer."),
+        "empty": ("There is no text.", "Write a complete answer."),
         "cut": (
             "The answer was cut off.",
-            "The answer was cut off at the length limit. Write a complete answer that is short enough.",
+            "Keep the answer short.",
         ),
         "invalid_tool_call": (
             "The call of a tool could not be read.",
@@ -74,8 +78,8 @@ _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
         ),
     },
     "zh": {
-        "empty": ("没有文本。", "回答是空的。请写出完整的回答。"),
-        "cut": ("回答被截断了。", "回答因达到长度上限而被截断。请写出完整且足够简短的回答。"),
+        "empty": ("没有文本。", "请写出完整的回答。"),
+        "cut": ("回答被截断了。", "回答要简短。"),
         "invalid_tool_call": (
             "无法读取工具调用。",
             "无法读取工具调用：参数不是 JSON 对象。请重新调用工具，或直接回答。",
@@ -83,10 +87,10 @@ _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
         "echo": ("草稿重复了反馈，而没有回答。", "只需要回答本身。不要重复对先前回答的意见。"),
     },
     "ru": {
-        "empty": ("Текста нет.", "Ответ был пустым. Напиши полный ответ."),
+        "empty": ("Текста нет.", "Напиши полный ответ."),
         "cut": (
             "Ответ оборван.",
-            "Ответ был оборван на пределе длины. Напиши полный, но достаточно короткий ответ.",
+            "Ответь коротко.",
         ),
         "invalid_tool_call": (
             "Вызов инструмента не читается.",
@@ -138,7 +142,7 @@ def reason_to_skip(kind: AnswerKind, answer: AIMessage, *, judge_refusals: bool 
         judge_refusals: Whether a refusal is judged like any other text; one without a text cannot be.
     """
     match kind:
-        case "text" | "empty" | "cut" | "invalid_tool_call" | "echo" | "repeat":
+        case "text" | "empty" | "cut" | "invalid_tool_call" | "echo" | "repeat" | "mended":
             return None
         case "tool_call":
             return "tool_call: the turn calls a tool"
@@ -162,7 +166,7 @@ def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> _Fault | 
     """
     if kind == "echo" or (kind in ("cut", "invalid_tool_call") and not is_last):
         return kind
-    if kind == "text" or text_of_answer(answer).strip():
+    if kind in ("text", "mended") or text_of_answer(answer).strip():
         return None
     return "invalid_tool_call" if kind == "invalid_tool_call" else "empty"
 
@@ -172,7 +176,7 @@ def rejection_for(fault: _Fault, language: Language) -> Verdict:
     if fault == "empty":
         return empty_answer(language)
     rationale, feedback = _REJECTIONS[language][fault]
-    return Verdict.checked(passed=False, judge="refine", rationale=rationale, feedback=feedback)
+    return Verdict.checked(passed=False, judge=LOOP, rationale=rationale, feedback=feedback)
 
 
 def unread_call(language: Language = "en") -> str:
@@ -183,12 +187,12 @@ def unread_call(language: Language = "en") -> str:
 def empty_answer(language: Language = "en") -> Verdict:
     """Return the verdict on an empty draft, without asking a judge."""
     rationale, feedback = _REJECTIONS[language]["empty"]
-    return Verdict.rated(1, judge="refine", rationale=rationale, feedback=feedback)
+    return Verdict.rated(1, judge=LOOP, rationale=rationale, feedback=feedback)
 
 
 def unfit_answer(fault: str) -> Verdict:
     """Return the verdict on a draft that its generator calls unfit to be released, with its feedback."""
-    return Verdict.rated(1, judge="refine", rationale="The answer cannot be used as it is.", feedback=fault)
+    return Verdict.rated(1, judge=LOOP, rationale="The answer cannot be used as it is.", feedback=fault)
 
 
 def draft_message(answer: AIMessage, mark: Mapping[str, str]) -> AIMessage:

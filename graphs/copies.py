@@ -118,13 +118,13 @@ def is_echo(made: Draft, refinement: Refinement, conversation: Sequence[BaseMess
     if _keeps(text, refinement):
         return True
     draft = _Text(text)
-    told = cache(lambda: _Text("\n".join(str(message.text) for message in conversation)[-_LONGEST_TEXT:]))
+    said_before = cache(lambda: _Text("\n".join(str(message.text) for message in conversation)[-_LONGEST_TEXT:]))
     own = [part for part in _own_parts() if part in draft.folded]  # hundreds: a call for each would cost more
-    if any(not told().has(part) for part in own):
+    if any(not said_before().has(part) for part in own):
         return True
     feedbacks = [faults_of(attempt, refinement) for attempt in refinement.attempts]
     together = tuple(dict.fromkeys(fault for faults in feedbacks for fault in faults))
-    return any(_holds_feedback(draft, faults, told) for faults in dict.fromkeys((*feedbacks, together)))
+    return any(_holds_feedback(draft, faults, said_before) for faults in dict.fromkeys((*feedbacks, together)))
 
 
 def keep_answer(made: Draft, refinement: Refinement) -> Draft:
@@ -173,7 +173,7 @@ def _parts(words: Sequence[str]) -> Iterator[str]:
             yield f" {' '.join(words[start : start + count])} "
 
 
-def _holds_feedback(draft: _Text, faults: Sequence[str], told: Callable[[], _Text]) -> bool:
+def _holds_feedback(draft: _Text, faults: Sequence[str], said_before: Callable[[], _Text]) -> bool:
     """Check whether a draft has most of a feedback: most of the draft is that, or what speaks of answers alone."""
     sentences = [_Text(part) for fault in faults for part in _SENTENCE_END.split(fault)]
     sentences = [sentence for sentence in sentences if sentence.words]
@@ -187,7 +187,9 @@ def _holds_feedback(draft: _Text, faults: Sequence[str], told: Callable[[], _Tex
         return False
     if total >= _MOST * draft.length:
         return True
-    plain = [o for o in orders if held[id(o)] == o.length and _has_any(o, "answers") and not told().has(o.folded)]
+    plain = [
+        o for o in orders if held[id(o)] == o.length and _has_any(o, "answers") and not said_before().has(o.folded)
+    ]
     return sum(order.length for order in plain) >= _MOST * wanted
 
 

@@ -100,6 +100,11 @@ class CompositeJudge(Judge):
         """Keys of a sample's metadata that any of its judges reads."""
         return tuple(dict.fromkeys(key for judge in self.judges.values() for key in judge.metadata_keys))
 
+    @property
+    def judges_parts(self) -> bool:
+        """Whether all of its judges hold for a part of an answer as for the whole."""
+        return all(judge.judges_parts for judge in self.judges.values())
+
     def first_to_decide(
         self, sample: Sample, decides: Callable[[Verdict], bool], *, called: str
     ) -> Generator[Consult, Any, Verdict]:
@@ -286,6 +291,7 @@ class Panel(CompositeJudge):
             items=verdicts,
             detail="; ".join([*([note] if note else []), *_skipped_notes(verdicts)]),
         )
+        verdict = verdict if verdict.passed else _with_replacement(verdict, failing, sample.answer or "")
         counts_as_rating = verdict.passed or not (failed or any(not one.rated_natively for one in failing))
         return verdict if counts_as_rating else verdict.model_copy(update={"value": float(rating)})
 
@@ -307,6 +313,16 @@ class Panel(CompositeJudge):
         if self._rule == "majority":
             return _lower_median(list(ballots.values()))
         return _mean([(ballot, self._weights[name]) for name, ballot in ballots.items()])
+
+
+def _with_replacement(verdict: Verdict, failing: Sequence[Verdict], answer: str) -> Verdict:
+    """Return a refusal with the answer in which all that its members would have masked is; where each has that."""
+    if not failing or any(one.replacement is None for one in failing):
+        return verdict
+    if len(failing) == 1:
+        return verdict.model_copy(update={"replacement": failing[0].replacement, "masked": failing[0].masked})
+    has_places = all(one.masked for one in failing)
+    return verdict.with_masks(answer, (span for one in failing for span in one.masked)) if has_places else verdict
 
 
 def judges_by_name(members: Sequence[object] | Mapping[str, object], model: object = None) -> ByJudge[Judge]:
@@ -461,6 +477,11 @@ class Repeat(Judge):
         return self.judge.models
 
     @property
+    def judges_parts(self) -> bool:
+        """Whether the repeated judge holds for a part of an answer as for the whole."""
+        return self.judge.judges_parts
+
+    @property
     def metadata_keys(self) -> tuple[str, ...]:
         """Keys of a sample's metadata that the repeated judge reads."""
         return self.judge.metadata_keys
@@ -470,7 +491,7 @@ class Repeat(Judge):
         part = self.judge.explain()
         asks = f"What does {part.judge} say most often, asked {self._n} times?"
         calls = "0" if part.calls == "0" else f"{self._n} x ({part.calls})"
-        return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, scale=part.scale)
+        return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, repeats=self._n, scale=part.scale)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult the judge n times at once and return the most frequent verdict."""

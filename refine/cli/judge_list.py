@@ -151,6 +151,7 @@ def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
         "needs": ", ".join(entry.needs),
         "model calls": entry.calls,
         "in the loop": entry.in_loop,
+        "by pieces": "; ".join(filter(None, ("yes" if entry.judges_parts else "no", entry.parts_reason))),
         "value": f"{entry.scale}; {entry.better} is good",
         "source": entry.source,
         "compat": f"follows {entry.follows}" if entry.follows else "",

@@ -292,6 +292,8 @@ class TrialOptions(CommandOptions):
     max_attempts: int = _option("Answers an arm may generate, the first included.", "N", default=3, min=2)
     success_rating: int = _option("Rating that the loop's judge accepts.", "1-4", default=3, min=1, max=4)
     max_concurrency: int = _max_concurrency()
+    max_calls: int | None = _option("Stop when an arm has made N model calls; resume later.", "N", min=1)
+    max_cost: float | None = _option("Stop when an arm has cost so much; resume later.", "USD", min=0)
     prices: Path | None = _prices()
     retry_failed: bool = _flag("Try again where generator or judge failed.")
     as_json: bool = _json()
@@ -462,8 +464,19 @@ class ExportOptions(CommandOptions):
     """The options of `refine export`."""
 
     record: str = _argument("The record: sqlite:///file.db or postgresql://...", "RECORD")
-    out: Path | None = _option("New file of JSON lines. Default: standard output.", "ROWS")
+    out: Path | None = _option(
+        "New file, .jsonl, .csv or .parquet. Default: JSON lines on standard output.", "ROWS"
+    )
     where: list[str] = _option("Only these outcomes; repeat it to narrow the choice.", "KEY=VALUE", default=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(CommandOptions):
+    """The options of `refine verify`."""
+
+    record: list[str] = _argument("The record, or exported files.", "RECORD...")
+    heads: Path | None = _option("Where the chains ended at an earlier --save-heads.", "HEADS")
+    save_heads: Path | None = _option("New file for where the chains end; keep it elsewhere.", "HEADS")
 
 
 @dataclass(frozen=True, kw_only=True)

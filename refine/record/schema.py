@@ -38,6 +38,10 @@ OUTCOME = Table(
     Column("refiner", Text),
     Column("request_id", Text),
     Column("question_id", Text, comment="the same for the same question"),
+    Column("key", Text, comment="name of the caller's key"),
+    Column("user", Text, comment="who asked, as the caller says"),
+    Column("session", Text, comment="id of the session, as the caller says"),
+    Column("thread", Text, comment="id of the conversation, as the caller or the checkpointer says"),
     Column("policy_digest", Text),
     Column("success_rating", Integer),
     Column("max_attempts", Integer),
@@ -66,8 +70,24 @@ OUTCOME = Table(
     Column("conversation", Text, comment="JSON, where it is more than one question"),
     Column("evidence", Text, comment="JSON"),
     Column("answer", Text, comment="what was answered, where that is no attempt's draft"),
+    Column("input_judge", Text, comment="the judge of the question, where there is one, and its verdict"),
+    Column("input_rating", Integer),
+    Column("input_unscored", Text),
+    Column("input_s", Float(53)),
+    Column("input_calls", BigInteger, comment="calls and tokens are in those of the outcome, too"),
+    Column("input_tokens_in", BigInteger),
+    Column("input_tokens_out", BigInteger),
+    Column("input_rationale", Text),
+    Column("chain", Text, comment="of the process that wrote it; null before records were sealed"),
+    Column("position", BigInteger, comment="in the chain, from 1"),
+    Column("previous", Text, comment="hash of the outcome before it in the chain"),
+    Column("hash", Text, comment="of its place and all that is stored of it, attempts included"),
     Index("outcome_at", "at"),
+    Index("outcome_chain", "chain", "position"),
 )
+
+SEAL = ("chain", "position", "previous", "hash")
+"""Columns of an outcome's place in a chain; see `refine.record.seals`."""
 
 ATTEMPT = Table(
     "attempt",
@@ -75,6 +95,7 @@ ATTEMPT = Table(
     Column("outcome", Text, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("released", Boolean, nullable=False),
+    Column("kind", Text, comment="mended, refusal, cut, ...; null for an answer of text"),
     Column("model", Text),
     Column("finish_reason", Text),
     Column("generate_s", Float(53)),
@@ -116,11 +137,48 @@ LABEL = Table(
     Column("split", Text, comment="what the label may be used for: tune, certify or report"),
 )
 
+ANCHOR = Table(
+    "record_anchor",
+    _TABLES,
+    Column("chain", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False, comment="the how manieth chain it is"),
+    Column("begun", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False, comment="of its last outcome"),
+    Column("hash", Text, nullable=False),
+    Column("keyed", Boolean, nullable=False),
+    Column("seal", Text, nullable=False),
+)
+
+GAP = Table(
+    "record_gap",
+    _TABLES,
+    Column("chain", Text, primary_key=True),
+    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    Column("last", BigInteger, nullable=False),
+    Column("previous", Text, nullable=False, comment="hash of the outcome before the gap"),
+    Column("hash", Text, nullable=False, comment="hash of the last outcome that was removed"),
+    Column("at", BigInteger, nullable=False),
+    Column("seal", Text, nullable=False),
+)
+
+STATE = Table(
+    "record_state",
+    _TABLES,
+    Column("name", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("id", Text, nullable=False),
+)
+"""How far the record is: `sealed` since when, `summed` up to which outcome of an older version."""
+
 _META = Table("meta", _TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
 
 
+_FIRST_TABLES = frozenset({"outcome", "attempt", "label", "meta"})
+"""Tables that every version has."""
+
+
 def _add_missing_columns(connection: Connection) -> None:
-    """Add the columns that came with version 2; tables that this version made have them."""
+    """Add the columns that came later; tables that this version made have them."""
     own, preparer = inspect(connection), connection.dialect.identifier_preparer
     for table in (OUTCOME, ATTEMPT, LABEL):
         present = {column["name"] for column in own.get_columns(table.name)}
@@ -131,11 +189,31 @@ def _add_missing_columns(connection: Connection) -> None:
                 connection.execute(text(f"ALTER TABLE {preparer.quote(table.name)} ADD COLUMN {name} {kind}"))
 
 
-_MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_TABLES.create_all, _add_missing_columns)
+def _begin_seals(connection: Connection) -> None:
+    """Add what came with version 3: seals."""
+    _add_missing_columns(connection)
+    _TABLES.create_all(connection)
+    for index in OUTCOME.indexes:
+        index.create(connection, checkfirst=True)
+    connection.execute(STATE.insert().values(name="sealed", at=now_ms(), id=""))
+
+
+_MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _TABLES.create_all,
+    _add_missing_columns,
+    _begin_seals,
+    _add_missing_columns,
+)
 """Each brings the tables from one version to the next; the first makes them."""
 
 _LOCK = 0x7265_6669_6E65
 """Key of the lock under which PostgreSQL changes the tables, so that one process alone does."""
+
+
+def lock_tables(connection: Connection) -> None:
+    """Let no other process do the same until this transaction ends; SQLite has but one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
 def migrate(connection: Connection) -> None:
@@ -144,8 +222,7 @@ def migrate(connection: Connection) -> None:
     Raises:
         ConfigurationError: If the tables are another program's, or of a later version.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    lock_tables(connection)
     version = _version(connection)
     for number, step in enumerate(_MIGRATIONS[version:], version + 1):
         step(connection)
@@ -159,13 +236,11 @@ def _version(connection: Connection) -> int:
     present = set(own.get_table_names())
     foreign = ConfigurationError(
         f"the database holds tables of another program, with the names of the record's own "
-        f"({', '.join(sorted(_TABLES.tables))}); give the record a database, or a schema, of its own"
+        f"({', '.join(sorted(_FIRST_TABLES))}); give the record a database, or a schema, of its own"
     )
-    if not present & _TABLES.tables.keys():
+    if not present & _FIRST_TABLES:
         return 0
-    if not present >= _TABLES.tables.keys() or [column["name"] for column in own.get_columns("meta")] != [
-        "version"
-    ]:
+    if not present >= _FIRST_TABLES or [column["name"] for column in own.get_columns("meta")] != ["version"]:
         raise foreign
     versions = connection.execute(select(_META.c.version)).scalars().all()
     if len(versions) != 1:
@@ -213,6 +288,10 @@ class OutcomeFilter(BaseModel):
         refiner: Name of the refiner or guard.
         model: Model of the generator.
         judge: Name of the judge.
+        key: Name of the caller's key.
+        user: Who asked, as the caller says; as are the next two.
+        session: Id of the session.
+        thread: Id of the conversation.
         text: Words in question or drafts, of records that hold texts; upper and lower case are the same.
         labelled: `"no"`: without a label; `"yes"`: with one; `"disagree"`: a label and the judge differ, by two
             ratings or about passing.
@@ -233,6 +312,10 @@ class OutcomeFilter(BaseModel):
     refiner: str | None = None
     model: str | None = None
     judge: str | None = None
+    key: str | None = None
+    user: str | None = None
+    session: str | None = None
+    thread: str | None = None
     text: str | None = Field(default=None, max_length=1_000)
     labelled: Literal["no", "yes", "disagree"] | None = None
     since: _Moment | None = None

@@ -237,6 +237,8 @@ def _release_answer(
         text = "" if outcome.answer is None else str(outcome.answer.text)
         raw = RawAnswer(question.dialect.write_reply(text, question.request.model), [])
     document = raw.document
+    if released is not None and released.mended:
+        document = question.dialect.with_text(document, released.text)
     if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
         document = question.dialect.without_reasoning(document)
     if released is not None and question.guard.unjudged == "refuse" and not question.guard.loop.policy.shadow:

@@ -31,6 +31,8 @@ PATH = "/chat/completions"
 API = "openai"
 KEY_HEADER = "authorization"
 KEEP_ALIVE = b": keep-alive\n\n"
+_ENVELOPE = ("id", "object", "created", "model", "usage", "service_tier", "system_fingerprint")
+"""What a reply keeps when its message is replaced."""
 _DONE = b"data: [DONE]\n\n"
 _TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
 
@@ -98,6 +100,12 @@ def without_text(reply: Json) -> Json:
     """Return a reply whose message has no content; a refusal is none."""
     choices = [{**one, "message": {**one["message"], "content": None}} for one in objects(reply["choices"])]
     return {**reply, "choices": choices}
+
+
+def with_text(reply: Json, text: str) -> Json:
+    """Return a reply whose message is this text alone; what else may repeat the text it had is left out."""
+    kept = {name: reply[name] for name in _ENVELOPE if name in reply}
+    return {**write_reply(text, ""), **kept}
 
 
 def with_usage(reply: Json, usage: Usage) -> Json:

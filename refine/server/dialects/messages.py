@@ -28,6 +28,8 @@ KEY_HEADER = "x-api-key"
 KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
 _THOUGHTS = ("thinking", "redacted_thinking")
 _MEDIA = ("audio", "document", "file", "image", "video")
+_ENVELOPE = ("id", "model", "stop_reason", "usage")
+"""What a reply keeps when its content is replaced."""
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -114,6 +116,12 @@ def without_reasoning(reply: Json) -> Json:
 def without_text(reply: Json) -> Json:
     """Return a reply without its blocks of text."""
     return {**reply, "content": [block for block in objects(reply["content"]) if block.get("type") != "text"]}
+
+
+def with_text(reply: Json, text: str) -> Json:
+    """Return a reply whose content is this text alone; what else may repeat the text it had is left out."""
+    kept = {name: reply[name] for name in _ENVELOPE if name in reply}
+    return {**write_reply(text, ""), **kept}
 
 
 def with_usage(reply: Json, usage: Usage) -> Json:

@@ -114,6 +114,10 @@ class ApiDialect(Protocol):
         """Return a reply without its texts, such as what is said beside a call of a tool."""
         ...
 
+    def with_text(self, reply: Json, text: str) -> Json:
+        """Return a reply whose answer is this text alone; what else may repeat the text it had is left out."""
+        ...
+
     def with_usage(self, reply: Json, usage: Usage) -> Json:
         """Return a reply whose own `usage` is another, without the details of the one it had."""
         ...

@@ -158,6 +158,12 @@ def _without_text(item: Json) -> Json:
     return {**item, "content": parts}
 
 
+def with_text(reply: Json, text: str) -> Json:
+    """Return a reply whose output is this text alone; what else may repeat the text it had is left out."""
+    kept = {name: value for name, value in reply.items() if name not in ("output", "output_text")}
+    return {**kept, "output": write_reply(text, "")["output"]}
+
+
 def with_usage(reply: Json, usage: Usage) -> Json:
     """Return a reply with these tokens as its `usage`."""
     counts: Json = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
