@@ -100,8 +100,8 @@ def test_the_command(tmp_path: Path) -> None:
 
 EXAMPLE = (
     "A right answer gives a command that undoes the commit and keeps the changes, such as "
-    "`git reset --soft HEAD~1`. The command is named, but not the mode that keeps the changes, so the person cannot "
-    "act on it."
+    "`git reset --soft HEAD~1`. The command is named, but not the mode that keeps the changes, so the person "
+    "cannot act on it."
 )
 REPLY = {"rationale": EXAMPLE, "rating": 2, "feedback": "Give the exact command."}
 
