@@ -195,13 +195,14 @@ class DatabaseRecord(SharedByCopies):
         with self._tables.reading() as connection:
             yield from queries.dataset_rows(connection, where)
 
-    def attempts(self, where: OutcomeFilter = _EVERYTHING) -> Iterator[Row]:
+    def attempts(self, where: OutcomeFilter = _EVERYTHING, *, texts: bool = False) -> Iterator[Row]:
         """Yield what is known of every attempt besides the texts, oldest outcome first, with its labels.
 
-        This is what `judges.offline.replay` reads; a record without texts has it too.
+        This is what `judges.offline.replay` reads; a record without texts has it too. With `texts` question and
+        answer are in it where they were recorded, which people need who label them.
         """
         with self._tables.reading() as connection:
-            yield from queries.attempt_rows(connection, where)
+            yield from queries.attempt_rows(connection, where, texts=texts)
 
     def export(self, where: OutcomeFilter = _EVERYTHING) -> Iterator[Row]:
         """Yield what `rows` does, with a seal in the metadata of each row, which `refine verify` reads."""

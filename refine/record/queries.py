@@ -128,7 +128,8 @@ def outcome(connection: Connection, identifier: str) -> Row | None:
     return {
         **_parse(row, "conversation", "evidence"),
         "attempts": [
-            _parse(attempt, "steps", "evidence", "items") for attempt in connection.execute(attempts).mappings()
+            _parse(attempt, "steps", "evidence", "items", "probabilities")
+            for attempt in connection.execute(attempts).mappings()
         ],
         "labels": [dict(label) for label in connection.execute(labels).mappings()],
     }
@@ -170,13 +171,15 @@ def dataset_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
         yield _dataset_row(row, labels.get((row["id"], row["attempt_number"]), []))
 
 
-def attempt_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
-    """Yield what is known of every attempt besides the texts, oldest outcome first, with its labels."""
+def attempt_rows(connection: Connection, where: OutcomeFilter, *, texts: bool = False) -> Iterator[Row]:
+    """Yield what is known of every attempt, oldest outcome first, with labels, and on demand with texts."""
     chosen = _conditions(where)
     labels = _labels(connection, chosen, times=True)
     for row in connection.execution_options(yield_per=100).execute(_attempts(chosen)).mappings():
         own = labels.get((row["id"], row["attempt_number"]), [])
-        yield {**_metadata(row), **({"labels": own} if own else {})}
+        data = {"user_input": _data(row["conversation"]) or row["question"], "response": row["attempt_draft"]}
+        known = {name: value for name, value in data.items() if value is not None} if texts else {}
+        yield {**_metadata(row), **({"labels": own} if own else {}), **known}
 
 
 def _attempts(chosen: ColumnElement[bool]) -> Select[Any]:
