@@ -68,8 +68,9 @@ def _begin(kind: str) -> Callable[[], None]:
     exporter: SpanExporter = ConsoleSpanExporter()
     if kind == "otlp":
         exporter = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter").OTLPSpanExporter()
-    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": _SERVICE}
-    provider = TracerProvider(resource=Resource(named).merge(Resource.create()) if named else Resource.create())
+    of_resource = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    is_named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in of_resource
+    provider = TracerProvider(resource=Resource.create({} if is_named else {"service.name": _SERVICE}))
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     return provider.shutdown
