@@ -37,23 +37,23 @@ def came(message: BaseMessage) -> Came:
     return Came(str(message.text), result["stop_reason"])
 
 
-async def by_invoke(generator: object, judge: object, policy: Policy) -> Came:
+async def by_invoke(generator: Any, judge: Any, policy: Policy) -> Came:
     """Through `SelfRefine.invoke`."""
     return came(SelfRefine(generator, judge, policy=policy).invoke(ASKED))
 
 
-async def by_ainvoke(generator: object, judge: object, policy: Policy) -> Came:
+async def by_ainvoke(generator: Any, judge: Any, policy: Policy) -> Came:
     """Through `SelfRefine.ainvoke`."""
     return came(await SelfRefine(generator, judge, policy=policy).ainvoke(ASKED))
 
 
-async def by_graph(generator: object, judge: object, policy: Policy) -> Came:
+async def by_graph(generator: Any, judge: Any, policy: Policy) -> Came:
     """Through the graph."""
     graph = self_refine(generator, judge, policy=policy)
     return came(graph.invoke({"messages": [("user", ASKED)]})["messages"][-1])
 
 
-async def by_graph_async(generator: object, judge: object, policy: Policy) -> Came:
+async def by_graph_async(generator: Any, judge: Any, policy: Policy) -> Came:
     """Through the graph, without blocking."""
     graph = self_refine(generator, judge, policy=policy)
     return came((await graph.ainvoke({"messages": [("user", ASKED)]}))["messages"][-1])
