@@ -62,8 +62,9 @@ class Outcome(HintsAtGuesses, Frozen):
         id: Identifies the question in the log, in events and in the answer's metadata, as `outcome_id`.
         raw: The endpoint's own reply with the released answer, where the generator is a direct client. As in
             `answer`, reasoning is left out after a refusal, unless the policy keeps it; attempts hold it.
-        certificate: Id of the certificate in force, whose promise is about answers that passed; None without one,
-            where the request changed what it is about, and where a model answered that was not calibrated.
+        certificate: Id of the certificate whose promise covers this answer; None without one, where no attempt was
+            accepted, where the request changed what it is about, and where a model answered that was not
+            calibrated.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,6 +89,11 @@ class Outcome(HintsAtGuesses, Frozen):
     def text(self) -> str:
         """Text of the answer; empty where there is none, as after a deadline."""
         return "" if self.answer is None else str(self.answer.text)
+
+    @property
+    def covered(self) -> bool:
+        """Whether the promise of a certificate is about this answer."""
+        return self.certificate is not None
 
     @property
     def missing(self) -> dict[str, str]:
@@ -123,7 +129,7 @@ class Outcome(HintsAtGuesses, Frozen):
             evidence=dict(refinement.evidence),
             id=refinement.id,
             raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
-            certificate=None if refinement.policy.certificate is None else certificate_of(refinement),
+            certificate=certificate_of(refinement) if refinement.passed and number is not None else None,
         )
 
     @classmethod
@@ -151,7 +157,7 @@ class Outcome(HintsAtGuesses, Frozen):
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
-        further = {"certificate": self.certificate, "missing": self.missing}
+        further = {"certificate": self.certificate, "covered": self.covered, "missing": self.missing}
         return {**summary, **{name: value for name, value in further.items() if value}}
 
     def samples(self) -> list[Sample]:
@@ -256,6 +262,8 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         "unscored": None if verdict is None else verdict.unscored,
         "latency_s": attempt.latency_s,
     }
+    if verdict is not None and verdict.p_pass is not None:
+        figures["p_pass"] = verdict.p_pass
     missing = {} if verdict is None else verdict.missing
     if missing:
         figures["missing"] = missing

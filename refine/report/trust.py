@@ -14,7 +14,11 @@ from refine.report import wording
 from refine.report.document import (
     UNKNOWN,
     Block,
+    Chart,
+    Charts,
+    DiagramPoint,
     Paragraph,
+    ReliabilityDiagram,
     ReportTable,
     Scale,
     Section,
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from judges.offline.trust.align import Alignment
     from judges.offline.trust.benefit_report import BenefitReport
     from judges.offline.trust.curves import AttemptGain, CurvePoint
+    from judges.offline.trust.reliability import Reliability
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
 
 
@@ -235,7 +240,7 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
         end = scale_end([bound for policy in replay.policies for bound in _bad_bounds(policy)])
         labels = f", bad ones drawn up to {end:.0%}" if any(policy.bad_rate for policy in replay.policies) else ""
         yield filled_table(
-            ("Policy", "Questions answered", "Bad among released", "Attempts each", "Dollars each", "How sure"),
+            ("Policy", "Questions answered", "Bad among released", "Attempts each", "Dollars each", "Known from"),
             tuple(_policy_row(policy, end) for policy in replay.policies),
             frozenset({3, 4}),
             f"What other policies would have done{labels}; a range where the record ends before the policy would "
@@ -291,8 +296,16 @@ def _policy_row(policy: ReplayedPolicy, end: float) -> tuple[TableCell, ...]:
         UNKNOWN if policy.bad_rate is None else _bounds_cell(policy.bad_rate, policy.bad_interval, end),
         TableCell(attempts),
         UNKNOWN if policy.mean_cost is None else TableCell(wording.dollars(policy.mean_cost)),
-        TableCell(policy.status, tone="plain" if policy.status == "exact" else "unsure"),
+        TableCell(
+            _KNOWN.get(policy.status, policy.status), tone="plain" if policy.status == "exact" else "unsure"
+        ),
     )
+
+
+_KNOWN = {
+    "exact": "seen in every loop (sampling error in brackets)",
+    "bounds": "a range: some loops ended before",
+}
 
 
 def _bounds_cell(bounds: tuple[float, float], interval: tuple[float, float] | None, end: float = 1.0) -> TableCell:
@@ -320,7 +333,6 @@ _MEANINGS = {
     "leniency": "rates higher than people do",
     "length": "rates longer answers higher",
 }
-_WITHOUT_TEST = {"too_few": "fewer than 20 cases differ", "not_identified": "the data cannot tell"}
 _STATUSES: dict[str, Tone] = {"certified": "good", "refused": "bad", "too_few": "unsure", "not_tested": "soft"}
 _SCALES: dict[Kind, str] = {"rating": "rating ", "score": "score ", "escalation": ""}
 _NO_CHANGE, _TINY = 0.0, 0.001
@@ -374,10 +386,24 @@ def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterato
         tuple((_judge_cell(one), *_reliability(one)) for one in alignments),
         caption="Share of the answers of each rating that people call good: it should rise from left to right",
     )
+    curves = [_reliability_chart(one.judge, one.reliability) for one in alignments if one.reliability is not None]
+    if curves:
+        yield Charts(tuple(curves))
     remarks = dict.fromkeys(remark for one in alignments for remark in _remarks(one))
     yield from remarks
     for note in notes:
         yield Paragraph(note, "unsure")
+
+
+def _reliability_chart(judge: str, found: Reliability) -> Chart:
+    """Return the curve of a judge's `p_pass`: on the diagonal it is as likely as it says."""
+    points = tuple(DiagramPoint(one.said, one.good, one.low, one.high, one.n) for one in found.bins)
+    text = ", ".join(f"said {one.said:.2f}, good {one.good:.2f} of {one.n}" for one in found.bins)
+    return Chart(
+        f"p_pass of {judge}, and the share that people call good: {found.verdict}",
+        ReliabilityDiagram(points),
+        text,
+    )
 
 
 def _judge_cell(one: Alignment) -> TableCell:
@@ -520,7 +546,7 @@ def _bias_row(judge: str, test: BiasTest) -> tuple[TableCell, ...]:
     return (
         TableCell(test.bias, _MEANINGS.get(test.bias, "")),
         TableCell(judge),
-        TableCell(test.finding, _WITHOUT_TEST.get(test.reason or "", ""), tone=_FINDINGS[test.finding]),
+        TableCell(test.finding_text, tone=_FINDINGS[test.finding]),
         effect,
         UNKNOWN if test.adjusted_p is None else TableCell(wording.p_value(test.adjusted_p)),
         TableCell(wording.count(test.n)),

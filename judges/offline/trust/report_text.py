@@ -27,6 +27,7 @@ from judges.offline.statistics import (
     wilson,
 )
 from judges.offline.statistics.correction import labels_alone
+from judges.offline.statistics.intervals import p_text
 from judges.offline.trust.rows import JudgedAnswer, lower_median, majority
 from judges.verdict import HIGHEST, LOWEST
 
@@ -376,7 +377,10 @@ def _number(figure: Figure) -> str:
 def _bad_among_passes(figure: Figure) -> str:
     if figure.value is None or figure.high is None:
         return _share(figure)
-    return f"{figure.value:.1%} of {figure.n}, at most {figure.high:.1%} (95 %)"
+    bad = round(figure.value * figure.n)
+    verb = "is" if bad == 1 else "are"
+    share = f"{100 * figure.value:.1f} %, at most {100 * figure.high:.1f} %"
+    return f"{bad} of {figure.n} passing answers {verb} bad: {share} (at 95 %)"
 
 
 def _people(people: PeopleAgreement) -> str:
@@ -429,9 +433,41 @@ def bias_lines(report: BiasReport) -> Iterator[str]:
 def _bias_line(test: BiasTest) -> str:
     effect = "-" if test.effect is None else f"{test.effect:+.2f}"
     bounds = "" if test.interval is None else f" ({test.interval[0]:+.2f} to {test.interval[1]:+.2f})"
-    p = "" if test.adjusted_p is None else f", p {test.adjusted_p:.3f} after Holm"
-    finding = test.finding.upper() if test.finding == "flagged" else test.finding
+    if test.p is None and test.finding == "not enough data":
+        return f"{test.bias + ':':<16} {test.finding_text}"
+    p = "" if test.adjusted_p is None else f", {p_text(test.adjusted_p)} after Holm"
+    finding = test.finding.upper() if test.finding == "flagged" else test.finding_text
     return f"{test.bias:<16} {finding}: {effect}{bounds}{p}, n {test.n}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySide:
+    """Another judge of the same rows.
+
+    Args:
+        judge: Its name.
+        agreement: How it agrees with people.
+        cost: Mean cost of its verdicts in US dollars; None where unknown.
+    """
+
+    judge: str
+    agreement: Agreement
+    cost: float | None = None
+
+
+_BESIDE = {"agreement": "same verdict", "tpr": "good passed", "tnr": "bad refused", "auc": "AUC", "brier": "Brier"}
+
+
+def side_by_side_lines(judge: str, found: Agreement, others: Sequence[SideBySide]) -> Iterator[str]:
+    """Yield a table of judges of the same rows, the one that the report is about first."""
+    judges = [SideBySide(judge=judge, agreement=found), *others]
+    width = max(len("on the same labels"), *(len(one.judge) for one in judges))
+    columns = "  ".join(f"{name:>12}" for name in _BESIDE.values())
+    yield f"{'on the same labels':<{width}}  {'scored':>6}  {columns}"
+    for one in judges:
+        figures = [one.agreement.figures.get(name) for name in _BESIDE]
+        cells = ["-" if each is None or each.value is None else f"{each.value:.3f}" for each in figures]
+        yield f"{one.judge:<{width}}  {one.agreement.n:>6}  " + "  ".join(f"{cell:>12}" for cell in cells)
 
 
 def full_lines(
