@@ -319,7 +319,7 @@ def test_a_length_controlled_table() -> None:
         for hard in random.normal(0, 1.3, 100)
     ]
     misses = []
-    for quality in np.linspace(-3, 0.5, 6):
+    for quality in np.linspace(-3, 0.5, 4):
         lengths = base * random.lognormal(0.9 if quality > 0 else 0.1, 0.3, 805)
         x = np.tanh((base - lengths) / (base - lengths).std(ddof=1))
         wins = special.expit(-0.9 * x + 0.8 * gamma + quality + random.normal(0, 1, 805))
