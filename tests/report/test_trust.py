@@ -86,7 +86,7 @@ def test_attempts_and_a_certificate_have_sections_of_their_own(tmp_path: Path) -
     assert "Calculated for this report" in text
     good = write_loops(tmp_path / "good.jsonl", ["4|g"] * 60)
     file = tmp_path / "certificate.json"
-    issued = certify(good, thresholds=[4, 3], once=True)
+    issued = certify(good, thresholds=[4, 3], ledger=tmp_path / "own.ledger", once=True)
     issued.write(file)
     text = markdown(report_of(rows_of(JUDGE), certificate=file))
     assert "Certified: success\\_rating=" in text
