@@ -16,7 +16,7 @@ from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
 from judges.messages import Conversation, Message
 from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
-from judges.verdict import Frozen, Usage
+from judges.verdict import Frozen, Usage, Verdict
 
 _NAMES = ("model_name", "model")
 
@@ -64,6 +64,7 @@ class Outcome(HintsAtGuesses, Frozen):
             `answer`, reasoning is left out after a refusal, unless the policy keeps it; attempts hold it.
         certificate: Id of the certificate in force, whose promise is about answers that passed; None without one,
             where the request changed what it is about, and where a model answered that was not calibrated.
+        question_verdict: What the input judge said of the question; None where there is none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,6 +84,7 @@ class Outcome(HintsAtGuesses, Frozen):
     id: str = ""
     raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
     certificate: str | None = None
+    question_verdict: Verdict | None = None
 
     @property
     def text(self) -> str:
@@ -116,6 +118,7 @@ class Outcome(HintsAtGuesses, Frozen):
             id=refinement.id,
             raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
             certificate=None if refinement.policy.certificate is None else certificate_of(refinement),
+            question_verdict=refinement.question_verdict,
         )
 
     @classmethod
@@ -143,6 +146,9 @@ class Outcome(HintsAtGuesses, Frozen):
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
+        asked = self.question_verdict
+        if asked is not None:
+            summary["question"] = {"judge": asked.judge, "passed": asked.passed, "unscored": asked.unscored}
         return summary if self.certificate is None else {**summary, "certificate": self.certificate}
 
     def samples(self) -> list[Sample]:
