@@ -524,7 +524,7 @@ class Loop:
         try:
             verdict = yield effect
         except DeadlinePassed:
-            verdict = Verdict.without_score("deadline", "the judge took too long")
+            verdict = Verdict.without_score("deadline", "the judge took too long", judge=self.judge_name)
             verdict = verdict.model_copy(update={"usage": effect.spent})
         except GraphBubbleUp:
             raise

@@ -91,6 +91,14 @@ class Outcome(HintsAtGuesses, Frozen):
         """Text of the answer; empty where there is none, as after a deadline."""
         return "" if self.answer is None else str(self.answer.text)
 
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why the judge, or members of it, gave no verdict on the answer, or else the last draft, by name."""
+        if not self.attempts:
+            return {}
+        verdict = self.attempts[(self.released or len(self.attempts)) - 1].verdict
+        return {} if verdict is None else verdict.missing
+
     @classmethod
     def of(
         cls,
@@ -149,7 +157,8 @@ class Outcome(HintsAtGuesses, Frozen):
         asked = self.question_verdict
         if asked is not None:
             summary["question"] = {"judge": asked.judge, "passed": asked.passed, "unscored": asked.unscored}
-        return summary if self.certificate is None else {**summary, "certificate": self.certificate}
+        further = {"certificate": self.certificate, "missing": self.missing}
+        return {**summary, **{name: value for name, value in further.items() if value}}
 
     def samples(self) -> list[Sample]:
         """Return every draft as a sample, so that the judges used online can judge them again offline.
@@ -253,6 +262,9 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         "unscored": None if verdict is None else verdict.unscored,
         "latency_s": attempt.latency_s,
     }
+    missing = {} if verdict is None else verdict.missing
+    if missing:
+        figures["missing"] = missing
     if attempt.mended:
         figures["masked"] = [span.kind for span in attempt.mended]
     if attempt.candidate is not None:

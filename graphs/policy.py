@@ -387,8 +387,8 @@ class Policy(FrozenSettings):
         judge_refusals: Judge a refusal like any other answer. By default the model is not asked again when it
             refuses: the refusal is returned unjudged.
         check_tool_calls: Reject a tool call of an agent, or through the guard, whose arguments do not fit the
-            tool's JSON schema, with feedback that says why; the extra `jsonschema` checks all of a schema, without it
-            types, required arguments and listed values are. On the last attempt it is handed on.
+            tool's JSON schema, with feedback that says why. The extra `jsonschema` checks all of a schema; without
+            it types, required arguments and listed values are checked. The last attempt's call is handed on.
         sample_rate: Share of questions that are judged, 0 to 1; the other answers are returned unjudged.
         shadow: Judge and log, but return the first draft regardless of the verdict.
         show_drafts: Send drafts, their tool calls and the verdicts' texts as progress events; a discard event

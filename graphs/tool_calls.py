@@ -1,4 +1,4 @@
-"""Whether the arguments of tool calls fit the tools' JSON schemas: what is wrong, in plain words, without a model."""
+"""Whether the arguments of tool calls fit the tools' JSON schemas, and what is wrong, without a model."""
 
 from __future__ import annotations
 

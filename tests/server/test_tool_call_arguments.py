@@ -1,4 +1,4 @@
-"""Tool calls whose arguments do not fit the tool's schema are rejected drafts, in words, and no model judges them."""
+"""Tool calls whose arguments do not fit the tool's schema are rejected in words, without a judge."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_is_wrong_is_said(
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_call_is_made_again(dialect: Dialect) -> None:
-    """The model is told what was wrong, and its next call goes out unjudged; a last one that is wrong has not passed."""
+    """The model is told what was wrong, and its next call goes out; a last one that is wrong has not passed."""
 
     def call(asked: Asked) -> Wire:
         told = b"city is missing" in asked["raw"]

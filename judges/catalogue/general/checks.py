@@ -68,6 +68,7 @@ class Length(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="length",
+        judges_parts=False,
         asks="Is the answer of the right length?",
         needs=("response",),
         scale="yes or no",
@@ -112,6 +113,8 @@ class Pattern(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="pattern",
+        judges_parts=True,
+        parts_reason="What is forbidden is so in every part; with `contains` or `required` it needs the whole.",
         aliases=(
             "PatternMatchMetric",
             "regex",
@@ -155,6 +158,11 @@ class Pattern(Check):
                 "give at least one text or pattern, in contains=..., excludes=..., required=... or forbidden=..."
             )
 
+    @property
+    def judges_parts(self) -> bool:
+        """Whether nothing must occur: what is forbidden is so in every part."""
+        return not self._required
+
     def check(self, answer: str) -> list[str]:
         """Search for each pattern."""
         surplus = [f"Do not use {_in_words(rule)}." for rule in self._forbidden if rule.search(answer)]
@@ -180,6 +188,8 @@ class JsonValid(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="json",
+        judges_parts=False,
+        parts_reason="Half a JSON value is none.",
         aliases=(
             "is-json",
             "JsonCorrectnessMetric",
@@ -248,6 +258,8 @@ class NumericRange(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="numeric_range",
+        judges_parts=False,
+        parts_reason="A part without a number fails.",
         asks="Do the numbers in the answer lie in a range?",
         needs=("response",),
         scale="yes or no",
