@@ -135,7 +135,8 @@ def _unanswered(
     message = f"{message} ({refinement.detail})" if refinement.detail else message
     if not raised:
         return Unanswered(message, outcome)
-    unjudged = bool(refinement.attempts) and refinement.best is None and policy.on_judge_error == "raise"
+    is_rated = refinement.best is not None or any(attempt.is_withheld for attempt in refinement.attempts)
+    unjudged = bool(refinement.attempts) and not is_rated and policy.on_judge_error == "raise"
     if refinement.stop_reason == "question_refused":
         return QuestionRefused(message, outcome)
     failed = refinement.stop_reason == "judge_failed" or unjudged
@@ -210,6 +211,11 @@ class Loop:
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
         return evolve(self, _generator=as_generator(generator), _needs=self._needs)
+
+    @property
+    def input_judge(self) -> Judge | None:
+        """The judge of questions, if there is one."""
+        return None if self._questions is None else self._questions.judge
 
     @property
     def judge_name(self) -> str:
