@@ -57,7 +57,7 @@ def test_answers_name_it(tmp_path: Path) -> None:
 
 
 def test_a_judge_in_reserve_refuses_it(tmp_path: Path) -> None:
-    """A certificate for one model of the judge is not about that model and another that judges where it is down."""
+    """A certificate for one model of the judge is not about that model with another in reserve."""
     judged = {**SETTINGS, "judge": "helpfulness", "judge_model": f"{URL}#a"}
     file = str(certified(tmp_path, judged))
     assert make_guards(load_settings(None, {**judged, "certificate": file}))

@@ -54,7 +54,7 @@ def test_the_next_model_judges_where_the_first_is_down(upstream: ModelServer) ->
 
 
 def test_readiness_tells_of_a_judge_that_is_down(upstream: ModelServer) -> None:
-    """A guard that fails closed is not ready while its judge does not answer; one that fails open is, and says so."""
+    """A guard that fails closed is not ready while its judge is down; one that fails open is, and says so."""
     with serving(lambda asked: Reply("down", status=500)) as down:
         settings: dict[str, Any] = {"judge": "helpfulness", "judge_model": f"{down.url}#m", "breaker_failures": 1}
         for fail, status in (("closed", 503), ("open", 200)):
