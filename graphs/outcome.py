@@ -62,8 +62,9 @@ class Outcome(HintsAtGuesses, Frozen):
         id: Identifies the question in the log, in events and in the answer's metadata, as `outcome_id`.
         raw: The endpoint's own reply with the released answer, where the generator is a direct client. As in
             `answer`, reasoning is left out after a refusal, unless the policy keeps it; attempts hold it.
-        certificate: Id of the certificate in force, whose promise is about answers that passed; None without one,
-            where the request changed what it is about, and where a model answered that was not calibrated.
+        certificate: Id of the certificate whose promise covers this answer; None without one, where no attempt was
+            accepted, where the request changed what it is about, and where a model answered that was not
+            calibrated.
         question_verdict: What the input judge said of the question; None where there is none.
     """
 
@@ -90,6 +91,11 @@ class Outcome(HintsAtGuesses, Frozen):
     def text(self) -> str:
         """Text of the answer; empty where there is none, as after a deadline."""
         return "" if self.answer is None else str(self.answer.text)
+
+    @property
+    def covered(self) -> bool:
+        """Whether the promise of a certificate is about this answer."""
+        return self.certificate is not None
 
     @property
     def missing(self) -> dict[str, str]:
@@ -125,7 +131,7 @@ class Outcome(HintsAtGuesses, Frozen):
             evidence=dict(refinement.evidence),
             id=refinement.id,
             raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
-            certificate=None if refinement.policy.certificate is None else certificate_of(refinement),
+            certificate=certificate_of(refinement) if refinement.passed and number is not None else None,
             question_verdict=refinement.question_verdict,
         )
 
@@ -157,7 +163,7 @@ class Outcome(HintsAtGuesses, Frozen):
         asked = self.question_verdict
         if asked is not None:
             summary["question"] = {"judge": asked.judge, "passed": asked.passed, "unscored": asked.unscored}
-        further = {"certificate": self.certificate, "missing": self.missing}
+        further = {"certificate": self.certificate, "covered": self.covered, "missing": self.missing}
         return {**summary, **{name: value for name, value in further.items() if value}}
 
     def samples(self) -> list[Sample]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
@@ -296,6 +297,19 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+_PROVIDERS = {
+    "api.openai.com": "openai",
+    "openai.azure.com": "azure.ai.openai",
+    "api.anthropic.com": "anthropic",
+    "api.mistral.ai": "mistral_ai",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.x.ai": "x_ai",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+}
+"""Names that OpenTelemetry gives providers, by the end of their address."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServedGuard:
     """One guard.
@@ -347,6 +361,13 @@ class ServedGuard:
         """Whether the models that judge its questions and answers may be asked now."""
         questions = self.loop.input_judge
         return is_reachable(self.judge) and (questions is None or is_reachable(questions))
+
+    @property
+    def provider(self) -> str:
+        """Whose model is guarded, as OpenTelemetry names providers; else the form of the API that it speaks."""
+        host = "" if self.upstream is None else urlsplit(self.upstream.origin).hostname or ""
+        known = (name for end, name in _PROVIDERS.items() if host == end or host.endswith(f".{end}"))
+        return next(known, self.api or ("" if self.upstream is None else "openai"))
 
     @property
     def generator(self) -> GeneratorIdentity:
