@@ -88,7 +88,7 @@ def _validator_class() -> Any:
         from referencing import Registry  # noqa: PLC0415 - comes with it
     except ImportError:
         return None
-    kind = extend(Draft202012Validator, dict.fromkeys(_UNTRUSTED, _ignore))
+    kind = extend(Draft202012Validator, dict.fromkeys(_UNTRUSTED, _ignore))  # type: ignore[no-untyped-call]
     nothing = Registry()
     return lambda schema, value: kind(dict(schema), registry=nothing).iter_errors(value)
 
