@@ -262,6 +262,8 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         "unscored": None if verdict is None else verdict.unscored,
         "latency_s": attempt.latency_s,
     }
+    if verdict is not None and verdict.p_pass is not None:
+        figures["p_pass"] = verdict.p_pass
     missing = {} if verdict is None else verdict.missing
     if missing:
         figures["missing"] = missing

@@ -24,10 +24,11 @@ from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.runtime.budget import Price, Prices
 from judges.sample import canonical_field
-from judges.verdict import Rating
+from judges.verdict import Rating, Verdict
 
 _MEANINGS = {
     "success_rating": "the rating from 1 to 4 at which an answer is accepted",
+    "success_score": "the score from 0 to 1 at which an answer is accepted, in place of a rating",
     "max_attempts": "which counts all answers, the first included",
     "max_calls": "calls of generator and judges together",
     "max_tokens": "tokens of generator and judges together",
@@ -63,7 +64,7 @@ _RATINGS = (
         "pass_rating",
         "rating",
     ),
-    *("target_score", "target_rating", "passing_score", "success_score", "score", "rating_threshold"),
+    *("target_score", "target_rating", "passing_score", "score", "rating_threshold"),
 )
 _GUESSES = {
     "success_rating": _RATINGS,
@@ -292,6 +293,7 @@ class PolicySettings(TypedDict, total=False):
     """Settings of `graphs.Policy`, which says what they mean; all may be left out."""
 
     success_rating: Rating
+    success_score: float | None
     max_attempts: int
     on_exhausted: _OnExhausted
     max_revisions: int
@@ -325,6 +327,8 @@ class Policy(FrozenSettings):
 
     Args:
         success_rating: Rating from 1 to 4 at which an answer is accepted.
+        success_score: Score from 0 to 1 at which an answer is accepted, whatever its rating; None accepts by
+            rating. A score is finer than a rating where the judge has probabilities; see `judges.Verdict`.
         max_attempts: Maximum number of answers, including the first one; 1 judges once and never retries.
         on_exhausted: What to return when the loop ends without acceptance: the `"best"` attempt (highest score,
             the latest on a tie), the `"last"` one, `"raise"` `NotAccepted`, the `"fallback"` text, or
@@ -365,8 +369,8 @@ class Policy(FrozenSettings):
             its place says so, and a WARNING in the log where it is in the draft or its evidence.
         prices: Price of each model by name, or `"known"`, those of public providers' models (`known_prices()`).
         patience: Stop after this many consecutive attempts that were no better than the best before them.
-        augment: What the generator sees on a retry, after which it reads the question again: `"restated"` (what is
-            wrong, no draft), `"last_draft"` (the last draft, and what is wrong with it), `"verify_first"` (the
+        augment: What the generator sees on a retry, the question again among it: `"restated"` (what was wrong so
+            far, no draft), `"last_draft"` (the last draft, and what is wrong with it), `"verify_first"` (the
             same, but it may keep its answer with a reason), `"all_drafts"` (every draft with what was wrong),
             `last_drafts(k)`; `"auto"` is `"last_draft"`, and `"restated"` after a draft that copied the feedback
             or an earlier draft. `"fresh"` shows the question alone. Or your own function from the `Refinement` so
@@ -392,15 +396,16 @@ class Policy(FrozenSettings):
         log_texts: Write drafts, rationale and feedback to the log.
         keep_reasoning: Release the reasoning of a thinking model also where an attempt was refused before; it may
             speak of the refused draft and the feedback, so it is otherwise left to the record.
-        certificate: The path of a certificate that `refine certify` wrote for this loop: it sets `success_rating`,
-            and a loop that it is not about, by judge, generator or policy, is refused. Its id is in every outcome;
-            its promise is about the answers that pass.
+        certificate: The path of a certificate that `refine certify` wrote for this loop: it sets `success_rating`
+            or `success_score`, and a loop that it is not about, by judge, generator or policy, is refused. Its id
+            is in every outcome; its promise is about the answers that pass.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
     """
 
     success_rating: Rating = 3
+    success_score: float | None = Field(default=None, ge=0, le=1)
     max_attempts: int = Field(default=3, ge=1, strict=True)
     on_exhausted: _OnExhausted = "best"
     max_revisions: int = Field(default=3, ge=0, strict=True)
@@ -477,6 +482,18 @@ class Policy(FrozenSettings):
             )
         return self
 
+    def accepts(self, verdict: Verdict) -> bool:
+        """Whether a verdict reaches the success rating, or the success score where there is one."""
+        if self.success_score is None:
+            return verdict.reaches(self.success_rating)
+        return verdict.score is not None and verdict.score >= self.success_score
+
+    @property
+    def acceptance(self) -> str:
+        """The setting at which an answer is accepted, as it is written."""
+        by_rating = self.success_score is None
+        return f"success_rating={self.success_rating}" if by_rating else f"success_score={self.success_score:g}"
+
     @property
     def has_limits(self) -> bool:
         """Whether calls, tokens, cost, retries or time are limited."""
@@ -496,20 +513,21 @@ class Policy(FrozenSettings):
 
 
 def _apply_certificate(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the success rating of their certificate.
+    """Return settings with the success rating, or the success score, of their certificate.
 
     Raises:
-        ConfigurationError: If the certificate cannot be used, or another success rating stands beside it.
+        ConfigurationError: If the certificate cannot be used, or another one stands beside it.
     """
     certificate = IssuedCertificate.read(settings["certificate"])
-    certified = certificate.success_rating
-    explicit = settings.get("success_rating", certified)
-    if explicit != certified:
-        raise ConfigurationError(
-            f"success_rating={shortened(explicit)} stands beside a certificate for success_rating={certified}; "
-            f"leave one of the two out"
-        )
-    return {**settings, "certificate": certificate, "success_rating": certified}
+    name, certified = certificate.acceptance
+    for other in ("success_rating", "success_score"):
+        explicit = settings.get(other)
+        if explicit is not None and (other, explicit) != (name, certified):
+            raise ConfigurationError(
+                f"{other}={shortened(explicit)} stands beside a certificate for {name}={certified:g}; leave one "
+                f"of the two out"
+            )
+    return {**settings, "certificate": certificate, name: certified}
 
 
 _NO_OVERRIDE = Override()

@@ -212,6 +212,7 @@ def _judges(options: of.ListOptions) -> int:
     refine judges --find "my bot invents prices"
     refine judges --needs contexts,reference --subject answer
     refine judges ragas.faithfulness
+    refine judges helpfulness --check --model openai:gpt-5-mini
     """
     from refine.cli.judge_list import list_judges
 
@@ -220,9 +221,9 @@ def _judges(options: of.ListOptions) -> int:
 
 @_command(_JUDGE)
 def _try_judge(options: of.TryJudgeOptions) -> int:
-    """Try a judge on a dozen clear pairs before it guards anything.
+    """Try a judge on worked cases before it guards anything.
 
-    Each has a good answer, which must pass, and a bad one, which must not.
+    Half of the answers must pass, the others must not. `refine judges NAME --check` is the same.
 
     \b
     refine try-judge --judge helpfulness --model openai:gpt-5-mini
@@ -602,7 +603,7 @@ def _verify(options: of.VerifyOptions) -> int:
 
 
 _GUARD = "Guard a chatbot"
-_NO_SETTINGS = frozenset({"check", "config", "live", "no_record"})
+_NO_SETTINGS = frozenset({"action", "check", "config", "live", "no_record", "yes"})
 """Options of `refine serve` that are no settings of the guard."""
 
 _SERVER = ("aiohttp", "prometheus_client", "pydantic_settings", "starlette", "uvicorn")
@@ -616,8 +617,9 @@ def _serve(options: of.ServeOptions) -> int:
     client at it. A flag wins over the environment (REFINE_UPSTREAM, ...), and that over the file.
 
     \b
-    refine serve --upstream https://api.openai.com/v1 --judge helpfulness --judge-model openai:gpt-5-mini
+    refine serve init
     refine serve --config refine.toml --check
+    refine serve --upstream https://api.openai.com/v1 --judge helpfulness --judge-model openai:gpt-5-mini
 
     Exit code: 2 wrong settings.
     """
@@ -626,6 +628,12 @@ def _serve(options: of.ServeOptions) -> int:
     _require(_SERVER, "server")
     from refine.server import running
 
+    if options.action not in {None, "init"}:
+        raise _error_exit(f"refine serve takes `init` or options, not {options.action!r}")
+    if options.action == "init":
+        file = options.config or Path("refine.toml")
+        running.begin(file, is_asked=not options.yes, ask=lambda text, default: str(typer.prompt(text, default)))
+        return 0
     flags = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
     if options.no_record:
         flags["record"] = False
