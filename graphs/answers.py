@@ -189,6 +189,12 @@ def unfit_answer(fault: str) -> Verdict:
     return Verdict.rated(1, judge=LOOP, rationale="The answer cannot be used as it is.", feedback=fault)
 
 
+def misfit_answer(misfit: str) -> Verdict:
+    """Return the verdict on a draft whose tool calls do not fit the tools' schemas, with its feedback."""
+    rationale = "The arguments of a tool call do not fit its schema."
+    return Verdict.rated(1, judge=LOOP, rationale=rationale, feedback=misfit)
+
+
 def draft_message(answer: AIMessage, mark: Mapping[str, str]) -> AIMessage:
     """Return an answer as a draft to look back on: its text, and whatever it holds beside texts.
 

@@ -33,6 +33,7 @@ from pydantic_settings import (
 )
 
 from graphs.policy import OnRefusal
+from graphs.questions import InputMode
 from judges.errors import ConfigurationError, one_line, shortened
 
 _PREFIX = "REFINE_"
@@ -81,6 +82,11 @@ class GuardSettings(BaseModel):
         judge_key: Key for that server; `"env:NAME"` reads it from the environment. Left out: `OPENAI_API_KEY`.
         success_rating: Rating from 1 to 4 at which an answer is accepted.
         max_attempts: Most answers generated for one question.
+        input: A judge of the question alone, by name as in `judge`, or a list of them: `"prompt_injection"`. A
+            question that it refuses gets the fallback text, or a 400 (`question_refused`); where it gives no
+            verdict, `fail` decides.
+        input_mode: `"beside"` asks it beside the first call of the upstream, which is cancelled if it refuses;
+            `"before"` asks it first.
         on_refusal: What follows when a judge refuses an answer: `"retry"`, `"mend"`, `"mend_or_block"`, `"block"`,
             or a table of these by judge; see `graphs.Policy`.
         certificate: File that `refine certify` wrote for this guard; it sets the success rating, and one that is
@@ -124,6 +130,8 @@ class GuardSettings(BaseModel):
     judge_key: SecretStr | None = None
     success_rating: int | None = Field(default=None, ge=1, le=4)
     max_attempts: int | None = Field(default=None, ge=1)
+    input: str | list[str] | None = None
+    input_mode: InputMode = "beside"
     on_refusal: OnRefusal | dict[str, OnRefusal] | None = None
     certificate: str | None = None
     policy: dict[str, Any] = {}

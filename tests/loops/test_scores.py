@@ -147,6 +147,6 @@ def test_a_report_draws_it_and_a_run_keeps_it(tmp_path: Path) -> None:
 
     document = build_report([RunData(name="runs/1", evaluation=evaluation)], sources=TrustSources())
     text, html = markdown(document), page(document)
-    assert "p_pass of helpfulness" in text
-    assert "p_pass of quick-helpfulness" in text
+    assert "pass of helpfulness" in text
+    assert "pass of quick-helpfulness" in text
     assert html.count('class="reliability"') == 2
