@@ -484,10 +484,10 @@ def test_an_empty_draft_is_rated_without_the_judge(empty: object) -> None:
 
 
 def test_an_empty_draft_is_told_to_the_generator() -> None:
-    """The retry after an empty draft says that it was empty."""
+    """The retry after an empty draft asks for a complete answer."""
     model = ScriptedModel(["", "an answer"])
     SelfRefine(model, ScriptedJudge([4])).invoke("what?")
-    assert "empty" in model.prompts[1][-1].text
+    assert "complete answer" in model.prompts[1][-1].text
 
 
 def test_a_turn_that_calls_a_tool_is_not_judged() -> None:
