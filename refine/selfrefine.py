@@ -233,7 +233,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
     @property
     def generator(self) -> Any:
         """The generator, as it was given."""
-        return self._parts["generator"]
+        generator: GeneratorLike = self._parts["generator"]
+        return generator
 
     @property
     def judge(self) -> Any:
