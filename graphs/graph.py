@@ -30,6 +30,7 @@ from graphs.loop import Loop
 from graphs.outcome import Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.policy import Policy, PolicySettings, policy_of
+from graphs.questions import InputJudging, InputMode
 from graphs.refinement import Refinement, Status, evolve
 from graphs.turns import (
     ConcurrentTurns,
@@ -43,8 +44,9 @@ from graphs.turns import (
     turn,
     with_status,
 )
-from judges.catalogue.names import one_judge
+from judges.catalogue.names import named, one_judge
 from judges.compose import JudgeLike
+from judges.compose.of_question import as_input_judge
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
@@ -58,7 +60,13 @@ class SelfJudgingWarning(UserWarning):
 
 
 def build_loop(
-    generator: object, judge: object, policy: Policy, *, name: str, bounds: Bounds | None = None
+    generator: object,
+    judge: object,
+    policy: Policy,
+    *,
+    name: str,
+    bounds: Bounds | None = None,
+    questions: InputJudging | None = None,
 ) -> Loop:
     """Return the loop around a generator and a judge, and warn if a model is to judge itself.
 
@@ -77,7 +85,29 @@ def build_loop(
     for doubt in check_certificate(coerced, policy, generator):
         warnings.warn(doubt, CertificateWarning, stacklevel=3)
     kind = Loop if policy.candidates == 1 else CandidatesLoop
-    return kind(generator, coerced, policy, name=name, bounds=bounds)
+    return kind(generator, coerced, policy, name=name, bounds=bounds, questions=questions)
+
+
+def input_judging(
+    judge: object, mode: InputMode, *, generator: object = None, model: object = None, remedy: str = ""
+) -> InputJudging | None:
+    """Return what asks an input judge, made from whatever `judges.as_judge` takes; None where there is none.
+
+    Args:
+        judge: The judge.
+        mode: When it is asked.
+        generator: The generator, which judges that are given by name ask where they have no model.
+        model: The model that they ask.
+        remedy: What to do where one needs a model and has none.
+
+    Raises:
+        ConfigurationError: If it is no judge of the question alone, or the mode is none.
+    """
+    if judge is None:
+        return None
+    default = generator if _is_model(generator) else None
+    resolve = partial(named, model=model, default=default, remedy=remedy)
+    return InputJudging(as_input_judge(judge, resolve=resolve), mode)
 
 
 def judge_for(generator: object, judge: object) -> Judge:

@@ -16,7 +16,7 @@ from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
 from judges.messages import Conversation, Message
 from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
-from judges.verdict import Frozen, Usage
+from judges.verdict import Frozen, Usage, Verdict
 
 _NAMES = ("model_name", "model")
 
@@ -65,6 +65,7 @@ class Outcome(HintsAtGuesses, Frozen):
         certificate: Id of the certificate whose promise covers this answer; None without one, where no attempt was
             accepted, where the request changed what it is about, and where a model answered that was not
             calibrated.
+        question_verdict: What the input judge said of the question; None where there is none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,6 +85,7 @@ class Outcome(HintsAtGuesses, Frozen):
     id: str = ""
     raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
     certificate: str | None = None
+    question_verdict: Verdict | None = None
 
     @property
     def text(self) -> str:
@@ -130,6 +132,7 @@ class Outcome(HintsAtGuesses, Frozen):
             id=refinement.id,
             raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
             certificate=certificate_of(refinement) if refinement.passed and number is not None else None,
+            question_verdict=refinement.question_verdict,
         )
 
     @classmethod
@@ -157,6 +160,9 @@ class Outcome(HintsAtGuesses, Frozen):
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
+        asked = self.question_verdict
+        if asked is not None:
+            summary["question"] = {"judge": asked.judge, "passed": asked.passed, "unscored": asked.unscored}
         further = {"certificate": self.certificate, "covered": self.covered, "missing": self.missing}
         return {**summary, **{name: value for name, value in further.items() if value}}
 
@@ -262,6 +268,8 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         "unscored": None if verdict is None else verdict.unscored,
         "latency_s": attempt.latency_s,
     }
+    if verdict is not None and verdict.p_pass is not None:
+        figures["p_pass"] = verdict.p_pass
     missing = {} if verdict is None else verdict.missing
     if missing:
         figures["missing"] = missing

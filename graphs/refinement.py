@@ -24,6 +24,7 @@ from graphs.answers import (
     Copied,
     fault_of,
     kind_of_answer,
+    misfit_answer,
     reason_to_skip,
     rejection_for,
     text_of_answer,
@@ -34,7 +35,7 @@ from graphs.policy import OnRefusal, Policy
 from graphs.redaction import withhold
 from judges.prompting.prompts import language_of
 from judges.runtime.budget import Allowance, unkept_budget
-from judges.verdict import Frozen, MaskedSpan, Usage, Verdict
+from judges.verdict import NOTHING_TO_JUDGE, Frozen, MaskedSpan, Usage, Verdict
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class Attempt(Frozen):
         kept: What the generator said to keep its earlier answer, which this is; a step for the judge to see.
         mended: What is masked in it, by kind, with the places in the draft before it, which this is otherwise;
             nothing was generated for it.
+        misfit: What is wrong with the arguments of its tool calls; empty where nothing is.
         is_withheld: Whether it was refused where refused drafts are mended or blocked, and is never released.
     """
 
@@ -89,6 +91,7 @@ class Attempt(Frozen):
     copied: Copied | None = None
     kept: str = ""
     mended: tuple[MaskedSpan, ...] = ()
+    misfit: str = ""
     is_withheld: bool = False
 
     @property
@@ -100,6 +103,8 @@ class Attempt(Frozen):
     @property
     def kind(self) -> AnswerKind:
         """The kind of the draft: text, a refusal, cut off, an echo, ..."""
+        if self.misfit:
+            return "invalid_tool_call"
         return "mended" if self.mended else self.copied or self.own_kind
 
     @cached_property
@@ -166,7 +171,9 @@ class Attempt(Frozen):
         """Return the attempt as plain data and LangChain messages, for a checkpoint."""
         candidate = {} if self.candidate is None else {"candidate": self.candidate}
         unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
-        copied = {name: value for name in ("copied", "kept", "is_withheld") if (value := getattr(self, name))}
+        copied = {
+            name: value for name in ("copied", "kept", "misfit", "is_withheld") if (value := getattr(self, name))
+        }
         mended = {"mended": [span.model_dump() for span in self.mended]} if self.mended else {}
         return {
             "number": self.number,
@@ -199,7 +206,7 @@ def best_attempt(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
 
     def rank(attempt: Attempt) -> tuple[bool, float, int]:
         verdict = attempt.verdict
-        reaches = verdict is not None and verdict.reaches(policy.success_rating)
+        reaches = verdict is not None and policy.accepts(verdict)
         return reaches, attempt.score, attempt.wholeness
 
     rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.is_unfit]
@@ -308,6 +315,7 @@ class Refinement:
         revisions: For each time that a reviewer sent an answer back, how many attempts there were.
         decision: How a reviewer ended the turn; None where none did.
         outdated: How many attempts were judged by other evidence than there is now.
+        question_verdict: What the input judge says of the question; None where there is none, or not yet.
         memo: What was made of the conversation; not stored in checkpoints.
     """
 
@@ -330,6 +338,7 @@ class Refinement:
     revisions: tuple[int, ...] = ()
     decision: _Decision | None = None
     outdated: int = 0
+    question_verdict: Verdict | None = None
     memo: _Memo = field(default_factory=_Memo, compare=False, repr=False)
 
     # Events
@@ -349,6 +358,7 @@ class Refinement:
         evidence: Mapping[str, JsonValue] | None = None,
         raw: dict[str, JsonValue] | None = None,
         fault: str = "",
+        misfit: str = "",
         is_echo: bool = False,
         kept: str = "",
         skip_reason: str = "",
@@ -368,6 +378,7 @@ class Refinement:
             evidence=dict(evidence or {}),
             raw=raw,
             fault=fault,
+            misfit=misfit,
             usage=Usage() if usage is None else usage,
             latency_s=latency_s,
             copied="echo" if is_echo else None,
@@ -421,6 +432,27 @@ class Refinement:
         spent = {"usage": Usage(), "latency_s": 0.0, "mended": verdict.masked or _UNNAMED}
         kept = {name: getattr(last, name) for name in Attempt.model_fields}
         return evolve(self, attempts=(*attempts, Attempt.of_checked(**{**kept, **fields, **spent})))
+
+    def judge_question(self, verdict: Verdict, *, now: float, generating: Usage | None = None) -> Self:
+        """Record what the input judge says of the question, and stop if it refuses it, or fails to judge it.
+
+        Args:
+            verdict: The verdict; where it is unscored, `on_judge_error` decides, unless nothing was to be judged.
+            now: The time.
+            generating: What was consumed by a draft that is given up then.
+        """
+        self._require_running()
+        judged = evolve(self, question_verdict=verdict, updated_at=now)
+        failed = verdict.unscored is not None and verdict.unscored not in NOTHING_TO_JUDGE
+        if self.policy.shadow or verdict.passed or not (failed or verdict.passed is False):
+            return judged
+        if not failed:
+            detail = f"the input judge {verdict.judge!r} refused the question"
+            return judged.stop("question_refused", detail, now=now, usage=generating)
+        if self.policy.on_judge_error == "accept":
+            return judged
+        detail = f"the input judge gave no verdict: {verdict.unscored}"
+        return judged.stop("judge_failed", detail, now=now, usage=generating)
 
     def add_messages(self, added: Sequence[AnyMessage]) -> Self:
         """Record the messages that follow the conversation on the next attempt."""
@@ -513,7 +545,7 @@ class Refinement:
     def _reason_to_skip(self, attempt: Attempt) -> str | None:
         if not self.is_judged:
             return "sample_rate: not one of the questions that are judged"
-        if attempt.copied is not None:
+        if attempt.copied is not None or attempt.misfit:
             return None
         if attempt.kind != "text":
             reason = reason_to_skip(attempt.kind, attempt.answer, judge_refusals=self.policy.judge_refusals)
@@ -531,7 +563,7 @@ class Refinement:
         if verdict.unscored is not None:
             detail = withhold(verdict.detail, self.evidence)
             return "judge_failed", f"{verdict.unscored}: {detail}".rstrip(": ")
-        if verdict.reaches(self.policy.success_rating) and self.attempts[-1].kind != "cut":
+        if self.policy.accepts(verdict) and self.attempts[-1].kind != "cut":
             return "accepted", ""
         if self.attempts[-1].is_withheld and action_on(verdict, self.policy) in ("block", "mend_or_block"):
             return "blocked", "a judge refused the answer, and its refusals are final"
@@ -564,6 +596,8 @@ class Refinement:
         last = self.attempts[-1]
         if last.fault:
             return unfit_answer(last.fault)
+        if last.misfit:
+            return misfit_answer(last.misfit)
         if last.kind == "text":
             return None
         twin = self._twin_of(last)
@@ -585,7 +619,7 @@ class Refinement:
         for attempt in self.attempts[self.outdated : draft.number - 1]:
             for other in attempt.drafts:
                 verdict = other.verdict
-                if verdict is None or verdict.rating is None or verdict.reaches(self.policy.success_rating):
+                if verdict is None or verdict.rating is None or self.policy.accepts(verdict):
                     continue
                 is_text = other.own_kind == "text" and not other.fault and other.copied != "echo"
                 is_text = is_text and bool(other.kept) >= bool(draft.kept)
@@ -662,15 +696,27 @@ class Refinement:
         return None
 
     def allowance(
-        self, now: float, *, purpose: str = "the judge was asked", bounds_retries: bool = True
+        self,
+        now: float,
+        *,
+        purpose: str = "the judge was asked",
+        bounds_retries: bool = True,
+        reserved_calls: int = 0,
     ) -> Allowance | None:
-        """Return what may still be spent, or None if nothing is limited or priced; see `Allowance`."""
+        """Return what may still be spent, or None if nothing is limited or priced; see `Allowance`.
+
+        Args:
+            now: The time.
+            purpose: What the calls are for.
+            bounds_retries: Whether `max_retries` holds for them.
+            reserved_calls: How many of the calls that are left are for something else.
+        """
         policy = self.policy
         if not self.has_limits and not policy.prices:
             return None
         usage = self.usage
         return Allowance(
-            calls=None if policy.max_calls is None else policy.max_calls - usage.calls,
+            calls=None if policy.max_calls is None else max(0, policy.max_calls - usage.calls - reserved_calls),
             tokens=None if policy.max_tokens is None else policy.max_tokens - usage.tokens,
             cost=None if policy.max_cost is None else policy.max_cost - (usage.cost or 0.0),
             seconds=self.seconds_left(now),
@@ -692,6 +738,8 @@ class Refinement:
     def usage(self) -> Usage:
         """What all attempts consumed, generating and judging."""
         usages = [self.unfinished]
+        if self.question_verdict is not None:
+            usages.append(self.question_verdict.usage)
         for attempt in self.attempts:
             attempt.add_usages(usages)
         return Usage.total(usages)
@@ -795,7 +843,16 @@ class Refinement:
             "sent_back": list(self.revisions),
             "decision": self.decision,
             **({"outdated": self.outdated} if self.outdated else {}),
+            **(
+                {}
+                if (asked := self.question_verdict) is None
+                else {"question_verdict": asked.model_dump(mode="json")}
+            ),
         }
+
+    def _question_state(self) -> dict[str, Any]:
+        verdict = self.question_verdict
+        return {} if verdict is None else {"question_verdict": verdict.model_dump(mode="json")}
 
     @classmethod
     def read(cls, state: Refinement | Mapping[str, Any], policy: Policy) -> Refinement:
@@ -808,6 +865,7 @@ class Refinement:
             "unfinished": Usage.model_validate(state.get("unfinished", {})),
             "revisions": tuple(state.get("sent_back", ())),
             "is_judged": state.get("sampled", True),
+            "question_verdict": None if (asked := state.get("question_verdict")) is None else Verdict(**asked),
         }
         kept = {name: value for name, value in state.items() if name not in _STORED}
         return cls(policy=policy, **{**kept, **values})

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    RowMapping,
     Table,
     Text,
     inspect,
@@ -29,6 +30,9 @@ from sqlalchemy import (
 from judges import ConfigurationError
 from judges.errors import shortened
 from refine.record.rows import now_ms
+
+Stored = Mapping[str, Any] | RowMapping
+"""A row by column, as it is about to be written, or as it was read."""
 
 _TABLES = MetaData()
 
@@ -47,6 +51,7 @@ OUTCOME = Table(
     Column("thread", Text, comment="id of the conversation, as the caller or the checkpointer says"),
     Column("policy_digest", Text),
     Column("success_rating", Integer),
+    Column("success_score", Float(53), comment="where answers are accepted by score"),
     Column("max_attempts", Integer),
     Column("patience", Integer),
     Column("shadow", Boolean),
@@ -109,6 +114,8 @@ ATTEMPT = Table(
     Column("rating", Integer),
     Column("score", Float(53)),
     Column("passed", Boolean, comment="by the judge's own pass mark"),
+    Column("p_pass", Float(53), comment="how likely that was; null where unknown"),
+    Column("probabilities", Text, comment="JSON: how likely each rating was"),
     Column("rated_natively", Boolean, comment="the judge chose the rating itself: its pass mark does not count"),
     Column("unscored", Text),
     Column("judge", Text),

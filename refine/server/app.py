@@ -72,7 +72,7 @@ async def _judge_row(guard: ServedGuard, row: Json, verdicts: list[Verdict]) -> 
         )
     verdict = await _verdict_on(sample, guard)
     verdicts.append(verdict)
-    accepted = verdict.reaches(guard.loop.policy.success_rating)
+    accepted = guard.loop.policy.accepts(verdict)
     fields = _verdict_fields(verdict, sample, guard)
     return GuardReply(
         200, {"guard": guard.name, "accepted": accepted, **fields}, [(b"x-refine-guard", guard.name.encode())]
@@ -189,8 +189,10 @@ def _reason(outcome: Outcome, guard: ServedGuard) -> str:
     best = outcome.best
     if best is None:
         return f"refine: no verdict ({outcome.stop_reason})"
-    success_rating = guard.loop.policy.success_rating
-    return f"refine: the answer was rated {best.rating} of 4, and is accepted from {success_rating}"
+    policy = guard.loop.policy
+    if policy.success_score is not None:
+        return f"refine: the answer was scored {best.score:.2f}, and is accepted from {policy.success_score:g}"
+    return f"refine: the answer was rated {best.rating} of 4, and is accepted from {policy.success_rating}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +312,14 @@ def _operations(service: Service, metrics: Metrics | None) -> list[Route]:
         return JSONResponse({"status": "ok"})
 
     async def readyz(_: Request) -> Response:
-        status = "draining" if service.draining else "ready"
-        headers = {"retry-after": "5"} if service.draining else None
-        return JSONResponse({"status": status}, status_code=503 if service.draining else 200, headers=headers)
+        judges = {guard.name: "not answering" for guard in service.guards if not guard.has_judge}
+        closed = (guard.loop.policy.on_judge_error == "raise" for guard in service.guards)
+        lost = len(judges) == len(tuple(service.guards)) and all(closed)
+        status = "draining" if service.draining else "no judge answers" if lost else "ready"
+        is_ready = status == "ready"
+        body = {"status": status, **({"judges": judges} if judges else {})}
+        headers = None if is_ready else {"retry-after": "5"}
+        return JSONResponse(body, status_code=200 if is_ready else 503, headers=headers)
 
     async def read_metrics(_: Request) -> Response:
         assert metrics is not None  # noqa: S101 - the route exists with metrics only

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from graphs import Bounds, Loop, PerRequest, Policy, check_certificate
+from graphs.graph import input_judging
 from judges import OpenAICompatible, known_prices
 from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
 from judges.certificate import IssuedCertificate
@@ -111,7 +112,7 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         connect_models(judge)
     if settings.certificate is not None:
         with _at(f"{place}certificate", settings.certificate):
-            _ = IssuedCertificate.read(settings.certificate).success_rating
+            _ = IssuedCertificate.read(settings.certificate).acceptance
     with _at(f"{place}policy", settings.policy):
         policy, models = _policy(settings)
     with _at(f"{place}bounds", settings.bounds):
@@ -122,7 +123,13 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         upstream = _upstream(settings, key)
     with _at(f"{place}certificate", settings.certificate):
         doubts = check_certificate(judge, policy, upstream_identity(upstream, models))
-    loop = Loop(PerRequest(), judge, policy, name=name, bounds=bounds)
+    with _at(f"{place}input", settings.input):
+        see_modules_here()
+        questions = input_judging(settings.input, settings.input_mode, model=model, remedy=_MODEL_REMEDY)
+        if questions is not None:
+            connect_models(questions.judge)
+    with _at(f"{place}on_refusal", policy.on_refusal):
+        loop = Loop(PerRequest(), judge, policy, name=name, bounds=bounds, questions=questions)
     return ServedGuard(
         name=name,
         judge=judge,

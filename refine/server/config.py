@@ -33,6 +33,7 @@ from pydantic_settings import (
 )
 
 from graphs.policy import OnRefusal
+from graphs.questions import InputMode
 from judges.errors import ConfigurationError, one_line, shortened
 
 _PREFIX = "REFINE_"
@@ -81,6 +82,11 @@ class GuardSettings(BaseModel):
         judge_key: Key for that server; `"env:NAME"` reads it from the environment. Left out: `OPENAI_API_KEY`.
         success_rating: Rating from 1 to 4 at which an answer is accepted.
         max_attempts: Most answers generated for one question.
+        input: A judge of the question alone, by name as in `judge`, or a list of them: `"prompt_injection"`. A
+            question that it refuses gets the fallback text, or a 400 (`question_refused`); where it gives no
+            verdict, `fail` decides.
+        input_mode: `"beside"` asks it beside the first call of the upstream, which is cancelled if it refuses;
+            `"before"` asks it first.
         on_refusal: What follows when a judge refuses an answer: `"retry"`, `"mend"`, `"mend_or_block"`, `"block"`,
             or a table of these by judge; see `graphs.Policy`.
         certificate: File that `refine certify` wrote for this guard; it sets the success rating, and one that is
@@ -124,6 +130,8 @@ class GuardSettings(BaseModel):
     judge_key: SecretStr | None = None
     success_rating: int | None = Field(default=None, ge=1, le=4)
     max_attempts: int | None = Field(default=None, ge=1)
+    input: str | list[str] | None = None
+    input_mode: InputMode = "beside"
     on_refusal: OnRefusal | dict[str, OnRefusal] | None = None
     certificate: str | None = None
     policy: dict[str, Any] = {}
@@ -222,6 +230,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
         metrics: Whether `/metrics` is there.
         page: Whether the page at `/` is there; it shows a record in a database.
         page_key: Its key, or `"env:NAME"`; without one it answers to this machine alone.
+        trace_url: Address of a trace, with `{trace_id}` in it, to which the page links.
         log_level: Least level of the log, which is JSON lines on standard error: `"info"` has one line a request,
             `"debug"` every step.
         keep_alive_s: Seconds between comments to a waiting client that streams.
@@ -250,6 +259,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
     metrics: bool = True
     page: bool = True
     page_key: SecretStr | None = None
+    trace_url: Annotated[str, Field(pattern=r"^https?://.*\{trace_id\}")] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     keep_alive_s: _Positive = 10.0
     max_header_bytes: int = Field(default=32_768, ge=1_000)

@@ -96,6 +96,8 @@ class Metrics:
             self._child(self.attempts, guard, result).inc()
             if attempt.verdict is not None:
                 self._count_verdict(guard, attempt.verdict)
+        if outcome.question_verdict is not None:
+            self._count_verdict(guard, outcome.question_verdict)
         if outcome.usage.cost:
             self._child(self.cost, guard).inc(outcome.usage.cost)
 
@@ -302,12 +304,14 @@ def make_page(
     try_out = None if all(guard.upstream is None for guard in service.guards) else _TryOut(service)
     try:
         wanted = link if key is None and settings.record_texts else None
-        return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key, link=wanted)
+        return page_routes(
+            record, status=lambda: _status(service, settings.trace_url), try_out=try_out, key=key, link=wanted
+        )
     except ConfigurationError as error:
         raise ConfigurationError(f"page_key: {error}") from None
 
 
-def _status(service: Service) -> Json:
+def _status(service: Service, trace_url: str | None) -> Json:
     guards = [
         {
             "name": guard.name,
@@ -318,8 +322,13 @@ def _status(service: Service) -> Json:
         }
         for guard in service.guards
     ]
-    in_flight = service.admission.in_flight
-    return {"name": "refine serve", "guards": guards, "in_flight": in_flight, "draining": service.draining}
+    return {
+        "name": "refine serve",
+        "guards": guards,
+        "in_flight": service.admission.in_flight,
+        "draining": service.draining,
+        "trace_url": trace_url,
+    }
 
 
 class _TryOut:

@@ -24,6 +24,7 @@ from yarl import URL
 from graphs import Draft, RefineError
 from graphs.answers import CUT_AS_ASKED
 from graphs.mending import CALL_AS_TEXT
+from graphs.tool_calls import misfit_of, schemas_in
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
@@ -427,6 +428,7 @@ class UpstreamGenerator:
         reply = _uncompress(reply)
         document = _document(reply)
         answer, usage = self._read(document)
+        misfit = misfit_of(answer.tool_calls, schemas_in(payload.get("tools"))) if answer.tool_calls else ""
         if self._request.forces_call and answer.tool_calls:
             answer = _spoken(answer)
         document = self._dialect.judged_part(document)
@@ -436,7 +438,7 @@ class UpstreamGenerator:
         answer.id = f"attempt-{number}"
         self.answers[answer.id] = RawAnswer(document, reply.headers)
         name = answer.response_metadata.get("model_name") or self._request.model or None
-        return Draft(answer=answer, calls=((name, usage),))
+        return Draft(answer=answer, misfit=misfit, calls=((name, usage),))
 
     def _read(self, document: Json) -> tuple[AIMessage, Usage]:
         try:

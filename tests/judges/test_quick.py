@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from judges import (
@@ -26,7 +28,7 @@ BAD = {"1": 0.7, "2": 0.2, "3": 0.08, "4": 0.02}
 QUESTION = {"question": "Why is it wet?", "answer": "Because it has rained."}
 
 
-async def judged(script: Script, way: Way, **settings: float) -> tuple[Verdict, list[Asked]]:
+async def judged(script: Script, way: Way, **settings: Any) -> tuple[Verdict, list[Asked]]:
     """Give what a quick judge says, and what the endpoint was asked."""
     with serving(script) as server:
         async with OpenAICompatible(server.url, model="m", api_key="") as model:
@@ -91,6 +93,10 @@ async def test_a_model_that_reasons_has_no_first_token(way: Way) -> None:
     body = {"model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
     with pytest.raises(ConfigurationError, match="reasons before it replies"):
         await judged(lambda _: answered(body), way)
+    for name in ("openai:gpt-5-mini", "openai:o3", "openai-compatible:Qwen3-4B-Thinking-2507@http://localhost/v1"):
+        with pytest.raises(ConfigurationError, match="reasons before it replies"):
+            Quick(Helpfulness(name))
+    assert Quick(Helpfulness("openai:gpt-5-chat-latest")).models[0].name == "openai:gpt-5-chat-latest"
 
 
 def test_it_takes_judges_of_one_rating() -> None:
