@@ -30,9 +30,9 @@ from sqlalchemy import (
 )
 
 from judges import ConfigurationError
-from refine.record.rows import OutcomeRows, Row, now_ms
-from refine.record.schema import ANCHOR, ATTEMPT, GAP, OUTCOME, SEAL, STATE, lock_tables
-from refine.record.seals import KEY_VARIABLE, Verification, digest_of
+from refine.record.rows import OutcomeRows, now_ms
+from refine.record.schema import ANCHOR, ATTEMPT, GAP, OUTCOME, SEAL, STATE, Stored, lock_tables
+from refine.record.seals import KEY_VARIABLE, Row, Verification, digest_of
 
 _SLICE = 500
 _GRACE_MS = 24 * 60 * 60 * 1_000
@@ -50,7 +50,7 @@ def _floats(table: Table) -> tuple[str, ...]:
 _OUTCOME, _ATTEMPT = (_names(OUTCOME), _floats(OUTCOME)), (_names(ATTEMPT), _floats(ATTEMPT))
 
 
-def _stored(row: Mapping[str, Any], columns: tuple[tuple[str, ...], tuple[str, ...]]) -> Row:
+def _stored(row: Stored, columns: tuple[tuple[str, ...], tuple[str, ...]]) -> Row:
     """Return what a table holds of a row: what is empty is left out, so that later columns change no hash."""
     names, floats = columns
     get = row.get
@@ -61,9 +61,7 @@ def _stored(row: Mapping[str, Any], columns: tuple[tuple[str, ...], tuple[str, .
     return values
 
 
-def hash_of(
-    key: bytes, link: Sequence[Any], outcome: Mapping[str, Any], attempts: Iterable[Mapping[str, Any]]
-) -> str:
+def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable[Stored]) -> str:
     """Return the hash of an outcome at its place in a chain.
 
     Args:

@@ -37,9 +37,9 @@ from judges import ConfigurationError
 from judges.errors import one_line
 from judges.runtime import faults
 from refine.record.chains import Chain, Links, leave_gaps
-from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, Row, now_ms, rows_of
+from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, now_ms, rows_of
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME, migrate
-from refine.record.seals import seal_key_of
+from refine.record.seals import Row, seal_key_of
 from refine.record.sums import Sums, is_summed, sum_up_older, take_away
 
 _LARGEST_BATCH = 200
