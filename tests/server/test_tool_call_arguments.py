@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
 from graphs import tool_calls
@@ -83,8 +83,8 @@ def test_an_agents_call_is_made_again() -> None:
         return AIMessage("", tool_calls=[{"name": "look", "args": arguments, "id": "c", "type": "tool_call"}])
 
     model = ScriptedModel([calling(place="Rome"), calling(city="Rome"), "good"])
-    agent = create_agent(model, [look], middleware=[SelfRefineMiddleware(rates)])
-    result = agent.invoke({"messages": [HumanMessage("How is Rome?")]})
+    agent: Any = create_agent(model, [look], middleware=[SelfRefineMiddleware(rates)])
+    result = agent.invoke({"messages": [("user", "How is Rome?")]})
     assert seen == ["Rome"]
     assert result["messages"][-1].text == "good"
     assert "place" not in str(result["messages"])
