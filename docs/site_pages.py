@@ -52,9 +52,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return a page as the site's Markdown has it: no backslash before a bar in code, which GitHub's tables want."""
-    return re.sub(
-        r"^\|.*$", lambda row: _CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), markdown, flags=re.MULTILINE
+    """Return a page without the backslash before a bar in code, which only GitHub's tables want."""
+    return "\n".join(
+        _CODE.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
+        for line in markdown.splitlines()
     )
 
 

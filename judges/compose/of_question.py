@@ -46,7 +46,7 @@ class QuestionJudge(Judge):
         if not question.strip():
             return Verdict.without_score("no_question", "there is no question to judge")
         shown = {"response": question} if self._as_answer else {"user_input": sample.user_input}
-        verdict = yield Consult(self._judge, Sample(**shown))
+        verdict: Verdict = yield Consult(self._judge, Sample(**shown))
         return verdict
 
 

@@ -357,7 +357,8 @@ def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
     times: Mapping[str, Counter[int]]
     if by in SERIES.c and _are_many(connection, where):
         rows = sums.summed(connection, where, _WIDTHS[-1], _conditions, by=by)
-        times = {name: judges[""] for name, judges in sums.tallied(connection, where, by, _conditions).items()}
+        tallies = sums.tallied(connection, where, by, _conditions)
+        times = {name: judges.get("", Counter()) for name, judges in tallies.items()}
     else:
         rows, times = _latest(connection, by, where)
     groups: dict[str, list[Row]] = defaultdict(list)
