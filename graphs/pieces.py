@@ -290,7 +290,7 @@ def _segmenter() -> Callable[[str, str], Any]:
         raise ConfigurationError(
             "release='pieces' splits answers into sentences: install selfrefine[pieces]"
         ) from error
-    return segment
+    return segment  # type: ignore[no-any-return]  # the library has no types
 
 
 def check_installed() -> None:
