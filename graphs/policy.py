@@ -68,6 +68,7 @@ _RATINGS = (
 )
 _GUESSES = {
     "success_rating": _RATINGS,
+    "success_score": ("least_score", "accepted_score", "score_cutoff"),
     "max_attempts": (
         *("max_iterations", "max_iters", "max_iter", "iterations", "num_iterations", "n_iterations", "max_loops"),
         *(
