@@ -28,6 +28,8 @@ from graphs.errors import InputError
 from graphs.loop import Loop
 from graphs.outcome import Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides, overrides_in
+from graphs.piece_loop import PieceLoop
+from graphs.pieces import check_installed
 from graphs.policy import Policy, PolicySettings, policy_of
 from graphs.refinement import Refinement, Status, evolve
 from graphs.turns import (
@@ -43,6 +45,7 @@ from graphs.turns import (
     with_status,
 )
 from judges.catalogue.names import one_judge
+from judges.compose.panel import Panel
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
@@ -56,7 +59,13 @@ class SelfJudgingWarning(UserWarning):
 
 
 def build_loop(
-    generator: object, judge: object, policy: Policy, *, name: str, bounds: Bounds | None = None
+    generator: object,
+    judge: object,
+    policy: Policy,
+    *,
+    name: str,
+    bounds: Bounds | None = None,
+    piece_judge: object = None,
 ) -> Loop:
     """Return the loop around a generator and a judge, and warn if a model is to judge itself.
 
@@ -74,8 +83,63 @@ def build_loop(
         )
     for doubt in check_certificate(coerced, policy, generator):
         warnings.warn(doubt, CertificateWarning, stacklevel=3)
+    if policy.release == "pieces":
+        parts = judges_of_pieces(generator, coerced, piece_judge)
+        if not policy.held_back:
+            return PieceLoop(generator, coerced, policy, name=name, bounds=bounds, **parts)
+    elif piece_judge is not None:
+        raise ConfigurationError("piece_judge is for release='pieces'; set that too, or leave it out")
     kind = Loop if policy.candidates == 1 else CandidatesLoop
     return kind(generator, coerced, policy, name=name, bounds=bounds)
+
+
+def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None) -> PieceJudges:
+    """Return the judge of pieces, and the one that closes.
+
+    Args:
+        generator: What a judge that is given by its name asks.
+        judge: The whole judge. Of a panel that is as strict as its strictest member, the members that hold for a
+            part judge pieces, and the others close.
+        piece_judge: What judges pieces, outright; the whole judge then closes, unless it is the same.
+
+    Raises:
+        ConfigurationError: If none of them judges parts.
+    """
+    check_installed()
+    if piece_judge is not None:
+        own = judge_for(generator, piece_judge)
+        return PieceJudges(piece_judge=own, closing_judge=None if own is judge else judge)
+    if _judges_parts(judge):
+        return PieceJudges(piece_judge=judge, closing_judge=None)
+    members = judge.judges if isinstance(judge, Panel) and judge.is_strict else {}
+    parts = {name: one for name, one in members.items() if _judges_parts(one)}
+    others = {name: one for name, one in members.items() if name not in parts}
+    if not parts:
+        raise ConfigurationError(
+            f"release='pieces' needs a judge that holds for a part of an answer, and {judge.name!r} is none; give "
+            f"one beside it, SelfRefine(..., [judge, 'safety']), or say piece_judge=... outright"
+        )
+    return PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
+
+
+def _panel(members: Mapping[str, Judge], around: Judge) -> Judge:
+    return next(iter(members.values())) if len(members) == 1 else Panel(members, name=around.name)
+
+
+def _judges_parts(judge: Judge) -> bool:
+    return bool(getattr(judge.explain(), "judges_parts", False))
+
+
+class PieceJudges(TypedDict):
+    """The judges of a loop that releases pieces.
+
+    Attributes:
+        piece_judge: Judges pieces.
+        closing_judge: Judges the whole; None where nothing is left to judge.
+    """
+
+    piece_judge: Judge
+    closing_judge: Judge | None
 
 
 def judge_for(generator: object, judge: object) -> Judge:

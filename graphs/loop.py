@@ -86,12 +86,18 @@ def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
     return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
 
 
-def _finish_with_answer(
-    refinement: Refinement, messages: Messages, answer: AIMessage, now: float, *, throttle: WarningThrottle
+def finish_with_answer(
+    refinement: Refinement,
+    messages: Messages,
+    answer: AIMessage,
+    now: float,
+    *,
+    throttle: WarningThrottle,
+    id: str | None = None,  # noqa: A002 - the field's name
 ) -> Transition:
     """End the turn with an answer, under a message id of its own."""
     metadata = dict(answer.response_metadata)
-    final = answer.model_copy(update={"id": secrets.token_hex(16), "response_metadata": metadata})
+    final = answer.model_copy(update={"id": id or secrets.token_hex(16), "response_metadata": metadata})
     warnings = () if _is_flawless(refinement) else release_warnings(refinement, messages, throttle)
     outcome = Outcome.of(refinement, messages, final, now=now)
     metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
@@ -122,9 +128,10 @@ def _finish_rejected(refinement: Refinement, messages: Messages, now: float) -> 
     )
 
 
-def _unanswered(
+def unanswered(
     refinement: Refinement, messages: Messages, policy: Policy, now: float, *, raised: bool
 ) -> Unanswered:
+    """Return the error of a turn without an answer that may be released; `raised` where the policy says so."""
     outcome = Outcome.of(refinement, messages, None, now=now)
     message = f"no answer may be released: {refinement.stop_reason} after {len(refinement.attempts)} attempts"
     message = f"{message} ({refinement.detail})" if refinement.detail else message
@@ -135,7 +142,7 @@ def _unanswered(
     return (JudgeFailed if failed else NotAccepted)(message, outcome)
 
 
-def _usage_of(effect: Effect, draft: Draft, policy: Policy) -> Usage:
+def usage_of_draft(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     """Return what a generator consumed: as counted call by call, unless its messages report more calls.
 
     They do so for calls that an agent made before it stopped for a human. If no call was counted and none
@@ -155,7 +162,7 @@ def _usage_of(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
 
 
-def _subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
+def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
     """Return what tells a draft, or a prompt, from every other one that a human may be asked about in a turn."""
     digest = sha256()
     for message in messages:
@@ -303,7 +310,7 @@ class Loop:
         except BaseException as error:
             self._break_off(error, refinement, messages, effect.spent, clock())
             raise
-        usage = _usage_of(effect, draft, self.policy)
+        usage = usage_of_draft(effect, draft, self.policy)
         if draft.pending:
             return Transition(refinement=refinement.pause(usage, now=clock()))
         latency_s = time.perf_counter() - started
@@ -374,7 +381,7 @@ class Loop:
         name, is_silent = self._run_name(number), not self.policy.show_drafts
         allowance = self._generators_allowance(generator, refinement, now)
         prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
-        subject = partial(_subject_of, "draft", number, prompt)
+        subject = partial(subject_of, "draft", number, prompt)
         config = context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
         draft: Callable[..., Draft] | None = getattr(generator, "draft", None)
 
@@ -512,10 +519,26 @@ class Loop:
     def _judgement(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
         allowance, seconds = refinement.allowance(now), refinement.seconds_left(now)
         draft = refinement.attempts[-1]
-        config = context.for_judge(partial(_subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
+        config = context.for_judge(partial(subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
+        judge, observed = self._judge, self._observation(refinement, config, context, allowance)
+
+        def run() -> Verdict:
+            with observed:
+                return judge(sample)
+
+        async def arun() -> Verdict:
+            with observed:
+                return await judge.acall(sample)
+
+        return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
+
+    def _observation(
+        self, refinement: Refinement, config: RunnableConfig, context: RunContext, allowance: Allowance | None
+    ) -> observing:
+        """Return what bounds and watches a judge."""
         observation: dict[str, Any] = {"observer": observer_under(config)} if context.is_heard else {}
         outer = current.get().allowance
-        observed = observing(
+        return observing(
             allowance=outer if allowance is None else allowance.inside(outer),
             **observation,
             raised_instead=langgraph_private.unanswerable_interrupt,
@@ -523,16 +546,6 @@ class Loop:
             outcome_id=refinement.id,
             longest_shown=self.policy.max_conversation_chars,
         )
-
-        def run() -> Verdict:
-            with observed:
-                return self._judge(sample)
-
-        async def arun() -> Verdict:
-            with observed:
-                return await self._judge.acall(sample)
-
-        return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
 
     def _record_verdict(
         self,
@@ -578,9 +591,9 @@ class Loop:
             answer = AIMessage(self.policy.fallback or "")
         else:
             events = partial(finished_events, refinement)
-            error = _unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
+            error = unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
             return Transition(refinement=refinement, events=events, error=error)
-        return _finish_with_answer(refinement, messages, answer, now, throttle=self._throttle)
+        return finish_with_answer(refinement, messages, answer, now, throttle=self._throttle)
 
     def _to_finish(self, refinement: Refinement) -> Transition:
         return Transition(refinement=refinement, goto="finish", events=partial(stopped_events, refinement))

@@ -44,6 +44,24 @@ def evolve(record: T, **changes: Any) -> T:
     return twin
 
 
+class Piece(Frozen):
+    """A stretch of an answer that was judged by itself.
+
+    Args:
+        text: The stretch, with the white space before it.
+        verdict: What was said of it; None where it was dropped before, or was not to be judged.
+        released: Whether it went out.
+        at_s: Seconds from the question until it went out; None where it did not.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str
+    verdict: Verdict | None = None
+    released: bool = False
+    at_s: float | None = None
+
+
 class Attempt(Frozen):
     """One generated answer and its verdict.
 
@@ -62,6 +80,8 @@ class Attempt(Frozen):
         review: What a reviewer asked to change; empty where no reviewer sent the answer back.
         copied: What the draft copied in place of an answer of its own; None where it is one.
         kept: What the generator said to keep its earlier answer, which this is; a step for the judge to see.
+        pieces: The stretches of it that this attempt wrote, where they were judged one by one.
+        is_estimated: Whether the tokens of generating are an estimate, as its stream was aborted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -80,6 +100,8 @@ class Attempt(Frozen):
     review: str = ""
     copied: Copied | None = None
     kept: str = ""
+    pieces: tuple[Piece, ...] = ()
+    is_estimated: bool = False
 
     @property
     def text(self) -> str:
@@ -151,7 +173,8 @@ class Attempt(Frozen):
         """Return the attempt as plain data and LangChain messages, for a checkpoint."""
         candidate = {} if self.candidate is None else {"candidate": self.candidate}
         unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
-        copied = {name: value for name in ("copied", "kept") if (value := getattr(self, name))}
+        copied = {name: value for name in ("copied", "kept", "is_estimated") if (value := getattr(self, name))}
+        pieces = [piece.model_dump(mode="json") for piece in self.pieces]
         return {
             "number": self.number,
             "answer": self.answer,
@@ -166,6 +189,7 @@ class Attempt(Frozen):
             **unchosen,
             "review": self.review,
             **copied,
+            **({"pieces": pieces} if pieces else {}),
         }
 
 
@@ -191,6 +215,7 @@ def best_attempt(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
 
 StopReason = Literal[
     "accepted",
+    "late_refusal",
     "max_attempts",
     "budget",
     "deadline",
@@ -201,7 +226,8 @@ StopReason = Literal[
     "interrupted",
     "broken_off",
 ]
-"""Why the loop stopped; `broken_off`: a cancellation, or an error of something around it, ended the turn."""
+"""Why the loop stopped; `broken_off`: a cancellation, or an error of something around it, ended the turn;
+`late_refusal`: what was released in pieces was refused as a whole."""
 
 
 class _Memo(dict[str, tuple[Sequence[object], Any]]):
@@ -332,6 +358,8 @@ class Refinement:
         usage: Usage | None = None,
         latency_s: float = 0.0,
         now: float | None = None,
+        pieces: Sequence[Piece] = (),
+        is_estimated: bool = False,
     ) -> Self:
         """Record a draft; end the refinement if the draft is not to be judged."""
         self._require_running()
@@ -349,8 +377,10 @@ class Refinement:
             latency_s=latency_s,
             copied="echo" if is_echo else None,
             kept=kept,
+            pieces=tuple(pieces),
+            is_estimated=is_estimated,
         )
-        if attempt.copied is None and self._twin_of(attempt) is not None:
+        if not pieces and attempt.copied is None and self._twin_of(attempt) is not None:
             attempt = attempt.model_copy(update={"copied": "repeat"})
         updated_at = self.updated_at if now is None else now
         extended = evolve(self, attempts=(*attempts, attempt), updated_at=updated_at)
@@ -552,6 +582,11 @@ class Refinement:
         return evolve(self, attempts=(*others, *last))
 
     # Next step
+
+    @property
+    def released_pieces(self) -> tuple[str, ...]:
+        """The pieces of the answer that went out, in order."""
+        return tuple(piece.text for attempt in self.attempts for piece in attempt.pieces if piece.released)
 
     @property
     def done(self) -> bool:

@@ -113,6 +113,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             recording, not for people who wait. Not inside a graph, nor with a checkpointer.
         on_outcome: Called with the `Outcome` of every question, sync or async, also of one without an answer.
             What it raises is a WARNING of the logger `refine`.
+        piece_judge: Under `release="pieces"`, what judges pieces, outright; the judge then judges the whole when
+            its last piece is out. None takes what of the judge holds for a part of an answer.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`, or
             `certificate="certificate.json"`, which sets the success rating and is refused for another loop.
 
@@ -136,13 +138,14 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         bounds: Bounds | None = None,
         explore: float | None = None,
         on_outcome: Callable[[Outcome], object] | None = None,
+        piece_judge: object = None,
         **settings: Unpack[PolicySettings],
     ) -> None:
         self.name = name
         self._generator_name = _name_of(generator)
         self.policy = policy_of(policy, settings)
         judge = judge_for(generator, judge)
-        self._loop = build_loop(generator, judge, self.policy, name=name, bounds=bounds)
+        self._loop = build_loop(generator, judge, self.policy, name=name, bounds=bounds, piece_judge=piece_judge)
         if durability is not None:
             one_of(Durability, durability, setting="durability")
         single_node = durability == "exit" and not self._loop.may_interrupt
@@ -175,6 +178,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             "bounds": bounds,
             "explore": explore,
             "on_outcome": on_outcome,
+            "piece_judge": piece_judge,
         }
         self._durability: dict[str, Any] = {} if durability is None else {"durability": durability}
         self._warned_of_memory = False
