@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import judges
 from graphs.answers import reply_without_reasoning
-from graphs.augment import all_drafts, fresh, last_draft, last_drafts, restated, verify_first
+from graphs.augment import all_drafts, auto, fresh, last_draft, last_drafts, restated, verify_first
 from graphs.certificate import CertificateWarning, GeneratorIdentity, check_certificate
 from graphs.drivers import DeadlinePassed, acall_within
 from graphs.errors import (
@@ -65,6 +65,7 @@ __all__ = [
     "acall_within",
     "all_drafts",
     "arun",
+    "auto",
     "build_loop",
     "check_certificate",
     "fresh",

@@ -59,10 +59,10 @@ CUT_AS_ASKED = "cut_as_asked"
 
 _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
     "en": {
-        "empty": ("There is no text.", "The answer was empty. Write a complete answer."),
+        "empty": ("There is no text.", "Write a complete answer."),
         "cut": (
             "The answer was cut off.",
-            "The answer was cut off at the length limit. Write a complete answer that is short enough.",
+            "Keep the answer short.",
         ),
         "invalid_tool_call": (
             "The call of a tool could not be read.",
@@ -74,8 +74,8 @@ _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
         ),
     },
     "zh": {
-        "empty": ("没有文本。", "回答是空的。请写出完整的回答。"),
-        "cut": ("回答被截断了。", "回答因达到长度上限而被截断。请写出完整且足够简短的回答。"),
+        "empty": ("没有文本。", "请写出完整的回答。"),
+        "cut": ("回答被截断了。", "回答要简短。"),
         "invalid_tool_call": (
             "无法读取工具调用。",
             "无法读取工具调用：参数不是 JSON 对象。请重新调用工具，或直接回答。",
@@ -83,10 +83,10 @@ _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
         "echo": ("草稿重复了反馈，而没有回答。", "只需要回答本身。不要重复对先前回答的意见。"),
     },
     "ru": {
-        "empty": ("Текста нет.", "Ответ был пустым. Напиши полный ответ."),
+        "empty": ("Текста нет.", "Напиши полный ответ."),
         "cut": (
             "Ответ оборван.",
-            "Ответ был оборван на пределе длины. Напиши полный, но достаточно короткий ответ.",
+            "Ответь коротко.",
         ),
         "invalid_tool_call": (
             "Вызов инструмента не читается.",

@@ -3,14 +3,15 @@
 Each form of a retry has its words in a pack of three languages, `packs/LANGUAGE/FORM.toml`. Feedback was written
 by a model that read untrusted text, so each fault is one line of a list, without characters or markers by which it
 could leave that list, of bounded length, and never with the reference in it, or other evidence for the judge
-alone. What the generator reads last is the question: it answers that, and not the feedback.
+alone. After a draft the question stands last: a generator answers what it reads last, and not the feedback.
+Without a draft the question goes before, as a person would ask it again with what to mind.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from importlib import resources
 from string import Template
@@ -77,10 +78,10 @@ class _Pack(BaseModel):
     earlier_no_faults: str = ""
     keep: str = ""
 
-    def say(self, faults: tuple[str, ...], *, earlier: bool = False) -> str:
-        """Return what is said of a draft with these faults."""
+    def say(self, faults: tuple[str, ...], *, earlier: bool = False, bullet: str = "- ") -> str:
+        """Return what is said of a draft with these faults, each a line after a bullet."""
         named, unnamed = (self.earlier, self.earlier_no_faults) if earlier else (self.faults, self.no_faults)
-        listed = "\n".join(f"- {fault}" for fault in faults)
+        listed = "\n".join(f"{bullet}{fault}" for fault in faults)
         return Template(named if faults else unnamed).substitute(faults=listed, keep=self.keep).strip()
 
     @property
@@ -134,8 +135,14 @@ def added_messages(refinement: Refinement) -> list[AnyMessage]:
 
 
 def restated(refinement: Refinement) -> list[AnyMessage]:
-    """Show what the last draft lacked, and the question again; no draft."""
-    return [_request("restated", refinement, answers_of(refinement)[-1])]
+    """Show the question again, and what all drafts lacked, the last one's faults first; no draft.
+
+    The generator sees no draft that has the other faults mended, so each is as new to it as the last one's.
+    """
+    answers = answers_of(refinement)
+    pack = _pack("restated", _language(refinement, answers[-1]))
+    faults = dict.fromkeys(fault for answer in reversed(answers) for fault in faults_of(answer, refinement))
+    return [_note(f"{_question(refinement, pack)}\n\n{pack.say(_bounded(faults), bullet='')}")]
 
 
 def last_draft(refinement: Refinement) -> list[AnyMessage]:
@@ -284,8 +291,17 @@ def _draft(attempt: Attempt) -> Iterator[AnyMessage]:
 def _request(form: str, refinement: Refinement, attempt: Attempt) -> AnyMessage:
     """Return the message that ends the prompt: what is wrong with a draft, and the question again."""
     pack = _pack(form, _language(refinement, attempt))
-    question = cut_text(refinement.question.strip(), QUESTION_LIMIT) or pack.no_question
-    return _note(f"{pack.say(faults_of(attempt, refinement))}\n\n{question}")
+    return _note(f"{pack.say(faults_of(attempt, refinement))}\n\n{_question(refinement, pack)}")
+
+
+def _question(refinement: Refinement, pack: _Pack) -> str:
+    return cut_text(refinement.question.strip(), QUESTION_LIMIT) or pack.no_question
+
+
+def _bounded(faults: Iterable[str]) -> tuple[str, ...]:
+    """Return the first faults, as many as one feedback may be long."""
+    left = FEEDBACK_LIMIT
+    return tuple(fault for fault in faults if (left := left - len(fault)) >= 0)
 
 
 def _language(refinement: Refinement, attempt: Attempt) -> Language:

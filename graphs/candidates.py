@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -29,7 +28,6 @@ from graphs.outcome import add_outcome
 from graphs.overrides import Bounds
 from graphs.policy import Policy
 from graphs.refinement import Refinement, RunningClock, evolve
-from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.providers.llm_runs import metered
@@ -291,7 +289,7 @@ class CandidatesLoop(Loop):
         """Return how many calls a draft and its judge take: as the judge says, or more where they took more."""
         drafts = [draft for attempt in refinement.attempts for draft in attempt.drafts]
         contexts = refinement.evidence.get("retrieved_contexts")
-        judging = calls_in(self._judge.explain(), len(contexts) if isinstance(contexts, list) else 1)
+        judging = self._judge.explain().most_calls(len(contexts) if isinstance(contexts, list) else 1)
         judged = [draft.verdict.usage.calls for draft in drafts if draft.verdict is not None]
         return max([1, *(draft.usage.calls for draft in drafts)]) + max([judging, *judged])
 
@@ -393,32 +391,6 @@ class CandidatesLoop(Loop):
                 figures = {"attempt": refinement.number, "candidate": number, "error": kind_of(error)}
                 warnings.append(Event(CANDIDATE_FAILED, figures, streamed=False, level=logging.WARNING))
         return tuple(warnings)
-
-
-_TERM = re.compile(r"(?:or |compat )?((?:\d+|\d*[a-z])(?: \+ (?:\d+|\d*[a-z]))*)\b(?! x)")
-"""How an alternative of a judge's formula begins: `2`, `3 + 2n`, `or s`."""
-
-
-def calls_in(explanation: Explanation, items: int) -> int:
-    """Return how many model calls a judge takes for one sample, at most, as far as its explanation says.
-
-    Args:
-        explanation: The explanation.
-        items: How many contexts there are, and what else its formula counts by a letter.
-    """
-    if explanation.parts:
-        repeats = re.match(r"(\d+) x ", explanation.calls)
-        parts = sum(calls_in(part, items) for part in explanation.parts)
-        return parts * (int(repeats[1]) if repeats else 1)
-    if not explanation.models:
-        return 0
-    terms = [_TERM.match(part.strip()) for part in re.split("[,;]", explanation.calls)]
-    return max([1, *(sum(_value(term, items) for term in found[1].split(" + ")) for found in terms if found)])
-
-
-def _value(term: str, items: int) -> int:
-    number = term.rstrip("abcdefghijklmnopqrstuvwxyz")
-    return int(number or 1) * (items if number != term else 1)
 
 
 class _Candidate(Loop):

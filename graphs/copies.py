@@ -19,7 +19,7 @@ from itertools import accumulate
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, ConfigDict
 
-from graphs.answers import kind_of_answer, text_of_answer
+from graphs.answers import text_of_answer
 from graphs.augment import answers_of, faults_of, keep_words, own_texts, read_pack, verify_first
 from graphs.generators import Draft
 from graphs.refinement import Refinement
@@ -105,39 +105,38 @@ def _length(words: Sequence[str]) -> float:
 
 
 def is_echo(made: Draft, refinement: Refinement, conversation: Sequence[BaseMessage]) -> bool:
-    """Check whether a draft holds the loop's own sentences, or most of the feedback that it was to follow.
+    """Check whether a retry's draft holds the loop's own sentences, or most of the feedback that it was to follow.
 
     Args:
         made: The draft.
         refinement: The record before it.
         conversation: The messages up to the question; what stands there may be repeated.
     """
-    is_text = kind_of_answer(made.answer) in ("text", "cut", "invalid_tool_call")
-    if not refinement.added or not is_text or made.kept or made.skip_reason:
+    if made.kind not in ("text", "cut", "invalid_tool_call") or made.kept or made.skip_reason:
         return False
     text = text_of_answer(made.answer)
     if _keeps(text, refinement):
         return True
     draft = _Text(text)
-    told = cache(lambda: _Text("\n".join(str(message.text) for message in conversation)[-_LONGEST_TEXT:]))
+    said_before = cache(lambda: _Text("\n".join(str(message.text) for message in conversation)[-_LONGEST_TEXT:]))
     own = [part for part in _own_parts() if part in draft.folded]  # hundreds: a call for each would cost more
-    if any(not told().has(part) for part in own):
+    if any(not said_before().has(part) for part in own):
         return True
     feedbacks = [faults_of(attempt, refinement) for attempt in refinement.attempts]
     together = tuple(dict.fromkeys(fault for faults in feedbacks for fault in faults))
-    return any(_holds_feedback(draft, faults, told) for faults in dict.fromkeys((*feedbacks, together)))
+    return any(_holds_feedback(draft, faults, said_before) for faults in dict.fromkeys((*feedbacks, together)))
 
 
 def keep_answer(made: Draft, refinement: Refinement) -> Draft:
-    """Return the earlier answer in place of a draft that says to keep it; any other draft as it is.
+    """Return the earlier answer in place of a retry's draft that says to keep it; any other draft as it is.
 
     There is one to keep only where it may be released. Its evidence and its raw reply belong to it.
     """
-    if not refinement.added or made.fault or kind_of_answer(made.answer) != "text":
+    if made.fault or made.kind != "text":
         return made
     text = text_of_answer(made.answer)
     last = answers_of(refinement)[-1]
-    if not _keeps(text, refinement) or last.is_unfit or kind_of_answer(last.answer) != "text":
+    if not _keeps(text, refinement) or last.is_unfit or last.own_kind != "text":
         return made
     steps = (*last.steps, *(step for step in made.steps if step not in last.steps))
     answer = made.answer.model_copy(update={"content": last.answer.content})
@@ -174,7 +173,7 @@ def _parts(words: Sequence[str]) -> Iterator[str]:
             yield f" {' '.join(words[start : start + count])} "
 
 
-def _holds_feedback(draft: _Text, faults: Sequence[str], told: Callable[[], _Text]) -> bool:
+def _holds_feedback(draft: _Text, faults: Sequence[str], said_before: Callable[[], _Text]) -> bool:
     """Check whether a draft has most of a feedback: most of the draft is that, or what speaks of answers alone."""
     sentences = [_Text(part) for fault in faults for part in _SENTENCE_END.split(fault)]
     sentences = [sentence for sentence in sentences if sentence.words]
@@ -188,7 +187,9 @@ def _holds_feedback(draft: _Text, faults: Sequence[str], told: Callable[[], _Tex
         return False
     if total >= _MOST * draft.length:
         return True
-    plain = [o for o in orders if held[id(o)] == o.length and _has_any(o, "answers") and not told().has(o.folded)]
+    plain = [
+        o for o in orders if held[id(o)] == o.length and _has_any(o, "answers") and not said_before().has(o.folded)
+    ]
     return sum(order.length for order in plain) >= _MOST * wanted
 
 

@@ -187,6 +187,14 @@ class RunContext:
         config = self._config_inside(part=self._is_part, silent=True)
         return self._asking_about(subject, config) if self._is_part else config
 
+    def for_review(self, subject: Callable[[], str]) -> RunnableConfig:
+        """Return the config in which a human reviews one draft.
+
+        Args:
+            subject: Returns what the human is asked about, the draft of an attempt.
+        """
+        return self._asking_about(subject, self.config)
+
     def _asking_about(self, subject: Callable[[], str], config: RunnableConfig) -> RunnableConfig:
         """Return a config in which a decision counts only for the subject that a human was shown."""
         self._answers = self._answers or langgraph_private.ResumeAnswers.of(self.config)

@@ -29,6 +29,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from graphs import langchain_private, langgraph_private
+from graphs.answers import AnswerKind, kind_of_answer
 from graphs.errors import DraftError
 from graphs.isolation import copy_message, copy_messages
 from graphs.refinement import GeneratorPrompt
@@ -140,6 +141,11 @@ class Draft:
     skip_reason: str = ""
     pending: bool = False
     kept: str = ""
+
+    @cached_property
+    def kind(self) -> AnswerKind:
+        """The kind of the answer."""
+        return kind_of_answer(self.answer)
 
 
 @dataclass(frozen=True, slots=True)

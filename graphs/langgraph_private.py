@@ -422,7 +422,7 @@ class ResumeAnswers:
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
-        return {**config, "configurable": {**config["configurable"], _SCRATCHPAD: own, _SEND: _drop}}
+        return {**config, "configurable": {**config["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
 
     @property
     def _entry(self) -> dict[str, Any]:
@@ -449,7 +449,6 @@ class ResumeAnswers:
             entry["asked"] = None
             self._values.insert(place + 1, _FILLER)
             self._scratchpad.interrupt_counter()
-            self._store()
 
     def _ask(self, subject: str) -> None:
         """Note what the question is about that is put to a human now."""
@@ -459,7 +458,8 @@ class ResumeAnswers:
         self._entry.update(asked=subject, values=len(self._values))
         self._store()
 
-    def _store(self) -> None:
+    def _store(self, _: object = None) -> None:
+        """Store all answers; `interrupt` calls it, too, once an answer is of the kind that was asked for."""
         values = [dict(value) if isinstance(value, _AnswersEntry) else value for value in self._values]
         self._send([(_RESUME, values)])
 

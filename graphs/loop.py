@@ -327,7 +327,9 @@ class Loop:
         now: float,
     ) -> Transition:
         """Record a draft, and tell whether it copies what the generator was told on a retry."""
-        draft = keep_answer(draft, refinement)
+        is_retry = bool(refinement.added)
+        if is_retry:
+            draft = keep_answer(draft, refinement)
         record = partial(
             refinement.add_draft,
             draft.answer,
@@ -335,7 +337,7 @@ class Loop:
             evidence=draft.evidence,
             raw=draft.raw,
             fault=draft.fault,
-            is_echo=is_echo(draft, refinement, messages),
+            is_echo=is_retry and is_echo(draft, refinement, messages),
             kept=draft.kept,
             usage=usage,
             latency_s=latency_s,
@@ -349,7 +351,7 @@ class Loop:
             raise
         goto: Node = "finish" if drafted.stop_reason is not None else "judge"
         events = partial(drafted_events, drafted)
-        warnings = repeat_warnings(drafted, self._throttle)
+        warnings = repeat_warnings(drafted, self._throttle) if drafted.attempts[-1].copied else ()
         return Transition(refinement=drafted, goto=goto, events=events, warnings=warnings)
 
     def _hand_off(self, refinement: Refinement, messages: Messages, left: ParentCommand) -> Transition:
@@ -574,8 +576,11 @@ class Loop:
         """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
         now, (ending, chosen) = time.time(), refinement.conclusion
         if ending == "interrupt" and chosen is not None:
-            call = review_of(refinement, chosen, context.config)
-            review = yield Effect(run=call.run, arun=call.arun, config=context.config)
+            config = context.for_review(
+                partial(_subject_of, "review", chosen.number, (*chosen.steps, chosen.answer))
+            )
+            call = review_of(refinement, chosen, config)
+            review = yield Effect(run=call.run, arun=call.arun, config=config)
             refinement = apply_review(refinement, chosen, review)
             if not refinement.done:
                 added = added_messages(refinement.visible_to_generator(after=chosen.number))

@@ -109,10 +109,15 @@ class Attempt(Frozen):
         text = str(self.answer.text)
         return text if text.strip() else text_of_answer(self.answer)
 
-    @cached_property
+    @property
     def kind(self) -> AnswerKind:
         """The kind of the draft: text, a refusal, cut off, an echo, ..."""
-        return self.copied or kind_of_answer(self.answer)
+        return self.copied or self.own_kind
+
+    @cached_property
+    def own_kind(self) -> AnswerKind:
+        """The kind of its answer alone, whatever it copies."""
+        return kind_of_answer(self.answer)
 
     @property
     def is_cut_as_asked(self) -> bool:
@@ -556,7 +561,7 @@ class Refinement:
         Letters, commas and line breaks count, since they may be the very thing that had to change. An answer that
         was kept is judged once more, with the reason why.
         """
-        if draft.fault or kind_of_answer(draft.answer) != "text" or draft.copied == "echo":
+        if draft.number == 1 or draft.fault or draft.copied == "echo" or draft.own_kind != "text":
             return None
         text = _plain(draft.text)
         for attempt in self.attempts[self.outdated : draft.number - 1]:
@@ -564,7 +569,7 @@ class Refinement:
                 verdict = other.verdict
                 if verdict is None or verdict.rating is None or verdict.reaches(self.policy.success_rating):
                     continue
-                is_text = kind_of_answer(other.answer) == "text" and not other.is_unfit
+                is_text = other.own_kind == "text" and not other.is_unfit
                 is_text = is_text and bool(other.kept) >= bool(draft.kept)
                 if is_text and _plain(other.text) == text and _is_shown_alike(other, draft):
                     return other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
@@ -16,6 +17,9 @@ _DIRECTIONS: Mapping[Better, str] = {
     "low": ", low is good",
     "unknown": "; higher_is_better=... says what is good",
 }
+_ALTERNATIVE = re.compile(r"(?:or |compat )?((?:\d+|\d*[a-z])(?: \+ (?:\d+|\d*[a-z]))*)(?: .+)?")
+"""One of a formula's alternatives, which `,` and `;` part: `2`, `3 + 2n`, `or s for s sentences`."""
+
 _BROUGHT_BY_THE_LOOP = frozenset({"user_input", "response"})
 
 
@@ -54,7 +58,8 @@ class Entry:
         name: Its qualified name: the source and the reference's own name in snake case, `"ragas.faithfulness"`.
         asks: The question it answers, in one sentence.
         needs: Required fields of a sample.
-        calls: Model calls for one sample, as a formula: n contexts, t topics, k repeats.
+        calls: Model calls for one sample, as a formula: n contexts, t topics, k repeats. Alternatives stand behind
+            `,` or `;`, each first its sum, then in words when it holds: `"3 + n; compat 3 + 2n"`.
         reads: Criteria that it reads where a sample has them: `guidelines`, `rubrics`.
         aliases: Other names to load it by.
         scale: What `Verdict.value` ranges over.
@@ -114,6 +119,7 @@ class Explanation:
         prompt_tokens: The fewest and the most tokens that its longest prompt has before any data, estimated from
             its letters; the data and the reply come on top, and all must fit the model's context.
         parts: The judges inside it.
+        repeats: How often those are asked about one sample.
         settings: The settings of its class, its own before those that all judges share.
     """
 
@@ -129,6 +135,7 @@ class Explanation:
     prompts: Mapping[str, str] = field(default_factory=dict)
     prompt_tokens: tuple[int, int] = (0, 0)
     parts: tuple[Explanation, ...] = ()
+    repeats: int = 1
     settings: tuple[Setting, ...] = ()
 
     @classmethod
@@ -147,6 +154,20 @@ class Explanation:
             **overrides,
         }
         return cls(judge=judge, parts=tuple(parts), **fields)
+
+    def most_calls(self, items: int) -> int:
+        """Return how many model calls it takes for one sample, at most, as far as its formula says.
+
+        Args:
+            items: How many contexts there are, and what else the formula counts by a letter.
+        """
+        if self.parts:
+            return self.repeats * sum(part.most_calls(items) for part in self.parts)
+        if not self.models:
+            return 0
+        alternatives = [_ALTERNATIVE.fullmatch(part.strip()) for part in re.split("[,;]", self.calls)]
+        sums = [read[1].split(" + ") for read in alternatives if read is not None]
+        return max([1, *(sum(_calls_of(term, items) for term in terms) for terms in sums)])
 
     @property
     def without_direction(self) -> tuple[str, ...]:
@@ -179,3 +200,8 @@ class Explanation:
             yield f"  prompt {name!r}:\n{indent(text, '    | ', lambda _: True)}"
         for part in self.parts:
             yield indent(str(part), "  ")
+
+
+def _calls_of(term: str, items: int) -> int:
+    number = term.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return int(number or 1) * (items if number != term else 1)

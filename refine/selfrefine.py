@@ -326,6 +326,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
 
     def _is_saved(self, config: RunnableConfig) -> bool:
         """Check whether a checkpointer saves the run: that of a graph around, if there is one, or else its own."""
+        if self.graph.checkpointer is False:
+            return False
         if not config.get("configurable") or not langgraph_private.inherits_checkpointer(config):
             return bool(self.graph.checkpointer)
         if self.graph.checkpointer and self.graph.checkpointer is not True:

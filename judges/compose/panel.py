@@ -476,7 +476,7 @@ class Repeat(Judge):
         part = self.judge.explain()
         asks = f"What does {part.judge} say most often, asked {self._n} times?"
         calls = "0" if part.calls == "0" else f"{self._n} x ({part.calls})"
-        return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, scale=part.scale)
+        return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, repeats=self._n, scale=part.scale)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult the judge n times at once and return the most frequent verdict."""

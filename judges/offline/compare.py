@@ -153,7 +153,7 @@ def compare(
     if isinstance(rows, Evaluation) and isinstance(judge, Evaluation):
         from judges.offline.run_comparison import compare_runs  # noqa: PLC0415 - needs numpy and scipy
 
-        return compare_runs(rows, judge, names=names or ("A", "B"))
+        return compare_runs(rows, judge, names=names)
     counter = _PairCounter(rows, _loaded(judge, model), (a, b), names, on_result)
     evaluation = evaluate(
         map(counter.pair, rows),  # type: ignore[arg-type]  # the counter refuses an Evaluation

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from judges.errors import ConfigurationError
 from judges.offline.dataset.pairing import pair_rows, question_of
 from judges.offline.results import Evaluation, Row
+from judges.offline.run.journaled import load_run
+from judges.offline.run.source import Manifest, changed_judges
 from judges.offline.statistics import (
     Figure,
     LengthAdjusted,
@@ -19,8 +22,18 @@ from judges.offline.statistics import (
     sign_flip,
     win_rate,
 )
+from judges.verdict import Verdict
 
 _LEVEL = 0.05
+_EXPECTATIONS = (
+    "reference",
+    "reference_contexts",
+    "expected_facts",
+    "guidelines",
+    "rubrics",
+    "reference_tool_calls",
+    "reference_topics",
+)
 _PLANNED = 0.03
 """The change of a score or a pass rate that a plan is made for: 3 points of 100."""
 
@@ -83,6 +96,9 @@ class RunComparison:
         only_a: Judges of run A alone.
         only_b: Judges of run B alone.
         unmatched: Rows whose question the other run does not have.
+        other_judges: In words, what is another judge in run B, by name: then a change may be the judge's.
+        other_expectations: Rows that expect another answer in run B: another reference, other facts or rules.
+        datasets: The files of the two runs, where their content differs.
     """
 
     a: str
@@ -91,13 +107,24 @@ class RunComparison:
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
     unmatched: int = 0
+    other_judges: Mapping[str, str] = field(default_factory=dict)
+    other_expectations: int = 0
+    datasets: tuple[str, ...] = ()
     seed: int = field(default=0)
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """What differs besides the answers, in a sentence each; empty where only the answers do."""
+        judges = [f"{name} {change}" for name, change in self.other_judges.items()]
+        rows = f"{self.other_expectations} rows expect another answer" if self.other_expectations else ""
+        return tuple(filter(None, [*judges, rows]))
 
     def __getitem__(self, judge: str) -> Change:
         return self.changes[judge]
 
     def __str__(self) -> str:
-        lines = [f"{self.b} against {self.a}"]
+        lines = [f"NOT THE SAME JUDGE: {'; '.join(self.differences)}"] if self.differences else []
+        lines.append(f"{self.b} against {self.a}")
         for change in self.changes.values():
             lines += [_line(change), *_second_line(change)]
         if len(self.changes) > 1:
@@ -105,6 +132,8 @@ class RunComparison:
         for name, judges in ((self.a, self.only_a), (self.b, self.only_b)):
             if judges:
                 lines.append(f"not compared, {name} alone has them: {', '.join(judges)}")
+        if self.datasets:
+            lines.append(f"the datasets have other content: {', '.join(self.datasets)}")
         if self.unmatched:
             lines.append(f"{self.unmatched} rows have a question that the other run does not have")
         return "\n".join(lines)
@@ -136,7 +165,13 @@ def _second_line(change: Change) -> list[str]:
 
 
 def compare_runs(
-    a: Evaluation, b: Evaluation, *, names: tuple[str, str] = ("A", "B"), resamples: int = 2000, seed: int = 0
+    a: Evaluation | str | Path,
+    b: Evaluation | str | Path,
+    *,
+    names: tuple[str, str] | None = None,
+    manifests: tuple[Manifest, Manifest] | None = None,
+    resamples: int = 2000,
+    seed: int = 0,
 ) -> RunComparison:
     """Compare two evaluations of the same questions, row by row.
 
@@ -144,15 +179,22 @@ def compare_runs(
     or parts of it, with other answers, or with the same answers and other judges of the same name.
 
     Args:
-        a: The one evaluation, with its rows.
+        a: The one evaluation, with its rows, or the folder of a run, which says more of its judges.
         b: The other.
-        names: What the two are called.
+        names: What the two are called; by default as their folders, or A and B.
+        manifests: What the folders of the two runs say of judges and datasets; read where folders are given.
         resamples: Resamples of the bootstrap.
         seed: Seed of resamples and sign flips.
 
     Raises:
         ConfigurationError: If rows were not kept, or the two have no question or no judge in common.
     """
+    folders = [one for one in (a, b) if not isinstance(one, Evaluation)]
+    if len(folders) == len((a, b)):
+        manifests = manifests or (Manifest.read(Path(folders[0])), Manifest.read(Path(folders[1])))
+        names = names or (str(folders[0]), str(folders[1]))
+    a, b = (one if isinstance(one, Evaluation) else load_run(one) for one in (a, b))
+    names = names or ("A", "B")
     pairs = paired_rows(a, b)
     judges = [name for name in a.summary if name in b.summary]
     if not judges:
@@ -172,8 +214,43 @@ def compare_runs(
         only_a=tuple(name for name in a.summary if name not in b.summary),
         only_b=tuple(name for name in b.summary if name not in a.summary),
         unmatched=len(a.rows) + len(b.rows) - 2 * len(pairs),
+        other_judges=_other_judges(judges, pairs, manifests),
+        other_expectations=sum(_expectation(one) != _expectation(other) for one, other in pairs),
+        datasets=_other_datasets(manifests),
         seed=seed,
     )
+
+
+def _other_judges(
+    judges: Sequence[str], pairs: Sequence[tuple[Row, Row]], manifests: tuple[Manifest, Manifest] | None
+) -> dict[str, str]:
+    """Return in words what is another judge, by what the runs say of it, or by the models that answered."""
+    changes = {} if manifests is None else changed_judges(*manifests)
+    for name in judges:
+        before = set[str]().union(*(_models(row.verdicts[name]) for row, _ in pairs))
+        after = set[str]().union(*(_models(row.verdicts[name]) for _, row in pairs))
+        if name not in changes and not (before <= after or after <= before):
+            changes[name] = f"was answered by {', '.join(sorted(after))} instead of {', '.join(sorted(before))}"
+    return {name: changes[name] for name in judges if name in changes}
+
+
+def _models(verdict: Verdict) -> set[str]:
+    """Return the models that answered for a verdict and its parts."""
+    return {verdict.model or ""}.union(*map(_models, verdict.items)) - {""}
+
+
+def _expectation(row: Row) -> dict[str, object]:
+    """Return what the dataset expects of the answer in a row."""
+    if row.sample is None:
+        return {}
+    found = {name: getattr(row.sample, name) for name in _EXPECTATIONS}
+    return {name: value for name, value in found.items() if value not in (None, "", ())}
+
+
+def _other_datasets(manifests: tuple[Manifest, Manifest] | None) -> tuple[str, ...]:
+    files = [] if manifests is None else [one.dataset for one in manifests if one.dataset is not None]
+    is_other = len({file.sha256 for file in files}) > 1
+    return tuple(f"{file.name} ({file.sha256[:8]})" for file in files) if is_other else ()
 
 
 def paired_rows(a: Evaluation, b: Evaluation) -> list[tuple[Row, Row]]:

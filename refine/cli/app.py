@@ -305,6 +305,7 @@ def _rescore(options: of.RescoreOptions) -> int:
 
     \b
     refine rescore runs/1 --judge length:at_most=80,unit=words
+    refine rescore runs/1 --like runs/2
 
     Exit code: as of `refine evaluate`.
     """
@@ -556,7 +557,7 @@ def _monitor(options: of.MonitorOptions) -> int:
 
 @_command(_LOOPS)
 def _export(options: of.ExportOptions) -> int:
-    """Write recorded attempts as a dataset, one sample a line.
+    """Write recorded attempts as a dataset: one sample a line, or as .csv or .parquet.
 
     \b
     refine export sqlite:///record.db --out rows.jsonl
@@ -568,9 +569,29 @@ def _export(options: of.ExportOptions) -> int:
 
     Exit code: 0 written, 1 nothing to write, 2 bad input.
     """
-    from refine.cli.loops import run_export
+    from refine.cli.recorded import run_export
 
     return run_export(options)
+
+
+@_command(_LOOPS)
+def _verify(options: of.VerifyOptions) -> int:
+    """Say whether a record, or what was exported from it, is as it was written.
+
+    Every outcome carries a hash of itself and of the one before: what is changed, dropped or put elsewhere shows.
+    With a key in REFINE_RECORD_SEAL_KEY nobody without it can seal anew. --save-heads notes where the chains end;
+    kept where nobody else writes, it shows later what was cut off.
+
+    \b
+    refine verify sqlite:///record.db
+    refine verify rows.jsonl
+    refine verify record.db --save-heads /safe/monday.json
+
+    Exit code: 0 as it was written, 1 not, 2 bad input.
+    """
+    from refine.cli.recorded import run_verify
+
+    return run_verify(options)
 
 
 _GUARD = "Guard a chatbot"

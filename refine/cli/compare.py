@@ -15,6 +15,7 @@ from judges.errors import shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
 from judges.offline.run.estimate import Estimate, Range, estimate
 from judges.offline.run.settings import BatchSettings
+from judges.offline.run.source import Manifest
 from judges.offline.run_comparison import paired_rows
 from judges.offline.statistics import LengthAdjusted, length_adjusted, n_pairs
 from refine.cli.judge_specs import by_name, load_judge, load_judges
@@ -38,7 +39,8 @@ def run_compare(options: CompareOptions) -> int:
         raise ConfigurationError("--model, --base-url and --language are of a judge: add --judge pairwise")
     before, after = load_run(options.before), load_run(options.after)
     names = (str(options.before), str(options.after))
-    comparison = compare_runs(before, after, names=names, seed=options.seed)
+    manifests = Manifest.read(options.before), Manifest.read(options.after)
+    comparison = compare_runs(before, after, names=names, manifests=manifests, seed=options.seed)
     if options.as_json:
         sys.stdout.write(f"{json.dumps(asdict(comparison), ensure_ascii=False, indent=2)}\n")
     else:

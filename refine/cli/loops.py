@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -25,11 +23,11 @@ from judges.offline.trust.curves import AttemptGain, CurvePoint
 from judges.offline.trust.monitor import Audits, CanaryResult, LiveRate, MonitorReport, monitor
 from judges.offline.trust.replay import LoopReplay, ReplayedPolicy, replay
 from refine.cli.judge_specs import load_judge
-from refine.cli.options import ExportOptions, MonitorOptions, ReplayOptions
+from refine.cli.options import MonitorOptions, ReplayOptions
 from refine.cli.tables import Column, print_table, text_console
 
 if TYPE_CHECKING:
-    from refine.record import DatabaseRecord, OutcomeFilter
+    from refine.record import DatabaseRecord
 
 _SourceRow = Sample | Mapping[str, object]
 
@@ -441,49 +439,3 @@ def _canary(canary: CanaryResult) -> Text:
         f"({canary.only_before} got worse, {canary.only_now} better, p = {canary.p:.2g}){statistic}"
     )
     return _line("canary", text, style="bold red" if canary.alarm else "")
-
-
-def run_export(options: ExportOptions) -> int:
-    """Write the rows, and return the exit code: 0, or 1 if there are none.
-
-    Raises:
-        ConfigurationError: If the record cannot be read, has no texts, or an option is wrong.
-    """
-    with open_database(options.record) as record:
-        count = _write_rows(record.rows(_filter(options.where)), options.out)
-    place = "" if options.out is None else f" in {options.out}"
-    sys.stderr.write(f"{count} rows{place}\n")
-    return 0 if count else 1
-
-
-def _filter(where: Sequence[str]) -> OutcomeFilter:
-    from refine.record import OutcomeFilter  # noqa: PLC0415 - loads pydantic
-
-    pairs = [part.partition("=") for part in where]
-    for key, equals, _ in pairs:
-        if not equals:
-            raise ConfigurationError(f"--where is KEY=VALUE, for instance passed=false, not {key!r}")
-    return OutcomeFilter.read({key: value for key, _, value in pairs})
-
-
-def _write_rows(rows: Iterator[dict[str, object]], out: Path | None) -> int:
-    """Write the rows, and return how many there were; without any, no file is made."""
-    first = list(islice(rows, 1))
-    count = 0
-    with nullcontext(sys.stdout) if out is None or not first else _new_file(out) as file:
-        for count, row in enumerate(chain(first, rows), 1):  # noqa: B007 - the last one is the number of rows
-            file.write(f"{json.dumps(row, ensure_ascii=False)}\n")
-    return count
-
-
-@contextmanager
-def _new_file(out: Path) -> Iterator[TextIO]:
-    """Open a new file that only its owner reads, as it holds what people asked."""
-    try:
-        descriptor = os.open(out, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        raise ConfigurationError(
-            f"{str(out)!r} is there already; choose another --out, or delete it first"
-        ) from None
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-        yield file

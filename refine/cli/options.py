@@ -60,6 +60,16 @@ def _json() -> Any:
     return _flag("Print JSON instead of text.", name="--json")
 
 
+def _judges(*, default: Any) -> Any:
+    return _option(
+        "Judge by name, with its settings, module:object, or a judges.toml; repeat it for several.",
+        "NAME[:KEY=VALUE,...]",
+        name="--judge",
+        default=default,
+        autocompletion=_judge_names,
+    )
+
+
 def _seed() -> Any:
     return _option("Seed of resamples and draws.", "N", default=0, min=0)
 
@@ -147,13 +157,7 @@ class ModelOptions:
 class JudgeOptions:
     """Which judges, and what they ask."""
 
-    judges: list[str] = _option(
-        "Judge by name, with its settings, module:object, or a judges.toml; repeat it for several.",
-        "NAME[:KEY=VALUE,...]",
-        name="--judge",
-        default=MISSING,
-        autocompletion=_judge_names,
-    )
+    judges: list[str] = _judges(default=MISSING)
     asks: ModelOptions = field(default_factory=ModelOptions)
 
 
@@ -205,6 +209,7 @@ class GateOptions:
         "Least mean score of a judge; exit code 1 below. Repeatable.", "JUDGE=SCORE", default=list
     )
     baseline: Path | None = _option("A run before: exit code 1 if a judge's scores fell since.", "RUN")
+    allow_other_judge: bool = _flag("Let the run before be of another judge: model, prompt, language, settings.")
     max_unscored: float = _option(
         "Share of rows that a judge of the gate may fail to judge; exit code 3 above.",
         "SHARE",
@@ -287,6 +292,8 @@ class TrialOptions(CommandOptions):
     max_attempts: int = _option("Answers an arm may generate, the first included.", "N", default=3, min=2)
     success_rating: int = _option("Rating that the loop's judge accepts.", "1-4", default=3, min=1, max=4)
     max_concurrency: int = _max_concurrency()
+    max_calls: int | None = _option("Stop when an arm has made N model calls; resume later.", "N", min=1)
+    max_cost: float | None = _option("Stop when an arm has cost so much; resume later.", "USD", min=0)
     prices: Path | None = _prices()
     retry_failed: bool = _flag("Try again where generator or judge failed.")
     as_json: bool = _json()
@@ -331,7 +338,9 @@ class ResumeOptions(_RunOptions):
 class RescoreOptions(_RunOptions):
     """The options of `refine rescore`."""
 
-    judges: JudgeOptions
+    judges: list[str] = _judges(default=list)
+    like: Path | None = _option("Judge as in this run: its judges, models and languages.", "RUN_B")
+    asks: ModelOptions = field(default_factory=ModelOptions)
     rows: Path | None = _moved_rows()
     limits: LimitOptions = field(default_factory=LimitOptions)
     as_json: bool = _json()
@@ -453,8 +462,19 @@ class ExportOptions(CommandOptions):
     """The options of `refine export`."""
 
     record: str = _argument("The record: sqlite:///file.db or postgresql://...", "RECORD")
-    out: Path | None = _option("New file of JSON lines. Default: standard output.", "ROWS")
+    out: Path | None = _option(
+        "New file, .jsonl, .csv or .parquet. Default: JSON lines on standard output.", "ROWS"
+    )
     where: list[str] = _option("Only these outcomes; repeat it to narrow the choice.", "KEY=VALUE", default=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(CommandOptions):
+    """The options of `refine verify`."""
+
+    record: list[str] = _argument("The record, or exported files.", "RECORD...")
+    heads: Path | None = _option("Where the chains ended at an earlier --save-heads.", "HEADS")
+    save_heads: Path | None = _option("New file for where the chains end; keep it elsewhere.", "HEADS")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,17 +26,24 @@ from judges.offline import Evaluation, load_run, read_rows
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
 from judges.offline.results import RowOutput
-from judges.offline.run.gate import Gate, GateCheck, junit, result_of
-from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source
+from judges.offline.run.gate import Gate, GateCheck, junit, refuse_other_judges, result_of
+from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source, with_fingerprints
 from judges.offline.run.outputs import SUMMARY, TIMING
 from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
-from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, RunRows, file_digest, file_source
+from judges.offline.run.source import (
+    DatasetFile,
+    JudgeRecord,
+    Manifest,
+    RunRows,
+    changed_judges,
+    file_digest,
+    file_source,
+)
 from refine.cli.judge_specs import LoadedJudge, by_name, load_judges
 from refine.cli.options import (
     EvaluateOptions,
     FileOptions,
     GateOptions,
-    JudgeOptions,
     LimitOptions,
     MergeOptions,
     ModelOptions,
@@ -60,17 +67,32 @@ class _RunGate:
         ConfigurationError: If an option is wrong, or the baseline is no finished run.
     """
 
-    def __init__(self, options: GateOptions, judges: Sequence[str]) -> None:
-        self._gate = Gate(fail_under=dict(map(_parse, options.fail_under)), max_unscored=options.max_unscored)
-        self._gate.check_names(judges)
+    def __init__(self, options: GateOptions, judges: Mapping[str, Judge]) -> None:
+        self._gate = Gate(
+            fail_under=dict(map(_parse, options.fail_under)),
+            max_unscored=options.max_unscored,
+            allow_other_judge=options.allow_other_judge,
+        )
+        self._gate.check_names(list(judges))
         self._junit, self._baseline = options.junit, options.baseline
         self._before: Evaluation | None = None
+        self._is_strict = not options.allow_other_judge
         if self._baseline is not None:
             self._before = load_run(self._baseline)
         if self._junit is not None and not self.is_set:
             raise ConfigurationError(
                 "--junit reports a gate; set one with --fail-under NAME=SCORE or --baseline RUN"
             )
+
+    def check_baseline(self, manifest: Manifest, judges: Mapping[str, Judge]) -> None:
+        """Check, before any model is asked, that the baseline was judged by the same judges.
+
+        Raises:
+            ConfigurationError: If it was not, and other judges are not allowed.
+        """
+        if self._baseline is not None and self._is_strict:
+            now = with_fingerprints(manifest, judges)
+            refuse_other_judges(changed_judges(Manifest.read(self._baseline), now), self._baseline)
 
     @property
     def is_set(self) -> bool:
@@ -95,8 +117,11 @@ class _RunGate:
             return self._gate.checks(evaluation)
         from judges.offline import compare_runs  # noqa: PLC0415 - loads numpy and scipy
 
+        assert self._baseline is not None  # noqa: S101 - what was read is there
+        manifests = Manifest.read(self._baseline), Manifest.read(folder)
         names = (str(self._baseline), str(folder))
-        return self._gate.checks(evaluation, compare_runs(self._before, load_run(folder), names=names))
+        comparison = compare_runs(self._before, load_run(folder), names=names, manifests=manifests)
+        return self._gate.checks(evaluation, comparison)
 
 
 def _parse(text: str) -> tuple[str, float]:
@@ -206,7 +231,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
     _check_slices(options)
     loaded = load_judges(options.judges.judges, options.judges.asks)
     judges = by_name(loaded)
-    gate = _RunGate(options.gate, list(judges))
+    gate = _RunGate(options.gate, judges)
     shard = None if options.shard is None else _parse_shard(options.shard)
     check_free(folder)
     settings = _settings(options.limits, folder, batch=options.batch)
@@ -218,6 +243,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
         keep_unreadable=options.rows.keep_unreadable,
         batch=options.batch,
     )
+    gate.check_baseline(manifest, judges)
     if options.out is None:
         sys.stderr.write(f"refine: the run is written to {folder}\n")
     load = partial(_load_again, manifest.judges, options.judges.asks.base_url)
@@ -261,7 +287,7 @@ def run_resume(options: ResumeOptions) -> int:
     before = Manifest.read(options.run)
     load = partial(_load_again, before.judges, options.base_url)
     judges = load()
-    gate = _RunGate(options.gate, list(judges))
+    gate = _RunGate(options.gate, judges)
     remedy = "judge the rows that changed again"
     dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes, remedy=remedy)
     settings = _settings(
@@ -273,6 +299,7 @@ def run_resume(options: ResumeOptions) -> int:
         accept_changes=options.accept_changes,
     )
     manifest = before.model_copy(update={"dataset": dataset})
+    gate.check_baseline(manifest, judges)
     return _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(
         judges, gate
     )
@@ -285,26 +312,42 @@ def run_rescore(options: RescoreOptions) -> int:
         ConfigurationError: If there is no such run, or its dataset or its other judges have changed.
     """
     before = Manifest.read(options.run)
-    first = next((record for record in before.judges if record.model), JudgeRecord(name=""))
-    named = options.judges.asks
-    asks = ModelOptions(
-        model=named.model or first.model,
-        base_url=named.base_url or (None if named.model else first.base_url),
-        language=named.language or first.language,
-    )
-    added = JudgeOptions(judges=options.judges.judges, asks=asks)
-    new_records = {record.name: record for record in _records(load_judges(added.judges, asks), asks)}
+    added = _added_judges(options, before)
+    new_records = {record.name: record for record in added}
     records = {record.name: record for record in before.judges} | new_records
-    load = partial(_load_with_added, before.judges, added)
+    load = partial(_load_again, tuple(records.values()), None)
     judges = load()
     remedy = f"first go on by `refine resume {options.run}`"
     dataset = _same_dataset(before, options.rows, accept_changes=False, remedy=remedy)
     settings = _settings(options.limits, options.run, batch=before.batch, resume=True, rescored=new_records)
-    gate = _RunGate(GateOptions(), list(judges))
+    gate = _RunGate(GateOptions(), judges)
     manifest = before.model_copy(update={"dataset": dataset, "judges": tuple(records.values())})
     return _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(
         judges, gate
     )
+
+
+def _added_judges(options: RescoreOptions, before: Manifest) -> tuple[JudgeRecord, ...]:
+    """Return the judges that are added to a run: those named, or those of another run.
+
+    Raises:
+        ConfigurationError: If there are none, or both.
+    """
+    if bool(options.judges) == (options.like is not None):
+        raise ConfigurationError(
+            "name the judges by --judge NAME, or take those of another run by --like RUN_B: one of the two"
+        )
+    if options.like is not None:
+        return Manifest.read(options.like).judges
+    first, asked = next((record for record in before.judges if record.model), JudgeRecord(name="")), options.asks
+    asks = ModelOptions(
+        model=asked.model or first.model,
+        base_url=asked.base_url or (None if asked.model else first.base_url),
+        language=asked.language or first.language,
+    )
+    loaded = load_judges(options.judges, asks)
+    by_name(loaded)  # two of one name are refused
+    return _records(loaded, asks)
 
 
 def run_merge(options: MergeOptions) -> int:
@@ -381,14 +424,6 @@ def _load_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dict[
         again = load_judges(specs, asks)
         loaded |= {record.name: judge.judge for record, judge in zip(members, again, strict=True)}
     return {record.name: loaded[record.name] for record in records}
-
-
-def _load_with_added(before: tuple[JudgeRecord, ...], added: JudgeOptions) -> dict[str, Judge]:
-    """Load the judges of a run with some added, or in the place of those of the same name."""
-    new = by_name(load_judges(added.judges, added.asks))
-    staying = _load_again(tuple(record for record in before if record.name not in new), None)
-    judges = {**staying, **new}
-    return {name: judges[name] for name in dict.fromkeys([*(record.name for record in before), *new])}
 
 
 def _records(judges: Sequence[LoadedJudge], asks: ModelOptions) -> tuple[JudgeRecord, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from judges import ConfigurationError
-from judges.errors import shortened
+from judges.errors import one_line, shortened
 from judges.models.providers.openai_fields import names_direct_client
 from refine.cli.judge_specs import load_judge
 from refine.cli.options import FileOptions, GateOptions, ModelOptions, ResumeOptions, ShowOptions, TrialOptions
@@ -24,8 +24,14 @@ from refine.process import see_modules_here
 from refine.trials.engine import resolve_generator
 from refine.trials.labels import ANSWERS, read_trial
 from refine.trials.manifest import TrialManifest
-from refine.trials.results import Trial
+from refine.trials.results import RESULTS, Trial
 from refine.trials.trial import trial
+
+_OF_ONE_START = ("as_json", "max_calls", "max_cost", "out", "retry_failed")
+"""Options that `refine resume` does not take over."""
+
+_MOST_SHOWN, _LONGEST_SHOWN = 5, 300
+"""How many of the worst questions are printed, and how much of a text."""
 
 
 def run_trial(options: TrialOptions) -> int:
@@ -55,6 +61,8 @@ def run_trial(options: TrialOptions) -> int:
             temperature=options.temperature,
             seed=options.seed,
             baseline=options.baseline,
+            max_arm_calls=options.max_calls,
+            max_arm_cost=options.max_cost,
             max_concurrency=options.max_concurrency,
             retry_failed=options.retry_failed,
             on_progress=on_progress,
@@ -95,6 +103,8 @@ def resume_trial(options: ResumeOptions) -> int:
             asks=asks,
             out=str(options.run),
             max_concurrency=options.limits.max_concurrency,
+            max_calls=options.limits.max_calls,
+            max_cost=options.limits.max_cost,
             retry_failed=options.retry_failed,
             as_json=options.as_json,
         )
@@ -122,8 +132,31 @@ def _print(found: Trial, folder: Path, *, as_json: bool) -> None:
     print_table(text_console(), columns, found.table_rows)
     for line in found.remarks:
         print_text(line)
+    if found.stopped:
+        print_text(f"Go on with more: `refine resume {folder} --max-calls N --max-cost USD`.")
+    for line in _worst(found):
+        print_text(line)
     if not found.has_truth:
         print_text(f"What is good? First `refine label {folder / ANSWERS}`, then `refine show {folder}`.")
+
+
+def _worst(found: Trial) -> Iterator[str]:
+    """Yield lines about the questions that ended badly."""
+    if found.worst:
+        yield "\nWorst questions, broken ones first:"
+    for one in found.worst[:_MOST_SHOWN]:
+        yield f"\n{one.fate} by {', '.join(one.arms)}: {_shown(one.text)}"
+        yield f"  first     {_shown(one.first)}"
+        if one.feedback:
+            yield f"  feedback  {_shown(one.feedback)}"
+        yield f"  released  {_shown(one.released) or 'nothing'}"
+    more = len(found.worst) - _MOST_SHOWN
+    if more > 0:
+        yield f"\n{more} more ended badly: `refine report` has some of them, {RESULTS} all."
+
+
+def _shown(text: str) -> str:
+    return one_line(text, longest=_LONGEST_SHOWN)
 
 
 def _generator(name: str, max_tokens: int | None) -> object:
@@ -162,7 +195,7 @@ def _remembered(options: TrialOptions) -> dict[str, Any]:
     values = asdict(replace(options, asks=replace(options.asks, base_url=plain)))
     values["file"]["rows"] = str(options.file.rows.absolute())
     values["prices"] = None if options.prices is None else str(options.prices.absolute())
-    return {name: value for name, value in values.items() if name not in ("as_json", "out", "retry_failed")}
+    return {name: value for name, value in values.items() if name not in _OF_ONE_START}
 
 
 def _options_in(command: Mapping[str, Any]) -> TrialOptions:

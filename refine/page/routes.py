@@ -377,7 +377,7 @@ class _Page:
 
     async def export(self, request: Request) -> Response:
         """Answer with the attempts of a filter as rows of a dataset."""
-        rows = self._record.rows(OutcomeFilter.read(request.query_params))
+        rows = self._record.export(OutcomeFilter.read(request.query_params))
         first = await asyncio.to_thread(lambda: list(islice(rows, 1)))
         headers = {"content-disposition": 'attachment; filename="rows.jsonl"'}
         return StreamingResponse(_lines(chain(first, rows)), media_type="application/x-ndjson", headers=headers)

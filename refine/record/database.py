@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +16,10 @@ from graphs import Outcome
 from judges import ConfigurationError
 from judges.runtime.validation import SharedByCopies
 from refine.record import queries
+from refine.record.chains import verify_record
 from refine.record.rows import Origin, Redact, Row
 from refine.record.schema import OutcomeFilter
+from refine.record.seals import Verification, seal_key_of, sealed_rows
 from refine.record.writer import RecordStats, RecordWriter, Tables, masked, read_url
 
 T = TypeVar("T")
@@ -175,6 +177,22 @@ class DatabaseRecord(SharedByCopies):
         """
         with self._tables.reading() as connection:
             yield from queries.attempt_rows(connection, where)
+
+    def export(self, where: OutcomeFilter = _EVERYTHING) -> Iterator[Row]:
+        """Yield what `rows` does, with a seal in the metadata of each row, which `refine verify` reads."""
+        return sealed_rows(self.rows(where), seal_key_of())
+
+    def verify(self, heads: Mapping[str, Sequence[Any]] | None = None) -> Verification:
+        """Return whether every outcome is as it was written, and none is missing.
+
+        Args:
+            heads: `heads` of an earlier verification, kept elsewhere; they show what was cut off since.
+
+        Raises:
+            ConfigurationError: If the seals are under a key that the environment does not hold.
+        """
+        with self._tables.reading_one_state() as connection:
+            return verify_record(connection, seal_key_of(), heads)
 
     def label(
         self,

@@ -29,12 +29,10 @@ from judges.fingerprint import fingerprint
 from judges.messages import WITHOUT_MEDIA
 from judges.runtime import faults
 from judges.verdict import Usage
+from refine.record.seals import Row, RowSeals, seal_key_of
 
 Redact = Callable[[str], str]
 """Returns a text without what must not be stored."""
-
-Row = dict[str, Any]
-"""A row of a table, by column."""
 
 _NAMES = frozenset(
     {
@@ -515,6 +513,8 @@ class Record:
         if self._path.is_dir() or not self._path.parent.is_dir():
             raise ConfigurationError(f"record is a file in a folder that exists, not {shortened(str(path))}")
         self._lock = threading.Lock()
+        self._key = seal_key_of()
+        self._seals: dict[int, RowSeals] = {}
 
     def add(self, outcome: Outcome, origin: Origin | None = None) -> None:
         """Append the outcome's attempts, with what their `origin` says of policy and judge in the metadata.
@@ -525,23 +525,31 @@ class Record:
         written = bytearray()
         try:
             pending = PendingOutcome(outcome, origin or _NO_ORIGIN, now_ms())
-            lines = b"".join(map(_line, _recorded_samples(pending)))
-            if lines:
-                self._append(lines, written)
+            rows = list(map(_fields, _recorded_samples(pending)))
+            if rows:
+                self._append(rows, written)
         except Exception as error:  # noqa: BLE001 - whatever raised, the answer must go out
-            rows = sum(len(attempt.drafts) for attempt in outcome.attempts)
-            self._count_dropped(rows - written.lstrip(b"\n").count(b"\n"), error)
+            drafts = sum(len(attempt.drafts) for attempt in outcome.attempts)
+            self._count_dropped(drafts - written.lstrip(b"\n").count(b"\n"), error)
 
-    def _append(self, lines: bytes, written: bytearray) -> None:
-        """Write lines, and add to `written` what is in the file."""
+    def _append(self, rows: Sequence[Row], written: bytearray) -> None:
+        """Write rows with their seals, and add to `written` what is in the file."""
         with self._lock:
-            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(file, "ab", buffering=0) as out:
-                rest = memoryview(b"\n" + lines if _is_torn(self._path) else lines)
-                while rest:
-                    length = out.write(rest)
-                    written += rest[:length]
-                    rest = rest[length:]
+            seals = self._seals.setdefault(os.getpid(), RowSeals(self._key))
+            lines = b"".join(_line(seals.seal(row)) for row in rows)
+            try:
+                self._write(lines, written)
+            finally:
+                seals.take_back(len(rows) - written.lstrip(b"\n").count(b"\n"))
+
+    def _write(self, lines: bytes, written: bytearray) -> None:
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(file, "ab", buffering=0) as out:
+            rest = memoryview(b"\n" + lines if _is_torn(self._path) else lines)
+            while rest:
+                length = out.write(rest)
+                written += rest[:length]
+                rest = rest[length:]
 
     def _count_dropped(self, rows: int, error: Exception) -> None:
         faults.count("rows", rows)
@@ -560,14 +568,16 @@ def _is_torn(path: Path) -> bool:
         return False
 
 
-def _line(sample: Sample) -> bytes:
-    """Return a sample as a line of JSON that reads back.
-
-    Half a surrogate pair, invalid in UTF-8, becomes its JSON escape; NaN and infinity, no JSON, become null.
-    """
-    fields = sample.model_dump(mode="json", exclude_defaults=True, exclude=WITHOUT_MEDIA)
+def _fields(sample: Sample) -> Row:
+    """Return a sample as JSON-like data; NaN and infinity, no JSON, become null."""
+    fields: Row = sample.model_dump(mode="json", exclude_defaults=True, exclude=WITHOUT_MEDIA)
     try:
-        text = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        json.dumps(fields, allow_nan=False)
     except ValueError:
-        text = json.dumps(json.loads(json.dumps(fields), parse_constant=lambda _: None), ensure_ascii=False)
-    return f"{text}\n".encode(errors="backslashreplace")
+        fields = json.loads(json.dumps(fields), parse_constant=lambda _: None)
+    return fields
+
+
+def _line(row: Row) -> bytes:
+    """Return a row as a line of JSON; half a surrogate pair, invalid in UTF-8, becomes its JSON escape."""
+    return f"{json.dumps(row, ensure_ascii=False)}\n".encode(errors="backslashreplace")

@@ -66,8 +66,16 @@ OUTCOME = Table(
     Column("conversation", Text, comment="JSON, where it is more than one question"),
     Column("evidence", Text, comment="JSON"),
     Column("answer", Text, comment="what was answered, where that is no attempt's draft"),
+    Column("chain", Text, comment="of the process that wrote it; null before records were sealed"),
+    Column("position", BigInteger, comment="in the chain, from 1"),
+    Column("previous", Text, comment="hash of the outcome before it in the chain"),
+    Column("hash", Text, comment="of its place and all that is stored of it, attempts included"),
     Index("outcome_at", "at"),
+    Index("outcome_chain", "chain", "position"),
 )
+
+SEAL = ("chain", "position", "previous", "hash")
+"""Columns of an outcome's place in a chain; see `refine.record.seals`."""
 
 ATTEMPT = Table(
     "attempt",
@@ -116,11 +124,48 @@ LABEL = Table(
     Column("split", Text, comment="what the label may be used for: tune, certify or report"),
 )
 
+ANCHOR = Table(
+    "record_anchor",
+    _TABLES,
+    Column("chain", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False, comment="the how manieth chain it is"),
+    Column("begun", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False, comment="of its last outcome"),
+    Column("hash", Text, nullable=False),
+    Column("keyed", Boolean, nullable=False),
+    Column("seal", Text, nullable=False),
+)
+
+GAP = Table(
+    "record_gap",
+    _TABLES,
+    Column("chain", Text, primary_key=True),
+    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    Column("last", BigInteger, nullable=False),
+    Column("previous", Text, nullable=False, comment="hash of the outcome before the gap"),
+    Column("hash", Text, nullable=False, comment="hash of the last outcome that was removed"),
+    Column("at", BigInteger, nullable=False),
+    Column("seal", Text, nullable=False),
+)
+
+STATE = Table(
+    "record_state",
+    _TABLES,
+    Column("name", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("id", Text, nullable=False),
+)
+"""How far the record is: `sealed` since when, `summed` up to which outcome of an older version."""
+
 _META = Table("meta", _TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
 
 
+_FIRST_TABLES = frozenset({"outcome", "attempt", "label", "meta"})
+"""Tables that every version has."""
+
+
 def _add_missing_columns(connection: Connection) -> None:
-    """Add the columns that came with version 2; tables that this version made have them."""
+    """Add the columns that came later; tables that this version made have them."""
     own, preparer = inspect(connection), connection.dialect.identifier_preparer
     for table in (OUTCOME, ATTEMPT, LABEL):
         present = {column["name"] for column in own.get_columns(table.name)}
@@ -131,11 +176,30 @@ def _add_missing_columns(connection: Connection) -> None:
                 connection.execute(text(f"ALTER TABLE {preparer.quote(table.name)} ADD COLUMN {name} {kind}"))
 
 
-_MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_TABLES.create_all, _add_missing_columns)
+def _begin_seals(connection: Connection) -> None:
+    """Add what came with version 3: seals."""
+    _add_missing_columns(connection)
+    _TABLES.create_all(connection)
+    for index in OUTCOME.indexes:
+        index.create(connection, checkfirst=True)
+    connection.execute(STATE.insert().values(name="sealed", at=now_ms(), id=""))
+
+
+_MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _TABLES.create_all,
+    _add_missing_columns,
+    _begin_seals,
+)
 """Each brings the tables from one version to the next; the first makes them."""
 
 _LOCK = 0x7265_6669_6E65
 """Key of the lock under which PostgreSQL changes the tables, so that one process alone does."""
+
+
+def lock_tables(connection: Connection) -> None:
+    """Let no other process do the same until this transaction ends; SQLite has but one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
 def migrate(connection: Connection) -> None:
@@ -144,8 +208,7 @@ def migrate(connection: Connection) -> None:
     Raises:
         ConfigurationError: If the tables are another program's, or of a later version.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    lock_tables(connection)
     version = _version(connection)
     for number, step in enumerate(_MIGRATIONS[version:], version + 1):
         step(connection)
@@ -159,13 +222,11 @@ def _version(connection: Connection) -> int:
     present = set(own.get_table_names())
     foreign = ConfigurationError(
         f"the database holds tables of another program, with the names of the record's own "
-        f"({', '.join(sorted(_TABLES.tables))}); give the record a database, or a schema, of its own"
+        f"({', '.join(sorted(_FIRST_TABLES))}); give the record a database, or a schema, of its own"
     )
-    if not present & _TABLES.tables.keys():
+    if not present & _FIRST_TABLES:
         return 0
-    if not present >= _TABLES.tables.keys() or [column["name"] for column in own.get_columns("meta")] != [
-        "version"
-    ]:
+    if not present >= _FIRST_TABLES or [column["name"] for column in own.get_columns("meta")] != ["version"]:
         raise foreign
     versions = connection.execute(select(_META.c.version)).scalars().all()
     if len(versions) != 1:

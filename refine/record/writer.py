@@ -36,8 +36,10 @@ from graphs import Outcome
 from judges import ConfigurationError
 from judges.errors import one_line
 from judges.runtime import faults
+from refine.record.chains import Chain, Links, leave_gaps
 from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, Row, now_ms, rows_of
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME, migrate
+from refine.record.seals import seal_key_of
 
 _LARGEST_BATCH = 200
 _LINGER_S = 0.1
@@ -363,7 +365,28 @@ def _is_outage(error: Exception) -> bool:
     return isinstance(error, OperationalError) or type(error) is DatabaseError
 
 
-def _write(engine: Engine, batch: Sequence[OutcomeRows]) -> list[Exception]:
+class _Pen:
+    """Writes outcomes, as links of the chain of this process.
+
+    Args:
+        engine: The database.
+        chain: The chain.
+        key: Key of its seals.
+    """
+
+    def __init__(self, engine: Engine, chain: Chain, key: bytes) -> None:
+        self._engine, self._chain, self.key = engine, chain, key
+
+    @contextmanager
+    def transaction(self) -> Iterator[tuple[Connection, Links]]:
+        """Begin a transaction, in which the chain goes on."""
+        with self._engine.connect().execution_options(writes=True) as connection:
+            with connection.begin(), self._chain.extended(connection) as links:
+                yield connection, links
+            self._chain.keep(links)
+
+
+def _write(pen: _Pen, batch: Sequence[OutcomeRows]) -> list[Exception]:
     """Write outcomes, and return why some were refused; a refused one never takes others along.
 
     Raises:
@@ -371,18 +394,19 @@ def _write(engine: Engine, batch: Sequence[OutcomeRows]) -> list[Exception]:
     """
     try:
         try:
-            with engine.connect().execution_options(writes=True) as connection, connection.begin():
+            with pen.transaction() as (connection, links):
+                links.seal_all(batch)
                 _append(connection, batch)
         except IntegrityError:
-            with engine.connect().execution_options(writes=True) as connection, connection.begin():
-                _merge(connection, batch)
+            with pen.transaction() as (connection, links):
+                _merge(connection, batch, links, pen.key)
     except Exception as error:
         if _is_outage(error):
             raise
         if len(batch) == 1:
             return [error]
         middle = len(batch) // 2
-        return _write(engine, batch[:middle]) + _write(engine, batch[middle:])
+        return _write(pen, batch[:middle]) + _write(pen, batch[middle:])
     return []
 
 
@@ -420,7 +444,7 @@ def _as_sqlalchemy(connection: Connection, error: Exception) -> BaseException:
     return DBAPIError.instance("COPY", None, error, base, connection_invalidated=lost, dialect=dialect)
 
 
-def _merge(connection: Connection, batch: Sequence[OutcomeRows]) -> None:
+def _merge(connection: Connection, batch: Sequence[OutcomeRows], links: Links, key: bytes) -> None:
     """Write rows of which some are there already: those stay, but for turns that waited for a review."""
     latest: dict[str, OutcomeRows] = {}
     for rows in batch:
@@ -428,20 +452,30 @@ def _merge(connection: Connection, batch: Sequence[OutcomeRows]) -> None:
         if known is None or known.outcome["stop_reason"] == "interrupted":
             latest[rows.outcome["id"]] = rows
     for part in latest.values():
-        _merge_one(connection, part)
+        _merge_one(connection, part, links, key)
 
 
-def _merge_one(connection: Connection, rows: OutcomeRows) -> None:
+def _merge_one(connection: Connection, rows: OutcomeRows, links: Links, key: bytes) -> None:
     identifier = rows.outcome["id"]
     waiting = select(OUTCOME.c.id).where(OUTCOME.c.id == identifier, OUTCOME.c.stop_reason == "interrupted")
-    connection.execute(delete(ATTEMPT).where(ATTEMPT.c.outcome.in_(waiting)))
-    connection.execute(delete(OUTCOME).where(OUTCOME.c.id.in_(waiting)))
+    if connection.execute(waiting).first() is not None:
+        _remove(connection, [identifier], key)
+    after = links.seal(rows)
     insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     added = connection.execute(
         insert(OUTCOME).on_conflict_do_nothing().returning(OUTCOME.c.id), _fill(OUTCOME, [rows.outcome])
     ).all()
+    if added:
+        links.anchor = after
     if added and rows.attempts:
         connection.execute(insert(ATTEMPT).on_conflict_do_nothing(), _fill(ATTEMPT, rows.attempts))
+
+
+def _remove(connection: Connection, identifiers: Sequence[str], key: bytes) -> None:
+    """Remove outcomes with their attempts, in a way that the chains know of."""
+    leave_gaps(connection, identifiers, key)
+    for table, column in ((ATTEMPT, ATTEMPT.c.outcome), (OUTCOME, OUTCOME.c.id)):
+        connection.execute(delete(table).where(column.in_(identifiers)))
 
 
 def _fill(table: Table, rows: Sequence[Row]) -> list[Row]:
@@ -455,13 +489,13 @@ _SLICE = 1_000
 _PAUSE_S = 60.0
 
 
-def _delete_before(connection: Connection, before: int) -> bool:
+def _delete_before(connection: Connection, before: int, key: bytes) -> bool:
     """Delete the oldest outcomes of those that ended before a time, and return whether there are more."""
     oldest = select(OUTCOME.c.id).where(OUTCOME.c.at < before).order_by(OUTCOME.c.at).limit(_SLICE)
     identifiers = connection.execute(oldest).scalars().all()
     if identifiers:
-        for table, column in ((ATTEMPT, ATTEMPT.c.outcome), (LABEL, LABEL.c.outcome), (OUTCOME, OUTCOME.c.id)):
-            connection.execute(delete(table).where(column.in_(identifiers)))
+        connection.execute(delete(LABEL).where(LABEL.c.outcome.in_(identifiers)))
+        _remove(connection, identifiers, key)
     return len(identifiers) == _SLICE
 
 
@@ -564,6 +598,8 @@ class Tables:
 
     def __init__(self, url: URL, *, texts: bool, redact: Sequence[Redact], keep_days: float | None) -> None:
         self._url, self._texts, self._redact, self._keep_days = url, texts, tuple(redact), keep_days
+        self._key = seal_key_of()
+        self._chain = Chain(self._key)
         self._sweep_due_at = 0.0
         self._lock = threading.Lock()
         self._ready = False
@@ -580,7 +616,7 @@ class Tables:
     def insert(self, batch: Sequence[OutcomeRows]) -> list[Exception]:
         """Write outcomes, and return why some were refused; raise if the database failed."""
         try:
-            return _write(self._connected(), batch)
+            return _write(_Pen(self._connected(), self._chain, self._key), batch)
         except Exception:
             self._ready = False  # whatever happened to the database, its tables are looked for again
             raise
@@ -593,7 +629,7 @@ class Tables:
         if self._keep_days is None or time.monotonic() < self._sweep_due_at:
             return False
         with self.writing() as connection:
-            more = _delete_before(connection, now_ms() - int(self._keep_days * _DAY_MS))
+            more = _delete_before(connection, now_ms() - int(self._keep_days * _DAY_MS), self._key)
         self._sweep_due_at = 0.0 if more else time.monotonic() + _PAUSE_S
         return more
 
@@ -621,6 +657,14 @@ class Tables:
         """Connect for a transaction that writes."""
         self.check()
         with self._transaction() as connection:
+            yield connection
+
+    @contextmanager
+    def reading_one_state(self) -> Iterator[Connection]:
+        """Connect for reading one state of the database, whatever is written meanwhile."""
+        self.check()
+        level = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == "postgresql" else {}
+        with self._engine.connect().execution_options(**level) as connection:
             yield connection
 
     def dispose(self) -> None:

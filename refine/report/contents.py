@@ -70,6 +70,7 @@ class RunData:
         seconds: How long its last start took.
         latencies: Percentiles of the latency by judge, where they are known.
         settings: How each judge was named on the command line.
+        manifest: What its folder says of judges and dataset.
     """
 
     name: str
@@ -79,6 +80,7 @@ class RunData:
     seconds: float | None = None
     latencies: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    manifest: Manifest = field(default_factory=Manifest)
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -111,6 +113,7 @@ def read_run(folder: Path) -> RunData:
         seconds=timing.get("seconds"),
         latencies=latencies,
         settings={judge.name: " ".join(filter(None, (judge.spec, judge.model))) for judge in manifest.judges},
+        manifest=manifest,
     )
 
 
@@ -360,7 +363,13 @@ def _comparison_section(runs: Sequence[RunData], rows: Sequence[RowPair], seed: 
     from judges.offline import compare_runs  # noqa: PLC0415 - needs numpy and scipy
 
     before, after = runs
-    comparison = compare_runs(before.evaluation, after.evaluation, names=(before.name, after.name), seed=seed)
+    comparison = compare_runs(
+        before.evaluation,
+        after.evaluation,
+        names=(before.name, after.name),
+        manifests=(before.manifest, after.manifest),
+        seed=seed,
+    )
     blocks = _comparison_blocks(comparison, before, after, rows)
     return Section("comparison", "Against the run before", tuple(blocks))
 
@@ -368,6 +377,10 @@ def _comparison_section(runs: Sequence[RunData], rows: Sequence[RowPair], seed: 
 def _comparison_blocks(
     comparison: RunComparison, before: RunData, after: RunData, rows: Sequence[RowPair]
 ) -> Iterator[Block]:
+    if comparison.differences:
+        yield Paragraph(
+            f"Not the same judge, so a change may be the judge's: {'; '.join(comparison.differences)}.", "bad"
+        )
     yield Paragraph(
         f"Before: {before.name}. After: {after.name}. Only rows that both runs scored are compared.", "soft"
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from judges.errors import one_line
 from refine.report import wording
 from refine.report.document import (
     UNKNOWN,
@@ -24,6 +25,9 @@ from refine.report.document import (
 if TYPE_CHECKING:
     from judges.offline.statistics.benefit import LoopBenefit
     from refine.trials.results import ArmSummary, Trial
+
+_MOST_WORST, _LONGEST_TEXT = 20, 400
+"""How many of the worst questions are shown, and how much of a text."""
 
 _TONES: dict[str, Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
 
@@ -47,6 +51,8 @@ def trial_document(found: Trial, folder: Path, title: str = "") -> Document:
     if any(arm.curve for arm in found.summary.values()):
         sections.append(Section("curves", "What another attempt brings", (_curves(found),)))
     sections.append(Section("costs", "Answers, time, tokens and cost", (_costs(found),)))
+    if found.worst:
+        sections.append(Section("worst", "Questions that ended worst", (_worst(found),)))
     name = title or str(folder)
     return Document(
         title=name, headline=headline, sections=tuple(sections), runs=(RunNames(name=name, judges=()),), rows=()
@@ -125,3 +131,24 @@ def _costs(found: Trial) -> ReportTable:
         for arm in found.summary.values()
     )
     return ReportTable(columns, rows, frozenset(range(1, len(columns))), "Calls of the loop's judge included")
+
+
+def _worst(found: Trial) -> ReportTable:
+    shown = found.worst[:_MOST_WORST]
+    rows = tuple(
+        (
+            TableCell(f"{one.fate} by {', '.join(one.arms)}", tone="bad" if one.fate == "broken" else "unsure"),
+            TableCell(_cut(one.text)),
+            TableCell(_cut(one.first), _cut(one.feedback)),
+            TableCell(_cut(one.released) or "nothing"),
+        )
+        for one in shown
+    )
+    columns = ("What became of it", "Question", "First answer, and what the judge said", "Released in the end")
+    more = len(found.worst) - len(shown)
+    rest = f"; {wording.count(more)} more are in results.jsonl" if more else ""
+    return ReportTable(columns, rows, frozenset(), f"Good answers that were broken first{rest}")
+
+
+def _cut(text: str) -> str:
+    return one_line(text, longest=_LONGEST_TEXT)

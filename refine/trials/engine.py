@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from judges.models.retry import kind_of
 from judges.offline import Progress
 from judges.offline.run.journal import Journal
 from judges.runtime import faults
+from judges.runtime.budget import unkept_budget
+from judges.verdict import Usage
 from refine.trials.arms import FIRST, Arm
 from refine.trials.results import TrialRow
 from refine.trials.store import FAILURES, StoredRow, TrialPlan, answer_key
@@ -32,6 +34,29 @@ from refine.trials.store import FAILURES, StoredRow, TrialPlan, answer_key
 _MOST_SEEDS = 2**31
 _MOST_FAILED = 20
 """Questions that may fail before any was answered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmLimits:
+    """What an arm may consume, over all questions; the first arm that reaches it ends the trial.
+
+    Args:
+        calls: Most model calls, those of the judge included; None is no limit.
+        cost: Most US dollars; None is no limit.
+    """
+
+    calls: int | None = None
+    cost: float | None = None
+
+    def reached_by(self, arm: str, usage: Usage) -> str | None:
+        """Return in a line which limit an arm has reached; None while there is room."""
+        if unkept := unkept_budget(usage, calls=self.calls, cost=self.cost):
+            return f"the arm {arm!r}: {unkept}"
+        if self.calls is not None and usage.calls >= self.calls:
+            return f"the arm {arm!r} has made {usage.calls} model calls, of at most {self.calls}"
+        if self.cost is not None and (usage.cost or 0.0) >= self.cost:
+            return f"the arm {arm!r} has cost ${usage.cost:.4f}, of at most ${self.cost:g}"
+        return None
 
 
 class TrialRun:
@@ -43,9 +68,11 @@ class TrialRun:
         loops: The loop of each arm.
         retry_failed: Whether what failed is tried again.
         on_progress: Called after each arm of a row.
+        limits: What an arm may consume; no question begins once one arm has reached it.
 
     Attributes:
         failed: By question and draw, why the first answer could not be generated.
+        stopped: Which limit was reached before all rows were done; empty where none was.
     """
 
     def __init__(
@@ -56,7 +83,11 @@ class TrialRun:
         *,
         retry_failed: bool,
         on_progress: Callable[[Progress], object] | None,
+        limits: ArmLimits | None = None,
     ) -> None:
+        self._limits = ArmLimits() if limits is None else limits
+        self._consumed = {arm.name: Usage() for arm in plan.arms[1:]}
+        self._reached = self.stopped = ""
         self._plan, self._folder, self._loops = plan, folder, loops
         self._retry_failed = retry_failed
         self._context = RunContext({"callbacks": []})
@@ -80,7 +111,20 @@ class TrialRun:
             self._progress.done = sum(
                 cells.place(row) is not None for cells in arms for row in range(self._plan.rows)
             )
+            if self._limits != ArmLimits():
+                self._count_consumed(journal)
             await _all(work(journal) for _ in range(max_concurrency))
+
+    def _count_consumed(self, journal: Journal) -> None:
+        """Count what the arms consumed before, in rows that they have ended."""
+        for row in range(self._plan.rows):
+            stored = StoredRow(self._plan, journal, row)
+            for arm in self._consumed:
+                self._consume(arm, stored.consumed(arm))
+
+    def _consume(self, arm: str, usage: Usage) -> None:
+        self._consumed[arm] += usage
+        self._reached = self._reached or self._limits.reached_by(arm, self._consumed[arm]) or ""
 
     def rows(self) -> list[TrialRow]:
         """Return what came of every row in every arm, in order; nothing of a row whose first answer failed."""
@@ -106,6 +150,9 @@ class TrialRun:
     async def _row(self, row: int, journal: Journal) -> None:
         stored = StoredRow(self._plan, journal, row, without_failed=self._retry_failed)
         missing = [arm for arm in self._plan.arms[1:] if self._is_missing(journal, row, arm.name)]
+        if missing and self._reached:
+            self.stopped = self._reached
+            return
         if missing:
             locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
             begun = await self._first(stored)
@@ -165,6 +212,7 @@ class TrialRun:
             outcome = error.outcome
         assert outcome is not None  # noqa: S101 - a step that finishes without one raises
         stored.end(arm.name, outcome, keys, time.perf_counter() - started)
+        self._consume(arm.name, outcome.usage)
         self._progress.end(has_failed=outcome.stop_reason in FAILURES)
 
     def _begin(self, row: int, arm: str) -> Refinement:

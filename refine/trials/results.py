@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from pydantic import ValidationError
 
@@ -70,6 +70,7 @@ class TrialRow(Frozen):
         stop_reason: Why the arm stopped.
         detail: One line about it.
         answer_good: Whether `answer` is good by the truth; None where that is unknown.
+        question_text: What was asked last; in the rows of the first arm alone.
         released_after: By number of attempts, the one that would be released if no more were allowed.
     """
 
@@ -83,6 +84,7 @@ class TrialRow(Frozen):
     stop_reason: str = ""
     detail: str = ""
     answer_good: bool | None = None
+    question_text: str = ""
     released_after: tuple[int | None, ...] = ()
 
     @property
@@ -109,9 +111,46 @@ class TrialRow(Frozen):
         return self.attempts[0].good if self.attempts else None
 
     @property
+    def released_text(self) -> str:
+        """The text that was released; empty where nothing was."""
+        attempt = self.released_attempt
+        return (self.answer or "") if attempt is None else attempt.text
+
+    @property
     def released_attempt(self) -> TrialAttempt | None:
         """The attempt whose answer was released; None for another text, or none."""
         return None if self.released is None else self.attempts[self.released - 1]
+
+
+_Fate = Literal["broken", "behind", "not mended"]
+"""A good first answer that became a bad one; a bad answer where the baseline's is good; a bad one as at first."""
+
+_FATES: tuple[_Fate, ...] = get_args(_Fate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorstQuestion:
+    """A question that ended badly.
+
+    Args:
+        fate: In which way.
+        arms: The arms in which it did.
+        question: Index of the question.
+        draw: Which of its repetitions.
+        text: What was asked.
+        first: The first answer.
+        feedback: What the loop's judge said of that.
+        released: What the first of these arms released in the end; empty for nothing.
+    """
+
+    fate: _Fate
+    arms: tuple[str, ...]
+    question: int
+    draw: int
+    text: str
+    first: str
+    feedback: str
+    released: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +196,7 @@ class Trial:
         baseline: The arm that the others are compared with.
         max_attempts: How many answers an arm may generate.
         failed: By row, question and draw, why its first answer could not be generated.
+        stopped: Which limit ended it before all questions were through all arms; empty where none did.
         folder: Where it is kept; None where it is not.
     """
 
@@ -165,6 +205,7 @@ class Trial:
     baseline: str
     max_attempts: int
     failed: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    stopped: str = ""
     folder: Path | None = None
 
     def with_rows(self, rows: Iterable[TrialRow]) -> Self:
@@ -228,6 +269,38 @@ class Trial:
             curve=_curve(rows, self.max_attempts),
         )
 
+    @cached_property
+    def worst(self) -> list[WorstQuestion]:
+        """The questions that ended badly by the truth: the broken ones first, then those behind the baseline."""
+        by_place: dict[tuple[int, int], dict[str, TrialRow]] = {}
+        for row in self.rows:
+            by_place.setdefault((row.question, row.draw), {})[row.arm] = row
+        found = [one for arms in by_place.values() for one in self._worst_of(arms)]
+        return sorted(found, key=lambda one: (_FATES.index(one.fate), -len(one.arms)))
+
+    def _worst_of(self, arms: Mapping[str, TrialRow]) -> Iterator[WorstQuestion]:
+        """Yield what ended badly of one question, by what became of it."""
+        first, fates = arms[FIRST], {name: self._fate(row, arms[self.baseline]) for name, row in arms.items()}
+        for fate in _FATES:
+            names = tuple(name for name, one in fates.items() if one == fate and name != FIRST)
+            if names:
+                yield WorstQuestion(
+                    fate=fate,
+                    arms=names,
+                    question=first.question,
+                    draw=first.draw,
+                    text=first.question_text,
+                    first=first.released_text,
+                    feedback=first.attempts[0].feedback,
+                    released=arms[names[0]].released_text,
+                )
+
+    @staticmethod
+    def _fate(row: TrialRow, baseline: TrialRow) -> _Fate | None:
+        if row.good is not False or row.good_at_first is None:
+            return None
+        return "broken" if row.good_at_first else "behind" if baseline.good else "not mended"
+
     @property
     def headline(self) -> str:
         """One line about what was tried."""
@@ -259,6 +332,8 @@ class Trial:
                 lines.append(f"{arm.name}: good within 1, 2, ... attempts: {shares}")
         if not self.has_truth:
             lines.append("No truth: accepted is only the opinion of the loop's own judge.")
+        if self.stopped:
+            lines.append(f"Stopped: {self.stopped}")
         if self.failed:
             reasons = "; ".join(sorted(set(self.failed.values()))[:3])
             lines.append(f"{len(self.failed)} first answers could not be generated: {reasons}")
@@ -273,6 +348,7 @@ class Trial:
             "questions": len({row.question for row in self.rows}),
             "rows": len(self.by_arm[FIRST]),
             "failed": [[*place, reason] for place, reason in self.failed.items()],
+            **({"stopped": self.stopped} if self.stopped else {}),
         }
 
     def write(self, folder: Path) -> None:
@@ -307,6 +383,7 @@ class Trial:
                 baseline=facts["baseline"],
                 max_attempts=facts["max_attempts"],
                 failed={(question, draw): reason for question, draw, reason in facts["failed"]},
+                stopped=facts.get("stopped", ""),
                 folder=folder,
             )
         except (OSError, ValueError, KeyError, StopIteration, ValidationError) as error:

@@ -16,6 +16,7 @@ from graphs.refinement import best_attempt
 from judges import Judge, Sample
 from judges.offline.run.journal import Journal, is_failure
 from judges.offline.run.source import digest_of, row_json
+from judges.verdict import Usage
 from refine.trials.arms import FIRST, Arm
 from refine.trials.results import TrialAttempt, TrialRow
 
@@ -158,6 +159,14 @@ class StoredRow:
         record: dict[str, Any] | None = None if found is None else json.loads(found[1])
         return record
 
+    def consumed(self, arm: str) -> Usage:
+        """Return what an arm that ended consumed, the answers that it shares with others included."""
+        record = self.ended(arm)
+        usages: list[Usage] = []
+        for attempt in () if record is None else self._attempts(record):
+            attempt.add_usages(usages)
+        return Usage.total(usages)
+
     def samples(self) -> Iterator[Sample]:
         """Yield all answers of the arms that ended, with their question; equal ones as often as they came."""
         for arm in self._plan.arms[1:]:
@@ -181,6 +190,7 @@ class StoredRow:
             draw=draw,
             arm=FIRST,
             attempts=(mark,),
+            question_text=self._plan.question(self.row).question,
             released=1,
             passed=first.verdict is not None and first.verdict.reaches(policy.success_rating),
             stop_reason=FIRST,

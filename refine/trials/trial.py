@@ -25,7 +25,7 @@ from judges.offline.run.journal import full_disk_told, locked, make_folder
 from judges.offline.run.source import row_json
 from judges.runtime.flow import DaemonThreads
 from refine.trials.arms import BASELINE, DEFAULT_ARMS, FIRST, Arm, read_arms
-from refine.trials.engine import TrialRun, name_of
+from refine.trials.engine import ArmLimits, TrialRun, name_of
 from refine.trials.labels import write_answers
 from refine.trials.manifest import MANIFEST, TrialManifest
 from refine.trials.results import SUMMARY, Trial
@@ -41,26 +41,27 @@ Questions = str | Path | Iterable[RowInput | str]
 """A file of rows, or the rows; a text among them is a question."""
 
 
-def trial(
-    questions: Questions,
-    generator: object,
-    judge: object,
-    *,
-    truth: object = None,
-    arms: str | Sequence[str | Arm] = DEFAULT_ARMS,
-    out: str | Path | None = None,
-    draws: int = 1,
-    temperature: float | None = None,
-    seed: int | None = 0,
-    baseline: str | None = None,
-    limit: int | None = None,
-    max_concurrency: int = 8,
-    retry_failed: bool = False,
-    on_progress: Callable[[Progress], object] | None = None,
-    policy: Policy | Mapping[str, Any] | None = None,
-    command: dict[str, Any] | None = None,
-    **settings: Unpack[PolicySettings],
-) -> Trial:
+class TrialSettings(PolicySettings, total=False):
+    """The keywords of `trial` and `atrial`; see there."""
+
+    truth: object
+    arms: str | Sequence[str | Arm]
+    out: str | Path | None
+    draws: int
+    temperature: float | None
+    seed: int | None
+    baseline: str | None
+    limit: int | None
+    max_arm_calls: int | None
+    max_arm_cost: float | None
+    max_concurrency: int
+    retry_failed: bool
+    on_progress: Callable[[Progress], object] | None
+    policy: Policy | Mapping[str, Any] | None
+    command: dict[str, Any] | None
+
+
+def trial(questions: Questions, generator: object, judge: object, **settings: Unpack[TrialSettings]) -> Trial:
     """Send the same questions through several arms, and say what each of them mends and breaks.
 
     The first answer to a question is generated once, and all arms go on from it, each with as many generations as
@@ -80,6 +81,9 @@ def trial(
         seed: Seed of the draws, sent to generators that take one; None sends none.
         baseline: The arm to compare with; None is `fresh` where it is an arm, else `first`.
         limit: How many questions are asked; None is all.
+        max_arm_calls: Model calls of an arm, over all questions and those of the judge included, after which no
+            further question begins; called again with more it goes on.
+        max_arm_cost: The same in US dollars.
         max_concurrency: How many answers are generated or judged at once.
         retry_failed: Whether arms in which generator or judge failed are tried again.
         on_progress: Called with the progress after each arm of a question.
@@ -91,25 +95,7 @@ def trial(
         ConfigurationError: If an argument cannot be used, or the folder holds another trial.
         BadSample: If a question cannot be read.
     """
-    running = atrial(
-        questions,
-        generator,
-        judge,
-        truth=truth,
-        arms=arms,
-        out=out,
-        draws=draws,
-        temperature=temperature,
-        seed=seed,
-        baseline=baseline,
-        limit=limit,
-        max_concurrency=max_concurrency,
-        retry_failed=retry_failed,
-        on_progress=on_progress,
-        policy=policy,
-        command=command,
-        **settings,
-    )
+    running = atrial(questions, generator, judge, **settings)
     if not _is_in_event_loop():
         return asyncio.run(running)
     with DaemonThreads(1) as threads:
@@ -138,6 +124,8 @@ async def atrial(
     seed: int | None = 0,
     baseline: str | None = None,
     limit: int | None = None,
+    max_arm_calls: int | None = None,
+    max_arm_cost: float | None = None,
     max_concurrency: int = 8,
     retry_failed: bool = False,
     on_progress: Callable[[Progress], object] | None = None,
@@ -148,6 +136,8 @@ async def atrial(
     """Run a trial without blocking the event loop; otherwise as `trial`."""
     _check_count("draws", draws)
     _check_count("max_concurrency", max_concurrency)
+    if max_arm_calls is not None:
+        _check_count("max_arm_calls", max_arm_calls)
     chosen = _checked_policy(policy_of(policy, settings), temperature)
     loop_judge = judge_for(generator, judge)
     true_judge = None if truth is None else _checked_truth(truth, loop_judge)
@@ -171,6 +161,7 @@ async def atrial(
             _loops(plan),
             retry_failed=retry_failed,
             on_progress=on_progress,
+            limits=ArmLimits(calls=max_arm_calls, cost=max_arm_cost),
         )
         await run.run(max_concurrency)
         result = Trial(
@@ -179,6 +170,7 @@ async def atrial(
             baseline=named,
             max_attempts=chosen.max_attempts,
             failed=dict(sorted(run.failed.items())),
+            stopped=run.stopped,
             folder=None if out is None else folder,
         )
         if true_judge is None:

@@ -17,7 +17,7 @@ from judges.catalogue.metric import Metric, ModelJudge
 from judges.catalogue.registry import catalogue
 from judges.prompting.prompts import LANGUAGES, language_of, prompt
 from refine import SelfRefine
-from tests.catalogue.cases import CASES, EMBEDDINGS, asks_a_model, calls_in, made, sample_for, takes
+from tests.catalogue.cases import CASES, EMBEDDINGS, SIZES, asks_a_model, calls_in, made, sample_for, takes
 from tests.catalogue.filling import FillingModel
 from tests.judges.test_injections import ENCODINGS, FAMILIES, instructions_in
 from tests.judges.test_translation import german, translating
@@ -309,6 +309,7 @@ def test_the_calls_are_those_told(name: str) -> None:
     formula = judge.calls if isinstance(judge, Metric) else ENTRIES[name].calls
     assert verdict.usage.calls == len(model.prompts) == calls_in(formula)
     assert calls_in(formula) <= calls_in(CALLS.get(name, "1" if name in ASKING else "0"))
+    assert verdict.usage.calls <= judge.explain().most_calls(max(SIZES.values()))
 
 
 @pytest.mark.parametrize("good", [True, False])

@@ -56,8 +56,9 @@ def texts(augmenter: Augmenter, made: Refinement) -> list[tuple[str, str]]:
 
 
 def listed(note: str) -> list[str]:
-    """Read the faults back out of a note."""
-    return [line.removeprefix("- ") for line in note.splitlines() if line.startswith("- ")]
+    """Read the faults back out of a note: the lines of its list, or without one those after the question."""
+    lines = [line.removeprefix("- ") for line in note.splitlines() if line.startswith("- ")]
+    return lines or note.rpartition("\n\n")[2].splitlines()
 
 
 FORMS: dict[str, Augmenter] = {
@@ -80,11 +81,9 @@ def test_last_draft_shows_the_last_draft_and_its_feedback() -> None:
 
 
 def test_restated_shows_no_draft() -> None:
-    """The last feedback and the question alone."""
-    (note,) = texts(restated, refused("first fault", "second fault"))
-    assert note[0] == "human"
-    assert listed(note[1]) == ["second fault"]
-    assert "draft" not in note[1]
+    """The question again, and then what every draft lacked, the last one's faults first; no fault twice."""
+    (note,) = texts(restated, refused("first fault", "second fault\nthird fault", "second fault"))
+    assert note == ("human", "what?\n\nsecond fault\nthird fault\nfirst fault")
 
 
 def test_fresh_shows_nothing() -> None:
@@ -116,29 +115,32 @@ def test_last_drafts_takes_a_whole_number_from_1(k: Any) -> None:
         last_drafts(k)
 
 
-def test_what_is_added_is_marked_as_ours_and_ends_with_the_question() -> None:
-    """In every form and language, with and without feedback; and a draft has no id of the generator's."""
+def test_what_is_added_is_marked_as_ours_and_has_the_question() -> None:
+    """In every form and language, last where a draft stands before; and a draft has no id of the generator's."""
     for name, form in FORMS.items():
         for language, question in QUESTIONS.items():
             for feedback in (("a", "b"), ("", "")):
                 added = form(refused(*feedback, question=question))
-                assert str(added[-1].text).endswith(f"\n\n{question}"), (name, language)
+                note, is_first = str(added[-1].text), name == "restated"
+                place = note.startswith(f"{question}\n\n") if is_first else note.endswith(f"\n\n{question}")
+                assert place, (name, language)
                 for one in added:
                     assert one.additional_kwargs[MARK] == ("draft" if one.type == "ai" else "feedback")
                     assert one.id is None
 
 
 def test_a_question_without_text_is_pointed_at() -> None:
-    """An image alone cannot be repeated: the note ends with a request to answer what stands above."""
+    """An image alone cannot be repeated: the note has a request to answer what stands above."""
     for name, form in FORMS.items():
-        assert str(form(refused("a", question=""))[-1].text).endswith("Answer the question above once more."), name
+        note = str(form(refused("a", question=""))[-1].text)
+        assert "Answer the question above once more." in note.split("\n\n"), name
 
 
 def test_a_long_question_is_repeated_in_part() -> None:
     """It stands in full above already."""
     (note,) = texts(restated, refused("a", question=f"begin {'x' * 3 * QUESTION_LIMIT} end"))
     assert len(note[1]) < QUESTION_LIMIT + 200
-    assert note[1].endswith(" end")
+    assert note[1].endswith(" end\n\na")
 
 
 def test_a_note_states_faults_and_neither_rating_nor_gate() -> None:
@@ -177,7 +179,7 @@ PIECES = [*"\n\r\x85\u2028- <>/|x", "feedback", "反馈", "замечания", 
 INJECTED = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 
 
-@given(INJECTED | st.text(max_size=300), st.sampled_from([*FORMS]))
+@given(INJECTED | st.text(max_size=300), st.sampled_from([name for name in FORMS if name != "restated"]))
 @UNHURRIED
 def test_feedback_stays_in_its_list(feedback: str, form: str) -> None:
     """Whatever the judge wrote, each line of it is one of the list; around it stand our words, as ever."""
@@ -187,6 +189,16 @@ def test_feedback_stays_in_its_list(feedback: str, form: str) -> None:
     assert listed(note)[0].startswith("x")
     fence = [line for line in bare.splitlines() if line.startswith("<")]
     assert re.findall(r"<[^<>\n]*(?:feedback|反馈|замечания)[^<>\n]*>|<\|im_end", note) == fence
+
+
+@given(INJECTED | st.text(max_size=300))
+@UNHURRIED
+def test_feedback_stays_behind_the_question(feedback: str) -> None:
+    """Without a list it is one paragraph after the question, without markers of a conversation."""
+    (note,) = texts(restated, refused(f"x{feedback}"))
+    question, faults = note[1].split("\n\n")
+    assert (question, faults[0]) == ("what?", "x")
+    assert not re.search(r"<[^<>\n]*(?:feedback|反馈|замечания)[^<>\n]*>|<\|im_end", faults)
 
 
 def test_feedback_is_bounded() -> None:

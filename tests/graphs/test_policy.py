@@ -317,8 +317,8 @@ def seen_on_retry(augment: Any, attempts: int = 3) -> list[str]:
     [
         ("auto", ["draft 2", "That answer is not good enough yet: this has to change."]),
         ("last_draft", ["draft 2", "That answer is not good enough yet: this has to change."]),
-        ("restated", ["Make sure of all this in your answer:"]),
-        ("feedback_only", ["Make sure of all this in your answer:"]),
+        ("restated", ["what?"]),
+        ("feedback_only", ["what?"]),
         ("verify_first", ["draft 2", "Somebody who read your answer says that this has to change:"]),
         ("fresh", []),
         (

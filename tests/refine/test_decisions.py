@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from graphs import self_refine
@@ -186,3 +190,135 @@ def test_a_middleware_outside_that_asks_keeps_its_decisions() -> None:
         state = agent.invoke(Command(resume=decision), THREAD)
     assert state["messages"][-1].text == "draft 3"
     assert set(made) == {"yes to call 1"}
+
+
+REVIEWED: dict[str, Any] = {"judge": lambda response: False, "max_attempts": 2, "on_exhausted": "interrupt"}
+
+
+def caller(helper: Callable[[str], str], saver: InMemorySaver) -> Any:
+    """Return an agent one of whose tools is another agent, or a loop."""
+
+    def say(messages: list[Any]) -> Any:
+        last = messages[-1]
+        call = {"name": "task", "args": {"description": "what?"}, "id": "1"}
+        return last.text if last.type == "tool" else AIMessage("", tool_calls=[call])
+
+    @tool
+    def task(description: str) -> str:
+        """Hand a task on."""
+        return helper(description)
+
+    return create_agent(ScriptedModel(say), [task], checkpointer=saver)
+
+
+def in_a_node(part: Any, saver: InMemorySaver) -> Any:
+    """Return a graph of one node."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", part)
+    graph.add_edge(START, "node")
+    return graph.compile(checkpointer=saver)
+
+
+def answer_of(part: Any, question: str) -> str:
+    """Return what an agent answers."""
+    return str(part.invoke({"messages": [("user", question)]})["messages"][-1].text)
+
+
+Door = Callable[[InMemorySaver, Iterator[str], Any], Any]
+
+
+def refiner_in(saver: Any, texts: Iterator[str], durability: Any = None) -> SelfRefine:
+    """Return a loop whose answers a human reviews."""
+    return SelfRefine(lambda _: next(texts), **REVIEWED, checkpointer=saver, durability=durability)
+
+
+def subagent(texts: Iterator[str], *inside: Any) -> Any:
+    """Return an agent whose judge asks a human, without a checkpointer of its own."""
+    model = ScriptedModel(lambda _: next(texts))
+    return create_agent(model, [], middleware=[SelfRefineMiddleware(asking([])), *inside])
+
+
+EVERY_DOOR: dict[str, Door] = {
+    "a judge asks: middleware": lambda saver, texts, _: agent_with(saver, texts, []),
+    "a judge asks: refiner": lambda saver, texts, durability: (
+        SelfRefine(lambda _: next(texts), asking([]), checkpointer=saver, durability=durability).graph
+    ),
+    "a judge asks: node": lambda saver, texts, _: in_a_node(SelfRefine(lambda _: next(texts), asking([])), saver),
+    "a judge asks: not saved": lambda saver, texts, _: in_a_node(
+        SelfRefine(lambda _: next(texts), asking([]), checkpointer=False), saver
+    ),
+    "a judge asks: subagent": lambda saver, texts, _: caller(partial(answer_of, subagent(texts)), saver),
+    "a judge asks: loop of an agent with a subagent": lambda saver, texts, durability: (
+        SelfRefine(
+            caller(partial(answer_of, subagent(texts)), None),  # type: ignore[arg-type]  # the loop's is used
+            lambda response: True,
+            checkpointer=saver,
+            durability=durability,
+        ).graph
+    ),
+    "a review: refiner": lambda saver, texts, durability: refiner_in(saver, texts, durability).graph,
+    "a review: graph": lambda saver, texts, _: self_refine(lambda _: next(texts), **REVIEWED, checkpointer=saver),
+    "a review: node": lambda saver, texts, _: in_a_node(refiner_in("inherit", texts), saver),
+    "a review: tool": lambda saver, texts, _: caller(
+        lambda question: str(refiner_in("inherit", texts).invoke(question).text), saver
+    ),
+    "a review: loop in a loop": lambda saver, texts, durability: (
+        SelfRefine(
+            refiner_in("inherit", texts), lambda response: True, checkpointer=saver, durability=durability
+        ).graph
+    ),
+    "a call: middleware inside": lambda saver, texts, _: create_agent(
+        ScriptedModel(lambda _: next(texts)),
+        [],
+        middleware=[SelfRefineMiddleware(lambda response: True), AsksBeforeEachCall([])],
+        checkpointer=saver,
+    ),
+    "a call: middleware inside a subagent": lambda saver, texts, _: caller(
+        partial(answer_of, subagent(texts, AsksBeforeEachCall([]))), saver
+    ),
+}
+
+
+def decision_on(question: Any, *, agrees: bool) -> tuple[Any, str | None]:
+    """Return what a human says to a question, and the draft that this is about, if it is."""
+    if isinstance(question, str):
+        return f"yes to {question.rstrip('?')}", None
+    draft = question.get("judge this") or question["answer"]
+    if "judge this" in question:
+        return agrees, draft
+    return ("accept" if agrees else {"feedback": "again"}), draft
+
+
+def play(door: Door, durability: Any, *, elsewhere: bool, refusals: int) -> tuple[list[str], str]:
+    """Return the drafts that a human accepted, and what came out in the end; empty where nothing did."""
+    saver, texts, accepted = InMemorySaver(), drafts(), list[str]()
+    graph = door(saver, texts, durability)
+    state: Any = graph.invoke(ASKED, THREAD, durability=durability)
+    for _ in range(6):
+        waiting = graph.get_state(THREAD).interrupts
+        if not waiting:
+            return accepted, str(state["messages"][-1].text)
+        decision, draft = decision_on(waiting[0].value, agrees=refusals == 0)
+        if draft is not None and refusals == 0:
+            accepted.append(draft)
+        refusals = max(0, refusals - (draft is not None))
+        graph = door(saver, texts, durability) if elsewhere else graph
+        state = graph.invoke(Command(resume=decision), THREAD, durability=durability)
+    return accepted, ""
+
+
+def test_at_every_door_what_goes_out_is_what_a_human_said_yes_to() -> None:
+    """Subagents too, however it is stored, here and in another process: no other draft, and no call, goes by."""
+    wrong = []
+    for name, door in EVERY_DOOR.items():
+        for durability, elsewhere, refusals in itertools.product(["sync", "async", "exit"], [False, True], [0, 1]):
+            accepted, text = play(door, durability, elsewhere=elsewhere, refusals=refusals)
+            made_again = elsewhere or durability == "exit" or name.endswith("not saved")
+            waits = (
+                made_again and text == "" and len(set(accepted)) == len(accepted) > 1
+            )  # each time another draft
+            if not waits and text not in accepted and name != "a call: middleware inside":
+                wrong.append(
+                    f"{name}, {durability}, elsewhere {elsewhere}, {refusals} refused: {accepted} {text!r}"
+                )
+    assert wrong == []

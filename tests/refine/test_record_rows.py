@@ -97,10 +97,13 @@ def hidden(text: str) -> str:
     return text.replace("secret", "[hidden]")
 
 
+SEALS = ("chain", "position", "previous", "hash", "seal")
+
+
 def without_times(value: Any) -> Any:
-    """Return data without the times at which it was written."""
+    """Return data without the times at which it was written, and without the seals of that time."""
     if isinstance(value, Mapping):
-        names = [name for name in value if name not in ("at", "series")]
+        names = [name for name in value if name not in ("at", "series", *SEALS)]
         return {name: without_times(value[name]) for name in names}
     return [without_times(one) for one in value] if isinstance(value, list) else value
 

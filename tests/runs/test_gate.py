@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from typer.testing import Result
 
 from tests.model_server import Reply, serving
 from tests.refine.test_wrong_commands import ROOT
@@ -119,3 +120,46 @@ def test_each_command_has_help(command: str) -> None:
     """A command alone shows its help, with an example to copy."""
     result = refine(command)
     assert f"refine {command} " in result.output
+
+
+def test_runs_of_two_judges_are_not_taken_for_one(tmp_path: Path) -> None:
+    """Another setting, model or language is refused by a gate before a call, and told first elsewhere."""
+    rows = rows_with(tmp_path / "rows.jsonl", [1, 2, 3, 9])
+    rated = json.dumps({"rationale": "r", "rating": 4, "feedback": "f"})
+    with serving(lambda asked: Reply(text=rated)) as server:
+
+        def judged(run: str, words: int, model: str, *more: object) -> Result:
+            judges = ["--judge", f"length:at_most={words},unit=words", "--judge", "helpfulness"]
+            asks = ["--model", model, "--base-url", server.url]
+            return refine("evaluate", rows, *judges, *asks, "--out", tmp_path / run, *more)
+
+        assert judged("a", 3, "small").exit_code == 0
+        against, asked = ("--baseline", tmp_path / "a"), len(server.requests)
+        line = line_of(judged("b", 2, "small", *against))
+        assert "length is length:at_most=2,unit=words instead of length:at_most=3,unit=words" in line
+        assert "helpfulness asks big instead of small" in line_of(judged("b", 3, "big", *against))
+        assert "helpfulness is told to write ru instead of" in line_of(
+            judged("b", 3, "small", "--language", "ru", *against)
+        )
+        assert (len(server.requests), (tmp_path / "b").exists()) == (asked, False)
+        assert judged("b", 2, "big", *against, "--allow-other-judge").exit_code == 0
+        first = refine("compare", tmp_path / "a", tmp_path / "b").stdout.splitlines()[0]
+        assert first.startswith("NOT THE SAME JUDGE: length is length:at_most=2")
+        page = refine("report", tmp_path / "a", tmp_path / "b", "--out", "-", "--format", "md").stdout
+        assert "Not the same judge" in page
+        assert refine("rescore", tmp_path / "a", "--like", tmp_path / "b").exit_code == 0
+        assert "NOT THE SAME" not in refine("compare", tmp_path / "a", tmp_path / "b").stdout
+        assert "one of the two" in line_of(refine("rescore", tmp_path / "a"))
+
+
+def test_rows_that_expect_something_else_are_not_compared_by_a_gate(tmp_path: Path) -> None:
+    """A reference that was changed since the baseline makes the gate say nothing, with the number of rows."""
+    old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    for file, reference in ((old, "b"), (new, "c")):
+        pairs = ({"question": f"q {i}", "answer": "b", "reference": reference if i else "b"} for i in range(5))
+        file.write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    judge = ["--judge", "exact_match", "--out"]
+    assert refine("evaluate", old, *judge, tmp_path / "a").exit_code == 0
+    result = refine("evaluate", new, *judge, tmp_path / "b", "--baseline", tmp_path / "a")
+    assert (result.exit_code, "4 rows expect another answer" in result.stderr) == (3, True)
+    assert "the datasets have other content" in refine("compare", tmp_path / "a", tmp_path / "b").stdout

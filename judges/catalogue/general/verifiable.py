@@ -69,9 +69,11 @@ class _Counted(_Rule):
     def fault(self, answer: str) -> str | None:
         """Compare the number with both bounds."""
         number = self.count(answer)
-        if number < self.at_least:
-            return "too_few"
-        return "too_many" if self.at_most is not None and number > self.at_most else None
+        if number >= self.at_least and (self.at_most is None or number <= self.at_most):
+            return None
+        if self.at_least == self.at_most:
+            return "other_number"
+        return "too_few" if number < self.at_least else "too_many"
 
 
 class _Words(_Counted):
@@ -351,8 +353,7 @@ class VerifiableInstructions(ComputedMetric):
         fault = rule.fault(answer)
         if fault is None:
             return Verdict.checked(passed=True, subject=kind)
-        number = rule.count(answer) if isinstance(rule, _Counted) else 0
-        fills = {**rule.fills(), "count": number}
+        fills = rule.fills()
         fills["divided"] = self.say("divided", sample, **fills) if fills.get("divider") else ""
         return Verdict.checked(passed=False, subject=kind, feedback=self.say(f"{kind}_{fault}", sample, **fills))
 

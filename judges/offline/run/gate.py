@@ -52,6 +52,7 @@ class Gate:
     Args:
         fail_under: Least mean score by judge, 0 to 1.
         max_unscored: Largest share of a judge's cells whose judging may fail, 0 to 1.
+        allow_other_judge: Whether the baseline may be of other judges, or of rows that expect other answers.
 
     Raises:
         ConfigurationError: If a figure is out of its range.
@@ -59,6 +60,7 @@ class Gate:
 
     fail_under: Mapping[str, float] = field(default_factory=dict)
     max_unscored: float = MOST_UNSCORED
+    allow_other_judge: bool = False
 
     def __post_init__(self) -> None:
         for name, figure in {**self.fail_under, "max_unscored": self.max_unscored}.items():
@@ -88,7 +90,11 @@ class Gate:
         checks = [
             _least(name, figure, evaluation[name], self.max_unscored) for name, figure in self.fail_under.items()
         ]
-        return checks if comparison is None else [*checks, *_not_worse(comparison)]
+        if comparison is None:
+            return checks
+        if comparison.differences and not self.allow_other_judge:
+            return [*checks, _not_comparable(comparison)]
+        return [*checks, *_not_worse(comparison)]
 
 
 def result_of(checks: Sequence[GateCheck]) -> Verdict:
@@ -127,6 +133,34 @@ def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Ga
     detail = f"it is {summary.mean:.3f}{interval} over {summary.scored} rows"
     is_reached = summary.mean >= least or f"{summary.mean:.12f}" == f"{least:.12f}"  # as sums are rounded
     return GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
+
+
+def refuse_other_judges(changes: Mapping[str, str], baseline: object) -> None:
+    """Refuse a baseline of other judges, before anything is spent.
+
+    Args:
+        changes: In words what is another judge, by name.
+        baseline: The folder of the baseline.
+
+    Raises:
+        ConfigurationError: If there are any.
+    """
+    if changes:
+        told = "; ".join(f"{name} {change}" for name, change in changes.items())
+        raise ConfigurationError(f"not the same judge as in {baseline}: {told}; {_remedy(baseline)}")
+
+
+def _remedy(baseline: object) -> str:
+    return f"judge it anew (refine rescore {baseline} --judge ...), or allow it by --allow-other-judge"
+
+
+def _not_comparable(comparison: RunComparison) -> GateCheck:
+    return GateCheck(
+        judge=", ".join(comparison.other_judges) or "dataset",
+        condition=f"judges and expectations are those of {comparison.a}",
+        result="unscored",
+        detail=f"{'; '.join(comparison.differences)}; {_remedy(comparison.a)}",
+    )
 
 
 def _not_worse(comparison: RunComparison) -> list[GateCheck]:

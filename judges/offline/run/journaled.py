@@ -94,7 +94,7 @@ def opened(manifest: Manifest, judges: Mapping[str, Judge], settings: RunSetting
         ConfigurationError: If there is a run already, or none to resume, or it is in use, or something changed.
     """
     folder = Path(settings.folder)
-    complete = _with_fingerprints(manifest, judges)
+    complete = with_fingerprints(manifest, judges)
     if settings.resume:
         Manifest.read(folder)
     else:
@@ -111,7 +111,7 @@ def opened(manifest: Manifest, judges: Mapping[str, Judge], settings: RunSetting
         yield folder
 
 
-def _with_fingerprints(manifest: Manifest, judges: Mapping[str, Judge]) -> Manifest:
+def with_fingerprints(manifest: Manifest, judges: Mapping[str, Judge]) -> Manifest:
     """Return the manifest with what each judge's verdicts depend on."""
     records = [_replace_fingerprint(record, judges[record.name]) for record in manifest.judges]
     return manifest.model_copy(update={"judges": tuple(records)})

@@ -264,6 +264,34 @@ class Manifest(BaseModel):
         return changes
 
 
+def changed_judges(before: Manifest, after: Manifest) -> dict[str, str]:
+    """Return in words what is another judge in the later of two runs, by its name; the same judges are left out.
+
+    Two judges are the same if all that their verdicts depend on is: settings, prompts, language and model.
+    """
+    old = {judge.name: judge for judge in before.judges}
+    return {
+        judge.name: _change_of(old[judge.name], judge)
+        for judge in after.judges
+        if judge.name in old and judge.fingerprint != old[judge.name].fingerprint
+    }
+
+
+def _change_of(before: JudgeRecord, after: JudgeRecord) -> str:
+    pairs = (
+        ("is", before.spec, after.spec),
+        ("asks", before.model, after.model),
+        ("asks at", before.base_url, after.base_url),
+        ("is told to write", before.language, after.language),
+    )
+    changes = [
+        f"{verb} {new or 'what the row says'} instead of {old or 'what the row says'}"
+        for verb, old, new in pairs
+        if old != new
+    ]
+    return " and ".join(changes) or "has other settings, another prompt or another model"
+
+
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file's content, as hexadecimal digits."""
     with path.open("rb") as file:

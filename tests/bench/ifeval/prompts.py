@@ -40,7 +40,7 @@ def ifeval_set(prompts: Path, checker: Path) -> QuestionSet:
         checker: A module with `follows(row, answer)`, which returns a list of booleans, one an instruction.
     """
     rows = [json.loads(line) for line in prompts.read_text(encoding="utf-8").splitlines() if line.strip()]
-    follows = _module(checker).follows
+    follows = module_at(checker).follows
     by_key = {row["key"]: row for row in rows}
 
     def official(sample: Sample) -> bool:
@@ -69,7 +69,8 @@ def _ifeval_sample(row: Mapping[str, Any]) -> Sample:
     return Sample(user_input=row["prompt"], metadata=metadata)
 
 
-def _module(path: Path) -> Any:
+def module_at(path: Path) -> Any:
+    """Return the module in a file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         sys.exit(f"--check {path} is no Python file")

@@ -25,7 +25,10 @@ RAW = Path(__file__).with_name("raw")
 def write_raw(file: Path, facts: Mapping[str, Any], found: Trial) -> str:
     """Write a trial as compressed lines, the first with the facts about it; return file and size in words."""
     head = {**facts, "arms": found.arms, "baseline": found.baseline, "max_attempts": found.max_attempts}
-    lines = [json.dumps(head), *(row.model_dump_json(exclude_defaults=True) for row in found.rows)]
+    lines = [
+        json.dumps(head),
+        *(row.model_dump_json(exclude_defaults=True, exclude={"question_text"}) for row in found.rows),
+    ]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(lzma.compress("\n".join(lines).encode("utf-8", "backslashreplace"), preset=9))
     return f"{file} ({file.stat().st_size / 1e6:.2f} MB)"

@@ -1,0 +1,425 @@
+"""Chains of outcomes in a database: each carries a hash of itself and of the one before it.
+
+A writing process has a chain of its own. What is hashed is what is stored: every column of an outcome and its
+attempts that is not empty, after redaction. Labels, which come later, are not part of it. The last link of each
+chain is kept beside the outcomes, as its anchor; what retention removes leaves a gap that is sealed too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Self
+from uuid import uuid4
+
+from sqlalchemy import (
+    Connection,
+    Float,
+    RowMapping,
+    Table,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from judges import ConfigurationError
+from refine.record.rows import OutcomeRows, Row, iso_time, now_ms
+from refine.record.schema import ANCHOR, ATTEMPT, GAP, OUTCOME, SEAL, STATE, lock_tables
+from refine.record.seals import KEY_VARIABLE, Verification, digest_of
+
+_SLICE = 500
+_GRACE_MS = 24 * 60 * 60 * 1_000
+"""How long a process of an older version may go on writing without seals beside newer ones."""
+
+
+def _names(table: Table) -> tuple[str, ...]:
+    return tuple(sorted(column.name for column in table.columns if column.name not in SEAL))
+
+
+def _floats(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if isinstance(column.type, Float))
+
+
+_OUTCOME, _ATTEMPT = (_names(OUTCOME), _floats(OUTCOME)), (_names(ATTEMPT), _floats(ATTEMPT))
+
+
+def _stored(row: Mapping[str, Any], columns: tuple[tuple[str, ...], tuple[str, ...]]) -> Row:
+    """Return what a table holds of a row: what is empty is left out, so that later columns change no hash."""
+    names, floats = columns
+    get = row.get
+    values: Row = {name: value for name in names if (value := get(name)) is not None}
+    for name in floats:
+        if name in values:
+            values[name] = values[name] + 0.0  # a whole number comes back as a float, and -0.0 as 0.0
+    return values
+
+
+def hash_of(
+    key: bytes, link: Sequence[Any], outcome: Mapping[str, Any], attempts: Iterable[Mapping[str, Any]]
+) -> str:
+    """Return the hash of an outcome at its place in a chain.
+
+    Args:
+        key: Key of the seals.
+        link: Its chain, its position in it, and the hash of the one before.
+        outcome: Its row.
+        attempts: The rows of its attempts, in order.
+    """
+    return digest_of(key, *link, _stored(outcome, _OUTCOME), [_stored(one, _ATTEMPT) for one in attempts])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """The last link of a chain, as the database keeps it.
+
+    Args:
+        chain: Id of the chain.
+        number: The how manieth chain of the record it is, so that none can vanish between others.
+        begun: When it began, in milliseconds since the epoch.
+        position: Of its last outcome; 0 while there is none.
+        hash: Of its last outcome; empty while there is none.
+        keyed: Whether its seals are under a key.
+    """
+
+    chain: str
+    number: int
+    begun: int
+    position: int = 0
+    hash: str = ""
+    keyed: bool = False
+
+    def row(self, key: bytes) -> Row:
+        """Return its row, with a seal of its own."""
+        return {
+            "chain": self.chain,
+            "number": self.number,
+            "begun": self.begun,
+            "position": self.position,
+            "hash": self.hash,
+            "keyed": self.keyed,
+            "seal": self.seal(key),
+        }
+
+    def seal(self, key: bytes) -> str:
+        """Return the seal of this anchor."""
+        return digest_of(key, "anchor", self.chain, self.number, self.begun, self.position, self.hash, self.keyed)
+
+    @classmethod
+    def read(cls, row: RowMapping) -> Self:
+        """Return the anchor of a row."""
+        names = ("chain", "number", "begun", "position", "hash", "keyed")
+        return cls(**{name: row[name] for name in names})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Outcomes of a chain that were removed on purpose: by retention, or replaced once a person had decided.
+
+    Args:
+        chain: Id of the chain.
+        first: Position of the first of them.
+        last: Position of the last of them.
+        previous: Hash of the outcome before.
+        hash: Hash of the last of them.
+        at: When they were removed.
+    """
+
+    chain: str
+    first: int
+    last: int
+    previous: str
+    hash: str
+    at: int
+
+    def row(self, key: bytes) -> Row:
+        """Return its row, with a seal of its own."""
+        return {
+            "chain": self.chain,
+            "first": self.first,
+            "last": self.last,
+            "previous": self.previous,
+            "hash": self.hash,
+            "at": self.at,
+            "seal": self.seal(key),
+        }
+
+    def seal(self, key: bytes) -> str:
+        """Return the seal of this gap."""
+        return digest_of(key, "gap", self.chain, self.first, self.last, self.previous, self.hash, self.at)
+
+    @classmethod
+    def read(cls, row: RowMapping) -> Self:
+        """Return the gap of a row."""
+        return cls(**{name: row[name] for name in ("chain", "first", "last", "previous", "hash", "at")})
+
+
+class Chain:
+    """The chain of one writing process.
+
+    Args:
+        key: Key of the seals; empty for none.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._id = uuid4().hex
+        self._anchor: Anchor | None = None
+
+    @contextmanager
+    def extended(self, connection: Connection) -> Iterator[Links]:
+        """Yield what seals outcomes in a transaction; the anchor moves with it.
+
+        After a failure the database says where the chain stands: a transaction may have been kept or not.
+        """
+        anchor, self._anchor = self._anchor or self._read(connection), None
+        links = Links(anchor, self._key)
+        yield links
+        if links.anchor is not anchor:
+            changed = connection.execute(
+                update(ANCHOR).where(ANCHOR.c.chain == self._id).values(**links.anchor.row(self._key))
+            )
+            if not changed.rowcount:
+                connection.execute(ANCHOR.insert().values(**links.anchor.row(self._key)))
+
+    def keep(self, links: Links) -> None:
+        """Remember where the chain stands, once a transaction is kept."""
+        self._anchor = links.anchor
+
+    def _read(self, connection: Connection) -> Anchor:
+        row = connection.execute(select(ANCHOR).where(ANCHOR.c.chain == self._id)).mappings().first()
+        if row is not None:
+            return Anchor.read(row)
+        lock_tables(connection)  # two processes that begin at once have different numbers
+        number = connection.execute(select(func.coalesce(func.max(ANCHOR.c.number), 0))).scalar_one() + 1
+        anchor = Anchor(chain=self._id, number=number, begun=now_ms(), keyed=bool(self._key))
+        connection.execute(ANCHOR.insert().values(**anchor.row(self._key)))
+        return anchor
+
+
+class Links:
+    """Seals outcomes, one after the other, within a transaction.
+
+    Args:
+        anchor: Where the chain stands.
+        key: Key of the seals.
+    """
+
+    def __init__(self, anchor: Anchor, key: bytes) -> None:
+        self.anchor = anchor
+        self._key = key
+
+    def seal(self, rows: OutcomeRows) -> Anchor:
+        """Put the next seal into an outcome's row; return where the chain stands once that is written."""
+        anchor = self.anchor
+        link = (anchor.chain, anchor.position + 1, anchor.hash)
+        own = hash_of(self._key, link, rows.outcome, rows.attempts)
+        rows.outcome.update(zip(SEAL, (*link, own), strict=True))
+        return replace(anchor, position=link[1], hash=own)
+
+    def seal_all(self, batch: Iterable[OutcomeRows]) -> None:
+        """Put seals into the rows of outcomes that are all going to be written."""
+        for rows in batch:
+            self.anchor = self.seal(rows)
+
+
+def leave_gaps(connection: Connection, identifiers: Sequence[str], key: bytes) -> None:
+    """Note that outcomes are about to be removed, so that their places in the chains are known to be empty."""
+    columns = (OUTCOME.c[name] for name in SEAL)
+    chosen = select(*columns).where(OUTCOME.c.id.in_(identifiers), OUTCOME.c.chain.is_not(None))
+    ordered = chosen.order_by(OUTCOME.c.chain, OUTCOME.c.position)
+    gaps: list[Gap] = []
+    for chain, position, previous, own in connection.execute(ordered):
+        before = gaps[-1] if gaps else None
+        if before and (before.chain, before.last + 1) == (chain, position):
+            gaps[-1] = replace(before, last=position, hash=own)
+        else:
+            gaps.append(Gap(chain=chain, first=position, last=position, previous=previous, hash=own, at=now_ms()))
+    for gap in gaps:
+        _save_gap(connection, gap, key)
+
+
+def _save_gap(connection: Connection, gap: Gap, key: bytes) -> None:
+    """Write a gap, joined with those that it touches."""
+    touching = or_(GAP.c.last == gap.first - 1, GAP.c.first == gap.last + 1)
+    known = select(GAP).where(GAP.c.chain == gap.chain, touching)
+    for row in connection.execute(known).mappings().all():
+        other = Gap.read(row)
+        if other.seal(key) != row["seal"]:
+            continue  # not ours, and not to be vouched for
+        connection.execute(delete(GAP).where(GAP.c.chain == other.chain, GAP.c.first == other.first))
+        if other.last < gap.first:
+            gap = replace(gap, first=other.first, previous=other.previous)
+        else:
+            gap = replace(gap, last=other.last, hash=other.hash)
+    connection.execute(GAP.insert().values(**gap.row(key)))
+
+
+def verify_record(
+    connection: Connection, key: bytes, heads: Mapping[str, Sequence[Any]] | None = None
+) -> Verification:
+    """Return whether every outcome in a database is as it was written, and none is missing.
+
+    Args:
+        connection: Of a transaction that sees one state of the database.
+        key: Key of the seals.
+        heads: Those of an earlier verification; every chain must still lead through them.
+
+    Raises:
+        ConfigurationError: If the seals are under a key, and none is given, or another one.
+    """
+    result = Verification()
+    anchors, fits = _anchors(connection, key, result)
+    gaps: dict[str, list[Gap]] = defaultdict(list)
+    for row in connection.execute(select(GAP).order_by(GAP.c.chain, GAP.c.first)).mappings():
+        gap = Gap.read(row)
+        gaps[gap.chain].append(gap)
+        if gap.seal(key) != row["seal"]:
+            result.add(f"a gap was changed: outcomes {gap.first} to {gap.last} of chain {gap.chain[:8]}")
+    found = set()
+    for chain, outcomes in groupby(_outcomes(connection), key=lambda pair: str(pair[0]["chain"])):
+        found.add(chain)
+        walk = _Walk(chain, key, result, dict(heads or {}))
+        walk.along(outcomes, gaps.get(chain, []))
+        walk.end(anchors.get(chain))
+    for chain, anchor in anchors.items():
+        if chain not in found:
+            walk = _Walk(chain, key, result, dict(heads or {}))
+            walk.along(iter(()), gaps.get(chain, []))
+            walk.end(anchor)
+    for chain in sorted({*gaps, *(heads or {})} - anchors.keys() - found):
+        result.add(f"all of chain {chain[:8]} is missing")
+    if not fits and result.sealed and result.changed == result.sealed and (result.keyed or key):
+        wanted = (
+            f"set {KEY_VARIABLE} to the one that it was written with" if result.keyed else f"unset {KEY_VARIABLE}"
+        )
+        raise ConfigurationError(f"no seal of this record fits the key: {wanted}")
+    result.chains = len(anchors)
+    _look_at_the_rest(connection, result)
+    return result
+
+
+def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[dict[str, Anchor], bool]:
+    """Return the anchors by chain, and whether any fits the key; note those that were changed or are missing."""
+    rows = connection.execute(select(ANCHOR).order_by(ANCHOR.c.number)).mappings().all()
+    anchors = {row["chain"]: Anchor.read(row) for row in rows}
+    changed = [row["chain"] for row in rows if anchors[row["chain"]].seal(key) != row["seal"]]
+    for chain in changed:
+        result.add(f"the anchor of chain {chain[:8]} was changed")
+    result.keyed = any(anchor.keyed for anchor in anchors.values())
+    numbers = {anchor.number for anchor in anchors.values()}
+    for number in sorted(set(range(1, max(numbers, default=0))) - numbers)[:_SLICE]:
+        result.add(f"chain number {number} is missing, with all its outcomes")
+    return anchors, len(changed) < len(rows)
+
+
+def _outcomes(connection: Connection) -> Iterator[tuple[RowMapping, list[RowMapping]]]:
+    """Yield the sealed outcomes with their attempts, chain by chain, in the order of the chains."""
+    last: tuple[str, int, str] | None = None
+    place = tuple_(OUTCOME.c.chain, OUTCOME.c.position, OUTCOME.c.id)
+    while True:
+        query = select(OUTCOME).where(OUTCOME.c.chain.is_not(None), OUTCOME.c.position.is_not(None))
+        if last is not None:
+            query = query.where(OUTCOME.c.chain >= last[0], place > last)  # the first part uses the index
+        ordered = query.order_by(OUTCOME.c.chain, OUTCOME.c.position, OUTCOME.c.id).limit(_SLICE)
+        rows = connection.execute(ordered).mappings().all()
+        if not rows:
+            return
+        attempts = _attempts_of(connection, [row["id"] for row in rows])
+        yield from ((row, attempts[row["id"]]) for row in rows)
+        last = (rows[-1]["chain"], rows[-1]["position"], rows[-1]["id"])
+
+
+def _attempts_of(connection: Connection, identifiers: Sequence[str]) -> dict[str, list[RowMapping]]:
+    attempts: dict[str, list[RowMapping]] = defaultdict(list)
+    query = select(ATTEMPT).where(ATTEMPT.c.outcome.in_(identifiers))
+    for row in connection.execute(query.order_by(ATTEMPT.c.outcome, ATTEMPT.c.number)).mappings():
+        attempts[row["outcome"]].append(row)
+    return attempts
+
+
+class _Walk:
+    """Goes along one chain.
+
+    Args:
+        chain: Id of the chain.
+        key: Key of the seals.
+        result: Where faults are noted.
+        heads: Where the chain stood at an earlier verification.
+    """
+
+    def __init__(self, chain: str, key: bytes, result: Verification, heads: Mapping[str, Sequence[Any]]) -> None:
+        self._chain, self._key, self._result = chain, key, result
+        self._position, self._hash = 0, ""
+        self._follows = True
+        head = heads.get(chain)
+        self._head = None if head is None else (int(head[0]), str(head[1]))
+
+    def along(self, outcomes: Iterator[tuple[RowMapping, list[RowMapping]]], gaps: Sequence[Gap]) -> None:
+        """Go along outcomes and gaps in the order of their positions."""
+        left = list(gaps)
+        for row, attempts in outcomes:
+            while left and left[0].first <= row["position"]:
+                self._pass(left.pop(0))
+            self._pass_outcome(row, attempts)
+        for gap in left:
+            self._pass(gap)
+
+    def end(self, anchor: Anchor | None) -> None:
+        """Compare the end of the chain with its anchor."""
+        result, name = self._result, self._chain[:8]
+        result.heads[self._chain] = (self._position, self._hash)
+        if anchor is None:
+            result.add(f"the anchor of chain {name} is missing")
+        elif anchor.position > self._position:
+            result.add(f"outcomes {self._position + 1} to {anchor.position} of chain {name}, its end, are missing")
+        elif (anchor.position, anchor.hash) != (self._position, self._hash):
+            result.add(f"the anchor of chain {name} does not fit its last outcome")
+        if self._head is not None and self._head[0] > self._position:
+            result.add(f"chain {name} ended at {self._head[0]} when it was last verified, now at {self._position}")
+
+    def _pass(self, gap: Gap) -> None:
+        self._result.removed += gap.last - gap.first + 1
+        self._step(gap.first, gap.last, gap.previous, gap.hash, f"the gap {gap.first} to {gap.last}")
+
+    def _pass_outcome(self, row: RowMapping, attempts: Sequence[RowMapping]) -> None:
+        self._result.sealed += 1
+        link = (row["chain"], row["position"], row["previous"])
+        if hash_of(self._key, link, row, attempts) != row["hash"]:
+            self._result.changed += 1
+            self._result.add(f"outcome {row['id']} was changed ({iso_time(row['at'])})")
+        self._step(row["position"], row["position"], row["previous"], row["hash"], f"outcome {row['id']}")
+
+    def _step(self, first: int, last: int, previous: str | None, own: str | None, name: str) -> None:
+        result, chain = self._result, self._chain[:8]
+        if first <= self._position:
+            result.add(f"{name} is not at its place in chain {chain}")
+            return
+        if first > self._position + 1:
+            result.add(f"outcomes {self._position + 1} to {first - 1} of chain {chain} are missing")
+        elif previous != self._hash:
+            result.add(f"{name} does not follow the one before it in chain {chain}")
+        self._position, self._hash = last, own or ""
+        if self._head is not None and last == self._head[0] and own != self._head[1]:
+            result.add(f"chain {chain} is another one up to {name} than when it was last verified")
+
+
+def _look_at_the_rest(connection: Connection, result: Verification) -> None:
+    """Count outcomes without a seal, and note those that are younger than seals are; likewise lone attempts."""
+    bare = OUTCOME.c.chain.is_(None)
+    since = connection.execute(select(STATE.c.at).where(STATE.c.name == "sealed")).scalar()
+    if since is None:
+        result.add("the record does not say any more since when it is sealed")
+    late = select(func.count()).where(bare, OUTCOME.c.at > (since or now_ms()) + _GRACE_MS)
+    result.unsealed = connection.execute(select(func.count()).where(bare)).scalar_one()
+    if young := connection.execute(late).scalar_one():
+        result.add(f"{young} outcomes have no seal, though they are younger than the record's seals")
+    alone = select(func.count()).select_from(ATTEMPT).where(~exists().where(OUTCOME.c.id == ATTEMPT.c.outcome))
+    if lone := connection.execute(alone).scalar_one():
+        result.add(f"{lone} attempts belong to no outcome")
