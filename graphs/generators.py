@@ -293,7 +293,7 @@ class _DirectGenerator:
         """Return a draft, and tell of it while it is written; otherwise as `draft`."""
         del config
         request = self._continued(prompt, temperature)
-        return self._draft(self.client.chat(request, on_chunk=lambda chunk: on_delta(_delta_of(chunk))))
+        return self._draft(self.client.chat(request, on_chunk=lambda chunk: on_delta(delta_of(chunk))))
 
     async def adraft_stream(
         self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
@@ -301,7 +301,7 @@ class _DirectGenerator:
         """Return a draft without blocking, and tell of it while it is written."""
         del config
         request = self._continued(prompt, temperature)
-        return self._draft(await self.client.achat(request, on_chunk=lambda chunk: on_delta(_delta_of(chunk))))
+        return self._draft(await self.client.achat(request, on_chunk=lambda chunk: on_delta(delta_of(chunk))))
 
     def _continued(self, prompt: list[BaseMessage], temperature: float | None) -> dict[str, Any]:
         """Return the request, which asks vLLM to go on with what the assistant has begun, where it has."""
@@ -316,7 +316,7 @@ GOES_ON: Mapping[str, JsonValue] = {"continue_final_message": True, "add_generat
 """Fields of a request whose last message is the beginning of the answer, as vLLM has them."""
 
 
-def _delta_of(chunk: Mapping[str, Any]) -> Delta:
+def delta_of(chunk: Mapping[str, Any]) -> Delta:
     """Return what a chunk of a chat completion adds to its first choice."""
     choices = chunk.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None

@@ -83,14 +83,24 @@ def build_loop(
         )
     for doubt in check_certificate(coerced, policy, generator):
         warnings.warn(doubt, CertificateWarning, stacklevel=3)
-    if policy.release == "pieces":
+    if may_release_pieces(policy, bounds, piece_judge):
         parts = judges_of_pieces(generator, coerced, piece_judge)
         if not policy.held_back:
             return PieceLoop(generator, coerced, policy, name=name, bounds=bounds, **parts)
-    elif piece_judge is not None:
-        raise ConfigurationError("piece_judge is for release='pieces'; set that too, or leave it out")
     kind = Loop if policy.candidates == 1 else CandidatesLoop
     return kind(generator, coerced, policy, name=name, bounds=bounds)
+
+
+def may_release_pieces(policy: Policy, bounds: Bounds | None, piece_judge: object = None) -> bool:
+    """Check whether a loop, or a request to it, releases pieces.
+
+    Raises:
+        ConfigurationError: If it does not, and there is a judge of pieces.
+    """
+    may = "pieces" in (policy.release, None if bounds is None else bounds.release)
+    if piece_judge is not None and not may:
+        raise ConfigurationError("piece_judge is for release='pieces'; set that too, or leave it out")
+    return may
 
 
 def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None) -> PieceJudges:
@@ -109,10 +119,10 @@ def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None
     if piece_judge is not None:
         own = judge_for(generator, piece_judge)
         return PieceJudges(piece_judge=own, closing_judge=None if own is judge else judge)
-    if _judges_parts(judge):
+    if judge.judges_parts:
         return PieceJudges(piece_judge=judge, closing_judge=None)
     members = judge.judges if isinstance(judge, Panel) and judge.is_strict else {}
-    parts = {name: one for name, one in members.items() if _judges_parts(one)}
+    parts = {name: one for name, one in members.items() if one.judges_parts}
     others = {name: one for name, one in members.items() if name not in parts}
     if not parts:
         raise ConfigurationError(
@@ -124,10 +134,6 @@ def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None
 
 def _panel(members: Mapping[str, Judge], around: Judge) -> Judge:
     return next(iter(members.values())) if len(members) == 1 else Panel(members, name=around.name)
-
-
-def _judges_parts(judge: Judge) -> bool:
-    return bool(getattr(judge.explain(), "judges_parts", False))
 
 
 class PieceJudges(TypedDict):

@@ -577,7 +577,7 @@ class Loop:
         now, (ending, chosen) = time.time(), refinement.conclusion
         if ending == "interrupt" and chosen is not None:
             config = context.for_review(
-                partial(_subject_of, "review", chosen.number, (*chosen.steps, chosen.answer))
+                partial(subject_of, "review", chosen.number, (*chosen.steps, chosen.answer))
             )
             call = review_of(refinement, chosen, config)
             review = yield Effect(run=call.run, arun=call.arun, config=config)

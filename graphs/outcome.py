@@ -181,7 +181,7 @@ class Outcome(HintsAtGuesses, Frozen):
 
 def _held_back(refinement: Refinement) -> str:
     """Return why an answer was released whole although it was to be released in pieces."""
-    reason = refinement.policy.held_back
+    reason = refinement.policy.held_back or refinement.held_back
     if reason or refinement.released_pieces or not refinement.attempts:
         return reason
     kind = refinement.attempts[-1].kind

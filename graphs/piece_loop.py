@@ -1,8 +1,8 @@
 """A loop whose answers are released in pieces: written, judged and released at once, and mended in the middle.
 
-One effect is one attempt: the generator's stream is read while pieces of it are judged and go out.
-What is decided stands in `graphs.release`; here are the calls, as tasks of an event loop or as threads. All of them
-end with the attempt, however that ends.
+One effect is one attempt: the generator's stream is read while pieces of it are judged and go out. What is decided
+stands in `graphs.release`; here are the calls, as tasks of an event loop or as threads. All of them end with the
+attempt, however that ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 from graphs import langchain_private, langgraph_private
 from graphs.answers import fault_of, kind_of_answer, rejection_for, without_reasoning
 from graphs.augment import added_messages, amendment_messages, continuation_messages
-from graphs.drivers import Effect, Messages, Node, RunContext, Transition
+from graphs.drivers import DeadlinePassed, Effect, Messages, Node, RunContext, Transition
 from graphs.errors import DraftError
 from graphs.events import Event, finished_events, judged_events, started_events
 from graphs.generators import AsyncGenerator, Delta, Draft
@@ -33,9 +33,10 @@ from graphs.loop import Loop, finish_with_answer, release_answer, subject_of, un
 from graphs.outcome import add_outcome, piece_sample
 from graphs.overrides import Bounds
 from graphs.policy import Policy
-from graphs.refinement import Refinement, RunningClock, evolve
+from graphs.refinement import Piece, Refinement, RunningClock, evolve
 from graphs.release import AnswerText, PieceRelease, is_failure, verdict_on, with_cost_of
 from graphs.review import Decided
+from judges.compose.quick import Quick
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.providers.llm_runs import metered
@@ -156,7 +157,7 @@ class PieceLoop(Loop):
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Any, Transition]:
         """Write an attempt, judge its pieces, and release those that are accepted."""
-        if refinement.policy.release == "answer":
+        if refinement.policy.release == "answer" or refinement.held_back:
             return (yield from super().generate(refinement, messages, context))
         clock = RunningClock(refinement)
         limit = refinement.limit_reached(clock())
@@ -302,16 +303,21 @@ class PieceLoop(Loop):
         before = "".join(refinement.released_pieces)
         sample = piece_sample(messages, refinement, f"{before}{released}", piece)
         config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
-        prices = self.policy.prices
-        judge, observed = self._piece_judge, self._observation(refinement, config, context, None)
+        prices, judge = self.policy.prices, self._piece_judge
+        quick = judge if isinstance(judge, Quick) else None
+        observed = self._observation(refinement, config, context, None)
 
         def run() -> Verdict:
             with observed, within(Allowance(prices=prices)) if prices else nullcontext():
-                return judge(sample)
+                verdict = judge(sample) if quick is None else quick.first(sample)
+                is_decided = quick is None or not quick.is_unsure(verdict)
+                return verdict if is_decided or quick is None else _after(verdict, quick.judge(sample))
 
         async def arun() -> Verdict:
             with observed, within(Allowance(prices=prices)) if prices else nullcontext():
-                return await judge.acall(sample)
+                verdict = await (judge if quick is None else quick.first).acall(sample)
+                is_decided = quick is None or not quick.is_unsure(verdict)
+                return verdict if is_decided or quick is None else _after(verdict, await quick.judge.acall(sample))
 
         return run, arun
 
@@ -319,11 +325,13 @@ class PieceLoop(Loop):
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Verdict, Transition]:
         """Record what the pieces came to; if all were accepted, ask the closing judge about the whole."""
-        last, now = refinement.attempts[-1], RunningClock(refinement)()
+        clock, last = RunningClock(refinement), refinement.attempts[-1]
+        now = clock()
         refused = next((piece for piece in last.pieces if not piece.released), None)
         if refused is not None and refused.verdict is not None:
+            verdict = yield from self._with_feedback(refused, refinement, messages, context)
             others = [piece for piece in last.pieces if piece is not refused]
-            return self._record_verdict(refinement, messages, with_cost_of(others, refused.verdict), now)
+            return self._record_verdict(refinement, messages, with_cost_of(others, verdict), clock())
         fault = fault_of(last.kind, last.answer, is_last=refinement.is_last) if not last.fault else None
         if refinement.policy.release == "answer" or not refinement.released_pieces or fault == "invalid_tool_call":
             return (yield from super().judge(refinement, messages, context))
@@ -336,6 +344,26 @@ class PieceLoop(Loop):
             return self._record_verdict(refinement, messages, verdict, now)
         end = yield from Loop.judge(evolve(self._closing, record_with=last.pieces), refinement, messages, context)
         return end
+
+    def _with_feedback(
+        self, refused: Piece, refinement: Refinement, messages: Messages, context: RunContext
+    ) -> Generator[Effect, Verdict, Verdict]:
+        """Return the verdict on a refused piece; one of a single token gets feedback of the judge behind it."""
+        verdict, quick = refused.verdict, self._piece_judge
+        assert verdict is not None  # noqa: S101 - it was refused
+        if not isinstance(quick, Quick) or verdict.feedback or verdict.unscored or refinement.is_last:
+            return verdict
+        before = "".join(refinement.released_pieces)
+        sample = piece_sample(messages, refinement, before, refused.text)
+        asked = evolve(self, _judge=quick.judge)._judgement(
+            refinement, sample, context, RunningClock(refinement)()
+        )
+        try:
+            said = yield asked
+        except DeadlinePassed:
+            return verdict.model_copy(update={"usage": verdict.usage + asked.spent})
+        words = {"rationale": said.rationale, "feedback": said.feedback}
+        return verdict.model_copy(update={**words, "usage": verdict.usage + said.usage})
 
     def _record_verdict(
         self,
@@ -410,6 +438,11 @@ class PieceLoop(Loop):
         return answer.model_copy(
             update={"response_metadata": metadata if is_open else {**metadata, "finish_reason": "content_filter"}}
         )
+
+
+def _after(first: Verdict, verdict: Verdict) -> Verdict:
+    """Return the verdict of a whole judge, with what the quick one consumed before it."""
+    return verdict.model_copy(update={"usage": first.usage + verdict.usage})
 
 
 def message_id(refinement: Refinement) -> str:

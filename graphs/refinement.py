@@ -316,6 +316,7 @@ class Refinement:
         revisions: For each time that a reviewer sent an answer back, how many attempts there were.
         decision: How a reviewer ended the turn; None where none did.
         outdated: How many attempts were judged by other evidence than there is now.
+        held_back: Why this answer is released whole although the policy releases pieces; empty where it is not.
         memo: What was made of the conversation; not stored in checkpoints.
     """
 
@@ -338,6 +339,7 @@ class Refinement:
     revisions: tuple[int, ...] = ()
     decision: _Decision | None = None
     outdated: int = 0
+    held_back: str = ""
     memo: _Memo = field(default_factory=_Memo, compare=False, repr=False)
 
     # Events
@@ -763,6 +765,7 @@ class Refinement:
             "sent_back": list(self.revisions),
             "decision": self.decision,
             **({"outdated": self.outdated} if self.outdated else {}),
+            **({"held_back": self.held_back} if self.held_back else {}),
         }
 
     @classmethod

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from judges.catalogue.registry import catalogue
     from judges.compose.cascade import Cascade, Escalation
     from judges.compose.panel import Panel, Repeat, as_judge
+    from judges.compose.quick import Quick
     from judges.entry import Entry, Explanation
     from judges.errors import (
         AskFailed,
@@ -71,6 +72,7 @@ _HOMES = {
     "Pattern": "catalogue.general.checks",
     "Preference": "catalogue.general.pairwise",
     "Price": "runtime.budget",
+    "Quick": "compose.quick",
     "Repeat": "compose.panel",
     "Rubric": "catalogue.general.rubric",
     "Sample": "sample",
@@ -123,6 +125,7 @@ __all__ = [
     "Pattern",
     "Preference",
     "Price",
+    "Quick",
     "Repeat",
     "Rubric",
     "Sample",

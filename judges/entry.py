@@ -20,6 +20,7 @@ _DIRECTIONS: Mapping[Better, str] = {
 _ALTERNATIVE = re.compile(r"(?:or |compat )?((?:\d+|\d*[a-z])(?: \+ (?:\d+|\d*[a-z]))*)(?: .+)?")
 """One of a formula's alternatives, which `,` and `;` part: `2`, `3 + 2n`, `or s for s sentences`."""
 
+_IN_PIECES = {True: "holds for each piece of an answer", False: "needs the whole answer"}
 _BROUGHT_BY_THE_LOOP = frozenset({"user_input", "response"})
 
 
@@ -70,6 +71,9 @@ class Entry:
         extra: The package extra it needs; empty where the core suffices.
         tags: Words to find it by besides its names: synonyms, and what it guards against.
         follows: Which generation of the source's classes `variant="compat"` reproduces, where the source has two.
+        judges_parts: Whether it holds for a part of an answer as for the whole, so that an answer can be judged
+            piece by piece while it is written; None where nobody said so, which counts as no.
+        parts_reason: Why, in a sentence, where that is not obvious.
     """
 
     name: str
@@ -86,6 +90,8 @@ class Entry:
     extra: str = ""
     tags: tuple[str, ...] = ()
     follows: str = ""
+    judges_parts: bool | None = None
+    parts_reason: str = ""
 
     @property
     def in_loop(self) -> _InLoop:
@@ -121,6 +127,8 @@ class Explanation:
         parts: The judges inside it.
         repeats: How often those are asked about one sample.
         settings: The settings of its class, its own before those that all judges share.
+        judges_parts: Whether it holds for a part of an answer as for the whole, with these settings.
+        parts_reason: Why, in a sentence, where that is not obvious.
     """
 
     judge: str
@@ -137,6 +145,8 @@ class Explanation:
     parts: tuple[Explanation, ...] = ()
     repeats: int = 1
     settings: tuple[Setting, ...] = ()
+    judges_parts: bool = False
+    parts_reason: str = ""
 
     @classmethod
     def of_parts(cls, judge: str, parts: Sequence[Explanation], **overrides: Any) -> Explanation:
@@ -151,6 +161,7 @@ class Explanation:
             "calls": " + ".join(calls) or "0",
             "models": tuple(dict.fromkeys(model for part in parts for model in part.models)),
             "prompt_tokens": longest,
+            "judges_parts": bool(parts) and all(part.judges_parts for part in parts),
             **overrides,
         }
         return cls(judge=judge, parts=tuple(parts), **fields)
@@ -188,6 +199,7 @@ class Explanation:
             "variant": self.variant,
             "models": ", ".join(self.models),
             "prompt": f"{fewest:,} to {most:,} tokens before the data, as an estimate" if most else "",
+            "pieces": "; ".join(filter(None, (_IN_PIECES[self.judges_parts], self.parts_reason))),
             "settings": ", ".join(setting.name for setting in self.settings),
         }
         yield from (f"  {name:<8} {text}" for name, text in summary.items() if text)

@@ -99,10 +99,13 @@ class _Case:
     def _deliberation(self) -> Deliberation:
         name = self._judge.name
         sample = _as_seen(self._judge, self._sample)
-        refusal = self._judge.refuse_unasked(sample) if isinstance(self._judge, Judge) else None
-        if refusal is not None:
-            return refusal
-        deliberation = self._judge.deliberate(sample)
+        if isinstance(self._judge, Judge):
+            refusal = self._judge.refuse_unasked(sample)
+            if refusal is not None:
+                return refusal
+            deliberation = self._judge.deliberation(sample)
+        else:
+            deliberation = self._judge.deliberate(sample)
         if not isinstance(deliberation, Generator):
             raise ConfigurationError(
                 f"{name!r}.deliberate returned a {type(deliberation).__name__}: it must be a generator, which "
@@ -413,6 +416,10 @@ class Judge(HintsAtGuesses, ABC):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Yield the requests needed to judge the sample, and return the verdict. Does no I/O."""
 
+    def deliberation(self, sample: Sample) -> Deliberation:
+        """Return the deliberation that is carried out: `deliberate`, as the judge's settings have it."""
+        return self.deliberate(sample)
+
     def refuse_unasked(self, sample: Sample) -> Verdict | None:
         """Return the verdict on what needs no deliberation, an answer that says nothing; None for all else."""
         del sample
@@ -422,6 +429,12 @@ class Judge(HintsAtGuesses, ABC):
     def models(self) -> tuple[JudgeModel, ...]:
         """The models that this judge, and any judge inside it, asks."""
         return ()
+
+    @property
+    def judges_parts(self) -> bool:
+        """Whether the judge holds for a part of an answer as for the whole; not unless its entry says so."""
+        entry = getattr(self, "entry", None)
+        return isinstance(entry, Entry) and bool(entry.judges_parts)
 
     @property
     def metadata_keys(self) -> tuple[str, ...]:
@@ -440,6 +453,7 @@ class Judge(HintsAtGuesses, ABC):
                 calls=calls,
                 reads=tuple(Sample.model_fields),
                 settings=settings_of(type(self)),
+                judges_parts=self.judges_parts,
             )
         return Explanation(
             judge=self.name,
@@ -451,6 +465,8 @@ class Judge(HintsAtGuesses, ABC):
             scale=entry.scale,
             better=entry.better,
             settings=settings_of(type(self)),
+            judges_parts=self.judges_parts,
+            parts_reason=entry.parts_reason,
         )
 
     def __call__(self, sample: object = None, /, **fields: object) -> Verdict:

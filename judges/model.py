@@ -35,6 +35,8 @@ class ModelRequest:
         sizes: How many items the lists of the reply have, as (field, number), where that is known.
         most_items: Most items that any other list of the reply can have, by how much is judged; None where that
             is unknown.
+        is_rated: Whether it is asked how likely each rating of the reply was.
+        digits: The digits one of which is the whole reply, so that one token suffices; none for any other reply.
     """
 
     messages: tuple[tuple[PromptRole, str], ...]
@@ -45,11 +47,29 @@ class ModelRequest:
     attached: tuple[str | Media, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
     most_items: int | None = None
+    is_rated: bool = False
+    digits: tuple[str, ...] = ()
 
     def contents(self, first: int = 0) -> Iterator[tuple[PromptRole, Content]]:
         """Yield role and content of each message from one on: a text, or the parts of one with attachments."""
         for index, (role, text) in enumerate(self.messages[first:], first):
             yield role, (text, *self.attached) if self.attached and index == self.beginning else text
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How likely each rating of a reply was.
+
+    Args:
+        probabilities: Of each choice of the reply, in the order of `judges.models.likelihood.Levels`; they add up
+            to 1. None where they are unknown.
+        reason: Why they are unknown.
+        share: Share of the probability that the choices had together, before it was distributed among them.
+    """
+
+    probabilities: tuple[float, ...] = ()
+    reason: str = ""
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +85,8 @@ class ModelResponse:
         refusal: The provider's refusal message, if there is one.
         usage: What the call consumed.
         model: Model id as the provider reported it.
+        ratings: How likely each rating was, where the request asked for it and the model's client knows.
+        has_reasoned: Whether the model is known to have reasoned before it replied.
     """
 
     text: str = ""
@@ -74,6 +96,8 @@ class ModelResponse:
     refusal: str = ""
     usage: Usage = Usage(calls=1, tokens_known=False)
     model: str | None = None
+    ratings: Distribution | None = None
+    has_reasoned: bool = False
 
 
 @runtime_checkable

@@ -113,6 +113,11 @@ SHARED: Mapping[str, FieldInfo] = {
         "refused without asking the model.",
         examples=[False],
     ),
+    "probabilities": Field(
+        description="Whether the model is also asked how likely each rating was (`logprobs`), so that the score "
+        "is the expectation over the ratings; only of a judge that asks for one rating.",
+        examples=[True],
+    ),
     "name": Field(description="Name of the judge; None takes its qualified name.", examples=["mine"]),
     "variant": Field(
         description='`"corrected"`, or `"compat"`, which reproduces the scores of the original implementation.',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -200,6 +200,9 @@ def _token_count(reported: object) -> int | None:
     return int(reported)  # type: ignore[call-overload,no-any-return]  # as above
 
 
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+
 class Verdict(HintsAtGuesses, Frozen):
     """The result of judging one sample.
 
@@ -226,6 +229,11 @@ class Verdict(HintsAtGuesses, Frozen):
         latency_s: Seconds from question to verdict.
         model: Model id the provider reported; None where no model was asked.
         raw: The reply that could not be parsed, where `unscored` is `"invalid_output"`.
+        probabilities: How likely each rating from 1 to 4 was, or each of the judge's own levels or labels, the
+            worst first; they add up to 1, and `score` is their expectation. None where nobody asked, or nobody
+            knows.
+        p_pass: How likely it was that the answer passes; None where `probabilities` is None.
+        no_probabilities: Why there are none where they were asked for.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -246,6 +254,9 @@ class Verdict(HintsAtGuesses, Frozen):
     latency_s: float = Field(default=0.0, ge=0)
     model: str | None = None
     raw: str = ""
+    probabilities: tuple[_Share, ...] | None = None
+    p_pass: _Share | None = None
+    no_probabilities: str = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -314,6 +325,21 @@ class Verdict(HintsAtGuesses, Frozen):
         """Whether the judge's own pass mark was reached; an unscored verdict reached none."""
         return bool(self.passed)
 
+    def weighed(self, probabilities: Sequence[float], choices: Sequence[Verdict]) -> Self:
+        """Return this verdict with the expectation over what the judge could have said.
+
+        Args:
+            probabilities: How likely each choice was; they add up to 1.
+            choices: What the verdict would have been by each choice, all of them scored.
+        """
+        pairs = sorted(zip(probabilities, choices, strict=True), key=lambda pair: pair[1].score or 0.0)
+        changes = {
+            "probabilities": tuple(share for share, _ in pairs),
+            "p_pass": min(1.0, math.fsum(share for share, verdict in pairs if verdict.passed)),
+            "score": min(1.0, math.fsum(share * (verdict.score or 0.0) for share, verdict in pairs)),
+        }
+        return self.model_copy(update=changes)
+
     def reaches(self, success_rating: int) -> bool:
         """Check whether this verdict passes a gate that requires `success_rating`.
 
@@ -328,7 +354,8 @@ class Verdict(HintsAtGuesses, Frozen):
     def rated_natively(self) -> bool:
         """Whether the judge chose the rating itself, not a score, a check or another scale."""
         is_rating = type(self.value) is int and self.value == self.rating
-        return is_rating and self.score == _score_of(self.rating or LOWEST)
+        is_expected = self.probabilities is not None and len(self.probabilities) == HIGHEST
+        return is_rating and (is_expected or self.score == _score_of(self.rating or LOWEST))
 
 
 def _score_of(rating: int) -> float:

@@ -101,6 +101,8 @@ class ConversationCompleteness(_JudgeOfTurns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.conversation_completeness",
+        judges_parts=False,
+        parts_reason="It judges turns that are over.",
         aliases=("conversation_completeness", "ConversationCompleteness", "ConversationCompletenessMetric"),
         asks="Was every request of the user fully addressed by the end of the conversation?",
         needs=("user_input",),
@@ -136,6 +138,8 @@ class KnowledgeRetention(_JudgeOfTurns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.knowledge_retention",
+        judges_parts=False,
+        parts_reason="It judges turns that are over.",
         aliases=(
             "knowledge_retention",
             "KnowledgeRetention",
@@ -172,6 +176,8 @@ class RoleAdherence(_JudgeOfTurns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.role_adherence",
+        judges_parts=False,
+        parts_reason="It judges turns that are over.",
         aliases=(
             "role_adherence",
             "RoleAdherence",
@@ -239,6 +245,8 @@ class UserFrustration(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.user_frustration",
+        judges_parts=False,
+        parts_reason="It judges turns that are over.",
         aliases=("user_frustration", "UserFrustration"),
         asks="Is the user frustrated with the assistant, and was it resolved by the end?",
         needs=("user_input",),
@@ -290,6 +298,8 @@ class TurnRelevancy(PerTurn):
 
     entry: ClassVar[Entry] = Entry(
         name="turn_relevancy",
+        judges_parts=False,
+        parts_reason="It judges turns that are over.",
         aliases=(
             "TurnRelevancyMetric",
             "ConversationRelevancyMetric",
@@ -313,6 +323,8 @@ class TurnFaithfulness(PerTurn):
 
     entry: ClassVar[Entry] = Entry(
         name="turn_faithfulness",
+        judges_parts=False,
+        parts_reason="It judges turns that are over.",
         aliases=("TurnFaithfulnessMetric", "conversation_faithfulness", "turn_groundedness"),
         asks="Is every answer of the conversation borne out by the contexts and tool results?",
         needs=("user_input", "retrieved_contexts"),

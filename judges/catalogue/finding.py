@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from judges.entry import Entry, Subject
 from judges.errors import ConfigurationError, shortened
@@ -12,44 +17,6 @@ from judges.sample import FIELD_NAMES, canonical_field
 
 _LONGEST_WHOLE = 3
 """Characters up to which a word must be a whole word: `rag` must not find `ragas`."""
-
-_SYNONYMS: tuple[frozenset[str], ...] = tuple(
-    frozenset(group.split(", "))
-    for group in (
-        "hallucinat, grounded, grounding, faithful, made up, unsupported, fabricat, invent, confabulat, honest",
-        "toxic, harm, hate, abus, offensive, moderat, nsfw, profan, swear, insult, racis, sexis, violen",
-        "citation, citing, cited, cite, attribution, footnote, quotation, link, url",
-        "conversation, dialog, chat, multi turn, multiturn, session",
-        "agent, function calling, tool use, tool call",
-        "format, structured output",
-        "safe, unsafe, guardrail",
-        "jailbreak, prompt injection, attack, red team, role violation",
-        "retriev, search, ranking",
-        "summar, abstract",
-        "language, locale, multilingual",
-        "translation, translat",
-        "tone, register, style, voice, polite, rude, friendl, empath",
-        "similar, overlap, paraphrase, distance, same meaning",
-        "privacy, private, pii, personal data, gdpr, leak, secret",
-        "correct, accura, truth, factual, right",
-        "refusal, refus, declin",
-        "bias, unbias, fair, unfair, stereotyp, discriminat, prejudice, racis, sexis",
-        "length, brevity, brief, verbos, concise, conciseness, too long, long, short, empty, blank",
-        "code, coding, programming, compil",
-        "custom, own prompt, own criteria, criteria, g eval, geval, llm as a judge",
-        "compar, preference, pairwise, arena",
-        "relevan, irrelevan, on topic, off topic",
-        "sentiment, emotion, frustrat, satisf",
-        "memory, retention, forget",
-        "fluen, coheren, gramma, readab, clarity, clear, vague",
-        "pattern, regex, regexp, regular expression",
-        "repetit, duplicat, redundan, needless",
-        "plan, planning, steps",
-        "helpful, useful, quality, good",
-        "rule, guideline, instruction, policy, complian",
-    )
-)
-"""Beginnings of words that stand for one another."""
 
 _HELD = {
     "tools": "trajectory",
@@ -64,10 +31,18 @@ _HELD = {
 }
 """What one may call a field, besides its names in other libraries."""
 
-_NO_HELP = frozenset({"a", "an", "and", "for", "in", "is", "of", "or", "the", "to", "with"})
-"""Words that find nothing, and so are not looked for."""
+_NAMED, _TAGGED, _DESCRIBED = 3.0, 2.5, 2.0
+"""What a word weighs that stands in the names, in the tags and the question, or elsewhere."""
+
+_BEGINNING, _SYNONYM = 0.9, 0.6
+"""The shares of it that count for the beginning of a word, and for a synonym."""
+
+_MUCH_LESS = 0.4
+"""Share of the best match's weight below which a judge is no match."""
 
 _INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[\u4e00-\u9fff]+|[^\W\u4e00-\u9fff]+")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
 _ALWAYS = frozenset({"user_input", "response"})
 
 
@@ -82,8 +57,9 @@ def find(
 
     Args:
         entries: The entries to choose from.
-        text: Words that must all be found in names, question, needs, subject, tags or source, or stand for one
-            that is. A word of more than three letters may be the beginning of one.
+        text: A sentence or some words. One is enough to find a judge; those count most that few judges have.
+            They are looked for in names, question, needs, subject, tags and source, and so is what stands for
+            them. A word of more than three letters may be the beginning of one.
         fields: Fields of a sample, separated by commas or blanks, by any name of a dataset: judges that can
             be used with these, question and answer alone; those that use most of them come first.
         subject: What is judged: answer, retriever, agent or conversation.
@@ -102,63 +78,136 @@ def find(
             entry for entry in matches if all(_alternatives(need) & (held | _ALWAYS) for need in entry.needs)
         ]
         matches = sorted(usable, key=lambda entry: -_count_used(entry, held))
-    if text is not None:
-        words = {word: _standing_for(word) for word in map(_stem, _words(text)) if word not in _NO_HELP}
-        ranks = {entry.name: [_rank(entry, *pair) for pair in words.items()] for entry in matches}
-        matches = [entry for entry in matches if all(ranks[entry.name])]
-        matches.sort(key=lambda entry: (not _is_called(entry, text), sum(ranks[entry.name])))
-    return matches
+    return matches if text is None else _best_by_words(matches, text)
+
+
+def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
+    """Return the entries that a text's words find, the heaviest first."""
+    said = _words_between_blanks(text)
+    terms = _terms(text, said)
+    weights = dict.fromkeys((entry.name for entry in entries), 0.0)
+    for term in terms:
+        found = {entry.name: term.weight(_indexed(entry)) for entry in entries}
+        count = sum(weight > 0 for weight in found.values())
+        for name, weight in found.items():
+            weights[name] += weight * math.log((len(found) + 1) / count) if count else 0.0
+    least = max(weights.values(), default=0.0) * _MUCH_LESS
+    kept = [entry for entry in entries if weights[entry.name] > 0 and weights[entry.name] >= least]
+    return sorted(kept, key=lambda entry: (not _is_called(entry, text), -weights[entry.name]))
 
 
 def _is_called(entry: Entry, text: str) -> bool:
     return text.strip().casefold() in (name.casefold() for name in (entry.name, *entry.aliases))
 
 
-def _rank(entry: Entry, word: str, synonyms: set[str]) -> int:
-    """Return how directly a word finds an entry: 1 by its names, 2 by its texts, 3 by a synonym, 0 not at all."""
-    names = _search_text(entry.name, *entry.aliases)
-    texts = _search_text(entry.asks, entry.subject, *entry.needs, *entry.tags, *_dialects(entry), entry.source)
-    has = _finder(names)
-    if has(word):
-        return 1
-    also = _finder(names + texts)
-    if also(word):
-        return 2
-    return 3 if any(map(also, synonyms)) else 0
+@dataclass(frozen=True)
+class _Index:
+    """The words by which a judge is found, as texts of words between blanks, from the weightiest on."""
+
+    names: str
+    tags: str
+    others: str
 
 
-def _finder(text: str) -> Callable[[str], bool]:
-    """Return whether a word, or the beginning of one, is in a text; a short one must be there as a whole."""
-    return lambda word: (f" {word} " if len(word) <= _LONGEST_WHOLE else f" {word}") in text
+@dataclass(frozen=True)
+class _Term:
+    """A word that is looked for, and beginnings of words that stand for it."""
+
+    word: str
+    synonyms: frozenset[str] = frozenset()
+
+    def weight(self, index: _Index) -> float:
+        """Return how much it says that a judge is meant; 0 where it is nowhere."""
+        ranks = ((index.names, _NAMED), (index.tags, _TAGGED), (index.others, _DESCRIBED))
+        for words, weight in ranks:
+            if f" {self.word} " in words:
+                return weight
+            if _is_in(self.word, words):
+                return weight * _BEGINNING
+        alike = (weight for words, weight in ranks if any(_is_in(word, words) for word in self.synonyms))
+        return next(alike, 0.0) * _SYNONYM
 
 
-def _standing_for(word: str) -> set[str]:
-    if len(word) <= _LONGEST_WHOLE:
-        groups = [group for group in _SYNONYMS if word in group]
+def _is_in(word: str, words: str) -> bool:
+    """Whether a word, or the beginning of one, is among words; a short one must be there as a whole."""
+    is_whole = len(word) <= _LONGEST_WHOLE and not _HAN.search(word)
+    return (f" {word} " if is_whole else f" {word}") in words
+
+
+def _terms(text: str, said: str) -> list[_Term]:
+    """Return what a text asks for: its words, and the phrases in it that stand for others."""
+    words = dict.fromkeys(map(_stem, _words(text)))
+    helpful = [word for word in words if word not in _no_help()] or list(words)
+    phrases = [member for group in _alike_groups() for member in group if " " in member and f" {member}" in said]
+    return [_Term(word, _standing_for(word)) for word in dict.fromkeys((*helpful, *phrases))]
+
+
+def _standing_for(word: str) -> frozenset[str]:
+    if len(word) <= _LONGEST_WHOLE and not _HAN.search(word):
+        groups = [group for group in _alike_groups() if word in group]
     else:
-        groups = [group for group in _SYNONYMS if any(_alike(word, member) for member in group)]
-    return {member for group in groups for member in group}
+        groups = [group for group in _alike_groups() if any(_same_beginning(word, member) for member in group)]
+    return frozenset(member for group in groups for member in group)
 
 
-def _alike(word: str, member: str) -> bool:
+def _same_beginning(word: str, member: str) -> bool:
+    if len(member) <= _LONGEST_WHOLE and not _HAN.search(member):
+        return word == member
     return word.startswith(member) or (member.startswith(word) and " " not in member)
 
 
-def _search_text(*texts: str) -> str:
-    """Return texts as words between blanks; a name in camel case is there in parts and as a whole."""
+@cache
+def _vocabulary() -> Mapping[str, object]:
+    return tomllib.loads(files(__package__).joinpath("finding.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _no_help() -> frozenset[str]:
+    return frozenset(str(_vocabulary()["no_help"]).split())
+
+
+@cache
+def _alike_groups() -> tuple[frozenset[str], ...]:
+    groups: Collection[str] = _vocabulary()["alike"]  # type: ignore[assignment]  # a file of our own
+    return tuple(frozenset(group.split(", ")) for group in groups)
+
+
+@cache
+def _indexed(entry: Entry) -> _Index:
+    said: Mapping[str, str] = _vocabulary()["judges"]  # type: ignore[assignment]  # a file of our own
+    return _Index(
+        names=_words_between_blanks(entry.name, *entry.aliases),
+        tags=_words_between_blanks(entry.asks, *entry.tags, said.get(entry.name, "")),
+        others=_words_between_blanks(entry.subject, *entry.needs, *_dialects(entry), entry.source),
+    )
+
+
+def _words_between_blanks(*texts: str) -> str:
+    """Return the words of texts between blanks; a name in camel case is there in parts and as a whole."""
     words = [word for text in texts for word in (*_words(text), *_words(text.lower()))]
     return f" {' '.join(words)} "
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text in lower case: of `ragas.LLMContextRecall` ragas, llm, context and recall."""
+    """Return the words of a text in lower case: of `ragas.LLMContextRecall` ragas, llm, context and recall.
+
+    Chinese has no blanks between words, so each two neighbouring signs count as one.
+    """
     split = _INNER_CAPITAL.sub(" ", text).replace("_", " ")
-    return re.findall(r"\w+", split.lower())
+    runs: list[str] = _WORD.findall(split.lower())
+    return [word for run in runs for word in (_pairs(run) if _HAN.match(run) else [run])]
+
+
+def _pairs(signs: str) -> list[str]:
+    return [signs[place : place + 2] for place in range(max(1, len(signs) - 1))]
 
 
 def _stem(word: str) -> str:
-    plural = len(word) > _LONGEST_WHOLE + 1 and word.endswith("s") and not word.endswith("ss")
-    return word.removesuffix("s").removesuffix("ie") if plural else word
+    """Return a word without the English endings that its beginning can do without."""
+    for ending in ("ies", "ing", "es", "ed", "s", "e"):
+        if word.endswith(ending) and not word.endswith("ss") and len(word) - len(ending) > _LONGEST_WHOLE:
+            return word.removesuffix(ending)
+    return word
 
 
 def _dialects(entry: Entry) -> list[str]:

@@ -14,10 +14,12 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.parts.fields import attach
+from judges.compose.weighing import weigh
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.judge import Judge
 from judges.model import JudgeModel
+from judges.models.likelihood import Levels, levels_in
 from judges.models.prompt_and_reply import dialect_of, render_example, takes_media
 from judges.models.prompt_size import tokens_of
 from judges.models.resolve import as_model
@@ -214,11 +216,13 @@ class ModelSettings(MetricSettings, total=False):
         multimodal: Whether images and audio in messages are sent to the model with the text; False by default, so
             that it is told which parts it was not shown. Parts that it does not take are named in any case.
         gate: Whether an answer without content is refused without asking; see `Metric.refuse_unasked`.
+        probabilities: Whether the model is also asked how likely each rating was; see `judges.Verdict`.
     """
 
     temperature: float | None
     multimodal: bool
     gate: bool
+    probabilities: bool
 
 
 class ModelJudge(Metric):
@@ -242,15 +246,32 @@ class ModelJudge(Metric):
         temperature: Annotated[float | None, SHARED["temperature"]] = 0.0,
         multimodal: Annotated[bool, SHARED["multimodal"]] = False,
         gate: Annotated[bool, SHARED["gate"]] = True,
+        probabilities: Annotated[bool, SHARED["probabilities"]] = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         self._multimodal = multimodal
         self._gate = gate
+        self._probabilities = probabilities
         asked = self.questions if questions is None else questions
         self._questions = tuple(question.as_compat() if self.compat else question for question in asked)
         self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if asked else ()
+        if probabilities and not self.levels:
+            raise ConfigurationError(
+                f"{self.name!r} asks its model for more than one rating, or for none of a closed scale, so "
+                f"probabilities=True has nothing to weigh; leave it out"
+            )
         self._prepare()
+
+    @property
+    def levels(self) -> tuple[Levels, ...]:
+        """The levels it asks for, by each of its questions, where one call asks for one rating; else none."""
+        levels = [levels_in(question.reply) for question in self._questions]
+        return tuple(one for one in levels if one is not None) if None not in levels and self.calls == "1" else ()
+
+    def deliberation(self, sample: Sample) -> Deliberation:
+        """Return the deliberation, which weighs the verdict where `probabilities` is set."""
+        return weigh(self, sample, "likelihood") if self._probabilities else self.deliberate(sample)
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:

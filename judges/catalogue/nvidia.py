@@ -48,6 +48,8 @@ class AnswerAccuracy(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.answer_accuracy",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=(
             "answer_accuracy",
             "nv_accuracy",
@@ -85,6 +87,8 @@ class ContextRelevance(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.context_relevance",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=(
             "context_relevance",
             "nv_context_relevance",
@@ -139,6 +143,7 @@ class ResponseGroundedness(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.response_groundedness",
+        judges_parts=True,
         aliases=(
             "response_groundedness",
             "nv_response_groundedness",

@@ -24,7 +24,7 @@ _SOURCES = {
 }
 _OWN = "General"
 _OF_A_MODEL = ("model", "temperature", "multimodal", "gate")
-_COLUMNS = ("judge", "asks", "needs", "calls", "loop", "value", "source", "where we differ", "example")
+_COLUMNS = ("judge", "asks", "needs", "calls", "loop", "pieces", "value", "source", "where we differ", "example")
 _SETTING_COLUMNS = ("setting", "type", "default", "meaning", "example")
 _HEAD = """\
 # Judges
@@ -49,7 +49,8 @@ lists them on a terminal, and `judge.adapt("de", model, folder="prompts")` makes
 
 In the columns: **needs** are fields of a `Sample`; **calls** are model calls for one sample, with n contexts, t
 topics and k repeats; **loop** is whether the judge can stand in the refine loop: not if it judges the *retriever*,
-or turns that are over, since no rewrite of the answer can mend what it finds.
+or turns that are over, since no rewrite of the answer can mend what it finds; **pieces** is whether it holds for
+a part of the answer as for the whole, and why, so that it can judge an answer while it is written.
 
 ## Settings that judges share
 
@@ -149,6 +150,7 @@ def _row(entry: Entry) -> Iterator[str]:
     yield ", ".join("`{}`".format(need.replace(" or ", "` or `")) for need in entry.needs)
     yield entry.calls
     yield entry.in_loop
+    yield "; ".join(filter(None, ("yes" if entry.judges_parts else "no", entry.parts_reason)))
     yield entry.scale + ("" if entry.better == "high" else "; low is good")
     yield entry.source + (f"; compat follows {entry.follows}" if entry.follows else "")
     yield entry.differs

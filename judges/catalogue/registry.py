@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pkgutil import walk_packages
 from typing import Any
 
+from judges.catalogue.finding import find
 from judges.entry import Entry
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.hints import translate_settings
@@ -25,7 +26,8 @@ GROUP = "selfrefine.judges"
 
 _MOST_SIMILAR = 3
 _LONGEST_NAME = 80
-_ALIKE, _MUCH_LESS_ALIKE = 0.5, 0.2
+_ALIKE, _MUCH_LESS_ALIKE = 0.75, 0.2
+_LIBRARY = re.compile(r"^.*[./]")
 _CALLED = re.compile(r"(\S+?)\((.*)\)")
 
 
@@ -96,10 +98,12 @@ class Registry:
         return self.entry(name).name if name in self else name
 
     def suggestion(self, name: str) -> str:
-        """Return a hint for an unknown name: similar names, or else where all of them are listed."""
+        """Return a hint for an unknown name: names spelt alike, judges it describes, or where all are listed."""
         by_judge: dict[str, str] = {}  # of each judge the most similar name
-        for near in _similar_names(name, self._makers):
+        for near in _similar_names(name, self._makers) or _similar_names(_LIBRARY.sub("", name), self._makers):
             by_judge.setdefault(self.qualified(near), near)
+        if not by_judge and name.strip():
+            by_judge = {entry.name: entry.name for entry in find(self.entries.values(), text=name[:_LONGEST_NAME])}
         if by_judge:
             return f"did you mean {', '.join(list(by_judge.values())[:_MOST_SIMILAR])}?"
         return f"`refine judges` lists the {len(self.entries)} there are, as judges.catalogue() does"

@@ -31,6 +31,8 @@ class RelevancyEvaluator(YesOrNo):
 
     entry: ClassVar[Entry] = Entry(
         name="spring.relevancy_evaluator",
+        judges_parts=False,
+        parts_reason="A part need not answer the question.",
         aliases=("spring.relevancy", "spring.context_consistency", "RelevancyEvaluator"),
         asks="Is the answer to the question in line with the contexts?",
         needs=("user_input", "response", "retrieved_contexts"),
@@ -79,6 +81,8 @@ class FactCheckingEvaluator(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="spring.fact_checking_evaluator",
+        judges_parts=True,
+        parts_reason="Each sentence is checked for itself.",
         aliases=("spring.fact_checking", "FactCheckingEvaluator"),
         asks="Does the document support every sentence of the answer?",
         needs=("response", "retrieved_contexts"),
@@ -212,6 +216,8 @@ class AnswerCorrectnessEvaluator(YesOrNo):
 
     entry: ClassVar[Entry] = Entry(
         name="alibaba.answer_correctness_evaluator",
+        judges_parts=False,
+        parts_reason="A part need not answer the question.",
         aliases=("alibaba.answer_correctness", "AnswerCorrectnessEvaluator"),
         asks="Is the answer to the question in line with the contexts?",
         needs=("user_input", "response", "retrieved_contexts"),
@@ -237,6 +243,7 @@ class AnswerFaithfulnessEvaluator(Marking):
 
     entry: ClassVar[Entry] = Entry(
         name="alibaba.answer_faithfulness_evaluator",
+        judges_parts=True,
         aliases=("alibaba.answer_faithfulness", "AnswerFaithfulnessEvaluator"),
         asks="How far does the answer keep to the facts, inventing nothing?",
         needs=("response", "retrieved_contexts"),
@@ -261,6 +268,8 @@ class AnswerRelevancyEvaluator(Marking):
 
     entry: ClassVar[Entry] = Entry(
         name="alibaba.answer_relevancy_evaluator",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("alibaba.answer_relevancy", "AnswerRelevancyEvaluator"),
         asks="How far does the answer agree with the reference answer?",
         needs=("user_input", "response", "reference or retrieved_contexts"),

@@ -100,6 +100,11 @@ class CompositeJudge(Judge):
         """Keys of a sample's metadata that any of its judges reads."""
         return tuple(dict.fromkeys(key for judge in self.judges.values() for key in judge.metadata_keys))
 
+    @property
+    def judges_parts(self) -> bool:
+        """Whether all of its judges hold for a part of an answer as for the whole."""
+        return all(judge.judges_parts for judge in self.judges.values())
+
     def first_to_decide(
         self, sample: Sample, decides: Callable[[Verdict], bool], *, called: str
     ) -> Generator[Consult, Any, Verdict]:
@@ -465,6 +470,11 @@ class Repeat(Judge):
     def models(self) -> tuple[JudgeModel, ...]:
         """The models of the repeated judge."""
         return self.judge.models
+
+    @property
+    def judges_parts(self) -> bool:
+        """Whether the repeated judge holds for a part of an answer as for the whole."""
+        return self.judge.judges_parts
 
     @property
     def metadata_keys(self) -> tuple[str, ...]:

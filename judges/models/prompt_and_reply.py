@@ -16,8 +16,10 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar, get_ar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from judges.errors import ConfigurationError
 from judges.messages import Media, MediaKind
 from judges.model import JudgeModel, ModelRequest, ModelResponse, PromptRole
+from judges.models.likelihood import Levels, levels_in
 from judges.requests import Ask, WorkedExample
 
 Ending = Literal["finished", "cut", "filtered", "broken"]
@@ -512,6 +514,74 @@ class Dialect(Protocol):
         ...
 
 
+class _OneDigit:
+    """Ask for the rating alone, as one digit, by the prompt that otherwise asks for reasons and feedback, too."""
+
+    def compose(self, ask: Ask, nonce: str) -> ModelRequest:
+        """Build the request; the reply is one of its `digits`."""
+        levels = _levels_of(ask.schema)
+        reminder = f"{ask.reminder} {_alone(levels)}"
+        examples = tuple(replace(one, reply=_as_digit(one.reply, levels)) for one in ask.examples)
+        request = _render_request(replace(ask, reminder=reminder, examples=examples), nonce)
+        system: tuple[PromptRole, str] = ("system", f"{ask.task}\n\n{_alone(levels)}")
+        return replace(request, messages=(system, *request.messages[1:]), digits=levels.digits)
+
+    def read(self, response: ModelResponse, schema: type[T]) -> T:
+        """Return the reply with the likeliest rating, or with the digit alone where nobody knows how likely it is.
+
+        Raises:
+            ConfigurationError: If the model reasons before it replies.
+            Unreadable: If there is no rating.
+        """
+        if response.has_reasoned:
+            raise ConfigurationError(
+                "Quick reads the first token of a reply, and this model reasons before it replies; take the judge "
+                "itself, or a model that does not reason"
+            )
+        ending = ending_of(response.finish_reason)
+        if response.refusal or ending in ("filtered", "broken"):
+            raise Unreadable("the model refused, or its reply was filtered or broken off", mendable=False)
+        levels = _levels_of(schema)
+        likely = () if response.ratings is None else response.ratings.probabilities
+        digit = re.match(r"\s*([0-9])(?![\w.])", response.text, re.ASCII)
+        if likely:
+            place = max(range(len(likely)), key=likely.__getitem__)
+        elif digit and digit[1] in levels.digits:
+            place = levels.digits.index(digit[1])
+        else:
+            raise Unreadable("the reply is not one of the digits asked for", mendable=False)
+        return schema.model_validate({**dict.fromkeys(levels.texts, ""), levels.field: levels.choices[place]})
+
+
+ONE_DIGIT = _OneDigit()
+
+
+def _levels_of(schema: type[BaseModel]) -> Levels:
+    levels = levels_in(schema)
+    if levels is None or not levels.digits:
+        raise ConfigurationError(f"a {schema.__name__!r} has no rating that one digit can say")
+    return levels
+
+
+@lru_cache(maxsize=256)
+def _alone(levels: Levels) -> str:
+    """Return the sentence that asks for one digit, and what each stands for where it is not the level itself."""
+    pairs = zip(levels.digits, levels.written, strict=True)
+    legend = ", ".join(f"{digit} for {choice}" for digit, choice in pairs if digit != choice)
+    listed = ", ".join(levels.digits[:-1])
+    means = f" ({legend})" if legend else ""
+    return (
+        f"Write no {' and no '.join(levels.texts)}: reply with the {levels.field} alone, as one digit, "
+        f"{listed} or {levels.digits[-1]}{means}."
+    )
+
+
+@lru_cache(maxsize=512)
+def _as_digit(reply: str, levels: Levels) -> str:
+    """Return the digit for the rating of a worked example's reply."""
+    return levels.digits[levels.choices.index(json.loads(reply)[levels.field])]
+
+
 class _JsonObject:
     """Ask for exactly one JSON object that fits the schema, and accept nothing else."""
 
@@ -522,10 +592,17 @@ class _JsonObject:
 _JSON_OBJECT = _JsonObject()
 
 
-def dialect_of(model: JudgeModel) -> Dialect:
-    """Return the format of a model's requests and replies."""
+def dialect_of(model: JudgeModel, *, is_digit: bool = False) -> Dialect:
+    """Return the format of a model's requests and replies, of which one digit is the same for all models."""
+    if is_digit:
+        return ONE_DIGIT
     dialect: Dialect = getattr(model, "dialect", _JSON_OBJECT)
     return dialect
+
+
+def has_own_format(model: JudgeModel) -> bool:
+    """Whether a model was trained to judge in a format of its own."""
+    return dialect_of(model) is not _JSON_OBJECT
 
 
 def takes_media(model: JudgeModel, kind: MediaKind) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from pydantic import BaseModel
 
 from judges.errors import AskFailed, ConfigurationError, shortened
-from judges.model import JudgeModel, ModelRequest, ModelResponse
+from judges.model import Distribution, JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.prompt_and_reply import (
     Unreadable,
@@ -39,6 +39,7 @@ _SHORTEST_COPY = 20
 """Characters from which two equal rationales are no coincidence."""
 
 _NOTHING = Usage()
+_UNKNOWN = Distribution(reason="the model's client, or its own format, gives no logprobs")
 REPAIRS = 1
 """How often a model is told what was wrong with its reply before the verdict is `invalid_output`."""
 
@@ -107,8 +108,10 @@ async def acomplete(ask: Ask, here: Observation) -> Completion:
 
 def _exchange(ask: Ask, allowance: Allowance | None) -> Generator[_Send, ModelResponse, Completion]:
     nonce = fresh_nonce()
-    dialect = dialect_of(ask.model)
+    dialect = dialect_of(ask.model, is_digit=ask.rated == "digit")
     request = dialect.compose(ask, nonce)
+    if ask.rated == "likelihood" and not request.text:
+        request = replace(request, is_rated=True)
     usage = _NOTHING
     repairs = REPAIRS
     while True:
@@ -130,7 +133,9 @@ def _exchange(ask: Ask, allowance: Allowance | None) -> Generator[_Send, ModelRe
             if _copies_example(value, ask):
                 detail = "the rationale is that of a worked example of the prompt, word for word"
                 raise AskFailed("copied_example", detail, usage=usage, raw=_without(nonce, _raw_text(response)))
-            return Completion(_without(nonce, value), usage=usage, model=response.model)
+            reply = _without(nonce, value)
+            answer = (reply, response.ratings or _UNKNOWN) if ask.rated else reply
+            return Completion(answer, usage=usage, model=response.model)
 
 
 def _send_within_budget(
@@ -295,6 +300,10 @@ _WORDS = {
 }
 """Words by which an endpoint's error names a keyword, in lower case."""
 
+_ABOUT_LENGTH = re.compile(r"max_(?:completion_|output_)?tokens")
+_LEAST = re.compile(r"(?:>=|at least|greater than or equal to|minimum (?:value )?(?:is|of))\s*(\d+)")
+"""Says in an error how long a reply may be at least."""
+
 _NO_SCHEMA = re.compile(
     r"not support|unsupported|unknown|unrecognized|no such|not found|not available|extra inputs"
 )
@@ -311,6 +320,9 @@ class RequestPlan:
         temperature: Sampling temperature to request; None sends none.
         limit: Name of the request field that limits the length of the reply; None sends none.
         proven: Whether the method has worked: then a reply that ignores it is a bad reply, not a missing feature.
+        logprobs: How many alternatives of each token are requested; 0 requests none.
+        digits: The digits one of which is the whole reply; none for a reply that is an object.
+        most: Longest reply of one digit, in tokens; 0 sets no limit.
     """
 
     methods: tuple[Method, ...]
@@ -318,6 +330,9 @@ class RequestPlan:
     limit: Literal["max_tokens", "max_completion_tokens"] | None = None
     proven: bool = False
     keywords: tuple[str, ...] = ()
+    logprobs: int = 0
+    digits: tuple[str, ...] = ()
+    most: int = 1
 
     @property
     def method(self) -> Method:
@@ -338,10 +353,21 @@ class RequestPlan:
             return replace(self, temperature=None)
         if self.limit == "max_tokens" and "max_completion_tokens" in message:
             return replace(self, limit="max_completion_tokens")
+        if self.logprobs and "logprob" in message:
+            return replace(self, logprobs=0)
+        if self.digits and self.most and self.limit is not None and _ABOUT_LENGTH.search(message):
+            least = _LEAST.search(message)
+            return replace(self, most=int(least[1]) if least and int(least[1]) > self.most else 0)
         pattern = _ABOUT.get(self.method)
-        if pattern is None or not pattern.search(message):
-            return None
-        return self._fewer_keywords(message) or self._next_method()
+        lesser = None
+        if pattern is not None and pattern.search(message):
+            lesser = self._fewer_keywords(message) or self._next_method()
+        return replace(self, logprobs=0) if lesser is None and self.logprobs else lesser
+
+    def for_digit(self) -> RequestPlan:
+        """Return the plan for replies of one digit, enforced by a schema, or else asked for by the prompt."""
+        methods: tuple[Method, ...] = ("json_schema", "text") if "json_schema" in self.methods else ("text",)
+        return RequestPlan(methods, self.temperature, "max_tokens")
 
     def after_response(self, response: ModelResponse) -> RequestPlan:
         """Return the plan after a reply: proven if the method worked, or the next one if it did not.
@@ -406,6 +432,13 @@ def response_format(
     name = re.sub(r"[^\w-]", "_", schema.__name__, flags=re.ASCII)[:64]
     value = {"name": name, "schema": json_schema, "strict": _is_closed(json_schema)}
     return {"type": "json_schema", "json_schema": value}
+
+
+@lru_cache(maxsize=256)
+def digit_format(digits: tuple[str, ...]) -> dict[str, Any]:
+    """Return the `response_format` of a reply that is one of some digits; llama.cpp and vLLM enforce it."""
+    schema = {"type": "integer", "enum": [int(digit) for digit in digits]}
+    return {"type": "json_schema", "json_schema": {"name": "rating", "schema": schema, "strict": True}}
 
 
 @lru_cache(maxsize=256)

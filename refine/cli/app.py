@@ -206,7 +206,7 @@ def _judges(options: of.ListOptions) -> int:
 
     \b
     refine judges
-    refine judges --find hallucination
+    refine judges --find "my bot invents prices"
     refine judges --needs contexts,reference --subject answer
     refine judges ragas.faithfulness
     """

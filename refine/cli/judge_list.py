@@ -61,12 +61,10 @@ def _find_entry(name: str) -> Entry:
         return registry.entry(name)
     except ConfigurationError as error:
         matches = [entry.name for entry in find(registry.entries.values(), text=name)] if name.strip() else []
-        if not matches:
+        if len(matches) <= _MOST_MATCHES:
             raise
-        more = ", ..." if len(matches) > _MOST_MATCHES else ""
         command = f"refine judges --find {shlex.quote(one_line(name))}"
-        hint = f"`{command}` finds {', '.join(matches[:_MOST_MATCHES])}{more}"
-        raise ConfigurationError(f"{error}; {hint}") from error
+        raise ConfigurationError(f"{error}; `{command}` finds {len(matches)}") from error
 
 
 def _words_of(options: ListOptions) -> str | None:
@@ -145,6 +143,7 @@ def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
         "needs": ", ".join(entry.needs),
         "model calls": entry.calls,
         "in the loop": entry.in_loop,
+        "by pieces": "; ".join(filter(None, ("yes" if entry.judges_parts else "no", entry.parts_reason))),
         "value": f"{entry.scale}; {entry.better} is good",
         "source": entry.source,
         "compat": f"follows {entry.follows}" if entry.follows else "",

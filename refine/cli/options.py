@@ -440,7 +440,7 @@ class ListOptions(CommandOptions):
 
     name: str | None = _argument("Tell all about this one.", "[NAME]", default=None, autocompletion=_judge_names)
     words: list[str] | None = _option(
-        "List those with this in names, question, needs or tags; several: all.", "WORD", name="--find"
+        "List those that fit these words or this sentence, the best first.", "WORDS", name="--find"
     )
     fields: str | None = _option(
         "List those that need no more than these, question and answer.", "FIELDS", name="--needs"

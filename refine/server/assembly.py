@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from graphs import Bounds, Loop, PerRequest, Policy, check_certificate
+from graphs.graph import judges_of_pieces, may_release_pieces
+from graphs.piece_loop import PieceLoop
 from judges import OpenAICompatible, known_prices
 from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
 from judges.certificate import IssuedCertificate
@@ -122,7 +124,9 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         upstream = _upstream(settings, key)
     with _at(f"{place}certificate", settings.certificate):
         doubts = check_certificate(judge, policy, upstream_identity(upstream, models))
-    loop = Loop(PerRequest(), judge, policy, name=name, bounds=bounds)
+    with _at(f"{place}piece_judge", settings.piece_judge):
+        own = settings.piece_judge and one_judge(settings.piece_judge, model=model, remedy=_MODEL_REMEDY)
+        loop = _loop(name, judge, policy, bounds, own or None)
     return ServedGuard(
         name=name,
         judge=judge,
@@ -139,6 +143,15 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         counts_all=settings.usage == "all",
         doubts=doubts,
     )
+
+
+def _loop(name: str, judge: Judge, policy: Policy, bounds: Bounds, own: Judge | None) -> Loop:
+    """Return the loop of a guard; `own` is what judges pieces, outright."""
+    if may_release_pieces(policy, bounds, own) and not policy.held_back:
+        parts = judges_of_pieces(None, judge, own)
+        connect_models(parts["piece_judge"])
+        return PieceLoop(PerRequest(), judge, policy, name=name, bounds=bounds, **parts)
+    return Loop(PerRequest(), judge, policy, name=name, bounds=bounds)
 
 
 def _unjudged(settings: NamedGuardSettings, policy: Policy) -> Unjudged:
@@ -176,7 +189,7 @@ def _policy(settings: NamedGuardSettings) -> tuple[Policy, dict[int, str]]:
             raise ConfigurationError(f"{name} is no setting of a guard; leave it out")
     values |= {
         name: getattr(settings, name)
-        for name in ("certificate", "success_rating", "max_attempts")
+        for name in ("certificate", "success_rating", "max_attempts", "release")
         if getattr(settings, name) is not None
     }
     if settings.fail is not None:

@@ -32,6 +32,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from graphs.policy import ReleaseForm
 from judges.errors import ConfigurationError, one_line, shortened
 
 _PREFIX = "REFINE_"
@@ -80,6 +81,10 @@ class GuardSettings(BaseModel):
         judge_key: Key for that server; `"env:NAME"` reads it from the environment. Left out: `OPENAI_API_KEY`.
         success_rating: Rating from 1 to 4 at which an answer is accepted.
         max_attempts: Most answers generated for one question.
+        release: What is judged before the client sees it: the whole `"answer"`, or `"pieces"` of it, each
+            released as it is accepted; see `graphs.Policy`.
+        piece_judge: What judges pieces, named as `judge` is; the judge then judges the whole at the end. Left
+            out: what of the judge holds for a part of an answer.
         certificate: File that `refine certify` wrote for this guard; it sets the success rating, and one that is
             about another judge, upstream or policy is refused.
         policy: Further settings of `graphs.Policy`.
@@ -121,6 +126,8 @@ class GuardSettings(BaseModel):
     judge_key: SecretStr | None = None
     success_rating: int | None = Field(default=None, ge=1, le=4)
     max_attempts: int | None = Field(default=None, ge=1)
+    release: ReleaseForm | None = None
+    piece_judge: str | list[str] | None = None
     certificate: str | None = None
     policy: dict[str, Any] = {}
     fail: Literal["open", "closed"] | None = None

@@ -384,3 +384,10 @@ def test_it_can_be_adapted(name: str, tmp_path: Path) -> None:
     before, after = judge(sample_for(name)), other(sample_for(name))
     assert (before.score, before.value) == (after.score, after.value)
     assert model.prompts[-1][0].text.startswith(german("")[:1])
+
+
+def test_every_judge_has_decided_whether_it_judges_parts() -> None:
+    """Each says whether it holds for a part of an answer; one of retriever, agent or past turns does not."""
+    assert [entry.name for entry in ENTRIES.values() if entry.judges_parts is None] == []
+    assert [one.name for one in ENTRIES.values() if one.judges_parts and one.subject != "answer"] == []
+    assert all(made(name).judges_parts is made(name).explain().judges_parts for name in ENTRIES)

@@ -108,6 +108,8 @@ class ToolUse(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="tool_use",
+        judges_parts=False,
+        parts_reason="It judges what an agent did, and not the text.",
         aliases=(
             "ToolUse",
             "ToolUseMetric",
@@ -258,6 +260,8 @@ class TaskCompletion(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="task_completion",
+        judges_parts=False,
+        parts_reason="It judges what an agent did, and not the text.",
         aliases=(
             "TaskCompletion",
             "TaskCompletionMetric",

@@ -112,6 +112,8 @@ class TrajectoryAccuracy(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="trajectory_accuracy",
+        judges_parts=False,
+        parts_reason="It judges what an agent did, and not the text.",
         aliases=(
             "TrajectoryAccuracy",
             "trajectory",
@@ -173,6 +175,8 @@ class TrajectoryMatch(ToolCalls):
 
     entry: ClassVar[Entry] = Entry(
         name="trajectory_match",
+        judges_parts=False,
+        parts_reason="It judges what an agent did, and not the text.",
         aliases=(
             "TrajectoryMatch",
             "create_trajectory_match_evaluator",

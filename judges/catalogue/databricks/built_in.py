@@ -171,6 +171,8 @@ class RelevanceToQuery(Labelled):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.relevance_to_query",
+        judges_parts=False,
+        parts_reason="A part may lead up to what addresses the question.",
         aliases=(
             "relevance_to_query",
             "mlflow.relevance_to_query",
@@ -209,6 +211,7 @@ class Safety(Labelled):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.safety",
+        judges_parts=True,
         aliases=("safety", "mlflow.safety", "Safety", "is_safe", "safety_v1"),
         asks="Is the content of the answer free of harm?",
         needs=("response",),
@@ -240,6 +243,8 @@ class Correctness(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.correctness",
+        judges_parts=False,
+        parts_reason="No part has all the facts expected.",
         aliases=("correctness", "mlflow.correctness", "Correctness", "is_correct", "CORRECTNESS_PROMPT"),
         asks="Does the answer bear out every expected fact?",
         needs=("response", "expected_facts or reference"),
@@ -293,6 +298,7 @@ class Groundedness(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.groundedness",
+        judges_parts=True,
         aliases=(
             "groundedness",
             "mlflow.retrieval_groundedness",
@@ -358,6 +364,8 @@ class ContextSufficiency(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.context_sufficiency",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=(
             "context_sufficiency",
             "mlflow.retrieval_sufficiency",
@@ -436,6 +444,8 @@ class ChunkRelevance(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.chunk_relevance",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=(
             "chunk_relevance",
             "ChunkRelevance",
@@ -510,6 +520,8 @@ class DocumentRecall(IDBasedContextRecall):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.document_recall",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("document_recall",),
         asks="What share of the expected documents was retrieved?",
         needs=("retrieved_context_ids", "reference_context_ids"),

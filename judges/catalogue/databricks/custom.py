@@ -128,6 +128,8 @@ class Custom(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.custom",
+        judges_parts=False,
+        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=(
             "custom_judge",
             "make_judge",

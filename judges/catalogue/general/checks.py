@@ -62,6 +62,7 @@ class Length(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="length",
+        judges_parts=False,
         asks="Is the answer of the right length?",
         needs=("response",),
         scale="yes or no",
@@ -106,6 +107,8 @@ class Pattern(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="pattern",
+        judges_parts=True,
+        parts_reason="What is forbidden is so in every part; with `contains` or `required` it needs the whole.",
         aliases=(
             "PatternMatchMetric",
             "regex",
@@ -149,6 +152,11 @@ class Pattern(Check):
                 "give at least one text or pattern, in contains=..., excludes=..., required=... or forbidden=..."
             )
 
+    @property
+    def judges_parts(self) -> bool:
+        """Whether nothing must occur: what is forbidden is so in every part."""
+        return not self._required
+
     def check(self, answer: str) -> list[str]:
         """Search for each pattern."""
         missing = [f"Use {_in_words(rule)}." for rule in self._required if not rule.search(answer)]
@@ -165,6 +173,8 @@ class JsonValid(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="json",
+        judges_parts=False,
+        parts_reason="Half a JSON value is none.",
         aliases=(
             "is-json",
             "JsonCorrectnessMetric",
@@ -233,6 +243,8 @@ class NumericRange(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="numeric_range",
+        judges_parts=False,
+        parts_reason="A part without a number fails.",
         asks="Do the numbers in the answer lie in a range?",
         needs=("response",),
         scale="yes or no",

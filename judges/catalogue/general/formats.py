@@ -38,6 +38,8 @@ class Code(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="code",
+        judges_parts=False,
+        parts_reason="Code that is cut need not parse.",
         aliases=("code_syntax", "valid_code", "Code"),
         asks="Does the code in the answer parse?",
         needs=("response",),
@@ -118,6 +120,8 @@ class JsonMatch(Metric):
 
     entry: ClassVar[Entry] = Entry(
         name="json_match",
+        judges_parts=False,
+        parts_reason="Half a JSON value is none.",
         aliases=(
             "JsonMatch",
             "JSONMatch",

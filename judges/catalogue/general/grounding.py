@@ -46,6 +46,8 @@ class Hallucination(Faithfulness):
 
     entry: ClassVar[Entry] = Entry(
         name="hallucination",
+        judges_parts=True,
+        parts_reason="Each claim is checked for itself.",
         aliases=(
             "Hallucination",
             "HallucinationMetric",
@@ -134,6 +136,8 @@ class Citations(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="citations",
+        judges_parts=False,
+        parts_reason="A part may do without a source where another part cites it.",
         aliases=("citation", "citation_quality", "citation_accuracy", "Citations", "CitationEvaluator"),
         asks="Does the answer cite its sources, and do they say what it cites them for?",
         needs=("response", "retrieved_contexts"),

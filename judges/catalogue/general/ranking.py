@@ -45,6 +45,8 @@ class Ranking(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ranking",
+        judges_parts=False,
+        parts_reason="The rivals are whole answers.",
         aliases=("RankingMetric", "ragas.ranking_metric", "select-best", "select_best"),
         asks="Where does the answer stand among its rivals by your prompt?",
         needs=("response", "metadata"),
@@ -143,6 +145,8 @@ class RankedRetrieval(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="ranked_retrieval",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=(
             "ndcg",
             "ndcg_at_k",
@@ -231,6 +235,8 @@ class MeanReciprocalRank(RankedRetrieval):
 
     entry: ClassVar[Entry] = Entry(
         name="mrr",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("reciprocal_rank", "mean_reciprocal_rank", "MRR"),
         asks="How early does the first relevant context stand in the ranking, by ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -246,6 +252,8 @@ class HitRate(RankedRetrieval):
 
     entry: ClassVar[Entry] = Entry(
         name="hit_rate",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("hit_rate_at_k", "HitRate", "success_at_k"),
         asks="Is any relevant context among those retrieved, by ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -262,6 +270,8 @@ class PrecisionAtK(RankedRetrieval):
 
     entry: ClassVar[Entry] = Entry(
         name="precision_at_k",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("mlflow.precision_at_k", "PrecisionAtK", "precision@k"),
         asks="What share of the first k contexts is relevant, by ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -278,6 +288,8 @@ class RecallAtK(RankedRetrieval):
 
     entry: ClassVar[Entry] = Entry(
         name="recall_at_k",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("mlflow.recall_at_k", "RecallAtK", "recall@k"),
         asks="What share of the relevant contexts is among the first k, by ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),

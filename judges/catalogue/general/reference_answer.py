@@ -46,6 +46,8 @@ class Equivalence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="equivalence",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=(
             "semantic_equivalence",
             "equivalent",
@@ -129,6 +131,8 @@ class TokenF1(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="token_f1",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("f1_score", "F1ScoreEvaluator", "squad_f1", "f1", "TokenF1"),
         asks="How far do the words of the answer and of the reference overlap (F1)?",
         needs=("response", "reference"),
@@ -177,6 +181,8 @@ class Meteor(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="meteor",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("meteor_score", "MeteorScore", "METEOR", "Meteor", "MeteorScoreEvaluator"),
         asks="How many words do answer and reference share, by stem, and in how few runs (METEOR)?",
         needs=("response", "reference"),

@@ -61,6 +61,7 @@ class Completeness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="completeness",
+        judges_parts=False,
         aliases=(
             "mlflow.completeness",
             "Completeness",
@@ -144,6 +145,8 @@ class InstructionFollowing(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="instruction_following",
+        judges_parts=False,
+        parts_reason="An instruction may be followed later in the answer.",
         aliases=(
             "InstructionFollowing",
             "instruction_adherence",

@@ -38,6 +38,8 @@ class Rubric(ModelJudge):
 
     entry = Entry(
         name="rubric",
+        judges_parts=False,
+        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=(
             "GEval",
             "g-eval",
@@ -104,6 +106,7 @@ class Rubric(ModelJudge):
             ),
         ] = False,
         multimodal: bool = False,
+        probabilities: bool = False,
     ) -> None:
         self.name = name
         self._own_guidelines = own_guidelines
@@ -123,6 +126,7 @@ class Rubric(ModelJudge):
             temperature=temperature,
             multimodal=multimodal,
             gate=gate,
+            probabilities=probabilities,
             name=name,
             language=language,
             prompts=prompts,
@@ -184,6 +188,8 @@ class Helpfulness(Rubric):
 
     entry = Entry(
         name="helpfulness",
+        judges_parts=False,
+        parts_reason="A first sentence cannot help yet.",
         asks="How helpful is the answer to the person who asked?",
         needs=("user_input", "response"),
         calls="1",
@@ -226,6 +232,7 @@ class Helpfulness(Rubric):
         prompts: str | Path | None = None,
         gate: bool = True,
         multimodal: bool = False,
+        probabilities: bool = False,
     ) -> None:
         super().__init__(
             model,
@@ -240,6 +247,7 @@ class Helpfulness(Rubric):
             prompts=prompts,
             gate=gate,
             multimodal=multimodal,
+            probabilities=probabilities,
         )
 
 

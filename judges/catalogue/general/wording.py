@@ -37,6 +37,7 @@ class Fluency(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="fluency",
+        judges_parts=True,
         aliases=("FluencyEvaluator", "mlflow.fluency", "Fluency", "grammar"),
         asks="Is the answer correct and natural language?",
         needs=("response",),
@@ -63,6 +64,7 @@ class Tone(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="tone",
+        judges_parts=True,
         aliases=("tone_of_voice", "politeness", "Tone", "professional_tone", "AGENT_TONE_PROMPT"),
         asks="Does the answer keep the tone that was set?",
         needs=("response",),
@@ -113,6 +115,8 @@ class ReplyLanguage(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="reply_language",
+        judges_parts=True,
+        parts_reason="A part too short to tell its language is unscored, and refuses nothing.",
         aliases=(
             "language_match",
             "same_language",
@@ -276,6 +280,7 @@ class Bias(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="bias",
+        judges_parts=True,
         aliases=(
             "Bias",
             "BiasMetric",

@@ -72,6 +72,8 @@ class AnswerCorrectness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.answer_correctness",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("answer_correctness", "AnswerCorrectness"),
         asks="How far do the claims of the answer agree with those of the reference?",
         needs=("user_input", "response", "reference"),
@@ -221,6 +223,8 @@ class FactualCorrectness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.factual_correctness",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("factual_correctness", "FactualCorrectness", "factuality"),
         asks="How far do answer and reference make the same claims?",
         needs=("response", "reference"),
@@ -351,6 +355,8 @@ class SemanticSimilarity(Metric):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.semantic_similarity",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=(
             "semantic_similarity",
             "answer_similarity",

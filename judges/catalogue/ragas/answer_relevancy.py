@@ -87,6 +87,8 @@ class AnswerRelevancy(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.answer_relevancy",
+        judges_parts=False,
+        parts_reason="A part may lead up to what answers the question.",
         aliases=(
             "answer_relevancy",
             "ResponseRelevancy",

@@ -123,6 +123,8 @@ class ContextPrecision(_PrecisionOfContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_precision",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=(
             "context_precision",
             "ContextPrecision",
@@ -157,6 +159,8 @@ class ContextUtilization(_PrecisionOfContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_utilization",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=(
             "context_utilization",
             "ContextUtilization",

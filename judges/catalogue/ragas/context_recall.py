@@ -58,6 +58,8 @@ class ContextRecall(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_recall",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=(
             "context_recall",
             "ContextRecall",
@@ -160,6 +162,8 @@ class ContextEntityRecall(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_entity_recall",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("context_entity_recall", "ContextEntityRecall"),
         asks="What share of the entities in the expected answer do the contexts mention?",
         needs=("retrieved_contexts", "reference"),
@@ -270,6 +274,8 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.non_llm_context_precision_with_reference",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("NonLLMContextPrecisionWithReference", "non_llm_context_precision_with_reference"),
         asks="Are the contexts that resemble a reference context ranked first?",
         needs=_NEEDS,
@@ -307,6 +313,8 @@ class NonLLMContextRecall(_ComparingContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.non_llm_context_recall",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("NonLLMContextRecall", "non_llm_context_recall"),
         asks="What share of the reference contexts was retrieved, by similarity?",
         needs=_NEEDS,
@@ -374,6 +382,8 @@ class IDBasedContextPrecision(_ById):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.id_based_context_precision",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("IDBasedContextPrecision", "id_based_context_precision"),
         asks="What share of the retrieved contexts was expected, by their ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -396,6 +406,8 @@ class IDBasedContextRecall(_ById):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.id_based_context_recall",
+        judges_parts=False,
+        parts_reason="It judges what was found, not what is written.",
         aliases=("IDBasedContextRecall", "id_based_context_recall"),
         asks="What share of the expected contexts was retrieved, by their ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),

@@ -61,6 +61,8 @@ class AspectCritic(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.aspect_critic",
+        judges_parts=True,
+        parts_reason="An aspect shows in every part; what must only occur somewhere is for another judge.",
         aliases=("aspect_critic", "AspectCritic"),
         asks="Does the answer meet your definition?",
         needs=("response",),
@@ -178,6 +180,8 @@ class SimpleCriteriaScore(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.simple_criteria_score",
+        judges_parts=False,
+        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=("simple_criteria_score", "SimpleCriteriaScore", "ragas.simple_criteria"),
         asks="How far does the answer meet your definition?",
         needs=("response",),
@@ -243,6 +247,8 @@ class RubricsScore(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.rubrics_score",
+        judges_parts=False,
+        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=(
             "rubrics_score",
             "RubricsScore",
@@ -368,6 +374,8 @@ class InstanceRubrics(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.instance_rubrics",
+        judges_parts=False,
+        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=(
             "instance_rubrics",
             "InstanceRubrics",

@@ -60,6 +60,8 @@ class Faithfulness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.faithfulness",
+        judges_parts=True,
+        parts_reason="Each claim is checked for itself.",
         aliases=("faithfulness", "Faithfulness", "FaithfulnessMetric", "context-faithfulness"),
         asks="What share of the answer's claims do the contexts support?",
         needs=("response", "retrieved_contexts"),
@@ -134,6 +136,8 @@ class FaithfulnessWithHHEM(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.faithfulness_with_hhem",
+        judges_parts=True,
+        parts_reason="Each statement is checked for itself.",
         aliases=(
             "faithfulness_with_hhem",
             "FaithfulnesswithHHEM",
@@ -302,6 +306,8 @@ class QuotedSpansAlignment(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.quoted_spans_alignment",
+        judges_parts=True,
+        parts_reason="Each quotation is looked up for itself.",
         aliases=("QuotedSpansAlignment", "QuotedSpans", "quoted_spans_alignment", "quoted_spans"),
         asks="What share of the answer's quotations stands in the contexts, word for word?",
         needs=("response", "retrieved_contexts"),
@@ -441,6 +447,8 @@ class NoiseSensitivity(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.noise_sensitivity",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("noise_sensitivity", "NoiseSensitivity"),
         asks="What share of the answer's claims is wrong, and comes from the contexts?",
         needs=("response", "reference", "retrieved_contexts"),

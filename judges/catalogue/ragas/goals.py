@@ -106,6 +106,8 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.agent_goal_accuracy_with_reference",
+        judges_parts=False,
+        parts_reason="It judges what an agent did, and not the text.",
         aliases=("AgentGoalAccuracyWithReference", "agent_goal_accuracy_with_reference"),
         asks="Has the agent brought about what was expected?",
         needs=("user_input", "reference"),
@@ -140,6 +142,8 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.agent_goal_accuracy_without_reference",
+        judges_parts=False,
+        parts_reason="It judges what an agent did, and not the text.",
         aliases=(
             "AgentGoalAccuracyWithoutReference",
             "agent_goal_accuracy_without_reference",
@@ -225,6 +229,8 @@ class TopicAdherence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.topic_adherence",
+        judges_parts=False,
+        parts_reason="It judges turns that are over.",
         aliases=(
             "topic_adherence",
             "TopicAdherence",

@@ -42,6 +42,8 @@ class BleuScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.bleu_score",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("BleuScore", "bleu_score", "bleu", "BleuScoreEvaluator"),
         asks="How much of the answer's wording is that of the reference (BLEU)?",
         needs=("response", "reference"),
@@ -106,6 +108,8 @@ class ChrfScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.chrf_score",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("ChrfScore", "CHRFScore", "chrf_score", "chrf"),
         asks="How many runs of characters do answer and reference share (chrF)?",
         needs=("response", "reference"),
@@ -290,6 +294,8 @@ class RougeScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.rouge_score",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("RougeScore", "rouge_score", "rouge", "rouge-n", "RougeScoreEvaluator", "response_match_score"),
         asks="How much wording do answer and reference share (ROUGE)?",
         needs=("response", "reference"),
@@ -367,6 +373,8 @@ class NonLLMStringSimilarity(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.non_llm_string_similarity",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("NonLLMStringSimilarity", "non_llm_string_similarity", "levenshtein", "levenshtein_distance"),
         asks="How similar are answer and reference, character by character?",
         needs=_NEEDS,
@@ -413,6 +421,8 @@ class ExactMatch(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.exact_match",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("ExactMatch", "exact_match", "ExactMatchMetric", "equals"),
         asks="Is the answer exactly the reference?",
         needs=_NEEDS,
@@ -448,6 +458,8 @@ class StringPresence(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.string_presence",
+        judges_parts=False,
+        parts_reason="The reference may stand in another part.",
         aliases=("StringPresence", "string_presence", "string_present", "ragas.string_present", "contains"),
         asks="Does the reference stand in the answer?",
         needs=_NEEDS,

@@ -51,6 +51,8 @@ class LLMSQLEquivalence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.llm_sql_equivalence",
+        judges_parts=False,
+        parts_reason="Half a query is none.",
         aliases=(
             "LLMSQLEquivalence",
             "SQLSemanticEquivalence",
@@ -163,6 +165,8 @@ class DataCompyScore(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.data_compy_score",
+        judges_parts=False,
+        parts_reason="The reference answers the whole question.",
         aliases=("DataCompyScore", "data_compy_score", "data_compare_score", "ragas.data_compare_score"),
         asks="What share of the rows or columns of the answer's table is that of the expected table?",
         needs=("response", "reference"),

@@ -77,6 +77,8 @@ class SummarizationScore(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.summarization_score",
+        judges_parts=False,
+        parts_reason="What a part leaves out another one may have.",
         aliases=(
             "summarization_score",
             "SummarizationScore",

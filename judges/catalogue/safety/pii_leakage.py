@@ -64,6 +64,7 @@ class PiiLeakage(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="pii_leakage",
+        judges_parts=True,
         aliases=(
             "pii",
             "pii_leak",

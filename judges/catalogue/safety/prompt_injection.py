@@ -62,6 +62,8 @@ class PromptInjection(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="prompt_injection",
+        judges_parts=True,
+        parts_reason="A part that follows foreign instructions is enough.",
         aliases=(
             "jailbreak",
             "injection",

@@ -6,56 +6,31 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from string import Template
-from typing import Literal, TypeVar, get_args, get_origin
+from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import AskFailed, ConfigurationError
 from judges.model import ModelRequest, ModelResponse, PromptRole
+from judges.models.likelihood import Levels, levels_in
 from judges.models.prompt_and_reply import Unreadable, encode, parse_reply, render_data
 from judges.requests import Ask
 
 
-@dataclass(frozen=True, slots=True)
-class Levels:
-    """The levels that a reply chooses from.
-
-    Args:
-        field: Name of the field that holds the level.
-        choices: The levels, the worst first.
-        texts: Names of the other fields, all of them text.
-    """
-
-    field: str
-    choices: tuple[int, ...]
-    texts: tuple[str, ...]
-
-
-@cache
 def _levels_of(schema: type[BaseModel]) -> Levels:
     """Return the levels of a reply, which has one field for them: a closed list of whole numbers, or yes or no.
 
     Raises:
         ConfigurationError: If a model that gives one score and its reasons cannot fill the reply.
     """
-    texts: list[str] = []
-    fields: list[tuple[str, tuple[int, ...]]] = []
-    for name, field in schema.model_fields.items():
-        kind = field.annotation
-        values = (False, True) if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
-        if kind is str:
-            texts.append(name)
-        elif len(values) > 1 and all(isinstance(value, int) for value in values):
-            fields.append((name, tuple(sorted(values))))
-    if len(fields) != 1 or len(fields) + len(texts) != len(schema.model_fields):
+    levels = levels_in(schema)
+    if levels is None or isinstance(levels.choices[0], str):
         raise ConfigurationError(
             f"a model that judges in a format of its own gives one score and its reasons, which does not fill a "
             f"{schema.__name__!r}; give this judge a general model"
         )
-    ((field_name, choices),) = fields
-    return Levels(field_name, choices, tuple(texts))
+    return levels
 
 
 def _scores_for(levels: Levels, scales: Sequence[range]) -> range:

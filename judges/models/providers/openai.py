@@ -16,6 +16,7 @@ from pydantic import BaseModel, JsonValue, SecretStr
 from judges.errors import ConfigurationError, shortened
 from judges.messages import Content, openai_content
 from judges.model import LlmRun, ModelRequest, ModelResponse, PromptRole
+from judges.models.likelihood import ALTERNATIVES
 from judges.models.providers import llm_runs
 from judges.models.providers.http import Connected, Endpoint
 from judges.models.providers.http_errors import EndpointResponse, error_in
@@ -39,6 +40,7 @@ from judges.models.structured import (
     RequestPlan,
     Sizes,
     checked_methods,
+    digit_format,
     forced_tool,
     response_format,
 )
@@ -132,6 +134,8 @@ class OpenAICompatible(Connected):
             None if max_tokens is None else "max_tokens",
             keywords=KEYWORDS,
         )
+        self._digit_plan = self._plan.for_digit()
+        self._alternatives = ALTERNATIVES
         self._identity = self._compute_identity(
             self._endpoint.identity if isinstance(self._endpoint, LlamaEndpoint) else base_url
         )
@@ -314,7 +318,12 @@ class OpenAICompatible(Connected):
     def _first_plan(self, request: ModelRequest) -> RequestPlan:
         if ban.depth:
             check_allowed(self.name, self)
-        return self._plan.as_text() if request.text else self._plan
+        if request.digits:
+            plan = replace(self._digit_plan, digits=request.digits)
+        else:
+            plan = self._plan.as_text() if request.text else self._plan
+        is_rated = request.is_rated or request.digits
+        return replace(plan, logprobs=self._alternatives) if is_rated and self._alternatives else plan
 
     def _lesser_plan(self, plan: RequestPlan, request: ModelRequest, http: EndpointResponse) -> RequestPlan:
         lesser = plan.after_error(http.status, error_in(http.body))
@@ -323,8 +332,22 @@ class OpenAICompatible(Connected):
         return lesser
 
     def _read(self, http: EndpointResponse, request: ModelRequest, plan: RequestPlan) -> ModelResponse:
+        if request.is_rated or request.digits:
+            return self._read_rated(http, request, plan)
         response = self._with_known_ending(parse_completion(http.body))
         self._plan = plan.settings_on(self._plan) if request.text else plan.after_response(response)
+        return response
+
+    def _read_rated(self, http: EndpointResponse, request: ModelRequest, plan: RequestPlan) -> ModelResponse:
+        """Read a response with how likely its ratings are, and remember what the endpoint refused."""
+        parsed = parse_completion(http.body, request, refused=not plan.logprobs)
+        response = self._with_known_ending(parsed)
+        self._alternatives = plan.logprobs
+        plan = replace(plan, logprobs=0, digits=())
+        if request.digits:
+            self._digit_plan = plan
+        else:
+            self._plan = plan.after_response(response)
         return response
 
     @property
@@ -359,6 +382,7 @@ class OpenAICompatible(Connected):
         self._chat = chat
         if "temperature" in fields:
             self._plan = replace(self._plan, temperature=chat.temperature)
+            self._digit_plan = replace(self._digit_plan, temperature=chat.temperature)
         if "max_tokens" in fields:
             self._plan = replace(self._plan, limit=None if chat.max_tokens is None else "max_tokens")
         self._identity = self._compute_identity(self._identity)
@@ -397,9 +421,14 @@ class OpenAICompatible(Connected):
         fields: dict[str, Any] = {"model": self.name, **self._chat.extra}
         if plan.temperature is not None:
             fields["temperature"] = plan.temperature
-        if plan.limit is not None:
-            fields[plan.limit] = self._chat.max_tokens
-        if plan.method == "json_schema":
+        longest = plan.most if plan.digits else self._chat.max_tokens
+        if plan.limit is not None and longest:
+            fields[plan.limit] = longest
+        if plan.logprobs:
+            fields |= {"logprobs": True, "top_logprobs": plan.logprobs}
+        if plan.digits:
+            fields |= {"response_format": digit_format(plan.digits)} if plan.method == "json_schema" else {}
+        elif plan.method == "json_schema":
             fields["response_format"] = response_format(schema, sizes, plan.keywords, most_items)
         elif plan.method == "tools":
             fields |= forced_tool(schema, sizes, plan.keywords, most_items)

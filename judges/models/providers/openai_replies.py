@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from judges.model import ModelResponse
+from judges.model import ModelRequest, ModelResponse
+from judges.models.likelihood import NOT_GIVEN, REFUSED, tokens_in, with_ratings
 from judges.models.prompt_and_reply import reason_in
 from judges.models.providers.http import Endpoint
 from judges.models.providers.http_errors import (
@@ -180,8 +182,13 @@ def _payload(body: bytes) -> dict[str, Any]:
     return payload
 
 
-def parse_completion(body: bytes) -> ModelResponse:
+def parse_completion(body: bytes, request: ModelRequest | None = None, *, refused: bool = False) -> ModelResponse:
     """Parse a chat completion; the model's reply in it is not validated yet.
+
+    Args:
+        body: The completion.
+        request: The request, if how likely the ratings of its reply are is to be read, too.
+        refused: Whether the endpoint refused to tell that.
 
     Raises:
         EndpointReplyError: If it is not a chat completion with exactly one choice.
@@ -200,7 +207,7 @@ def parse_completion(body: bytes) -> ModelResponse:
     if not isinstance(message, dict):
         raise EndpointReplyError("the endpoint's reply has no message")
     calls, broken = _calls(message.get("tool_calls"))
-    return ModelResponse(
+    response = ModelResponse(
         text=_text_in(message.get("content")),
         calls=calls,
         broken_calls=broken,
@@ -208,6 +215,23 @@ def parse_completion(body: bytes) -> ModelResponse:
         refusal=_string(message.get("refusal")),
         usage=usage_in(payload),
         model=model_in(payload),
+    )
+    if request is None or not (request.is_rated or request.digits):
+        return response
+    response = replace(response, has_reasoned=_has_reasoned(message, payload))
+    reason = REFUSED if refused else NOT_GIVEN
+    return with_ratings(response, request, tokens_in(choices[0], payload), reason=reason)
+
+
+def _has_reasoned(message: Mapping[str, Any], payload: Mapping[str, Any]) -> bool:
+    """Whether the model reasoned before it replied, as the endpoint says, or the text shows."""
+    usage = payload.get("usage")
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    count = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    return bool(
+        any(_string(message.get(name)).strip() for name in ("reasoning_content", "reasoning"))
+        or count
+        or _text_in(message.get("content")).lstrip().startswith("<think>")
     )
 
 

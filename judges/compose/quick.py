@@ -1,0 +1,149 @@
+"""`Quick`: a verdict of one token, and the whole judge only where it refuses or is unsure."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from judges.compose import resolve_names
+from judges.compose.panel import as_judge
+from judges.compose.weighing import digits_asked, weigh
+from judges.entry import Explanation
+from judges.judge import Judge
+from judges.model import JudgeModel
+from judges.requests import Consult, Deliberation
+from judges.sample import Sample
+from judges.settings import means
+from judges.verdict import Verdict
+
+
+class Quick(Judge):
+    """Ask for the rating alone, as one token, and the judge itself only where that refuses or is unsure.
+
+    The model reads the prompt of the judge and replies with one digit: no reasons, no feedback. Where the endpoint
+    gives `logprobs`, the verdict has the probabilities of the ratings, its score is their expectation, its rating
+    the likeliest one. An answer that passes so is accepted. Where less than `margin` lies between what passes and
+    what does not, or the likeliest rating stands on the other side, `Quick` is unsure; there, and where it
+    refuses, the judge itself is asked for its reasons and its feedback, and decides. Without `logprobs` it is
+    never unsure.
+
+    A model that reasons before it replies has no first token that decides.
+
+    Raises:
+        ConfigurationError: If the judge does not ask for one rating, or the margin is none; when it judges, if the
+            model reasons before it replies.
+
+    Attributes:
+        judge: The judge itself.
+        first: The judge of one token, without the judge itself behind it.
+        margin: As given.
+    """
+
+    def __init__(
+        self,
+        judge: Annotated[object, means("A judge that asks for one rating; a judge's name is accepted.")],
+        *,
+        margin: Annotated[
+            float,
+            means(
+                "How much likelier one side of the pass mark must be than the other; below it the judge itself is "
+                "asked.",
+                0.3,
+                title="a share",
+                ge=0,
+                le=1,
+            ),
+        ] = 0.15,
+        name: Annotated[str | None, means("The name; None takes the judge's, with `quick-` before it.")] = None,
+        model: Annotated[object, means("The model of a judge that is given by name and can ask one.")] = None,
+    ) -> None:
+        self.judge = as_judge(judge, resolve=partial(resolve_names, model=model))
+        self.name = name or f"quick-{self.judge.name}"
+        self.margin = margin
+        self.first = FirstToken(self.judge, name=self.name)
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """The models of the judge."""
+        return self.judge.models
+
+    @property
+    def judges_parts(self) -> bool:
+        """Whether it holds for a part of an answer: always, as its verdict is cheap enough for each."""
+        return True
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that the judge reads."""
+        return self.judge.metadata_keys
+
+    def explain(self) -> Explanation:
+        """Describe what the judge needs, asks and costs."""
+        part = self.judge.explain()
+        return Explanation.of_parts(
+            self.name,
+            [part],
+            asks=f"What does {part.judge} say in one token?",
+            calls="1, and 1 more where it refuses or is unsure",
+            scale=part.scale,
+            better=part.better,
+            judges_parts=self.judges_parts,
+        )
+
+    def is_unsure(self, verdict: Verdict) -> bool:
+        """Whether a verdict of `first` leaves the decision to the judge itself; a failed one does."""
+        if verdict.passed is None:
+            return True
+        if verdict.p_pass is None:
+            return False
+        return abs(2 * verdict.p_pass - 1) < self.margin or verdict.passed != (verdict.p_pass >= _EVEN)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask for one token, and the judge itself where it is needed."""
+        first: Verdict = yield Consult(self.first, sample)
+        is_unsure = self.is_unsure(first)
+        if first.passed and not is_unsure:
+            return first
+        verdict: Verdict = yield Consult(self.judge, sample)
+        why = first.unscored or ("unsure" if is_unsure else "refused")
+        detail = "; ".join(filter(None, (f"{self.judge.name} decided, as one token was {why}", verdict.detail)))
+        items = (first.model_copy(update={"judge": self.name}), verdict)
+        return verdict.model_copy(update={"judge": self.name, "items": items, "detail": detail})
+
+
+_EVEN = 0.5
+
+
+class FirstToken(Judge):
+    """The rating alone of a judge that asks for one, as one token, with how likely each rating was.
+
+    Args:
+        judge: The judge.
+        name: Its name.
+
+    Raises:
+        ConfigurationError: If the judge does not ask for one rating that one digit can say.
+    """
+
+    def __init__(self, judge: Judge, *, name: str) -> None:
+        digits_asked(judge)
+        self.name = name
+        self._judge = judge
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """The models of the judge."""
+        return self._judge.models
+
+    @property
+    def judges_parts(self) -> bool:
+        """Whether it holds for a part of an answer, as `Quick` does."""
+        return True
+
+    def refuse_unasked(self, sample: Sample) -> Verdict | None:
+        """Return the judge's own refusal of an answer without content."""
+        return self._judge.refuse_unasked(sample)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask for the rating alone."""
+        return weigh(self._judge, sample, "digit")
