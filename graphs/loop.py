@@ -462,7 +462,7 @@ class Loop:
         if left is not None and left <= 0:
             return self._to_finish(refinement.stop("deadline", "it passed before the judge was asked", now=now))
         sample = judged_sample(messages, refinement)
-        effect = self._judgement(refinement, sample, context, now)
+        effect = self.ask_judge(refinement, sample, context, now)
         try:
             verdict = yield effect
         except DeadlinePassed:
@@ -518,7 +518,8 @@ class Loop:
         needs = (name for _, fields in needs_of(explanation) for need in fields for name in need.split(" or "))
         return frozenset((*needs, *explanation.reads))
 
-    def _judgement(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
+    def ask_judge(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
+        """Return the call of the judge about a sample, within what the budget leaves."""
         allowance, seconds = refinement.allowance(now), refinement.seconds_left(now)
         draft = refinement.attempts[-1]
         config = context.for_judge(partial(subject_of, "judge", draft.number, (*draft.steps, draft.answer)))

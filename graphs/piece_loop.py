@@ -355,9 +355,8 @@ class PieceLoop(Loop):
             return verdict
         before = "".join(refinement.released_pieces)
         sample = piece_sample(messages, refinement, before, refused.text)
-        asked = evolve(self, _judge=quick.judge)._judgement(
-            refinement, sample, context, RunningClock(refinement)()
-        )
+        behind: Any = evolve(self, _judge=quick.judge)
+        asked = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
         try:
             said = yield asked
         except DeadlinePassed:
