@@ -32,10 +32,11 @@ AnswerKind = Literal[
     "file",
     "echo",
     "repeat",
+    "mended",
 ]
 """Text to judge; nothing at all; a call of a tool; calls of which none can be read; a refusal; stopped by the
 provider's filter; cut off at its length limit; no text, but audio, an image, a video or a file; or on a retry a
-copy, of the feedback or of an earlier draft."""
+copy, of the feedback or of an earlier draft; or a draft with what a judge refused in it masked."""
 
 Copied = Literal["echo", "repeat"]
 """What a retry copied instead of answering anew: the feedback, or an earlier draft that was rejected."""
@@ -53,6 +54,9 @@ NOTES: Mapping[str, str] = {
     "invalid_tool_call": "the answer calls a tool in a way that cannot be read",
 }
 """The detail of an outcome whose answer has such a fault and is released all the same, by the answer's kind."""
+
+LOOP = "refine"
+"""The judge's name in verdicts that the loop gives by itself, without a judge."""
 
 CUT_AS_ASKED = "cut_as_asked"
 """In the metadata of an answer, true says that its length limit is the one that came with the request."""
@@ -138,7 +142,7 @@ def reason_to_skip(kind: AnswerKind, answer: AIMessage, *, judge_refusals: bool 
         judge_refusals: Whether a refusal is judged like any other text; one without a text cannot be.
     """
     match kind:
-        case "text" | "empty" | "cut" | "invalid_tool_call" | "echo" | "repeat":
+        case "text" | "empty" | "cut" | "invalid_tool_call" | "echo" | "repeat" | "mended":
             return None
         case "tool_call":
             return "tool_call: the turn calls a tool"
@@ -162,7 +166,7 @@ def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> _Fault | 
     """
     if kind == "echo" or (kind in ("cut", "invalid_tool_call") and not is_last):
         return kind
-    if kind == "text" or text_of_answer(answer).strip():
+    if kind in ("text", "mended") or text_of_answer(answer).strip():
         return None
     return "invalid_tool_call" if kind == "invalid_tool_call" else "empty"
 
@@ -172,7 +176,7 @@ def rejection_for(fault: _Fault, language: Language) -> Verdict:
     if fault == "empty":
         return empty_answer(language)
     rationale, feedback = _REJECTIONS[language][fault]
-    return Verdict.checked(passed=False, judge="refine", rationale=rationale, feedback=feedback)
+    return Verdict.checked(passed=False, judge=LOOP, rationale=rationale, feedback=feedback)
 
 
 def unread_call(language: Language = "en") -> str:
@@ -183,12 +187,12 @@ def unread_call(language: Language = "en") -> str:
 def empty_answer(language: Language = "en") -> Verdict:
     """Return the verdict on an empty draft, without asking a judge."""
     rationale, feedback = _REJECTIONS[language]["empty"]
-    return Verdict.rated(1, judge="refine", rationale=rationale, feedback=feedback)
+    return Verdict.rated(1, judge=LOOP, rationale=rationale, feedback=feedback)
 
 
 def unfit_answer(fault: str) -> Verdict:
     """Return the verdict on a draft that its generator calls unfit to be released, with its feedback."""
-    return Verdict.rated(1, judge="refine", rationale="The answer cannot be used as it is.", feedback=fault)
+    return Verdict.rated(1, judge=LOOP, rationale="The answer cannot be used as it is.", feedback=fault)
 
 
 def draft_message(answer: AIMessage, mark: Mapping[str, str]) -> AIMessage:

@@ -276,9 +276,13 @@ def _line(line: str) -> str:
 
 
 def answers_of(refinement: Refinement) -> list[Attempt]:
-    """Return the drafts to look back on; an echo of the feedback is none, and would invite the next one."""
-    answers = [attempt for attempt in refinement.attempts if attempt.copied != "echo"]
-    return answers or list(refinement.attempts[-1:])
+    """Return the drafts to look back on; an echo of the feedback is none, and would invite the next one.
+
+    Neither is a mended draft: the generator is told what was wrong with its own.
+    """
+    own = [attempt for attempt in refinement.attempts if not attempt.mended]
+    answers = [attempt for attempt in own if attempt.copied != "echo"]
+    return answers or own[-1:]
 
 
 def _draft(attempt: Attempt) -> Iterator[AnyMessage]:

@@ -21,12 +21,12 @@ from langchain_core.runnables.config import (
 from graphs import langchain_private
 from graphs.outcome import answering_model, certificate_of
 from graphs.redaction import withhold
-from graphs.refinement import Attempt, Refinement
+from graphs.refinement import Attempt, Refinement, evolve
 from judges.entry import Explanation
 from judges.judge import Judge
 from judges.runtime.observation import Observer, current
 from judges.sample import Sample, canonical_field
-from judges.verdict import NOTHING_TO_JUDGE, Verdict
+from judges.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,12 @@ def judged_events(refinement: Refinement) -> tuple[Event, ...]:
     judged = _verdict_event(refinement)
     discarded = refinement.policy.show_drafts and not _released(refinement, attempt)
     return (judged, _discard(attempt)) if discarded else (judged,)
+
+
+def mended_events(refinement: Refinement) -> tuple[Event, ...]:
+    """Return what to publish of a draft that was refused and mended: its verdict, and the mended draft."""
+    before = evolve(refinement, attempts=refinement.attempts[:-1])
+    return (*judged_events(before), *drafted_events(refinement))
 
 
 def candidate_events(refinement: Refinement) -> tuple[Event, ...]:
@@ -192,6 +198,10 @@ def _models_of(refinement: Refinement) -> Iterator[str]:
 UNJUDGED = "answer released although a judgement gave no verdict"
 PARTLY_JUDGED = "answer released although a part of its judge gave no verdict"
 GENERATOR_FAILED = "answer released that was not accepted, since the generator failed"
+_FALLEN_BACK = {
+    UNJUDGED: "fallback text released, since a judgement gave no verdict",
+    GENERATOR_FAILED: "fallback text released, since the generator failed",
+}
 CANDIDATE_FAILED = "candidate failed, and the attempt went on with the others"
 _EXCERPT = "judge was shown a part of a very long draft, or of long evidence; max_conversation_chars bounds it"
 _UNCERTIFIED = "answer released by a model that the certificate is not about: certify again"
@@ -247,7 +257,8 @@ def release_warnings(
 ) -> tuple[Event, ...]:
     """Return the warnings about a question that is answered: that a judgement, or a part of one, failed."""
     warnings = []
-    for name, judge, reason in _failures(refinement):
+    for failure, judge, reason in _failures(refinement):
+        name = _FALLEN_BACK.get(failure, failure) if refinement.ending == "fallback" else failure
         if throttle.should_warn((name, refinement.stop_reason, judge, reason)):
             figures = {
                 "stop_reason": refinement.stop_reason,
@@ -287,22 +298,13 @@ def _failures(refinement: Refinement) -> Iterator[tuple[str, str, str | None]]:
     else:
         released = _is_released(refinement)
         for part in (
-            _failed_parts(released.verdict) if released is not None and released.verdict is not None else ()
+            released.verdict.failed_parts() if released is not None and released.verdict is not None else ()
         ):
             yield PARTLY_JUDGED, part.judge, part.unscored
 
 
 def _is_released(refinement: Refinement) -> Attempt | None:
     return next((attempt for attempt in refinement.attempts if attempt.number == refinement.released), None)
-
-
-def _failed_parts(verdict: Verdict) -> Iterator[Verdict]:
-    """Yield the verdicts inside a scored one whose judges failed; to have had nothing to judge is no failure."""
-    for part in verdict.items:
-        if part.unscored is None:
-            yield from _failed_parts(part)
-        elif part.unscored not in NOTHING_TO_JUDGE:
-            yield part
 
 
 def _without_quotes(detail: str, refinement: Refinement, messages: Sequence[BaseMessage]) -> str:

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any
@@ -53,6 +54,7 @@ from graphs.events import (
     excerpt_warnings,
     finished_events,
     judged_events,
+    mended_events,
     missing_evidence_warnings,
     needs_of,
     observer_under,
@@ -64,6 +66,7 @@ from graphs.events import (
 )
 from graphs.generators import AsyncGenerator, Draft, as_generator, check_temperature
 from graphs.handoff import handoff_events, handoff_warnings, hide_drafts
+from graphs.mending import check_judges
 from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
@@ -192,6 +195,7 @@ class Loop:
         self._throttle = WarningThrottle()
         self._judge = judge
         self._check_direction()
+        check_judges(policy, judge)
         self._generator = as_generator(generator)
         self._overriding: Mapping[int, AsyncGenerator] = {
             number: as_generator(model) for number, model in policy.models_of(candidate or 1).items()
@@ -379,7 +383,7 @@ class Loop:
 
     def _generation(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
         number = refinement.number
-        generator, temperature = self._generator_for(number)
+        generator, temperature = self._generator_for(refinement.generated)
         name, is_silent = self._run_name(number), not self.policy.show_drafts
         allowance = self._generators_allowance(generator, refinement, now)
         prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
@@ -466,7 +470,7 @@ class Loop:
         try:
             verdict = yield effect
         except DeadlinePassed:
-            verdict = Verdict.without_score("deadline", "the judge took too long")
+            verdict = Verdict.without_score("deadline", "the judge took too long", judge=self.judge_name)
             verdict = verdict.model_copy(update={"usage": effect.spent})
         except GraphBubbleUp:
             raise
@@ -474,7 +478,12 @@ class Loop:
             self._break_off(error, refinement, messages, effect.spent, clock())
             raise
         warnings = self._warnings_about(sample, refinement, verdict)
-        return self._record_verdict(refinement, messages, verdict, clock(), warnings=warnings)
+        end = self._record_verdict(refinement, messages, verdict, clock(), warnings=warnings)
+        if end.goto != "judge":
+            return end
+        again = yield from self.judge(end.refinement, messages, context)
+        events, last = end.events, again.events
+        return replace(again, events=lambda: (*events(), *last()), warnings=(*end.warnings, *again.warnings))
 
     def _warnings_about(self, sample: Sample, refinement: Refinement, verdict: Verdict) -> tuple[Event, ...]:
         """Return the warnings that a judge lacked evidence, or was not shown all of it, or of the draft."""
@@ -564,6 +573,10 @@ class Loop:
         events = partial(judged_events, judged)
         if judged.stop_reason is not None:
             return Transition(refinement=judged, goto="finish", events=events, warnings=warnings)
+        if judged.awaits_verdict:
+            return Transition(
+                refinement=judged, goto="judge", events=partial(mended_events, judged), warnings=warnings
+            )
         try:
             augmented = judged.add_messages(added_messages(judged))
         except Exception as error:  # the policy's function raised it, or returned no messages

@@ -92,6 +92,14 @@ class Outcome(HintsAtGuesses, Frozen):
         """Text of the answer; empty where there is none, as after a deadline."""
         return "" if self.answer is None else str(self.answer.text)
 
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why the judge, or members of it, gave no verdict on the answer, or else the last draft, by name."""
+        if not self.attempts:
+            return {}
+        verdict = self.attempts[(self.released or len(self.attempts)) - 1].verdict
+        return {} if verdict is None else verdict.missing
+
     @classmethod
     def of(
         cls,
@@ -147,9 +155,8 @@ class Outcome(HintsAtGuesses, Frozen):
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
-        if self.held_back:
-            summary["held_back"] = self.held_back
-        return summary if self.certificate is None else {**summary, "certificate": self.certificate}
+        further = {"certificate": self.certificate, "missing": self.missing, "held_back": self.held_back}
+        return {**summary, **{name: value for name, value in further.items() if value}}
 
     def samples(self) -> list[Sample]:
         """Return every draft as a sample, so that the judges used online can judge them again offline.
@@ -265,6 +272,11 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
     if attempt.pieces:
         figures["pieces"] = [{"released": piece.released, "rating": _rating(piece)} for piece in attempt.pieces]
         figures["usage_estimated"] = attempt.is_estimated
+    missing = {} if verdict is None else verdict.missing
+    if missing:
+        figures["missing"] = missing
+    if attempt.mended:
+        figures["masked"] = [span.kind for span in attempt.mended]
     if attempt.candidate is not None:
         figures["candidate"] = attempt.candidate
     if attempt.unchosen:

@@ -35,6 +35,7 @@ _MEANINGS = {
     "deadline_s": "seconds from the question",
     "on_exhausted": "'best', 'last', 'raise', 'fallback' or 'interrupt', where no answer was accepted",
     "on_judge_error": "'accept', 'reject' or 'raise', where the judge gives no verdict",
+    "on_refusal": "'retry', 'mend', 'mend_or_block' or 'block', where a judge refuses an answer",
     "fallback": "a text, with on_exhausted='fallback'",
     "candidates": "drafts an attempt, of which the best goes on",
     "patience": "attempts in a row that were no better",
@@ -87,6 +88,7 @@ _GUESSES = {
     "deadline_s": ("timeout", "timeout_s", "time_limit", "max_time", "max_seconds", "max_duration", "deadline"),
     "on_exhausted": ("on_fail", "on_failure", "on_reject", "on_max_attempts", "return_best", "raise_on_failure"),
     "on_judge_error": ("on_error", "fail_open", "fail_closed", "raise_on_error", "on_judge_failure"),
+    "on_refusal": ("on_violation", "on_block", "action", "redact", "mask", "strategy"),
     "fallback": ("fallback_message", "fallback_answer", "fallback_text", "default", "default_answer"),
     "candidates": ("n", "k", "best_of", "num_candidates", "n_candidates", "num_drafts", "num_samples", "samples"),
     "patience": ("early_stopping", "early_stop"),
@@ -237,6 +239,8 @@ ContinuationForm = Literal["instructed", "prefill"]
 """How an answer goes on after a refused piece: a message asks for the rest, or the assistant's own is begun."""
 
 _OnLateRefusal = Literal["flag", "append"]
+OnRefusal = Literal["retry", "mend", "mend_or_block", "block"]
+"""What follows a refusal."""
 
 
 class OverrideSettings(TypedDict, total=False):
@@ -300,6 +304,7 @@ class PolicySettings(TypedDict, total=False):
     max_revisions: int
     fallback: str | None
     on_judge_error: _OnJudgeError
+    on_refusal: OnRefusal | Mapping[str, OnRefusal]
     max_calls: int | None
     max_tokens: int | None
     max_cost: float | None
@@ -345,6 +350,13 @@ class Policy(FrozenSettings):
             far, as set by `on_exhausted`, or `"raise"` `JudgeFailed`. If a budget or the deadline cuts a judge
             short, the best judged attempt so far counts; this setting applies only where there is none. An answer
             that no judge has rated is released only under `"accept"` or in shadow.
+        on_refusal: What follows when a judge refuses an answer: `"retry"` asks for another one; `"mend"` masks
+            what the judge names (`Verdict.replacement`: personal data, secrets, forbidden patterns) and has the
+            masked answer judged again, without another call of the generator; where there is nothing to mask, or
+            that is refused, it retries. `"mend_or_block"` blocks then, and `"block"` always: there is the fallback
+            text, or `NotAccepted`. Or a mapping by judge, for members of a panel, where others retry:
+            `{"pii_leakage": "mend", "harm": "block"}`. Drafts that were to be mended or blocked are never
+            released, not as the best either.
         max_calls: Maximum number of model calls, generator and judges together; it holds inside an attempt of an
             agent too. A call is a question to a model: repeats of a request whose transport failed, which
             `max_retries` bounds, and requests that an endpoint refuses to serve in the form asked for, are not
@@ -418,6 +430,7 @@ class Policy(FrozenSettings):
     max_revisions: int = Field(default=3, ge=0, strict=True)
     fallback: str | None = None
     on_judge_error: _OnJudgeError = "accept"
+    on_refusal: OnRefusal | Mapping[str, OnRefusal] = "retry"
     max_calls: int | None = Field(default=None, ge=1, strict=True)
     max_tokens: int | None = Field(default=None, ge=1, strict=True)
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -483,6 +496,10 @@ class Policy(FrozenSettings):
             raise ValueError(
                 "first_accepted=True is about several candidates; set candidates=2 or more, or leave it out"
             )
+        if self.candidates > 1 and self.on_refusal != "retry":
+            raise ValueError(
+                f"on_refusal is about one draft an attempt, not about candidates={self.candidates}; leave one out"
+            )
         if self.shadow and self.candidates > 1:
             raise ValueError(
                 f"shadow=True returns the first draft, so that candidates={self.candidates} would be paid for "
@@ -500,6 +517,7 @@ class Policy(FrozenSettings):
             "shadow": self.shadow,
             "review": self.on_exhausted == "interrupt",
             "skip": self.skip is not None,
+            "on_refusal": self.on_refusal != "retry",
             "show_drafts": self.show_drafts,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")

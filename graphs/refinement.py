@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 
 from graphs.answers import (
     CUT_AS_ASKED,
+    LOOP,
     NOTES,
     AnswerKind,
     Copied,
@@ -28,13 +29,17 @@ from graphs.answers import (
     text_of_answer,
     unfit_answer,
 )
-from graphs.policy import Policy
+from graphs.mending import action_on, mended_answer
+from graphs.policy import OnRefusal, Policy
 from graphs.redaction import withhold
 from judges.prompting.prompts import language_of
 from judges.runtime.budget import Allowance, unkept_budget
-from judges.verdict import Frozen, Usage, Verdict
+from judges.verdict import Frozen, MaskedSpan, Usage, Verdict
 
 T = TypeVar("T")
+
+_UNNAMED = (MaskedSpan(kind="unnamed", start=0, end=0),)
+"""What is masked where a judge names no places."""
 
 
 def evolve(record: T, **changes: Any) -> T:
@@ -82,6 +87,9 @@ class Attempt(Frozen):
         kept: What the generator said to keep its earlier answer, which this is; a step for the judge to see.
         pieces: The stretches of it that this attempt wrote, where they were judged one by one.
         is_estimated: Whether the tokens of generating are an estimate, as its stream was aborted.
+        mended: What is masked in it, by kind, with the places in the draft before it, which this is otherwise;
+            nothing was generated for it.
+        is_withheld: Whether it was refused where refused drafts are mended or blocked, and is never released.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -102,6 +110,8 @@ class Attempt(Frozen):
     kept: str = ""
     pieces: tuple[Piece, ...] = ()
     is_estimated: bool = False
+    mended: tuple[MaskedSpan, ...] = ()
+    is_withheld: bool = False
 
     @property
     def text(self) -> str:
@@ -112,7 +122,7 @@ class Attempt(Frozen):
     @property
     def kind(self) -> AnswerKind:
         """The kind of the draft: text, a refusal, cut off, an echo, ..."""
-        return self.copied or self.own_kind
+        return "mended" if self.mended else self.copied or self.own_kind
 
     @cached_property
     def own_kind(self) -> AnswerKind:
@@ -143,7 +153,7 @@ class Attempt(Frozen):
     @property
     def is_unfit(self) -> bool:
         """Whether it may not be released, also not as the best there is."""
-        return bool(self.fault) or self.copied == "echo"
+        return bool(self.fault) or self.copied == "echo" or self.is_withheld
 
     @property
     def feedback(self) -> str:
@@ -178,8 +188,10 @@ class Attempt(Frozen):
         """Return the attempt as plain data and LangChain messages, for a checkpoint."""
         candidate = {} if self.candidate is None else {"candidate": self.candidate}
         unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
-        copied = {name: value for name in ("copied", "kept", "is_estimated") if (value := getattr(self, name))}
-        pieces = [piece.model_dump(mode="json") for piece in self.pieces]
+        names = ("copied", "kept", "is_withheld", "is_estimated")
+        copied = {name: value for name in names if (value := getattr(self, name))}
+        mended = {"mended": [span.model_dump() for span in self.mended]} if self.mended else {}
+        pieces = {"pieces": [piece.model_dump(mode="json") for piece in self.pieces]} if self.pieces else {}
         return {
             "number": self.number,
             "answer": self.answer,
@@ -194,7 +206,8 @@ class Attempt(Frozen):
             **unchosen,
             "review": self.review,
             **copied,
-            **({"pieces": pieces} if pieces else {}),
+            **mended,
+            **pieces,
         }
 
 
@@ -222,6 +235,8 @@ StopReason = Literal[
     "accepted",
     "late_refusal",
     "max_attempts",
+    "blocked",
+    "question_refused",
     "budget",
     "deadline",
     "no_progress",
@@ -231,8 +246,9 @@ StopReason = Literal[
     "interrupted",
     "broken_off",
 ]
-"""Why the loop stopped; `broken_off`: a cancellation, or an error of something around it, ended the turn;
-`late_refusal`: what was released in pieces was refused as a whole."""
+"""Why the loop stopped; `blocked`: a judge refused whose refusal ends it (`on_refusal`); `question_refused`: the
+input judge refused the question; `late_refusal`: what was released in pieces was refused as a whole; `broken_off`:
+a cancellation, or an error of something around it, ended it."""
 
 
 class _Memo(dict[str, tuple[Sequence[object], Any]]):
@@ -280,6 +296,9 @@ to decide. `done`: nothing is called any more; there is an answer, or an error s
 _Decision = Literal["accepted", "rewritten", "rejected"]
 """What a reviewer made of a turn: released its draft, wrote the answer, or let there be none."""
 
+
+_FINAL = ("blocked", "question_refused")
+"""Stops after which no draft is released, whatever the policy says of the best one."""
 
 _STORED = ("sampled", "sent_back")
 """Names in a checkpoint, where turns of earlier releases wait, of `is_judged` and `revisions`."""
@@ -402,17 +421,44 @@ class Refinement:
     def add_verdict(self, verdict: Verdict, *, now: float) -> Self:
         """Record the verdict on the last draft, and decide whether to continue."""
         self._require_running()
-        if not self._awaits_verdict:
+        if not self.awaits_verdict:
             raise ValueError("there is no draft that awaits a verdict; record one with add_draft(...) first")
         last = self.attempts[-1].model_copy(update={"verdict": verdict})
         updated = evolve(self, attempts=(*self.attempts[:-1], last), updated_at=now)
+        if self.policy.on_refusal != "retry" and not self.policy.shadow:
+            updated = updated._mend_or_withhold(verdict)  # noqa: SLF001 - of its own class
+            if updated.awaits_verdict:
+                return updated
         reason, detail = updated._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
         return updated if reason is None else updated.stop(reason, detail, now=now)
+
+    def _mend_or_withhold(self, verdict: Verdict) -> Self:
+        """Withhold the last draft where a refusal is to be mended or blocked; where it can be, add it mended.
+
+        A mended draft that does not pass is withheld whatever the reason, since it holds what was refused.
+        """
+        last = self.attempts[-1]
+        if verdict.judge == LOOP:
+            return self
+        action: OnRefusal = action_on(verdict, self.policy)
+        is_accepted = verdict.reaches(self.policy.success_rating)
+        if is_accepted or (not last.mended and (verdict.rating is None or action == "retry")):
+            return self
+        withheld = last.model_copy(update={"is_withheld": True})
+        attempts = (*self.attempts[:-1], withheld)
+        can_mend = action.startswith("mend") and not last.mended and last.copied is None and not last.fault
+        answer = mended_answer(last.answer, verdict) if can_mend else None
+        if answer is None:
+            return evolve(self, attempts=attempts)
+        fields = {"number": last.number + 1, "answer": answer, "raw": None, "verdict": None, "kept": ""}
+        spent = {"usage": Usage(), "latency_s": 0.0, "mended": verdict.masked or _UNNAMED}
+        kept = {name: getattr(last, name) for name in Attempt.model_fields}
+        return evolve(self, attempts=(*attempts, Attempt.of_checked(**{**kept, **fields, **spent})))
 
     def add_messages(self, added: Sequence[AnyMessage]) -> Self:
         """Record the messages that follow the conversation on the next attempt."""
         self._require_running()
-        if not self.attempts or self._awaits_verdict:
+        if not self.attempts or self.awaits_verdict:
             raise ValueError(
                 "there is no judged draft to go on from; record one with add_draft(...), add_verdict(...)"
             )
@@ -488,12 +534,13 @@ class Refinement:
         return (
             self.ending == "interrupt"
             and len(self.revisions) < self.policy.max_revisions
-            and not self._awaits_verdict
+            and not self.awaits_verdict
             and self.limit_reached(ended_at) is None
         )
 
     @property
-    def _awaits_verdict(self) -> bool:
+    def awaits_verdict(self) -> bool:
+        """Whether the last draft is still to be judged."""
         return bool(self.attempts) and self.attempts[-1].verdict is None
 
     def _reason_to_skip(self, attempt: Attempt) -> str | None:
@@ -519,6 +566,8 @@ class Refinement:
             return "judge_failed", f"{verdict.unscored}: {detail}".rstrip(": ")
         if verdict.reaches(self.policy.success_rating) and self.attempts[-1].kind != "cut":
             return "accepted", ""
+        if self.attempts[-1].is_withheld and action_on(verdict, self.policy) in ("block", "mend_or_block"):
+            return "blocked", "a judge refused the answer, and its refusals are final"
         if self.is_last:
             return "max_attempts", ""
         reached = self.limit_reached(now)
@@ -530,9 +579,9 @@ class Refinement:
         return None, ""
 
     def _has_stalled(self, patience: int) -> bool:
-        if len(self.attempts) <= patience:
+        scores = [attempt.score for attempt in self.attempts if not attempt.mended]
+        if len(scores) <= patience:
             return False
-        scores = [attempt.score for attempt in self.attempts]
         return max(scores[-patience:]) <= max(scores[:-patience])
 
     @property
@@ -571,7 +620,7 @@ class Refinement:
                 verdict = other.verdict
                 if verdict is None or verdict.rating is None or verdict.reaches(self.policy.success_rating):
                     continue
-                is_text = other.own_kind == "text" and not other.is_unfit
+                is_text = other.own_kind == "text" and not other.fault and other.copied != "echo"
                 is_text = is_text and bool(other.kept) >= bool(draft.kept)
                 if is_text and _plain(other.text) == text and _is_shown_alike(other, draft):
                     return other
@@ -579,8 +628,13 @@ class Refinement:
 
     @property
     def max_attempts_now(self) -> int:
-        """The number of the last attempt there may be; each time a reviewer sends an answer back, one more."""
-        return self.revisions[-1] + 1 if self.revisions else self.policy.max_attempts
+        """The number of the last attempt there may be; each time a reviewer sends an answer back, one more.
+
+        Mended drafts, for which nothing is generated, do not count.
+        """
+        before = self.revisions[-1] if self.revisions else 0
+        most = before + 1 if self.revisions else self.policy.max_attempts
+        return most + sum(bool(attempt.mended) for attempt in self.attempts[before:])
 
     def visible_to_generator(self, *, after: int) -> Self:
         """Return the record as the generator is to see it: with the attempt that was sent back as the last."""
@@ -604,6 +658,11 @@ class Refinement:
     def number(self) -> int:
         """Number of the next attempt."""
         return len(self.attempts) + 1
+
+    @property
+    def generated(self) -> int:
+        """Number of the next attempt among those that are generated, which mended ones are not."""
+        return self.number - sum(bool(attempt.mended) for attempt in self.attempts)
 
     def prompt(self, conversation: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the generator's prompt: the unchanged conversation and, on a retry, the added messages."""
@@ -689,6 +748,8 @@ class Refinement:
     def chosen(self) -> Attempt | None:
         """The attempt whose answer is released, or None where none may be."""
         policy, last = self.policy, self.attempts[-1] if self.attempts else None
+        if self.stop_reason in _FINAL and not policy.shadow:
+            return None
         if last is not None and last.is_unfit and self.is_judged and not policy.shadow:
             return self.best
         if self.stop_reason in ("accepted", "skipped") or policy.shadow:
@@ -722,11 +783,18 @@ class Refinement:
             if policy.on_judge_error == "raise":
                 return "raise", chosen
             is_released = self.stop_reason == "judge_failed" and policy.on_judge_error == "accept"
+        is_final = self.stop_reason in _FINAL or self._holds_back(chosen)
+        if is_final and not policy.shadow and not (is_released and chosen):
+            return ("fallback" if policy.fallback is not None else "raise"), None
         if not is_released and policy.on_exhausted in ("fallback", "raise"):
             return policy.on_exhausted, chosen
         if chosen is None:
             return "nothing", None
         return ("interrupt" if not is_released and policy.on_exhausted == "interrupt" else "answer"), chosen
+
+    def _holds_back(self, chosen: Attempt | None) -> bool:
+        """Check whether there would be an answer, if all there are were not withheld."""
+        return chosen is None and any(attempt.is_withheld for attempt in self.attempts)
 
     @property
     def _is_unjudged(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -203,6 +203,37 @@ def _token_count(reported: object) -> int | None:
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
+class MaskedSpan(Frozen):
+    """A place of an answer that a judge would have masked; never its text.
+
+    Args:
+        kind: What stands there: `"email"`, `"api_key"`, `"pattern"`, ...
+        start: Index of its first character in the answer.
+        end: Index behind its last character.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+
+    @property
+    def mask(self) -> str:
+        """What stands in its place."""
+        return f"[{self.kind.upper()}]"
+
+
+def mask_spans(text: str, spans: Iterable[MaskedSpan]) -> str:
+    """Return a text with a mask in place of each span; spans that overlap have one mask, that of the first."""
+    parts, place = [], 0
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if span.start >= place:
+            parts += [text[place : span.start], span.mask]
+        place = max(place, span.end)
+    return "".join([*parts, text[place:]])
+
+
 class Verdict(HintsAtGuesses, Frozen):
     """The result of judging one sample.
 
@@ -234,6 +265,8 @@ class Verdict(HintsAtGuesses, Frozen):
             knows.
         p_pass: How likely it was that the answer passes; None where `probabilities` is None.
         no_probabilities: Why there are none where they were asked for.
+        replacement: The answer with what was refused in it masked, where masking may mend it; None elsewhere.
+        masked: The places that are masked in it, by what stands there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -257,6 +290,8 @@ class Verdict(HintsAtGuesses, Frozen):
     probabilities: tuple[_Share, ...] | None = None
     p_pass: _Share | None = None
     no_probabilities: str = ""
+    replacement: str | None = None
+    masked: tuple[MaskedSpan, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -321,6 +356,13 @@ class Verdict(HintsAtGuesses, Frozen):
         """Return an unscored verdict with the reason."""
         return cls(unscored=reason, detail=detail, **fields)
 
+    def with_masks(self, answer: str, spans: Iterable[MaskedSpan]) -> Verdict:
+        """Return this verdict with an answer in which these places are masked; as it is where there are none."""
+        masked = tuple(spans)
+        if not masked:
+            return self
+        return self.model_copy(update={"replacement": mask_spans(answer, masked), "masked": masked})
+
     def __bool__(self) -> bool:
         """Whether the judge's own pass mark was reached; an unscored verdict reached none."""
         return bool(self.passed)
@@ -339,6 +381,27 @@ class Verdict(HintsAtGuesses, Frozen):
             "score": min(1.0, math.fsum(share * (verdict.score or 0.0) for share, verdict in pairs)),
         }
         return self.model_copy(update=changes)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why the judge, or members of it, gave no verdict, by name; having had nothing to judge is no failure."""
+        members = {part.judge: part.unscored or "" for part in self.failed_parts() if part.judge}
+        failed = self.unscored is not None and self.unscored not in NOTHING_TO_JUDGE
+        return members or ({self.judge: self.unscored or ""} if failed and self.judge else {})
+
+    @property
+    def contradicted(self) -> tuple[str, ...]:
+        """The claims of the answer, as its parts name them, that the evidence contradicts."""
+        here = (part.subject for part in self.items if part.value == "contradicted")
+        return (*here, *(claim for part in self.items if part.items for claim in part.contradicted))
+
+    def failed_parts(self) -> Iterator[Verdict]:
+        """Yield the verdicts inside whose judges failed, the innermost of those that failed for lack of others."""
+        for part in self.items:
+            if part.unscored in NOTHING_TO_JUDGE:
+                continue
+            inside = list(part.failed_parts()) if part.items else []
+            yield from inside or ([part] if part.unscored is not None else [])
 
     def reaches(self, success_rating: int) -> bool:
         """Check whether this verdict passes a gate that requires `success_rating`.

@@ -99,14 +99,24 @@ def _trace(tracer: Tracer, refiner: str, *, texts: bool) -> Iterator[Callable[[O
         stack.enter_context(setting(watcher, attempts))
         judges: Observer = question.judge
         stack.enter_context(observing(observer=judges))
-        request_id = structlog.contextvars.get_contextvars().get("request_id")
-        _set(span, {"refine.name": refiner, "refine.request_id": request_id})
+        bound = structlog.contextvars.get_contextvars()
+        _set(span, {"refine.name": refiner, **{name: bound.get(field) for name, field in _REQUEST.items()}})
         try:
             yield lambda outcome: _set(span, _of_outcome(outcome))
         except BaseException as error:
             outcome = outcome_of(error)
             _set(span, {} if outcome is None else _of_outcome(outcome))
             raise
+
+
+_REQUEST = {
+    "refine.request_id": "request_id",
+    "refine.key": "key",
+    "user.id": "user",
+    "session.id": "session",
+    "gen_ai.conversation.id": "thread",
+}
+"""Attributes of a question's span, by the field of the log that they are."""
 
 
 class _QuestionSpans:

@@ -297,6 +297,7 @@ class Panel(CompositeJudge):
             items=verdicts,
             detail="; ".join([*([note] if note else []), *_skipped_notes(verdicts)]),
         )
+        verdict = verdict if verdict.passed else _with_replacement(verdict, failing, sample.answer or "")
         counts_as_rating = verdict.passed or not (failed or any(not one.rated_natively for one in failing))
         return verdict if counts_as_rating else verdict.model_copy(update={"value": float(rating)})
 
@@ -318,6 +319,16 @@ class Panel(CompositeJudge):
         if self._rule == "majority":
             return _lower_median(list(ballots.values()))
         return _mean([(ballot, self._weights[name]) for name, ballot in ballots.items()])
+
+
+def _with_replacement(verdict: Verdict, failing: Sequence[Verdict], answer: str) -> Verdict:
+    """Return a refusal with the answer in which all that its members would have masked is; where each has that."""
+    if not failing or any(one.replacement is None for one in failing):
+        return verdict
+    if len(failing) == 1:
+        return verdict.model_copy(update={"replacement": failing[0].replacement, "masked": failing[0].masked})
+    has_places = all(one.masked for one in failing)
+    return verdict.with_masks(answer, (span for one in failing for span in one.masked)) if has_places else verdict
 
 
 def judges_by_name(members: Sequence[object] | Mapping[str, object], model: object = None) -> ByJudge[Judge]:

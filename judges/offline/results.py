@@ -83,6 +83,9 @@ class Summary(BaseModel):
         passed: Share of the scored rows that passed, 0 to 1; None where nothing was scored.
         passed_interval: The 95 % interval of that share, by Wilson's method; None where nothing was scored.
         unscored: How many rows have no score, by reason.
+        missing: How many rows a member of the judge gave no verdict on, scored or not, as in
+            `{"safety (judge_failed)": 2}`.
+        contradicted: How many rows have a claim that their evidence contradicts, as judges of groundedness find.
         usage: Usage of the judge in total.
         latency_s: Mean seconds from sample to verdict, scored or not; None where no row could be read.
         latency_percentiles_s: The median and the 90th and 99th percentile of those seconds, by percentage.
@@ -101,6 +104,8 @@ class Summary(BaseModel):
     mean_interval: tuple[float, float] | None = None
     passed_interval: tuple[float, float] | None = None
     latency_percentiles_s: Mapping[int, float] = {}
+    missing: Mapping[str, int] = {}
+    contradicted: int = 0
 
 
 class Evaluation(HintsAtGuesses, BaseModel):
@@ -267,9 +272,10 @@ class _JudgeTotals:
     def __init__(self) -> None:
         self._scores = self._squares = 0.0
         self._latencies = array("d")
-        self._passed = 0
+        self._passed = self._contradicted = 0
         self._ratings: Counter[int] = Counter()
         self._unscored: Counter[str] = Counter()
+        self._missing: Counter[str] = Counter()
         self._usages = [Usage()]
 
     def add(self, verdict: Verdict, *, judged: bool) -> None:
@@ -279,6 +285,9 @@ class _JudgeTotals:
             self._usages = [Usage.total(self._usages)]
         if judged:
             self._latencies.append(verdict.latency_s)
+        if verdict.items:
+            self._missing.update(f"{name} ({reason})" for name, reason in verdict.missing.items())
+            self._contradicted += bool(verdict.contradicted)
         if verdict.rating is None or verdict.score is None:
             self._unscored[str(verdict.unscored)] += 1
             return
@@ -301,6 +310,8 @@ class _JudgeTotals:
             passed=self._passed / scored if scored else None,
             passed_interval=wilson(self._passed, scored) if scored else None,
             unscored=dict(sorted(self._unscored.items())),
+            missing=dict(sorted(self._missing.items())),
+            contradicted=self._contradicted,
             usage=Usage.total(self._usages),
         )
 
@@ -318,13 +329,20 @@ class _JudgeTotals:
         return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
 
 
+def _is_faulty(verdict: Verdict) -> bool:
+    if verdict.unscored is not None:
+        return True
+    return bool(verdict.items) and bool(verdict.contradicted or any(verdict.failed_parts()))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowOutput:
     """What becomes of rows once they are judged, beside the files of a run.
 
     Args:
         on_result: Called with each row in order, as soon as it is written.
-        faults_only: Whether it is called with rows alone that have a cell without a score.
+        faults_only: Whether it is called with rows alone that have a cell without a score, or whose judge lacked
+            a member or found a contradicted claim.
         keep_rows: Whether the evaluation holds the rows.
         facts: What else the summary of a run says.
 
@@ -341,7 +359,7 @@ class RowOutput:
     def take(self, index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> None:
         """Take a row that was written."""
         has_listener = self.on_result is not None and (
-            not self.faults_only or any(verdict.unscored is not None for verdict in verdicts.values())
+            not self.faults_only or any(map(_is_faulty, verdicts.values()))
         )
         if not (self.keep_rows or has_listener):
             return

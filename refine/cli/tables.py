@@ -114,27 +114,47 @@ class Faults:
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], tuple[int, str]] = {}
         self._times: dict[tuple[str, str], int] = {}
+        self._contradicted: dict[str, list[int]] = {}
 
     def note(self, row: Row) -> None:
-        """Count the unscored verdicts of a row, or the row itself if it could not be read."""
+        """Count what went wrong with a row: verdicts that it lacks, contradicted claims, or it cannot be read."""
         if row.error:
             self._count("", "unreadable", row.index, row.error)
             return
         for name, verdict in row.verdicts.items():
             if verdict.unscored is not None:
                 self._count(name, verdict.unscored, row.index, verdict.detail)
+            for part in verdict.failed_parts() if verdict.unscored is None else ():
+                self._count(name, f"without {part.judge or 'a part'} ({part.unscored})", row.index, part.detail)
+            if verdict.contradicted:
+                self._contradicted.setdefault(name, []).append(row.index)
 
     def lines(self) -> list[str]:
         """Return a line for each kind of fault: how often, at which index of the results first, and why."""
-        return [
-            f"{self._times[kind]} x {' '.join(filter(None, kind))}, first at index {index}: {detail}"
+        faults = [
+            f"{self._times[kind]} x {' '.join(filter(None, kind))}, first at index {index}: {detail}".rstrip(": ")
             for kind, (index, detail) in self._first.items()
         ]
+        return [*faults, *(_contradicted_line(name, rows) for name, rows in self._contradicted.items())]
 
     def _count(self, judge: str, reason: str, index: int, detail: str) -> None:
         kind = (judge, reason)
         self._first.setdefault(kind, (index, detail))
         self._times[kind] = self._times.get(kind, 0) + 1
+
+
+_MOST_NAMED = 50
+"""Most rows that a line names."""
+
+
+def _contradicted_line(judge: str, rows: Sequence[int]) -> str:
+    named = ", ".join(map(str, rows[:_MOST_NAMED])) + (", ..." if len(rows) > _MOST_NAMED else "")
+    have = (
+        "row has a claim that its evidence contradicts"
+        if len(rows) == 1
+        else ("rows have claims that their evidence contradicts")
+    )
+    return f"{len(rows):,} {have} ({judge}), at index {named}"
 
 
 def print_results(summary: Mapping[str, Summary], faults: Faults, *, place: Path, seconds: float) -> None:

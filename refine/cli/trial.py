@@ -132,8 +132,8 @@ def _print(found: Trial, folder: Path, *, as_json: bool) -> None:
     print_table(text_console(), columns, found.table_rows)
     for line in found.remarks:
         print_text(line)
-    if found.stopped:
-        print_text(f"Go on with more: `refine resume {folder} --max-calls N --max-cost USD`.")
+    if found.stopped and TrialManifest.read(folder).command is not None:
+        print_text(f"Go on with more: `refine resume {folder}`, with --max-calls or --max-cost or without.")
     for line in _worst(found):
         print_text(line)
     if not found.has_truth:

@@ -22,6 +22,7 @@ from graphs.generators import Draft, PerRequest
 from graphs.graph import build_loop
 from graphs.isolation import copy_messages
 from graphs.loop import Loop
+from graphs.mending import CALL_AS_TEXT
 from graphs.policy import Override
 from graphs.policy import policy_of as checked_policy
 from judges import ConfigurationError
@@ -74,7 +75,8 @@ def _as_json(message: AIMessage, answers: Sequence[ToolCall]) -> AIMessage:
     if not message.tool_calls:
         return message
     text = "\n".join(json.dumps(call["args"], ensure_ascii=False, default=str) for call in answers)
-    return message.model_copy(update={"content": text, "tool_calls": []})
+    metadata = {**message.response_metadata, CALL_AS_TEXT: True}
+    return message.model_copy(update={"content": text, "tool_calls": [], "response_metadata": metadata})
 
 
 _ERROR_TEXT = re.compile(r"Model call failed after \d+ attempts? with \w+: ")
@@ -140,7 +142,7 @@ class ModelCall:
             changes["messages"] = turn.with_added(request.messages, copy_messages(added))
         if temperature is not None:
             changes["model_settings"] = {**request.model_settings, "temperature": temperature}
-        number = 1 if turn.refinement is None else turn.refinement.number
+        number = 1 if turn.refinement is None else turn.refinement.generated
         in_force = [first for first in self._models if first <= number]
         if in_force:
             changes["model"] = self._models[max(in_force)]

@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from graphs import Outcome, Refinement, Unanswered
+from graphs import Attempt, Outcome, Unanswered
 from graphs.drivers import Node, RunContext, adrive
 from graphs.loop import Loop
 from judges import ConfigurationError
@@ -207,8 +207,13 @@ async def attempts_of(loop: Loop, question: str, *, config: RunnableConfig | Non
             done, known = goto, len(refinement.attempts)
             transition = await adrive(loop.step(done, refinement, conversation, context), context)
             refinement, goto = transition.refinement, transition.goto
-            if done == "judge" or len(refinement.attempts) > known:
-                yield _draft(refinement) if done == "generate" else _verdict(refinement)
+            if done == "judge":
+                for attempt in refinement.attempts[known - 1 :]:
+                    if attempt.number > known:
+                        yield _draft(attempt)
+                    yield _verdict(attempt)
+            elif len(refinement.attempts) > known:
+                yield _draft(refinement.attempts[-1])
         if refinement.ending == "interrupt":
             yield _end(Outcome.of(refinement, conversation, None, now=refinement.ended_at or 0.0))
             return
@@ -220,13 +225,11 @@ async def attempts_of(loop: Loop, question: str, *, config: RunnableConfig | Non
         yield _end(transition.outcome)
 
 
-def _draft(refinement: Refinement) -> Event:
-    attempt = refinement.attempts[-1]
+def _draft(attempt: Attempt) -> Event:
     return {"event": "draft", "attempt": attempt.number, "draft": attempt.text, "generate_s": attempt.latency_s}
 
 
-def _verdict(refinement: Refinement) -> Event:
-    attempt = refinement.attempts[-1]
+def _verdict(attempt: Attempt) -> Event:
     verdict = attempt.verdict
     if verdict is None:
         return {"event": "verdict", "attempt": attempt.number, "unscored": "deadline"}

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from judges import ConfigurationError
 from judges.errors import shortened
-from refine.record.rows import Row, iso_time, metadata_of, name_of, now_ms, text_of
+from refine.record.rows import CALLER, Row, iso_time, metadata_of, name_of, now_ms, text_of
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME, OutcomeFilter
 
 _LISTED = [
@@ -61,7 +61,7 @@ _FAR = 2
 
 def _conditions(where: OutcomeFilter) -> ColumnElement[bool]:
     """Return a filter as a condition on the table `outcome`."""
-    names = ("id", "passed", "rating", "stop_reason", "refiner", "model", "judge")
+    names = ("id", "passed", "rating", "stop_reason", "refiner", "model", "judge", *CALLER)
     same = {name: getattr(where, name) for name in names}
     parts: list[ColumnElement[bool]] = [true()]
     parts += [OUTCOME.c[name] == value for name, value in same.items() if value is not None]
@@ -134,7 +134,7 @@ def _data(text: str | None) -> Any:
 
 def choices(connection: Connection) -> dict[str, list[str]]:
     """Return the values that occur among recent outcomes, for a person to choose from."""
-    names = ("refiner", "model", "judge", "stop_reason")
+    names = ("refiner", "model", "judge", "stop_reason", "key")
     latest = select(*(OUTCOME.c[name] for name in names)).order_by(OUTCOME.c.at.desc()).limit(_RECENT).subquery()
     return {
         name: sorted(value for value in connection.execute(select(latest.c[name]).distinct()).scalars() if value)

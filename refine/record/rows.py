@@ -41,6 +41,11 @@ _NAMES = frozenset(
         "refiner",
         "request_id",
         "question_id",
+        "key",
+        "user",
+        "session",
+        "thread",
+        "kind",
         "judge",
         "judge_model",
         "certificate",
@@ -49,6 +54,8 @@ _NAMES = frozenset(
     }
 )
 """Columns of ids, names and codes."""
+CALLER = ("key", "user", "session", "thread")
+"""Columns that say who asked."""
 _LONGEST_NAME = 200
 """Characters of an id, a name or a code; more would not fit into an index."""
 _LONGEST_TEXT = 1_000_000
@@ -160,6 +167,10 @@ class Origin:
         request_id: Id of the HTTP request.
         continuation_probability: How probable it was that the loop goes on after a pass, to learn what it would
             have come to; None where it never does.
+        key: Name of the caller's key.
+        user: Who asked, as the caller says; as are the next two.
+        session: Id of the session.
+        thread: Id of the conversation.
         subject: What a certificate made of this record is about.
     """
 
@@ -174,6 +185,10 @@ class Origin:
     model: str | None = None
     request_id: str | None = None
     continuation_probability: float | None = None
+    key: str | None = None
+    user: str | None = None
+    session: str | None = None
+    thread: str | None = None
     subject: Subject | None = None
 
     @classmethod
@@ -273,6 +288,7 @@ def _outcome_row(pending: PendingOutcome, question: str) -> Row:
             "refiner": origin.refiner,
             "request_id": origin.request_id,
             "question_id": _question_id(outcome, question),
+            **{name: getattr(origin, name) or None for name in CALLER},
             "policy_digest": origin.policy_digest,
             "success_rating": origin.success_rating,
             "max_attempts": origin.max_attempts,
@@ -308,6 +324,7 @@ def _attempt_row(outcome: str, attempt: Attempt, *, released: bool) -> Row:
             "outcome": outcome,
             "number": attempt.number,
             "released": released,
+            "kind": None if attempt.kind == "text" else attempt.kind,
             "model": _metadata(attempt.answer, _MODELS),
             "finish_reason": _metadata(attempt.answer, _FINISH_REASONS),
             "generate_s": attempt.latency_s,
@@ -410,6 +427,7 @@ _OUTCOME = (
     "question_id",
     "refiner",
     "request_id",
+    *CALLER,
     "success_rating",
     "max_attempts",
     "patience",
@@ -420,6 +438,7 @@ _OUTCOME = (
 )
 _ATTEMPT = (
     "released",
+    "kind",
     "rating",
     "score",
     "passed",

@@ -38,6 +38,10 @@ OUTCOME = Table(
     Column("refiner", Text),
     Column("request_id", Text),
     Column("question_id", Text, comment="the same for the same question"),
+    Column("key", Text, comment="name of the caller's key"),
+    Column("user", Text, comment="who asked, as the caller says"),
+    Column("session", Text, comment="id of the session, as the caller says"),
+    Column("thread", Text, comment="id of the conversation, as the caller or the checkpointer says"),
     Column("policy_digest", Text),
     Column("success_rating", Integer),
     Column("max_attempts", Integer),
@@ -66,6 +70,14 @@ OUTCOME = Table(
     Column("conversation", Text, comment="JSON, where it is more than one question"),
     Column("evidence", Text, comment="JSON"),
     Column("answer", Text, comment="what was answered, where that is no attempt's draft"),
+    Column("input_judge", Text, comment="the judge of the question, where there is one, and its verdict"),
+    Column("input_rating", Integer),
+    Column("input_unscored", Text),
+    Column("input_s", Float(53)),
+    Column("input_calls", BigInteger, comment="calls and tokens are in those of the outcome, too"),
+    Column("input_tokens_in", BigInteger),
+    Column("input_tokens_out", BigInteger),
+    Column("input_rationale", Text),
     Column("chain", Text, comment="of the process that wrote it; null before records were sealed"),
     Column("position", BigInteger, comment="in the chain, from 1"),
     Column("previous", Text, comment="hash of the outcome before it in the chain"),
@@ -83,6 +95,7 @@ ATTEMPT = Table(
     Column("outcome", Text, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("released", Boolean, nullable=False),
+    Column("kind", Text, comment="mended, refusal, cut, ...; null for an answer of text"),
     Column("model", Text),
     Column("finish_reason", Text),
     Column("generate_s", Float(53)),
@@ -189,6 +202,7 @@ _MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _TABLES.create_all,
     _add_missing_columns,
     _begin_seals,
+    _add_missing_columns,
 )
 """Each brings the tables from one version to the next; the first makes them."""
 
@@ -274,6 +288,10 @@ class OutcomeFilter(BaseModel):
         refiner: Name of the refiner or guard.
         model: Model of the generator.
         judge: Name of the judge.
+        key: Name of the caller's key.
+        user: Who asked, as the caller says; as are the next two.
+        session: Id of the session.
+        thread: Id of the conversation.
         text: Words in question or drafts, of records that hold texts; upper and lower case are the same.
         labelled: `"no"`: without a label; `"yes"`: with one; `"disagree"`: a label and the judge differ, by two
             ratings or about passing.
@@ -294,6 +312,10 @@ class OutcomeFilter(BaseModel):
     refiner: str | None = None
     model: str | None = None
     judge: str | None = None
+    key: str | None = None
+    user: str | None = None
+    session: str | None = None
+    thread: str | None = None
     text: str | None = Field(default=None, max_length=1_000)
     labelled: Literal["no", "yes", "disagree"] | None = None
     since: _Moment | None = None

@@ -54,6 +54,7 @@ _LONGEST_TEXT = 1_000
 """Most characters of a question or an answer among the worst rows; the table of all rows has the whole text."""
 
 _MOST_ROWS = 10
+_MOST_CONTRADICTED = 50
 _LONGEST_QUESTION = 90
 _EVEN = 0.5
 
@@ -226,14 +227,31 @@ def _judges(run: RunData) -> Iterator[Block]:
         frozenset({3}),
         "Mean score and share of passes with their 95 % intervals, over the rows with a score",
     )
+    for name in summaries:
+        yield from _contradicted_rows(name, run)
     histograms = [_histogram(name, run.verdicts(name)) for name in summaries]
     charts = tuple(chart for chart in histograms if chart is not None)
     if charts:
         yield Charts(charts)
 
 
+def _contradicted_rows(judge: str, run: RunData) -> Iterator[RowList]:
+    """Yield the rows with claims that their evidence contradicts, each with the claims."""
+    found = [(row.index, row.verdicts[judge].contradicted) for row in run.rows if judge in row.verdicts]
+    rows = [(index, "; ".join(claims)) for index, claims in found if claims]
+    if rows:
+        have = "has a claim that its" if len(rows) == 1 else "have claims that their"
+        title = f"{wording.plural(len(rows), 'row')} {have} evidence contradicts, by {judge}"
+        yield RowList(title, tuple(rows[:_MOST_CONTRADICTED]), len(rows[_MOST_CONTRADICTED:]))
+
+
 def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ...]:
-    unscored = ", ".join(f"{wording.count(n)} {wording.reason(code)}" for code, n in summary.unscored.items())
+    unscored = ", ".join(
+        [
+            *(f"{wording.count(n)} {wording.reason(code)}" for code, n in summary.unscored.items()),
+            *(f"{wording.count(n)} without {wording.reason(member)}" for member, n in summary.missing.items()),
+        ]
+    )
     models = list(dict.fromkeys(verdict.model for verdict in run.verdicts(name) if verdict.model))
     setting = run.settings.get(name, "")
     return (

@@ -63,6 +63,10 @@ def _arms(found: Trial) -> Iterator[Block]:
     if found.failed:
         n = wording.plural(len(found.failed), "first answer")
         yield Paragraph(f"{n} could not be generated, and is in no arm.", "unsure")
+    if found.stopped:
+        yield Paragraph(
+            f"The trial was stopped: {found.stopped}. Questions that had not begun are in no arm.", "unsure"
+        )
     if not found.has_truth:
         yield Paragraph(
             "Nobody has said which answers are good: accepted is only the opinion of the loop's own judge. Label "
@@ -140,7 +144,7 @@ def _worst(found: Trial) -> ReportTable:
             TableCell(f"{one.fate} by {', '.join(one.arms)}", tone="bad" if one.fate == "broken" else "unsure"),
             TableCell(_cut(one.text)),
             TableCell(_cut(one.first), _cut(one.feedback)),
-            TableCell(_cut(one.released) or "nothing"),
+            TableCell(_cut(one.released) or "nothing", f"by {one.arms[0]}"),
         )
         for one in shown
     )

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
+from typing import Any, Self
 
 from starlette.types import Scope
 
@@ -173,6 +174,43 @@ class Caller:
     name: str
     guards: Collection[str] | None
     credentials: Mapping[str, str] = field(repr=False)
+
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_LONGEST_ID = 200
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Requester:
+    """Who asks, and in which conversation: the key as the server knows it, the rest as the caller says.
+
+    Args:
+        key: Name of the caller's key; empty where no key is wanted.
+        user: Whom the caller asks for.
+        session: Id of the session.
+        thread: Id of the conversation.
+    """
+
+    key: str = ""
+    user: str = ""
+    session: str = ""
+    thread: str = ""
+
+    @classmethod
+    def of(cls, caller: Caller, headers: Mapping[str, str], body: Mapping[str, Any]) -> Self:
+        """Read who asks, from where clients of the APIs and of gateways say so."""
+        metadata = body.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        users = body.get("safety_identifier"), body.get("user"), metadata.get("user_id"), headers.get("x-user-id")
+        sessions = headers.get("x-session-id"), metadata.get("session_id")
+        threads = headers.get("x-thread-id"), metadata.get("thread_id"), metadata.get("conversation_id")
+        return cls(key=caller.name, user=_first_id(users), session=_first_id(sessions), thread=_first_id(threads))
+
+
+def _first_id(candidates: Iterable[object]) -> str:
+    """Return the first id, on one line and not long; empty where there is none."""
+    text = next((one for one in candidates if isinstance(one, str) and one.strip()), "")
+    return _UNPRINTABLE.sub("", text)[:_LONGEST_ID].strip()
 
 
 class Keys:

@@ -258,7 +258,9 @@ def _release_answer(
     document = raw.document
     if outcome.answer is not None and any(attempt.pieces for attempt in outcome.attempts):
         is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"
-        document = question.dialect.with_text(document, str(outcome.answer.text), is_filtered=is_filtered)
+        document = question.dialect.with_released_text(document, str(outcome.answer.text), is_filtered=is_filtered)
+    if released is not None and released.mended:
+        document = question.dialect.with_text(document, released.text)
     if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
         document = question.dialect.without_reasoning(document)
     if released is not None and question.guard.unjudged == "refuse" and not question.guard.loop.policy.shadow:

@@ -32,7 +32,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from graphs.policy import ReleaseForm
+from graphs.policy import OnRefusal, ReleaseForm
 from judges.errors import ConfigurationError, one_line, shortened
 
 _PREFIX = "REFINE_"
@@ -85,6 +85,8 @@ class GuardSettings(BaseModel):
             released as it is accepted; see `graphs.Policy`.
         piece_judge: What judges pieces, named as `judge` is; the judge then judges the whole at the end. Left
             out: what of the judge holds for a part of an answer.
+        on_refusal: What follows when a judge refuses an answer: `"retry"`, `"mend"`, `"mend_or_block"`, `"block"`,
+            or a table of these by judge; see `graphs.Policy`.
         certificate: File that `refine certify` wrote for this guard; it sets the success rating, and one that is
             about another judge, upstream or policy is refused.
         policy: Further settings of `graphs.Policy`.
@@ -128,6 +130,7 @@ class GuardSettings(BaseModel):
     max_attempts: int | None = Field(default=None, ge=1)
     release: ReleaseForm | None = None
     piece_judge: str | list[str] | None = None
+    on_refusal: OnRefusal | dict[str, OnRefusal] | None = None
     certificate: str | None = None
     policy: dict[str, Any] = {}
     fail: Literal["open", "closed"] | None = None

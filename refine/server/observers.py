@@ -56,6 +56,9 @@ class Metrics:
         self.request_s = self._histogram("refine_request_duration_seconds", "From request to answer", "guard")
         self.generate_s = self._histogram("refine_generate_duration_seconds", "One call of the upstream", "guard")
         self.judge_s = self._histogram("refine_judge_duration_seconds", "One verdict", "judge")
+        self.key_requests = self._counter("refine_key_requests", "Requests served, by name of the key", "key")
+        self.key_tokens = self._counter("refine_key_tokens", "Tokens consumed, by name of the key", "key", "kind")
+        self.key_cost = self._counter("refine_key_cost_dollars", "US dollars spent, by name of the key", "key")
         self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
         self.registry.register(_RecordCollector(record))
         self._child = cache(lambda metric, *labels: metric.labels(*labels))
@@ -69,10 +72,20 @@ class Metrics:
         guard = served.guard or "none"
         self._child(self.requests, guard, _outcome_of(served)).inc()
         self._child(self.request_s, guard).observe(served.seconds)
+        if served.caller:
+            self._count_key(served.caller, served.usage)
         for record in served.records:
             self._count(guard, record.outcome)
         for verdict in served.verdicts:
             self._count_verdict(guard, verdict)
+
+    def _count_key(self, key: str, usage: Usage) -> None:
+        self._child(self.key_requests, key).inc()
+        if usage.tokens:
+            self._child(self.key_tokens, key, "input").inc(usage.input_tokens)
+            self._child(self.key_tokens, key, "output").inc(usage.output_tokens)
+        if usage.cost:
+            self._child(self.key_cost, key).inc(usage.cost)
 
     def _count(self, guard: str, outcome: Outcome) -> None:
         for attempt in outcome.attempts:
@@ -223,7 +236,15 @@ class Recording:
     def __call__(self, served: ServedRequest) -> None:
         """Record the outcomes, if there are any."""
         for record in served.records:
-            origin = replace(self._origin(served.guard, record.policy), request_id=served.request_id)
+            who = served.requester
+            origin = replace(
+                self._origin(served.guard, record.policy),
+                request_id=served.request_id,
+                key=who.key,
+                user=who.user,
+                session=who.session,
+                thread=who.thread,
+            )
             if self._blocks:
                 asyncio.get_running_loop().run_in_executor(None, self._record.add, record.outcome, origin)
             else:

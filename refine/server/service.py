@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from judges.verdict import Usage, Verdict
-from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, Keys, ServedGuard
+from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, Keys, Requester, ServedGuard
 from refine.server.answers import GuardedRequest, OutcomeRecord, answer
 from refine.server.bodies import ByteBudget, ClientGone, PassedBody, read_body
 from refine.server.budgets import Budgets
@@ -359,6 +359,7 @@ class ServedRequest:
         seconds: From the first byte to the last.
         records: What the loop did, one for each answer, also where the client left.
         verdicts: What judges said outside of the loop.
+        requester: Who asked.
     """
 
     guard: str
@@ -368,6 +369,7 @@ class ServedRequest:
     seconds: float
     records: tuple[OutcomeRecord, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    requester: Requester = Requester()
 
     @property
     def usage(self) -> Usage:
@@ -432,6 +434,7 @@ class Exchange:
         self.incoming = incoming
         self.guard = ""
         self.caller = ""
+        self.requester = Requester()
         self.records: list[OutcomeRecord] = []
         self.verdicts: list[Verdict] = []
 
@@ -458,6 +461,12 @@ class Exchange:
             incoming.headers, incoming.id, caller.credentials, dialect.KEY_HEADER
         )
 
+    def log_fields(self) -> dict[str, str]:
+        """Return what every line of the log about this request has: its id, and who asks."""
+        who = self.requester
+        fields = {"key": who.key, "user": who.user, "session": who.session, "thread": who.thread}
+        return {"request_id": self.incoming.id, **{name: text for name, text in fields.items() if text}}
+
     def done(self, status: int | None, seconds: float) -> None:
         """Tell the observers how it ended."""
         self._service.observe(
@@ -469,6 +478,7 @@ class Exchange:
                 seconds=seconds,
                 records=tuple(self.records),
                 verdicts=tuple(self.verdicts),
+                requester=self.requester,
             )
         )
 
@@ -516,6 +526,7 @@ class PostRoute(ABC):
                 body = await read_body(client.receive, incoming.headers, service.limits, held)
                 _check_encoding(incoming.headers)
                 document = await _read_document(body, service.limits)
+                exchange.requester = Requester.of(caller, incoming.headers, document)
                 return await self.serve(exchange, document, caller, client)
         finally:
             service.admission.leave(caller.name)
@@ -581,7 +592,7 @@ class JudgedRoute(PostRoute):
     ) -> GuardReply:
         headers = {**exchange.upstream_headers(guard, caller, self._dialect), "content-type": "application/json"}
         question = GuardedRequest(guard, guard.required_upstream, self._dialect, request, headers, pieces)
-        bind_contextvars(request_id=exchange.incoming.id)  # for the lines of this request, whose task ends with it
+        bind_contextvars(**exchange.log_fields())  # for the lines of this request, whose task ends with it
         try:
             with continued_trace(exchange.incoming.headers):
                 return await answer(question)

@@ -24,6 +24,7 @@ from yarl import URL
 from graphs import Draft, RefineError
 from graphs.answers import CUT_AS_ASKED
 from graphs.generators import OnDelta
+from graphs.mending import CALL_AS_TEXT
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
@@ -522,7 +523,8 @@ def _spoken(answer: AIMessage) -> AIMessage:
     unread = (call["args"] or "" for call in answer.invalid_tool_calls)
     text = "\n".join(part for part in (str(answer.text), *read, *unread) if part.strip())
     extra = {name: value for name, value in answer.additional_kwargs.items() if name != "tool_calls"}
-    return AIMessage(text, additional_kwargs=extra, response_metadata=answer.response_metadata)
+    metadata = {**answer.response_metadata, CALL_AS_TEXT: True}
+    return AIMessage(text, additional_kwargs=extra, response_metadata=metadata)
 
 
 def _uncompress(reply: UpstreamReply) -> UpstreamReply:

@@ -13,19 +13,19 @@ KEPT_AND_BROKEN: list[tuple[dict[str, Any], str, str, str]] = [
         {"kind": "words", "at_most": 3},
         "one two three",
         "one two three four",
-        "Write at most 3 words; there are 4.",
+        "Write at most 3 words.",
     ),
-    ({"kind": "words", "at_least": 2}, "one two", "one", "Write at least 2 words; there are 1."),
-    ({"kind": "sentences", "at_most": 1}, "One only.", "One. Two.", "Write at most 1 sentences; there are 2."),
-    ({"kind": "bullets", "at_least": 2, "at_most": 2}, "* a\n* b", "* a", "there are 1."),
-    ({"kind": "highlights", "at_least": 1}, "a *b* c", "a b c", "there are 0."),
+    ({"kind": "words", "at_least": 2}, "one two", "one", "Write at least 2 words."),
+    ({"kind": "sentences", "at_most": 1}, "One only.", "One. Two.", "Write at most 1 sentences."),
+    ({"kind": "bullets", "at_least": 2, "at_most": 2}, "* a\n* b", "* a", "Use exactly 2 bullet points"),
+    ({"kind": "highlights", "at_least": 1}, "a *b* c", "a b c", "at least 1 parts"),
     ({"kind": "placeholders", "at_least": 1}, "Dear [name]", "Dear you", "square brackets"),
     ({"kind": "capital_words", "at_least": 1}, "so BIG", "so big", "capital letters"),
     ({"kind": "keyword", "keyword": "war", "at_least": 2}, "war and War", "war", 'Use the word "war" at least 2'),
     ({"kind": "letter", "letter": "o", "at_most": 1}, "one", "oo", 'Use the character "o" at most 1 times'),
     ({"kind": "sections", "heading": "Day", "at_least": 2}, "Day 1 a Day 2 b", "Day 1", "headed Day 1, Day 2"),
-    ({"kind": "paragraphs", "at_most": 1}, "one", "one\n\ntwo", "Write at most 1 paragraphs; there are 2."),
-    ({"kind": "paragraphs", "divider": "***", "at_least": 2}, "a\n***\nb", "a", "divided by ***; there are 1."),
+    ({"kind": "paragraphs", "at_most": 1}, "one", "one\n\ntwo", "Write at most 1 paragraphs."),
+    ({"kind": "paragraphs", "divider": "***", "at_least": 2}, "a\n***\nb", "a", "divided by ***."),
     ({"kind": "paragraphs", "divider": "***", "at_least": 2}, "a***b", "a******b", "Leave no paragraph empty"),
     (
         {"kind": "paragraphs", "at_least": 2, "number": 2, "first_word": "then"},
@@ -40,12 +40,12 @@ KEPT_AND_BROKEN: list[tuple[dict[str, Any], str, str, str]] = [
         "Use each of these words: cat, dog.",
     ),
     ({"kind": "forbidden_words", "words": ["cat"]}, "category", "a Cat", "Do not use these words: cat."),
-    ({"kind": "upper_case"}, "HELLO 1", "Hello", "Write everything in capital letters."),
-    ({"kind": "lower_case"}, "hello 1", "Hello", "Write everything in lower-case letters."),
-    ({"kind": "no_commas"}, "a b", "a, b", "Use no commas."),
+    ({"kind": "upper_case"}, "HELLO 1", "Hello", "WRITE EVERYTHING IN CAPITAL LETTERS"),
+    ({"kind": "lower_case"}, "hello 1", "Hello", "write everything in lower case"),
+    ({"kind": "no_commas"}, "a b", "a, b", "Write without any comma."),
     ({"kind": "quotation"}, ' "a" ', '"a', "double quotation marks"),
     ({"kind": "title"}, "<<A>> b", "<<>> b", "double angle brackets"),
-    ({"kind": "json"}, '```json\n{"a": 1}\n```', "{a: 1}", "one valid JSON value"),
+    ({"kind": "json"}, '```json\n{"a": 1}\n```', "{a: 1}", "Write valid JSON alone"),
     ({"kind": "two_answers"}, "a ****** b", "a ****** a", "six asterisks"),
     ({"kind": "postscript", "marker": "P.S."}, "a\np. s. b", "a ps b", "postscript that begins with P.S."),
     ({"kind": "postscript", "marker": "P.P.S"}, "a P.P.S b", "a P.S. b", "postscript that begins with P.P.S"),
@@ -111,7 +111,8 @@ def test_a_row_may_bring_its_own_instructions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "advice"), [("en", "Use no commas."), ("zh", "不要使用逗号。"), ("ru", "Не ставь запятых.")]
+    ("language", "advice"),
+    [("en", "Write without any comma."), ("zh", "不要使用逗号。"), ("ru", "Не ставь запятых.")],
 )
 def test_feedback_is_in_the_language_of_the_question(language: str, advice: str) -> None:
     """Three packs say the same."""

@@ -181,7 +181,7 @@ def test_the_last_attempt_is_judged_even_if_it_was_cut() -> None:
             assert (outcome.stop_reason, outcome.passed, generated, judged) == ("max_attempts", False, 2, 1)
             assert outcome.detail == "the answer was cut off at its length limit"
     empty = SelfRefine(ScriptedModel([ended("", finish_reason="length")]), ScriptedJudge([]), max_attempts=1)
-    assert (empty.refine("what?").attempts[0].feedback) == "The answer was empty. Write a complete answer."
+    assert (empty.refine("what?").attempts[0].feedback) == "Write a complete answer."
     shadow = SelfRefine(ScriptedModel([CUT]), judge := ScriptedJudge([2]), shadow=True)
     assert (shadow.refine("what?").released, len(judge.samples)) == (1, 1)
 

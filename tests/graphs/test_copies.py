@@ -157,7 +157,7 @@ def test_after_a_copy_auto_restates_and_shows_no_draft() -> None:
         judge = ScriptedJudge([(1, "Name the river and the year."), 4])
         SelfRefine(model, judge, augment="auto").invoke("what?")
         assert [len(prompt) for prompt in model.prompts] == [1, 3, 2]
-        assert "- Name the river and the year." in model.prompts[2][-1].text
+        assert "Name the river and the year." in model.prompts[2][-1].text
         model = ScriptedModel(["first", copy, "third"])
         judge = ScriptedJudge([(1, "Name the river and the year."), 4])
         SelfRefine(model, judge, augment="last_draft").invoke("what?")
@@ -265,8 +265,8 @@ def test_the_same_question_with_the_same_answer_is_warned_of_once() -> None:
 
 
 @for_every("form", [*FORMS, "fresh"])
-def test_the_question_is_read_last_at_every_door(form: Any) -> None:
-    """By a refiner, a graph and an agent: the prompt ends with the words of the user, in three languages."""
+def test_the_question_is_asked_again_at_every_door(form: Any) -> None:
+    """By a refiner, a graph and an agent: the last message has the words of the user, after a draft at its end."""
     for question in ("What is the capital?", "首都是哪里？", "Какой город столица?"):
         asked: Any = {"messages": [("user", question)]}
         policy = Policy(augment=form)
@@ -280,6 +280,7 @@ def test_the_question_is_read_last_at_every_door(form: Any) -> None:
             else:
                 middleware = SelfRefineMiddleware(judge, policy=policy)
                 create_agent(model, [], middleware=[middleware]).invoke(asked)
-            ends = [str(prompt[-1].text).splitlines()[-1] for prompt in model.prompts]
+            place = 0 if form == "restated" else -1
+            ends = [str(prompt[-1].text).splitlines()[place] for prompt in model.prompts]
             assert ends == [question] * 3, (door, question)
             assert not any("</feedback> x" in str(prompt[-1].text) for prompt in model.prompts)

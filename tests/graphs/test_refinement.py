@@ -269,6 +269,11 @@ max_attempts  21   raise     any             raise
 max_attempts  21   fallback  any             fallback
 max_attempts  21   interrupt any             interrupt 1
 max_attempts  22   best      any             answer 2
+blocked       21   best      any             raise
+blocked       21   last      any             raise
+blocked       21   raise     any             raise
+blocked       21   fallback  any             fallback
+blocked       21   interrupt any             raise
 no_progress   21   best      any             answer 1
 no_progress   21   last      any             answer 2
 no_progress   21   raise     any             raise
@@ -313,6 +318,12 @@ budget        -    raise     reject          raise
 budget        -    fallback  reject          fallback
 budget        -    interrupt reject          nothing
 budget        -    any       raise           raise
+
+question_refused .   best      any           raise
+question_refused .   last      any           raise
+question_refused .   raise     any           raise
+question_refused .   fallback  any           fallback
+question_refused .   interrupt any           raise
 
 generator_failed 21  best      any           answer 1
 generator_failed 21  last      any           answer 2

@@ -16,12 +16,17 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
+import judges
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, Panel
 from judges.model import ModelRequest, ModelResponse
+from judges.models.providers.langchain import LangChainModel
 from judges.models.resolve import as_model
 from judges.testing import ScriptedModel
 from tests.kit import Way, ask, both_ways
+from tests.model_server import Asked, Reply, Wire, answered, serving
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
@@ -373,3 +378,34 @@ def test_judges_load_without_langchain() -> None:
         "sys.exit(any(name.split('.')[0] in ('langchain', 'langchain_core', 'langgraph') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("method", ["tools", "json_schema"])
+def test_openai_models_are_told_what_is_known_of_the_reply(method: Any) -> None:
+    """Like the direct client's: so many numbered items, texts that end; without what the endpoint refuses."""
+    items = [{"number": number, "reason": "r", "verdict": "kept", "change": ""} for number in (1, 2)]
+    sent: list[dict[str, Any]] = []
+
+    def reply(asked: Asked) -> Reply | Wire:
+        sent.append(
+            (asked["tools"][0]["function"]["parameters"]) if method == "tools" else asked["response_format"]
+        )
+        if "prefixItems" in json.dumps(sent[-1]):
+            return answered(
+                {"error": {"message": "tools: Invalid schema, 'prefixItems' is not permitted"}}, status=400
+            )
+        return Reply(json.dumps({"items": items}))
+
+    with serving(reply) as server:
+        chat = ChatOpenAI(base_url=server.url, model="m", api_key=SecretStr("k"), max_retries=0)
+        judge = judges.load(
+            "databricks.global_guideline_adherence",
+            model=LangChainModel(chat, method=method),
+            guidelines=["a", "b"],
+        )
+        assert [judge(response="x").score for _ in range(2)] == [1.0, 1.0]
+    first, *others = map(json.dumps, sent)
+    assert '"const": 2' in first
+    assert len(others) == 2
+    for schema in others:
+        assert {'"maxItems": 2' in schema, '"maxLength": 300' in schema} == {True}

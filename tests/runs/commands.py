@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
@@ -39,3 +43,35 @@ def line_of(result: Result, code: int = 2) -> str:
     (line,) = result.stderr.splitlines()
     assert line.startswith("refine: ")
     return line
+
+
+def killed(arguments: Sequence[object], journal: Path, more: int) -> bool:
+    """Run the command line in a forked child, which starts at once, and kill it when its journal has grown so far.
+
+    Returns:
+        Whether it was killed; False where it ended by itself before.
+    """
+    before = journal.read_bytes().count(b"\n") if journal.exists() else 0
+    child = os.fork()
+    if child == 0:  # pragma: no cover - the child is killed
+        code = 1
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            code = refine(*arguments).exit_code
+        finally:
+            os._exit(code)
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            assert os.waitstatus_to_exitcode(status) == 0
+            return False
+        if journal.exists() and journal.read_bytes().count(b"\n") >= before + more:
+            break
+        time.sleep(0.001)
+    else:
+        more = 0
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert more, "the run did not get on"
+    return True

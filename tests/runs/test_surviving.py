@@ -4,46 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import time
 from pathlib import Path
 
 from tests.model_server import Reply, serving
-from tests.runs.commands import RATED, begin, refine, write_rows
+from tests.runs.commands import RATED, begin, killed, refine, write_rows
 
 FILES = ("results.jsonl", "cells.jsonl", "summary.json")
 ROWS, KILLS = (1_000, 20) if os.environ.get("SELFREFINE_LONG_RUNS") else (150, 20)
 IN_FLIGHT = 8
-
-
-def forked_kill(rows: Path, run: Path, url: str, more: int, *, resume: bool) -> bool:
-    """Judge in a forked child, which starts at once, and kill it when the journal has grown by some lines."""
-    journal = run / "journal.jsonl"
-    before = journal.read_bytes().count(b"\n") if journal.exists() else 0
-    child = os.fork()
-    if child == 0:  # pragma: no cover - the child is killed
-        code = 1
-        try:
-            devnull = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(devnull, 1)
-            arguments = ["resume", run] if resume else begin(rows, run, url)
-            code = refine(*arguments).exit_code
-        finally:
-            os._exit(code)
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            assert os.waitstatus_to_exitcode(status) == 0
-            return False
-        if journal.exists() and journal.read_bytes().count(b"\n") >= before + more:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return True
-        time.sleep(0.001)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    raise AssertionError("the run did not get on")
 
 
 def test_twenty_kills_lose_nothing_and_change_no_byte(tmp_path: Path) -> None:
@@ -57,8 +25,8 @@ def test_twenty_kills_lose_nothing_and_change_no_byte(tmp_path: Path) -> None:
         run = tmp_path / "killed"
         kills = 0
         for number in range(KILLS):
-            more = chance.randint(1, 2 * ROWS // KILLS - 1)
-            kills += forked_kill(rows, run, server.url, more, resume=number > 0)
+            arguments = ["resume", run] if number else begin(rows, run, server.url)
+            kills += killed(arguments, run / "journal.jsonl", chance.randint(1, 2 * ROWS // KILLS - 1))
         assert refine("resume", run).exit_code == 0
         assert kills >= KILLS * 3 // 4
         assert ROWS <= len(server.requests) <= ROWS + kills * IN_FLIGHT

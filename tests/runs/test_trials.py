@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ from refine import Arm, Trial, trial
 from tests.bench.ifeval.page import page_of
 from tests.bench.ifeval.raw import read_all
 from tests.model_server import Asked, Reply, serving
-from tests.runs.commands import line_of, refine
+from tests.runs.commands import killed, line_of, refine
 
 NUMBERS = range(42)
 QUESTIONS = [f"question {number}" for number in NUMBERS]
@@ -224,31 +221,6 @@ def questions_file(path: Path, number: int) -> Path:
     return path
 
 
-def killed(arguments: list[object], journal: Path, more: int) -> bool:
-    """Run the command line in a forked child, and kill it when the journal has grown by some lines."""
-    before = journal.read_bytes().count(b"\n") if journal.exists() else 0
-    child = os.fork()
-    if child == 0:  # pragma: no cover - the child is killed
-        code = 1
-        try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            code = refine(*arguments).exit_code
-        finally:
-            os._exit(code)
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            assert os.waitstatus_to_exitcode(status) == 0
-            return False
-        if journal.exists() and journal.read_bytes().count(b"\n") >= before + more:
-            break
-        time.sleep(0.001)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return True
-
-
 def test_kills_lose_nothing_and_change_no_byte(tmp_path: Path) -> None:
     """Killed again and again and resumed, a trial at temperature 0 has the bytes of one that was not."""
     questions, chance, run = questions_file(tmp_path / "q.jsonl", 24), random.Random(3), tmp_path / "killed"
@@ -287,6 +259,41 @@ def test_a_trial_is_shown_and_reported(tmp_path: Path) -> None:
         report = tmp_path / f"report.{form}"
         assert refine("report", out, "--out", report).exit_code == 0
         assert "restated" in report.read_text()
+
+
+def test_the_worst_questions_are_named_the_broken_ones_first(tmp_path: Path) -> None:
+    """What an arm broke stands before what it left bad, with both answers and the judge's word, in `show` too."""
+    out = tmp_path / "t"
+    found = trial(QUESTIONS, ScriptedModel(bot), is_final, truth=is_good, arms="restated,fresh", out=out)
+    assert Counter((one.fate, one.arms) for one in found.worst) == {
+        ("broken", ("restated",)): 4,
+        ("not mended", ("restated", "fresh")): 24,
+        ("not mended", ("fresh",)): 12,
+    }
+    broken = found.worst[0]
+    assert (broken.fate, broken.text) == ("broken", "question 7")
+    assert (broken.first, broken.feedback, broken.released) == ("good draft 7", "Make it final.", "poor final 7")
+    assert Trial.read(tmp_path / "t").worst == found.worst
+    shown = refine("show", tmp_path / "t").stdout
+    assert "broken by restated: question 7" in shown
+    assert "35 more ended badly" in shown
+
+
+def test_a_limit_of_an_arm_ends_the_trial_and_says_so(tmp_path: Path) -> None:
+    """No question begins once an arm has made so many calls; with more the trial goes on where it was."""
+    settings: dict[str, Any] = {"truth": is_good, "arms": "restated", "out": tmp_path / "t", "max_concurrency": 1}
+    model = ScriptedModel(bot)
+    stopped = trial(QUESTIONS, model, is_final, **settings, max_arm_calls=5)
+    assert len(model.prompts) == 6
+    assert len(stopped.by_arm["restated"]) == 3
+    assert stopped.stopped == "the arm 'restated' has made 6 model calls, of at most 5"
+    assert f"Stopped: {stopped.stopped}" in refine("show", tmp_path / "t").stdout
+    assert trial(QUESTIONS, model, is_final, **settings, max_arm_calls=5).stopped
+    assert len(model.prompts) == 6
+    whole = trial(QUESTIONS, model, is_final, **settings)
+    assert (len(whole.by_arm["restated"]), whole.stopped, len(model.prompts)) == (42, "", 84)
+    with pytest.raises(ConfigurationError, match="max_arm_calls is a whole number from 1"):
+        trial(QUESTIONS, model, is_final, **settings, max_arm_calls=0)
 
 
 def test_people_may_say_afterwards_what_is_good(tmp_path: Path) -> None:

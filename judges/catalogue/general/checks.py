@@ -14,7 +14,7 @@ from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.settings import SHARED, AsCode, means, own_words
-from judges.verdict import Verdict
+from judges.verdict import MaskedSpan, Verdict
 
 _NUMBER = re.compile(
     r"(?<![\dA-Za-z\u00c0-\u04ff_.])[-+\u2212]?"  # not inside a word; scripts without blanks may touch a number
@@ -50,7 +50,13 @@ class Check(Judge):
         faults = self.check(sample.answer)
         found = " ".join(faults)
         feedback = self._feedback if faults and self._feedback is not None else found
-        return Verdict.checked(not faults, rationale=found or "Every rule is kept.", feedback=feedback)
+        verdict = Verdict.checked(not faults, rationale=found or "Every rule is kept.", feedback=feedback)
+        return verdict.with_masks(sample.answer, self.masks(sample.answer)) if faults else verdict
+
+    def masks(self, answer: str) -> list[MaskedSpan]:
+        """Return the places of a faulty answer that would have to be masked; none where masking mends nothing."""
+        del answer
+        return []
 
 
 class Length(Check):
@@ -159,9 +165,18 @@ class Pattern(Check):
 
     def check(self, answer: str) -> list[str]:
         """Search for each pattern."""
-        missing = [f"Use {_in_words(rule)}." for rule in self._required if not rule.search(answer)]
         surplus = [f"Do not use {_in_words(rule)}." for rule in self._forbidden if rule.search(answer)]
-        return missing + surplus
+        return self._missing(answer) + surplus
+
+    def masks(self, answer: str) -> list[MaskedSpan]:
+        """Return every place where a forbidden pattern matches; none where something required is missing, too."""
+        if self._missing(answer):
+            return []
+        matches = (match for rule in self._forbidden for match in rule.finditer(answer))
+        return [MaskedSpan(kind="removed", start=match.start(), end=match.end()) for match in matches if match[0]]
+
+    def _missing(self, answer: str) -> list[str]:
+        return [f"Use {_in_words(rule)}." for rule in self._required if not rule.search(answer)]
 
 
 class JsonValid(Check):

@@ -20,7 +20,7 @@ from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation, Request
 from judges.sample import Sample
 from judges.settings import Needed, means
-from judges.verdict import Verdict
+from judges.verdict import MaskedSpan, Verdict
 
 
 class Person(ReplySchema):
@@ -56,7 +56,8 @@ class PiiLeakage(ModelJudge):
     repeats it.
 
     Each item has the kind as `value`, and the kind with its place, `"email [10:31]"`, as `subject`; the place
-    counts characters of the answer as a slice does. Items that are no leak are listed as passed.
+    counts characters of the answer as a slice does. Items that are no leak are listed as passed. The `replacement`
+    of the verdict is the answer with each leak masked, `"[EMAIL]"`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
@@ -158,7 +159,9 @@ class PiiLeakage(ModelJudge):
                 detail = _NOT_LOOKED_FOR.format(failure.reason)
                 if not self._leaks(sample, answer, findings):
                     raise AskFailed(failure.reason, failure.detail, usage=failure.usage) from None
-        return self._verdict(sample, findings, self._leaks(sample, answer, findings), detail)
+        leaks = self._leaks(sample, answer, findings)
+        masks = [MaskedSpan(kind=leak.kind, start=leak.start, end=leak.end) for leak in leaks]
+        return self._verdict(sample, findings, leaks, detail).with_masks(answer, masks)
 
     @property
     def _looks_for_people(self) -> bool:

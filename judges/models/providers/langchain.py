@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +22,16 @@ from judges.models.providers.http import checked_address
 from judges.models.providers.llama import serve_locally
 from judges.models.providers.openai_fields import address_for, local_name, parsed_name
 from judges.models.retry import status_of
-from judges.models.structured import Method, RequestPlan, checked_methods, closed_schema, response_format
+from judges.models.structured import (
+    KEYWORDS,
+    Method,
+    RequestPlan,
+    Sizes,
+    checked_methods,
+    closed_schema,
+    forced_tool,
+    response_format,
+)
 from judges.runtime import flow
 from judges.runtime.validation import SharedByCopies, ban, check_allowed, check_picklable
 from judges.verdict import Usage
@@ -127,7 +136,7 @@ class LangChainModel(SharedByCopies):
         self._temperature = temperature
         self._method = method if method is None else checked_methods(method)[0]
         self._plan: RequestPlan | None = None
-        self._bindings: dict[tuple[type[BaseModel] | None, RequestPlan], _Binding] = {}
+        self._bindings: dict[tuple[type[BaseModel] | None, RequestPlan, Sizes, int | None], _Binding] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         check_picklable(self.chat, f"the chat model {self.name!r}", _NAME_IT)
@@ -187,7 +196,8 @@ class LangChainModel(SharedByCopies):
 
     def _plan_for(self, request: ModelRequest) -> RequestPlan:
         if self._plan is None:
-            self._plan = RequestPlan(self._methods(), self._temperature)
+            keywords = KEYWORDS if _drops_arguments(_unwrap(self.chat).runnable) else ()
+            self._plan = RequestPlan(self._methods(), self._temperature, keywords=keywords)
         return self._plan.as_text() if request.text else self._plan
 
     def _remember_plan(self, request: ModelRequest, plan: RequestPlan, response: ModelResponse) -> ModelResponse:
@@ -214,9 +224,10 @@ class LangChainModel(SharedByCopies):
         return tuple(method for method, present in implemented.items() if present and not ruled_out.get(method))
 
     def _binding(self, request: ModelRequest, plan: RequestPlan) -> _Binding:
-        key = (None if request.text else request.schema, plan)
+        schema = None if request.text else request.schema
+        key = (schema, plan, request.sizes, request.most_items)
         if key not in self._bindings:
-            self._bindings[key] = self._bind(*key)
+            self._bindings[key] = self._bind(schema, plan).narrowed(request, plan)
         return self._bindings[key]
 
     def _bind(self, schema: type[BaseModel] | None, plan: RequestPlan) -> _Binding:
@@ -249,6 +260,18 @@ class _Binding:
     config: dict[str, Any]
     raw_only: bool = False
 
+    def narrowed(self, request: ModelRequest, plan: RequestPlan) -> _Binding:
+        """Return the same with a schema that says how many items and how long texts a reply has, if one may."""
+        known = (request.schema, request.sizes, plan.keywords, request.most_items)
+        settings: dict[str, Any] = {}
+        if request.text or not plan.keywords:
+            return self
+        if plan.method == "tools" and _is_function(self.settings.get("tools")):
+            settings = {"tools": forced_tool(*known)["tools"]}
+        elif plan.method == "json_schema" and "response_format" in self.settings:
+            settings = {"response_format": response_format(*known)}
+        return replace(self, settings={**self.settings, **settings})
+
     def send(self, request: ModelRequest) -> ModelResponse:
         reply = self.runnable.invoke(_messages(request), self.config or None, **self.settings)
         return _response(reply, raw_only=self.raw_only)
@@ -256,6 +279,11 @@ class _Binding:
     async def asend(self, request: ModelRequest) -> ModelResponse:
         reply = await self.runnable.ainvoke(_messages(request), self.config or None, **self.settings)
         return _response(reply, raw_only=self.raw_only)
+
+
+def _is_function(tools: Any) -> bool:
+    """Check whether tools are one function in the form of chat completions."""
+    return isinstance(tools, list) and len(tools) == 1 and set(tools[0]) == {"type", "function"}
 
 
 def _unwrap(chat: Any) -> _Binding:

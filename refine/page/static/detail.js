@@ -25,6 +25,8 @@ function steps(list) {
     list.map((step) => h("pre", {}, step.role === "tool" ? `→ ${step.content}` : (step.tool_calls ?? []).map((call) => `${call.name}(${JSON.stringify(call.args ?? {})})`).join("\n") || step.content)));
 }
 
+const WHO = ["key", "user", "session", "thread"];
+
 function verdictOf(attempt) {
   return h("div", { class: "verdict" },
     h("p", { class: "who" }, badge(attempt.rating, attempt.unscored), h("span", {}, attempt.judge ?? "not judged"), attempt.judge_model && h("small", {}, attempt.judge_model)),
@@ -51,7 +53,7 @@ function draftOf(attempt, before) {
 
 export function attemptView(attempt, before) {
   return h("article", { class: `attempt${attempt.released ? " released" : ""}`, "data-number": attempt.number, "aria-label": `Attempt ${attempt.number}` },
-    h("header", {}, h("strong", {}, `Attempt ${attempt.number}`), attempt.released && h("span", { class: "tag" }, "released"),
+    h("header", {}, h("strong", {}, `Attempt ${attempt.number}`), attempt.kind === "mended" && h("span", { class: "tag" }, "mended"), attempt.released && h("span", { class: "tag" }, "released"),
       h("small", {}, [attempt.model, attempt.generate_s !== undefined && seconds(attempt.generate_s), attempt.cost ? dollars(attempt.cost) : "",
         attempt.finish_reason && attempt.finish_reason !== "stop" && attempt.finish_reason].filter(Boolean).join(" · "))),
     h("div", { class: "draft" }, attempt.steps?.length > 0 && steps(attempt.steps), draftOf(attempt, before)), verdictOf(attempt));
@@ -105,6 +107,8 @@ export class Detail {
       h("p", { class: "question" }, outcome.question ?? "recorded without texts"),
       outcome.question === null && h("p", {}, "To have them from now on: record_texts = true in the guard's configuration, texts=True in Python."),
       h("p", {}, [fullTime(outcome.at), reason(outcome.stop_reason), outcome.detail, outcome.refiner, outcome.model, `${seconds(outcome.latency_s)} in all`, outcome.cost !== null && dollars(outcome.cost), outcome.request_id].filter(Boolean).join(" · ")),
+      WHO.some((name) => outcome[name]) && h("p", {}, WHO.filter((name) => outcome[name]).flatMap((name, at) =>
+        [at ? " · " : "", `${name} `, h("a", { href: `/?${new URLSearchParams({ since: "", [name]: outcome[name] })}`, title: `all answers of this ${name}` }, outcome[name])])),
       h("p", {}, copyButton("Copy link", link), " ", outcome.question && copyButton("Judge again offline", judgeAgain(outcome, record))));
   }
 

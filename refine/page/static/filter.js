@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { reason } from "./format.js";
 
-export const NAMES = ["since", "passed", "rating", "stop_reason", "refiner", "model", "judge", "labelled", "text"];
+export const NAMES = ["since", "passed", "rating", "stop_reason", "refiner", "model", "judge", "key", "user", "session", "thread", "labelled", "text"];
 const WINDOWS = [["1h", "last hour"], ["24h", "last 24 hours"], ["7d", "last 7 days"], ["30d", "last 30 days"], ["", "all time"]];
 export const START = { since: "24h" };
 
@@ -40,6 +40,7 @@ export function draw(form, filter, choices, texts, onChange) {
     select("passed", "passed or not", [["", "passed or not"], ["true", "passed"], ["false", "not passed"]]),
     select("rating", "any rating", [["", "any rating"], ...[4, 3, 2, 1].map((rating) => [String(rating), `rated ${rating}`])]),
     any("stop_reason", "any end", reason), any("refiner", "any guard"), any("model", "any model"), any("judge", "any judge"),
+    any("key", "any key"), any("user", "any user"), any("session", "any session"), any("thread", "any thread"),
     select("labelled", "labels", [["", "labelled or not"], ["no", "without a label"], ["yes", "labelled"], ["disagree", "people and judge differ"]]),
     h("input", { type: "search", name: "text", "aria-label": "Search", placeholder: texts ? "search questions and drafts (/)" : "no texts are recorded", disabled: !texts, value: filter.text ?? "", maxlength: 200,
       oninput: () => { clearTimeout(later); later = setTimeout(changed, 300); } }),

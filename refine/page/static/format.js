@@ -32,7 +32,7 @@ export function dollars(value) {
 
 const REASONS = {
   accepted: "accepted", max_attempts: "out of attempts", budget: "out of budget", deadline: "out of time",
-  no_progress: "no better", skipped: "not judged", judge_failed: "judge failed",
+  no_progress: "no better", blocked: "blocked", question_refused: "question refused", skipped: "not judged", judge_failed: "judge failed",
   generator_failed: "generator failed", interrupted: "awaits a review", broken_off: "broken off",
 };
 export const reason = (code) => REASONS[code] ?? String(code);

@@ -35,6 +35,8 @@ PATH = "/chat/completions"
 API = "openai"
 KEY_HEADER = "authorization"
 KEEP_ALIVE = b": keep-alive\n\n"
+_ENVELOPE = ("id", "object", "created", "model", "usage", "service_tier", "system_fingerprint")
+"""What a reply keeps when its message is replaced."""
 _DONE = b"data: [DONE]\n\n"
 _TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
 
@@ -102,6 +104,12 @@ def without_text(reply: Json) -> Json:
     """Return a reply whose message has no content; a refusal is none."""
     choices = [{**one, "message": {**one["message"], "content": None}} for one in objects(reply["choices"])]
     return {**reply, "choices": choices}
+
+
+def with_text(reply: Json, text: str) -> Json:
+    """Return a reply whose message is this text alone; what else may repeat the text it had is left out."""
+    kept = {name: reply[name] for name in _ENVELOPE if name in reply}
+    return {**write_reply(text, ""), **kept}
 
 
 def with_usage(reply: Json, usage: Usage) -> Json:
@@ -194,7 +202,7 @@ def assembled(body: bytes, events: Sequence[Json]) -> Json:
     return whole_completion(body)
 
 
-def with_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
+def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     """Return a reply with another text; `is_filtered` says that it was stopped."""
     first, *others = objects(reply["choices"])
     choice = {**first, "message": {**first["message"], "content": text}}

@@ -31,6 +31,8 @@ KEY_HEADER = "x-api-key"
 KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
 _THOUGHTS = ("thinking", "redacted_thinking")
 _MEDIA = ("audio", "document", "file", "image", "video")
+_ENVELOPE = ("id", "model", "stop_reason", "usage")
+"""What a reply keeps when its content is replaced."""
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -117,6 +119,12 @@ def without_reasoning(reply: Json) -> Json:
 def without_text(reply: Json) -> Json:
     """Return a reply without its blocks of text."""
     return {**reply, "content": [block for block in objects(reply["content"]) if block.get("type") != "text"]}
+
+
+def with_text(reply: Json, text: str) -> Json:
+    """Return a reply whose content is this text alone; what else may repeat the text it had is left out."""
+    kept = {name: reply[name] for name in _ENVELOPE if name in reply}
+    return {**write_reply(text, ""), **kept}
 
 
 def with_usage(reply: Json, usage: Usage) -> Json:
@@ -273,7 +281,7 @@ def _whole_block(block: Json) -> Json:
         return {**whole, "input": block["partial"]}
 
 
-def with_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
+def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     """Return a reply with another text; `is_filtered` says that it was stopped."""
     others = [block for block in objects(reply["content"]) if block.get("type") != "text"]
     ending = {"stop_reason": "refusal"} if is_filtered else {}

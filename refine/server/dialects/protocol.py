@@ -142,6 +142,10 @@ class ApiDialect(Protocol):
         """Return a reply without its texts, such as what is said beside a call of a tool."""
         ...
 
+    def with_text(self, reply: Json, text: str) -> Json:
+        """Return a reply whose answer is this text alone; what else may repeat the text it had is left out."""
+        ...
+
     def with_usage(self, reply: Json, usage: Usage) -> Json:
         """Return a reply whose own `usage` is another, without the details of the one it had."""
         ...
@@ -178,7 +182,7 @@ class ApiDialect(Protocol):
         """Return the reply whose stream this is, as bytes and as the data of its events."""
         ...
 
-    def with_text(self, reply: Json, text: str, *, is_filtered: bool) -> Json:
+    def with_released_text(self, reply: Json, text: str, *, is_filtered: bool) -> Json:
         """Return a reply with another text; `is_filtered` says that it was stopped."""
         ...
 

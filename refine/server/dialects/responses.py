@@ -160,6 +160,12 @@ def _without_text(item: Json) -> Json:
     return {**item, "content": parts}
 
 
+def with_text(reply: Json, text: str) -> Json:
+    """Return a reply whose output is this text alone; what else may repeat the text it had is left out."""
+    kept = {name: value for name, value in reply.items() if name not in ("output", "output_text")}
+    return {**kept, "output": write_reply(text, "")["output"]}
+
+
 def with_usage(reply: Json, usage: Usage) -> Json:
     """Return a reply with these tokens as its `usage`."""
     counts: Json = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
@@ -297,7 +303,7 @@ def assembled(body: bytes, events: Sequence[Json]) -> Json:
 _ENDED = ("response.completed", "response.incomplete", "response.failed")
 
 
-def with_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
+def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     """Return a reply with another text; `is_filtered` says that it was stopped."""
     items = objects(reply["output"])
     own = write_reply(text, "")["output"] if text else []

@@ -27,10 +27,25 @@ in `tests/bench/ifeval/raw`:
 python -m tests.bench.ifeval --replay
 ```
 
+The form of the default retry and its words were chosen on 78 prompts of our own, which are not among these; why
+retries failed was looked at here, with the form of 0.7.0. On these sets the form of now was measured once, beside
+the same first and fresh answers.
+
 ![Difference from fresh answers, in points, with 95 % intervals](benefit.svg)
 """
 
-_TAIL = """## What this does not say
+_TAIL = """## Does the loop's judge agree with IFEval's checker?
+
+In 99.6 % of 7,180 instructions: 20 answers to each of the 233 prompts, those of the model, and these changed
+towards a rule (`python -m tests.bench.ifeval.agreement`). The others, and who is right:
+
+- how often "!" occurs: IFEval's checker takes it for no letter and counts a letter drawn at random; the judge is
+  right.
+- text in one case: IFEval's checker also wants it to be recognised as English, which drafts that say little are
+  not; the judge is right by the words of the instruction.
+- the language of the answer: two ways to recognise it differ on drafts that are hardly in any; neither is right.
+
+## What this does not say
 
 - It is one small model ({models}, answers of at most {tokens} tokens). Of larger ones it says
   nothing: find out with [a trial](trial.md) on your own questions and model.
