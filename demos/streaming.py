@@ -1,7 +1,7 @@
 """Two chats side by side: on the left an answer is judged whole, on the right it streams while it is judged.
 
 The model is scripted, at the tempo of a real one: 0.3 seconds to the first token, then 80 tokens a second. Its
-first answer has a sentence that the judge refuses; the viewer never sees it. Neither a key nor a network is needed.
+first answer has a sentence that the judge refuses; the viewer never sees it. No key, no network.
 """
 
 from __future__ import annotations
