@@ -4,7 +4,7 @@
 # Settings may also come from the environment (REFINE_UPSTREAM=..., REFINE_JUDGE=...); keys always do, none is in the image.
 FROM python:3.13-slim AS build
 # Further extras of the package, for instance anthropic or ollama for the judge's model, or sqlite, sql, jsonschema.
-ARG EXTRAS=server,record,openai,prices,strings
+ARG EXTRAS=server,record,openai,otel,prices,strings
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY judges judges

@@ -203,30 +203,30 @@ def _certify(stage: _Stage) -> IssuedCertificate:
         f"confidence {1 - _DELTA:.0%}? First from the few loops of the first day.",
         table=True,
     )
-    pilot = certify(stage.folder / _PILOT, alpha=_ALPHA, delta=_DELTA)
+    pilot = certify(stage.folder / _PILOT, alpha=_ALPHA, delta=_DELTA, once=True)
     display.table(CERTIFICATE, certificate_rows(pilot))
     display.line("CERTIFIED" if pilot.certified else "NOT CERTIFIED. That is an answer, not an error.", "fair")
     display.line(pilot.needed)
     display.line()
     display.line("Then from the loops that were recorded after that, none of which is among the first.")
-    certificate = certify(stage.folder / _RECORD, alpha=_ALPHA, delta=_DELTA, laxest=True)
+    certificate = certify(stage.folder / _RECORD, alpha=_ALPHA, delta=_DELTA, laxest=True, once=True)
     certificate.write(stage.folder / _CERTIFICATE)
     display.table(CERTIFICATE, certificate_rows(certificate))
     tone: Tone = "good" if certificate.certified else "bad"
     display.line(f"{'CERTIFIED' if certificate.certified else 'NOT CERTIFIED'}  {certificate.policy_name}", tone)
     display.line(f"{certificate.promise[0].upper()}{certificate.promise[1:]}.")
     display.entry("written", f"{_CERTIFICATE}, id {certificate.id}")
-    display.entry("command", f"refine certify {_RECORD} --laxest", "strong")
+    display.entry("command", f"refine certify {_RECORD} --laxest --once", "strong")
     return certificate
 
 
 def _guard(stage: _Stage, certificate: IssuedCertificate) -> bool:
-    """Answer new questions with the certified loop, and return whether its outcomes bear the certificate's id."""
+    """Answer new questions with the certified loop, and return whether what passed bears the certificate's id."""
     display = stage.display
     _step(
         stage,
         "5  Guard",
-        "The loop takes its success rating from the certificate, and every outcome bears the certificate's id. "
+        "The loop takes its success rating from the certificate, and each answer that it covers bears its id. "
         "What does not pass is not shown: a fixed text is.",
     )
     outcomes = []
@@ -240,12 +240,12 @@ def _guard(stage: _Stage, certificate: IssuedCertificate) -> bool:
             "shown", "" if outcome.answer is None else outcome.answer.text, "good" if outcome.passed else "fair"
         )
         display.entry("", _standing(outcome), "dim")
-    return all(outcome.certificate == certificate.id for outcome in outcomes)
+    return all((outcome.certificate == certificate.id) == outcome.passed for outcome in outcomes)
 
 
 def _standing(outcome: Outcome) -> str:
     covered = "passed" if outcome.passed else "did not pass: the promise says nothing about it"
-    return f"{covered}; certificate {(outcome.certificate or 'none')[:8]}"
+    return covered if outcome.certificate is None else f"{covered}; certificate {outcome.certificate[:8]}"
 
 
 def _certified(stage: _Stage, judge: Judge, *, max_attempts: int = _MAX_ATTEMPTS) -> SelfRefine:

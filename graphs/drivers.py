@@ -261,7 +261,9 @@ def _logger(level: int = logging.INFO) -> Any:
     An unconfigured structlog would print to standard output, which a library must not do.
     """
     if structlog.is_configured():
-        return structlog.get_logger(_LOGGER)
+        first = structlog.get_config()["processors"][:1]
+        is_filtered = first == [structlog.stdlib.filter_by_level] and not _STANDARD_LOGGER.isEnabledFor(level)
+        return None if is_filtered else structlog.get_logger(_LOGGER)  # no line is made that would be dropped
     if not _STANDARD_LOGGER.isEnabledFor(level):
         return None
     return structlog.wrap_logger(

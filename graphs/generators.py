@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, aclosing, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -276,6 +276,7 @@ class _DirectGenerator:
 
     def __init__(self, client: OpenAICompatible) -> None:
         self.client = client
+        self.asks = client.name
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return a draft, blocking until it is complete."""
@@ -413,6 +414,8 @@ class AsyncGenerator(Protocol):
 
     Attributes:
         may_interrupt: Whether a step inside may interrupt for a human, so that an attempt must be resumable.
+
+    One that knows the name of the model that it asks has it as `asks`, for errors.
     """
 
     may_interrupt: bool
@@ -446,6 +449,10 @@ class PerRequest:
         return self.draft(prompt, config, temperature)
 
 
+GeneratorLike: TypeAlias = str | OpenAICompatible | Runnable[Any, Any] | Callable[..., object] | AsyncGenerator
+"""What generates wherever a generator is taken: see `as_generator`."""
+
+
 def as_generator(candidate: object) -> AsyncGenerator:
     """Wrap a chat model, a `"provider:model"` name, a runnable, an agent graph, or a function of the messages.
 
@@ -465,11 +472,30 @@ def as_generator(candidate: object) -> AsyncGenerator:
     if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
         return _RunnableGenerator(RunnableLambda(candidate))  # which adds up what is yielded
     if callable(candidate) and not isinstance(candidate, type):
+        _check_takes_messages(candidate)
         return _FunctionGenerator(candidate)
     raise ConfigurationError(
         f"cannot generate with {shortened(candidate)}; give a chat model, a 'provider:model' name, an "
         f"OpenAICompatible, a LangChain runnable, an agent graph, or a function that takes the list of messages"
     )
+
+
+def _check_takes_messages(function: Callable[..., object]) -> None:
+    """Check that a function can be called with the messages alone, as far as its signature tells.
+
+    Raises:
+        ConfigurationError: If it cannot.
+    """
+    try:
+        inspect.signature(function).bind([])
+    except ValueError:  # some functions written in C have no signature
+        return
+    except TypeError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ConfigurationError(
+            f"the generator {name!r} is called with the list of messages, and cannot be ({error}); "
+            f"write def {name}(messages): ..."
+        ) from None
 
 
 def check_temperature(generator: AsyncGenerator, temperature: float | None) -> None:
@@ -494,7 +520,9 @@ class _RunnableGenerator:
     def __init__(self, runnable: Runnable[Any, Any]) -> None:
         self._runnable = runnable
         self._is_graph = _graph_in(runnable) is not None
-        self._is_chat_model = _chat_model_in(runnable) is not None
+        chat = _chat_model_in(runnable)
+        self._is_chat_model = chat is not None
+        self.asks = str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or "")
         self.may_interrupt = not self._is_chat_model
         self._is_saved = _is_saved(runnable)
         self._step_limit = _bound_step_limit(runnable)
@@ -683,7 +711,7 @@ class _NamedGenerator:
     may_interrupt = False
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name = self.asks = name
         self._cached: _RunnableGenerator | None = None
 
     @property

@@ -25,6 +25,7 @@ from graphs.candidates import CandidatesLoop
 from graphs.certificate import CertificateWarning, check_certificate
 from graphs.drivers import Node, RunContext, Transition, adrive, drive
 from graphs.errors import InputError
+from graphs.generators import GeneratorLike
 from graphs.loop import Loop
 from graphs.outcome import Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides, overrides_in
@@ -45,6 +46,7 @@ from graphs.turns import (
     with_status,
 )
 from judges.catalogue.names import one_judge
+from judges.compose import JudgeLike
 from judges.compose.panel import Panel
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
@@ -353,6 +355,11 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         self, turn_input: Any, config: RunnableConfig, thread: Hashable, seen: Sequence[Interrupt]
     ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, langgraph_private.Decision | None]]:
         """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
+        if not isinstance(turn_input, Mapping | Command | None):
+            raise InputError(
+                f"the graph takes {{'messages': [('user', 'Hello')]}}, and beside it evidence, not "
+                f"{type(turn_input).__name__}; SelfRefine(generator, judge) takes a text, too"
+            )
         if thread is None or turn_input is None:
             return turn_input, config, None
         if isinstance(turn_input, Command):
@@ -597,8 +604,8 @@ def _write_status(status: Status, config: RunnableConfig, *, always: bool = Fals
 
 
 def self_refine(
-    generator: object,
-    judge: object,
+    generator: GeneratorLike,
+    judge: JudgeLike,
     *,
     policy: Policy | Mapping[str, Any] | None = None,
     checkpointer: LoopCheckpointer = None,

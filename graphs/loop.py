@@ -76,7 +76,7 @@ from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.providers.llm_runs import metered
-from judges.models.retry import kind_of
+from judges.models.retry import kind_of, place_of
 from judges.runtime.budget import Allowance, Refused, with_cost
 from judges.runtime.observation import current, observing
 from judges.sample import Sample, is_long
@@ -424,7 +424,9 @@ class Loop:
         self, error: Exception, refinement: Refinement, messages: Messages, spent: Usage, now: float
     ) -> Transition:
         """Stop since the generator failed; raise where there is nothing to release."""
-        detail = f"{kind_of(error)} from the generator on attempt {refinement.number}"
+        generator, place = self._generator_for(refinement.number)[0], place_of(error)
+        asked = f" ({getattr(generator, 'asks', '')}{place})".replace("( ", "(") if place else ""
+        detail = f"{kind_of(error)} from the generator on attempt {refinement.number}{asked}"
         failed = refinement.stop("generator_failed", detail, now=now, usage=spent)
         if failed.attempts or failed.ending == "fallback":
             return self._to_finish(failed)

@@ -62,8 +62,9 @@ class Outcome(HintsAtGuesses, Frozen):
         id: Identifies the question in the log, in events and in the answer's metadata, as `outcome_id`.
         raw: The endpoint's own reply with the released answer, where the generator is a direct client. As in
             `answer`, reasoning is left out after a refusal, unless the policy keeps it; attempts hold it.
-        certificate: Id of the certificate in force, whose promise is about answers that passed; None without one,
-            where the request changed what it is about, and where a model answered that was not calibrated.
+        certificate: Id of the certificate whose promise covers this answer; None without one, where no attempt was
+            accepted, where the request changed what it is about, and where a model answered that was not
+            calibrated.
         held_back: Why the answer was released whole although the policy releases pieces: `"candidates"`,
             `"tool_call"`, ...; empty where it was not.
     """
@@ -91,6 +92,11 @@ class Outcome(HintsAtGuesses, Frozen):
     def text(self) -> str:
         """Text of the answer; empty where there is none, as after a deadline."""
         return "" if self.answer is None else str(self.answer.text)
+
+    @property
+    def covered(self) -> bool:
+        """Whether the promise of a certificate is about this answer."""
+        return self.certificate is not None
 
     @property
     def missing(self) -> dict[str, str]:
@@ -126,7 +132,7 @@ class Outcome(HintsAtGuesses, Frozen):
             evidence=dict(refinement.evidence),
             id=refinement.id,
             raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
-            certificate=None if refinement.policy.certificate is None else certificate_of(refinement),
+            certificate=certificate_of(refinement) if refinement.passed and number is not None else None,
             held_back="" if refinement.policy.release == "answer" else _held_back(refinement),
         )
 
@@ -155,7 +161,8 @@ class Outcome(HintsAtGuesses, Frozen):
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
-        further = {"certificate": self.certificate, "missing": self.missing, "held_back": self.held_back}
+        further = {"certificate": self.certificate, "covered": self.covered, "missing": self.missing}
+        further["held_back"] = self.held_back
         return {**summary, **{name: value for name, value in further.items() if value}}
 
     def samples(self) -> list[Sample]:

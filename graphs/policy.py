@@ -378,8 +378,8 @@ class Policy(FrozenSettings):
             its place says so, and a WARNING in the log where it is in the draft or its evidence.
         prices: Price of each model by name, or `"known"`, those of public providers' models (`known_prices()`).
         patience: Stop after this many consecutive attempts that were no better than the best before them.
-        augment: What the generator sees on a retry, after which it reads the question again: `"restated"` (what is
-            wrong, no draft), `"last_draft"` (the last draft, and what is wrong with it), `"verify_first"` (the
+        augment: What the generator sees on a retry, the question again among it: `"restated"` (what was wrong so
+            far, no draft), `"last_draft"` (the last draft, and what is wrong with it), `"verify_first"` (the
             same, but it may keep its answer with a reason), `"all_drafts"` (every draft with what was wrong),
             `last_drafts(k)`; `"auto"` is `"last_draft"`, and `"restated"` after a draft that copied the feedback
             or an earlier draft. `"fresh"` shows the question alone. Or your own function from the `Refinement` so

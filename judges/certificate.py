@@ -104,6 +104,11 @@ class Subject(BaseModel):
                 yield f"{name} was {_value(before)} and is {_value(after)}"
 
 
+def _share(share: float) -> str:
+    """Return a share as people write it: 95 %, 97.5 %, 99.17 %."""
+    return f"{float(f'{100 * share:.4g}'):g} %"
+
+
 _DEFAULT = "the default"
 _SECOND = 2
 
@@ -325,16 +330,10 @@ class IssuedCertificate(BaseModel):
         yield ""
         yield from _table_lines(self.rows, self.method)
         yield ""
-        again = self.use_of_labels
-        times = "once" if again == _SECOND else f"{again - 1} times"
-        spent = ""
-        if again > 1:
-            spent = (
-                f"; asked for {1 - self.delta_in_all:.1%}: these labels were used {times} before, so that this "
-                f"certificate must hold at {1 - self.delta:.1%}"
-            )
         units = "runs" if self.estimand == "traffic" else "questions"
-        yield f"{self.runs} {units}, {self.labels} labels; {_METHODS[self.method]}{spent}"
+        yield f"{self.runs} {units}, {self.labels} labels; {_METHODS[self.method]}"
+        if self.delta < self.delta_in_all:
+            yield f"Asked for {_share(1 - self.delta_in_all)}: {self._use}"
         if self.assumes:
             yield f"ASSUMES {self.assumes}"
         yield from self.notes
@@ -342,13 +341,37 @@ class IssuedCertificate(BaseModel):
             yield "It holds for questions like these, this judge, these prompts and models, and this loop; a"
             yield "change voids it. It says nothing about answers that did not pass, nor about any single answer."
 
+    @property
+    def _use(self) -> str:
+        """Why the certificate is held to more than was asked for."""
+        again = self.use_of_labels
+        sure = f"this certificate must hold at {_share(1 - self.delta)}"
+        if again == 1:
+            return f"these labels may be used again, so {sure}; --once spends all on it."
+        times = "once" if again == _SECOND else f"{again - 1} times"
+        return f"these labels were used {times} before, so {sure}."
+
+    @property
+    def coverage(self) -> str:
+        """How many of the answers that people were shown in the calibration runs the promise is about."""
+        row = next((row for row in self.rows if row.policy == self.threshold), None)
+        if row is None or row.release_rate is None:
+            return ""
+        covered = round(row.release_rate * self.runs)
+        return (
+            f"{covered} of {self.runs} answers shown are covered; nothing is promised of those that did not pass "
+            f"or were not judged."
+        )
+
     def _verdict(self) -> Iterator[str]:
         if self.threshold is not None:
             yield f"CERTIFIED  {self.policy_name}"
             yield f"{self.promise[0].upper()}{self.promise[1:]}."
+            if self.coverage:
+                yield self.coverage
             return
         yield "NOT CERTIFIED  this is an answer: no threshold keeps the promise that was asked for"
-        yield f"Asked for: at most {self.alpha:.1%} bad, with confidence {1 - self.delta:.1%}."
+        yield f"Asked for: at most {self.alpha:.1%} bad, with confidence {1 - self.delta_in_all:.1%}."
         if self.reachable_alpha is not None:
             yield f"The best one would have passed at {self.reachable_alpha:.1%} (not a certificate)."
         yield self.needed
@@ -520,14 +543,14 @@ class IssuedCertificate(BaseModel):
             scale = ", ".join(f"{rating}: {loss:g}" for rating, loss in enumerate(self.harm, 1))
             return (
                 f"the {over} do at most {self.alpha:.1%} of the worst harm on average, with confidence "
-                f"{1 - self.delta:.1%} (harm by people's rating: {scale})"
+                f"{1 - self.delta_in_all:.1%} (harm by people's rating: {scale})"
             )
         what = "are bad" if self.risk == "released" else "get a bad answer"
         breaks = ""
         if self.break_at_most is not None:
             breaks = f" and at most {self.break_at_most:.1%} of first answers that were good come out bad, both"
         of = "questions counted as often as asked" if self.estimand == "traffic" else "each question counted once"
-        sure = f"with confidence {1 - self.delta:.1%}"
+        sure = f"with confidence {1 - self.delta_in_all:.1%}"
         return f"at most {self.alpha:.1%} of the {over} {what},{breaks} {sure}, {of}"
 
 

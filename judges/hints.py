@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
@@ -87,6 +88,10 @@ _WORDS = {
 }
 """Match types of Google ADK, and modes of tables as they are often written."""
 
+_MARKS = {"success_rating": "the rating", "threshold": "the score"}
+_PASS_MARKS = (*_MARKS, "strict_mode")
+_ALIKE = 0.8
+
 _ON_THE_MODEL = "it belongs to the model: model=judges.chat_model('openai:gpt-5-mini', {}=...)"
 _LEAVE_OUT = "leave it out: {}"
 _ALWAYS_BOTH = _LEAVE_OUT.format("every judge can be called, or awaited with acall")
@@ -162,8 +167,13 @@ def translate_settings(settings: Mapping[str, Any], known: Collection[str]) -> d
 
 def instead_of(name: str, known: Collection[str]) -> str:
     """Return what to use instead of a setting that a judge does not have; empty where nothing is known of it."""
-    if name in ("threshold", "strict_mode") and "success_rating" in known:
-        return "success_rating=... is the rating from which it passes"
+    near = get_close_matches(name, _PASS_MARKS, n=1, cutoff=_ALIKE)
+    mark = near[0] if near else name
+    if mark in _PASS_MARKS and mark not in known:
+        hints = (f"{own}=... is {what} from which it passes" for own, what in _MARKS.items() if own in known)
+        hint = next(hints, "")
+        if hint:
+            return hint if mark == name else f"did you mean {mark!r}? Here {hint}"
     return _INSTEAD.get(name, "")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
@@ -138,7 +138,7 @@ def _as_seen(judge: Deliberates, sample: Sample) -> Sample:
     limit = current.get().longest_shown
     if limit is not None and _asks_itself(judge):
         sample = excerpt_of(sample, limit)
-    return sample if type(judge).__module__.startswith("judges.") else copy_sample(sample)
+    return sample if getattr(judge, "is_of_this_package", False) else copy_sample(sample)
 
 
 def _asks_itself(judge: Deliberates) -> bool:
@@ -172,8 +172,20 @@ def _settle_all(requests: tuple[Request, ...], here: Observation) -> tuple[Compl
         at_once = True
         for request, key in zip(requests, _keys_of(requests, here), strict=True):
             settling.append(threads.submit(_settle, request, key, here))
-            at_once = at_once and bool(wait(settling[-1:], timeout=_AT_ONCE_S).done)
+            longest_s = None if _replies_in_turn(request) else _AT_ONCE_S
+            at_once = at_once and bool(wait(settling[-1:], timeout=longest_s).done)
         return tuple(future.result() for future in settling)
+
+
+def _replies_in_turn(request: Request) -> bool:
+    """Check whether a script replies, whose next line is for whoever asks next: then the order counts."""
+    match request:
+        case Ask(model=model):
+            return getattr(model, "replies_in_turn", False)
+        case Consult(judge=Judge(models=models)):
+            return bool(models) and all(getattr(model, "replies_in_turn", False) for model in models)
+        case _:
+            return False
 
 
 async def _asettle_all(requests: tuple[Request, ...], here: Observation) -> tuple[Completion, ...]:
@@ -347,7 +359,7 @@ def _failure(error: Exception, request: Request) -> AskFailed:
     if isinstance(error, AskFailed):
         return error
     if isinstance(request, Embed):
-        detail = f"{retry.kind_of(error)} from {request.model.name}"
+        detail = f"{retry.kind_of(error)} from {request.model.name}{retry.place_of(error)}"
     else:
         function = getattr(request, "function", None)
         detail = faults.report(error, getattr(function, "__name__", type(request).__name__))
@@ -383,14 +395,17 @@ class Judge(HintsAtGuesses, ABC):
 
     Attributes:
         name: The judge's name in verdicts, panels and traces.
+        is_of_this_package: Whether its class is; such a judge only reads its sample, and its settings are known.
     """
 
     name: str
+    is_of_this_package: ClassVar[bool] = True
     _guesses = OF_A_JUDGE
 
     def __init_subclass__(cls, **options: object) -> None:
         """Let what the class is made with be checked against its annotated signature."""
         super().__init_subclass__(**options)
+        cls.is_of_this_package = cls.__module__.startswith("judges.")
         if "__init__" in vars(cls):
             cls.__init__ = checking_settings(cls.__init__)  # type: ignore[method-assign]  # the same, checked
 
@@ -402,7 +417,7 @@ class Judge(HintsAtGuesses, ABC):
             Any other name would never be read, and is refused.
             """
             made_with = vars(self).get(MADE_WITH)
-            if made_with is None or name.startswith("_") or not type(self).__module__.startswith("judges."):
+            if made_with is None or name.startswith("_") or not self.is_of_this_package:
                 object.__setattr__(self, name, value)
             else:
                 settings = {**made_with, setting_called(type(self), name): value}

@@ -69,6 +69,10 @@ class _Script(Generic[T]):
         vars(self).update(state, _lock=threading.Lock())
 
     @property
+    def in_turn(self) -> bool:
+        return self._make is None
+
+    @property
     def source(self) -> Sequence[T] | Callable[[Any], T]:
         return self._lines if self._make is None else self._make
 
@@ -137,6 +141,11 @@ class ScriptedModel(BaseChatModel):
     def settings(self) -> list[dict[str, Any]]:
         """The keyword settings of every call so far, in order."""
         return [settings for _, settings in list(self._calls)]
+
+    @property
+    def replies_in_turn(self) -> bool:
+        """Whether the replies are lines, of which the next one is for whoever asks next."""
+        return self._script.in_turn
 
     @property
     def _llm_type(self) -> str:

@@ -323,6 +323,8 @@ class Verdict(HintsAtGuesses, Frozen):
     def rated(cls, rating: int, *, success_rating: int = 3, **fields: Any) -> Self:
         """Return a verdict with a native rating from 1 to 4; it passes at `success_rating`."""
         valid = rating in {1, 2, 3, 4}
+        if type(rating) is int and not valid:
+            raise ValueError(f"a rating is 1, 2, 3 or 4, not {rating}; Verdict.scored takes a score from 0 to 1")
         return cls(
             value=rating,
             score=_score_of(rating) if valid else None,
@@ -384,10 +386,10 @@ class Verdict(HintsAtGuesses, Frozen):
 
     @property
     def missing(self) -> dict[str, str]:
-        """Why the judge, or members of it, gave no verdict, by name; having had nothing to judge is no failure."""
-        members = {part.judge: part.unscored or "" for part in self.failed_parts() if part.judge}
+        """Why judge or members gave no verdict, by name; to have had nothing to judge is no failure."""
+        members = {part.judge: str(part.unscored) for part in self.failed_parts() if part.judge}
         failed = self.unscored is not None and self.unscored not in NOTHING_TO_JUDGE
-        return members or ({self.judge: self.unscored or ""} if failed and self.judge else {})
+        return members or ({self.judge: str(self.unscored)} if failed and self.judge else {})
 
     @property
     def contradicted(self) -> tuple[str, ...]:

@@ -193,7 +193,7 @@ def _call_as_run(
 
     In both cases the function runs in a copy of the context.
     """
-    if langgraph_private.is_watched(config or {}):
+    if langgraph_private.is_watched(_mapping(config)):
         seen: T = runnable._call_with_config(Configured(function), value, config)  # noqa: SLF001 - LangChain's way
         return seen
     own = _unseen(config)
@@ -212,7 +212,7 @@ async def _acall_as_run(
     config: RunnableConfig | None,
 ) -> T:
     """Await a function as a run of a runnable; otherwise as `_call_as_run`."""
-    if langgraph_private.is_watched(config or {}):
+    if langgraph_private.is_watched(_mapping(config)):
         seen: T = await runnable._acall_with_config(Configured(function), value, config)  # noqa: SLF001 - as above
         return seen
     own = _unseen(config)
@@ -226,6 +226,14 @@ async def _acall_as_run(
 
 _NOBODYS_RUN = UUID(int=0)
 """The run inside which an event may be dispatched, as LangChain demands, where nobody hears of it."""
+
+
+def _mapping(config: RunnableConfig | None) -> RunnableConfig:
+    if not isinstance(config, Mapping | None):
+        raise InputError(
+            f"config is a mapping such as {{'configurable': {{'thread_id': '1'}}}}, not {shortened(config)}"
+        )
+    return config or {}
 
 
 def _unseen(config: RunnableConfig | None) -> RunnableConfig:

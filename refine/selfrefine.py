@@ -19,6 +19,7 @@ from langgraph.types import Command, Durability
 from graphs import Bounds, Outcome, Overrides, Policy, langchain_private, langgraph_private, outcome_of
 from graphs.certificate import subject_of
 from graphs.drivers import RunContext
+from graphs.generators import GeneratorLike
 from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, recall_step
 from graphs.loop import arun, run
 from graphs.policy import GENERATORS, JUDGES, PolicySettings, fail_closed, policy_of
@@ -26,6 +27,7 @@ from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
 from judges import ConfigurationError, as_judge, load
 from judges.certificate import Subject
+from judges.compose import JudgeLike
 from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.validation import SharedByCopies, check_picklable, one_of
@@ -124,8 +126,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
 
     def __init__(
         self,
-        generator: object,
-        judge: object,
+        generator: GeneratorLike,
+        judge: JudgeLike,
         *,
         policy: Policy | Mapping[str, Any] | None = None,
         checkpointer: LoopCheckpointer = None,
@@ -185,7 +187,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
 
     @classmethod
     def grounded(
-        cls, generator: object, judge_model: object = None, *, threshold: float = 1.0, **settings: Any
+        cls, generator: GeneratorLike, judge_model: object = None, *, threshold: float = 1.0, **settings: Any
     ) -> Self:
         """Return one that lets out only answers whose every sentence contexts or tools' results support.
 
@@ -269,17 +271,17 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             else:
                 outcome = run(self._loop, graph_input, config)
                 if self._explorer is not None:
-                    self._listener.tell(outcome)
                     self._explorer.record(outcome, config, self._write)
+                    self._listener.tell(outcome)
                     return outcome
         except BaseException as error:
             unanswered = outcome_of(error)
             if unanswered is not None:
-                self._listener.tell(unanswered)
                 self._write(unanswered, config)
+                self._listener.tell(unanswered)
             raise
-        self._listener.tell(outcome)
         self._write(outcome, config)
+        self._listener.tell(outcome)
         return outcome
 
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
@@ -294,8 +296,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             else:
                 outcome = await arun(self._loop, graph_input, config)
                 if self._explorer is not None:
-                    await self._listener.atell(outcome)
                     await self._explorer.arecord(outcome, config, self._awrite)
+                    await self._listener.atell(outcome)
                     return outcome
         except BaseException as error:
             unanswered = outcome_of(error)
@@ -306,8 +308,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             if unanswered is not None:
                 await self._listener.atell(unanswered)
             raise
-        await self._listener.atell(outcome)
         await self._awrite(outcome, config)
+        await self._listener.atell(outcome)
         return outcome
 
     def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:

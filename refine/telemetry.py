@@ -56,6 +56,72 @@ def continued_trace(headers: Mapping[str, str]) -> AbstractContextManager[None]:
     return nullcontext() if _tracer() is None else _continue(headers)
 
 
+class RequestSpan:
+    """The span of one request to a server.
+
+    Args:
+        span: The span; None where nothing is traced.
+    """
+
+    def __init__(self, span: Span | None = None) -> None:
+        self._span = span
+
+    @property
+    def trace_id(self) -> str:
+        """Id of its trace; empty where nothing is traced."""
+        context = None if self._span is None else self._span.get_span_context()
+        return f"{context.trace_id:032x}" if context is not None and context.is_valid else ""
+
+    def ask(self, *, model: str, provider: str) -> None:
+        """Say which model of whom is asked."""
+        if self._span is not None:
+            _set(
+                self._span,
+                {
+                    "gen_ai.operation.name": "chat",
+                    "gen_ai.request.model": model or None,
+                    "gen_ai.provider.name": provider or None,
+                },
+            )
+
+    def answer(self, status: int | None) -> None:
+        """Say with which status it was answered; None where the client left."""
+        if self._span is None:
+            return
+        from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - loaded already, by the application
+
+        _set(self._span, {"http.response.status_code": status})
+        if status is None or status >= 500:  # noqa: PLR2004 - HTTP's errors of servers
+            _set(self._span, {"error.type": "client_left" if status is None else str(status)})
+            self._span.set_status(Status(StatusCode.ERROR))
+
+
+_UNTRACED = RequestSpan()
+
+
+def trace_request(method: str, path: str, headers: Mapping[str, str]) -> AbstractContextManager[RequestSpan]:
+    """Trace a request to a server in a `with` block, as part of the trace that its headers name, if any."""
+    tracer = _tracer()
+    return nullcontext(_UNTRACED) if tracer is None else _trace_request(tracer, method, path, headers)
+
+
+@contextmanager
+def _trace_request(tracer: Tracer, method: str, path: str, headers: Mapping[str, str]) -> Iterator[RequestSpan]:
+    from opentelemetry.trace import SpanKind  # noqa: PLC0415 - loaded already, by the application
+
+    attributes = {"http.request.method": method, "url.path": path}
+    with (
+        _continue(headers),
+        tracer.start_as_current_span(
+            f"{method} {path}",
+            kind=SpanKind.SERVER,
+            attributes=attributes,
+            record_exception=False,
+        ) as span,
+    ):
+        yield RequestSpan(span)
+
+
 def _ignore(outcome: Outcome) -> None:
     del outcome
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from langchain_core.runnables import Runnable
+
     from judges.judge import Judge
+
+
+_OneJudge: TypeAlias = "Judge | str | Path | Runnable[Any, Any] | Callable[..., object]"
+JudgeLike: TypeAlias = "_OneJudge | Sequence[_OneJudge]"
+"""What a judge is made of wherever one is taken: see `judges.as_judge`."""
 
 
 class FileJudges(dict[str, "Judge"]):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -221,6 +223,21 @@ def _own_status(error: BaseException) -> int | None:
 
 def _valid_status(value: object) -> int | None:
     return int(value) if isinstance(value, int) and 100 <= value < 600 else None  # noqa: PLR2004 - HTTP's range
+
+
+_ADDRESS = re.compile(r"https?://(?:[^\s/@]*@)?([^\s/?#@]+)")
+
+
+def place_of(error: BaseException) -> str:
+    """Return `" at http://host:port"`, where an error is about a request and tells where it went; or nothing."""
+    for known in _decisive(error):
+        with suppress(Exception):  # httpx raises where an error has no request
+            address = _ADDRESS.match(str(known.request.url))  # type: ignore[attr-defined]  # of httpx and openai
+            if address is not None:
+                return f" at {address[0].partition(':')[0]}://{address[1]}"
+        if _is_named(known, {"EndpointError"}) and (address := _ADDRESS.search(str(known))) is not None:
+            return f" at {address[0].partition(':')[0]}://{address[1]}"
+    return ""
 
 
 def kind_of(error: BaseException) -> str:

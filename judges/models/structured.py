@@ -18,6 +18,7 @@ from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.model import Distribution, JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.prompt_and_reply import (
+    Dialect,
     Unreadable,
     dialect_of,
     ending_of,
@@ -109,9 +110,7 @@ async def acomplete(ask: Ask, here: Observation) -> Completion:
 def _exchange(ask: Ask, allowance: Allowance | None) -> Generator[_Send, ModelResponse, Completion]:
     nonce = fresh_nonce()
     dialect = dialect_of(ask.model, is_digit=ask.rated == "digit")
-    request = dialect.compose(ask, nonce)
-    if ask.rated == "likelihood" and not request.text:
-        request = replace(request, is_rated=True)
+    request = _composed(dialect, ask, nonce)
     usage = _NOTHING
     repairs = REPAIRS
     while True:
@@ -131,11 +130,25 @@ def _exchange(ask: Ask, allowance: Allowance | None) -> Generator[_Send, ModelRe
             request = repair_request(request, raw, fault)
         else:
             if _copies_example(value, ask):
-                detail = "the rationale is that of a worked example of the prompt, word for word"
-                raise AskFailed("copied_example", detail, usage=usage, raw=_without(nonce, _raw_text(response)))
+                if repairs == 0:
+                    detail = "the rationale is that of a worked example of the prompt, word for word"
+                    raise AskFailed(
+                        "copied_example", detail, usage=usage, raw=_without(nonce, _raw_text(response))
+                    )
+                repairs -= 1
+                request = _composed(dialect, replace(ask, examples=()), nonce)  # with nothing to copy
+                continue
             reply = _without(nonce, value)
             answer = (reply, response.ratings or _UNKNOWN) if ask.rated else reply
             return Completion(answer, usage=usage, model=response.model)
+
+
+_COPIED = "the rationale is that of a worked example of the prompt, word for word"
+
+
+def _composed(dialect: Dialect, ask: Ask, nonce: str) -> ModelRequest:
+    request = dialect.compose(ask, nonce)
+    return replace(request, is_rated=True) if ask.rated == "likelihood" and not request.text else request
 
 
 def _send_within_budget(
@@ -246,7 +259,7 @@ def _ask_failed(error: Exception, model: JudgeModel, allowance: Allowance | None
     unreadable = any(kind.__name__ in _UNREADABLE_NAMES for kind in type(error).__mro__)
     return AskFailed(
         "invalid_output" if unreadable else "judge_failed",
-        f"{retry.kind_of(error)} from {model.name}",
+        f"{retry.kind_of(error)} from {model.name}{retry.place_of(error)}",
         usage=Usage(calls=1),
         raw=str(getattr(error, "llm_output", None) or ""),
     )

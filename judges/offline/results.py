@@ -7,12 +7,11 @@ import math
 import threading
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_serializer
@@ -21,7 +20,7 @@ from pydantic_core import PydanticSerializationError
 from judges.catalogue.registry import qualified_name
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.first_guesses import OF_AN_EVALUATION, HintsAtGuesses
-from judges.offline.statistics.intervals import wilson
+from judges.offline.statistics.intervals import bounded_interval
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST, ByJudge, Usage, Verdict
 
@@ -77,11 +76,14 @@ class Summary(BaseModel):
     Args:
         n: Number of rows.
         scored: Number of rows with a score; all the figures below but `unscored` and `usage` are over these.
-        mean: Mean score, 0 to 1; None where nothing was scored.
-        mean_interval: The 95 % interval of the mean, by its standard error; None for fewer than two scored rows.
+        mean: Mean score, 0 to 1, several rows with one question counting together as one; None where nothing was
+            scored.
+        mean_interval: The 95 % interval of the mean, over questions; None for fewer than two scored rows.
         ratings: How many rows got each rating, 1 to 4.
-        passed: Share of the scored rows that passed, 0 to 1; None where nothing was scored.
-        passed_interval: The 95 % interval of that share, by Wilson's method; None where nothing was scored.
+        passed: Share of the scored rows that passed, 0 to 1, likewise; None where nothing was scored.
+        passed_interval: The 95 % interval of that share, over questions; None where nothing was scored.
+        questions: Questions that the scored rows ask, where several rows ask one; None where none is asked twice.
+            A question is known by `question_id` in the metadata, or else by its text.
         unscored: How many rows have no score, by reason.
         missing: How many rows a member of the judge gave no verdict on, scored or not, as in
             `{"safety (judge_failed)": 2}`.
@@ -103,6 +105,7 @@ class Summary(BaseModel):
     latency_s: float | None
     mean_interval: tuple[float, float] | None = None
     passed_interval: tuple[float, float] | None = None
+    questions: int | None = None
     latency_percentiles_s: Mapping[int, float] = {}
     missing: Mapping[str, int] = {}
     contradicted: int = 0
@@ -251,7 +254,7 @@ def summarise_rows(rows: Iterable[Row]) -> dict[str, Summary]:
     totals: dict[str, _JudgeTotals] = {}
     for row in rows:
         for name, verdict in row.verdicts.items():
-            totals.setdefault(name, _JudgeTotals()).add(verdict, judged=row.sample is not None)
+            totals.setdefault(name, _JudgeTotals()).add(verdict, row.sample)
     return {name: one.summary() for name, one in totals.items()}
 
 
@@ -270,20 +273,20 @@ class _JudgeTotals:
     """The running totals of one judge, so that a summary needs no rows in memory."""
 
     def __init__(self) -> None:
-        self._scores = self._squares = 0.0
+        self._scores, self._passes, self._questions = array("d"), array("b"), array("q")
         self._latencies = array("d")
-        self._passed = self._contradicted = 0
+        self._contradicted = 0
         self._ratings: Counter[int] = Counter()
         self._unscored: Counter[str] = Counter()
         self._missing: Counter[str] = Counter()
         self._usages = [Usage()]
 
-    def add(self, verdict: Verdict, *, judged: bool) -> None:
-        """Count a verdict; `judged` says whether the judge was called at all."""
+    def add(self, verdict: Verdict, sample: Sample | BadSample | None) -> None:
+        """Count a verdict on a row; the judge was not called for one that could not be read."""
         self._usages.append(verdict.usage)
         if len(self._usages) > _MOST_USAGES:
             self._usages = [Usage.total(self._usages)]
-        if judged:
+        if isinstance(sample, Sample):
             self._latencies.append(verdict.latency_s)
         if verdict.items:
             self._missing.update(f"{name} ({reason})" for name, reason in verdict.missing.items())
@@ -291,42 +294,57 @@ class _JudgeTotals:
         if verdict.rating is None or verdict.score is None:
             self._unscored[str(verdict.unscored)] += 1
             return
-        self._scores += verdict.score
-        self._squares += verdict.score**2
+        self._scores.append(verdict.score)
+        self._passes.append(bool(verdict.passed))
+        self._questions.append(_question_key(sample, len(self._questions)))
         self._ratings[verdict.rating] += 1
-        self._passed += bool(verdict.passed)
 
     def summary(self) -> Summary:
         """Return the summary of the verdicts counted so far."""
         scored, judged = self._ratings.total(), len(self._latencies)
+        questions = len(set(self._questions))
+        repeats = 1 < questions < scored  # rows with one question alone are about that question: each counts
+        scores, passes = (self._by_question(marks) if repeats else marks for marks in (self._scores, self._passes))
         return Summary(
             n=scored + self._unscored.total(),
             scored=scored,
-            mean=self._scores / scored if scored else None,
-            mean_interval=self._mean_interval(scored),
+            mean=math.fsum(scores) / len(scores) if scored else None,
+            mean_interval=bounded_interval(scores) if scored > 1 else None,
+            questions=questions if repeats else None,
             latency_s=math.fsum(self._latencies) / judged if judged else None,
             latency_percentiles_s=self._percentiles(),
             ratings={rating: self._ratings[rating] for rating in range(LOWEST, HIGHEST + 1)},
-            passed=self._passed / scored if scored else None,
-            passed_interval=wilson(self._passed, scored) if scored else None,
+            passed=math.fsum(passes) / len(passes) if scored else None,
+            passed_interval=bounded_interval(passes) if scored else None,
             unscored=dict(sorted(self._unscored.items())),
             missing=dict(sorted(self._missing.items())),
             contradicted=self._contradicted,
             usage=Usage.total(self._usages),
         )
 
-    def _mean_interval(self, scored: int) -> tuple[float, float] | None:
-        if scored < 2:  # noqa: PLR2004 - a single score has no spread
-            return None
-        mean = self._scores / scored
-        variance = max(0.0, self._squares / scored - mean**2) * scored / (scored - 1)
-        half = NormalDist().inv_cdf(0.975) * math.sqrt(variance / scored)
-        return max(0.0, mean - half), min(1.0, mean + half)
+    def _by_question(self, marks: Sequence[float]) -> list[float]:
+        """Return the mean of each question."""
+        groups: dict[int, list[float]] = {}
+        for question, mark in zip(self._questions, marks, strict=True):
+            groups.setdefault(question, []).append(mark)
+        return [math.fsum(group) / len(group) for group in groups.values()]
 
     def _percentiles(self) -> dict[int, float]:
         """Return percentiles by nearest rank, so that each is a latency that occurred."""
         ordered = sorted(self._latencies)
         return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
+
+
+def _question_key(sample: Sample | BadSample | None, place: int) -> int:
+    """Return what tells the question of a row from others; a row without one has its place."""
+    if not isinstance(sample, Sample):
+        return place
+    number = sample.metadata.get("question_id")
+    text = sample.user_input if number is None and isinstance(sample.user_input, str) else ""
+    if number is None and not text:
+        texts = tuple(message.content for message in sample.conversation if message.role == "user")
+        return hash(texts) if any(texts) else place
+    return hash(text if number is None else str(number))
 
 
 def _is_faulty(verdict: Verdict) -> bool:
@@ -484,5 +502,5 @@ class OrderedRows:
         else:
             verdicts = self._files.write(row)
         for name, totals in self._totals.items():
-            totals.add(verdicts[name], judged=isinstance(row.sample, Sample))
+            totals.add(verdicts[name], row.sample)
         self._output.take(row.index, row.sample, verdicts)

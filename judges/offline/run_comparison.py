@@ -22,6 +22,7 @@ from judges.offline.statistics import (
     sign_flip,
     win_rate,
 )
+from judges.offline.statistics.intervals import bounded_interval, p_text
 from judges.verdict import Verdict
 
 _LEVEL = 0.05
@@ -149,7 +150,7 @@ def _line(change: Change) -> str:
     counts += f", {change.excluded} scored in one run alone" if change.excluded else ""
     return (
         f"  {change.judge}: {change.mean_a:.3f} to {change.mean_b:.3f}, {figure.value:+.3f}{interval}, "
-        f"p = {change.adjusted_p:.3f}{verdict}; {counts}"
+        f"{p_text(change.adjusted_p)}{verdict}\n    {counts}"
     )
 
 
@@ -304,8 +305,14 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
 def _win_rate(differences: Sequence[float], clusters: Sequence[Hashable], seed: int) -> Figure:
     points = [(_points(gap), None) for gap in differences]
     rate = win_rate(points, clusters=clusters, seed=seed)
-    method = "share of rows that score higher, a tie counting half, normal interval over questions"
-    return Figure(value=rate.value, n=rate.n, low=rate.low, high=rate.high, method=method, reason=rate.reason)
+    if rate.value is None:
+        return Figure.undefined(rate.reason or "too_few", rate.n)
+    by_question: dict[Hashable, list[float]] = {}
+    for cluster, gap in zip(clusters, differences, strict=True):
+        by_question.setdefault(cluster, []).append(_points(gap))
+    low, high = bounded_interval([sum(group) / len(group) for group in by_question.values()])
+    method = "share of rows that score higher, a tie counting half, Wilson's interval over questions"
+    return Figure(value=rate.value, n=rate.n, low=min(low, rate.value), high=max(high, rate.value), method=method)
 
 
 def _points(gap: float) -> float:

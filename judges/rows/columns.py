@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, TypeGuard
 
 from pydantic import ValidationError
 
 from judges.messages import Message
-from judges.rows.replies import as_json, is_message, is_messages, reply_of, text_of
+from judges.rows.replies import as_json, is_message, is_messages, langsmith_row, reply_of, text_of
 
 _ROLES = {
     "human": "user",
@@ -226,6 +227,7 @@ _QUESTION_KEYS = ("user_input", "question", "query", "input", "messages", "promp
 """Keys under which the inputs of an application hold its question, the first that is there."""
 
 _QUESTIONS = ("user_input", "question", "query", "request", "input", "inputs", "userText")
+_ASKED = frozenset({*_QUESTIONS, "messages"})
 _ANSWERS = ("response", "answer", "output", "outputs", "prediction", "actual_output", "responseContent")
 _REFERENCES = (
     "reference",
@@ -248,10 +250,17 @@ _CAMEL_CASE = {
 }
 """deepeval's names, as its files have them."""
 
-NESTED = frozenset({"conversation", "conversations", "trace", "turns", "vars", "expectations", *_CAMEL_CASE})
+_FORMS = frozenset({"instruction", "prompt", "completion", "chosen"})
+"""Columns of published sets of prompts and answers."""
+
+NESTED = frozenset(
+    {"conversation", "conversations", "trace", "turns", "vars", "expectations", *_FORMS, *_CAMEL_CASE}
+)
 """Columns that hold others, so that a row may be of them alone."""
 
-READ_WITH_OTHERS = frozenset({"trace", "actual_output", "retrieval_context", "source_documents", *_CAMEL_CASE})
+READ_WITH_OTHERS = frozenset(
+    {"trace", "actual_output", "retrieval_context", "source_documents", "expected", *_FORMS, *_CAMEL_CASE}
+)
 """Columns of which even a text is not always taken as it is."""
 
 _NEVER_MISSING = frozenset({str, int, bool, type(None), list, tuple, dict})
@@ -277,6 +286,8 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     _read_deepeval(columns)
     _read_sharegpt(columns)
     _read_promptfoo(columns)
+    _read_published(columns)
+    _read_langsmith(columns)
     if isinstance(columns.get("expectations"), Mapping):
         _spread(columns, columns.pop("expectations"), fields)
     if "source_documents" in columns and "result" in columns:  # LangChain's retrieval chains
@@ -344,6 +355,62 @@ def _read_promptfoo(columns: dict[str, Any]) -> None:
         columns.pop("prompt")
         inputs["question"] = raw
     columns.setdefault("inputs", inputs)
+
+
+def _read_published(columns: dict[str, Any]) -> None:
+    """Take the forms of published sets: Alpaca, prompt and completion, preferences, SQuAD, logged requests."""
+    if isinstance(columns.get("instruction"), str) and not _holds(columns, _ASKED - {"input"}):
+        parts = (columns.pop("instruction"), columns.pop("input", None))
+        columns["user_input"] = "\n\n".join(str(part) for part in parts if part)
+    prompt, pair = columns.get("prompt"), columns.get("chosen")
+    if pair is not None and columns.get("rejected") is not None and not _holds(columns, _ANSWERS):
+        columns["response"] = columns.pop("chosen")
+        rejected = columns.pop("rejected")
+        columns.setdefault("rival", rejected if isinstance(rejected, str) else reply_of(rejected).text)
+    if columns.get("completion") is not None and not _holds(columns, _ANSWERS):
+        columns["response"] = columns.pop("completion")
+    if (isinstance(prompt, str) or is_messages(prompt)) and not _holds(columns, _ASKED):
+        columns["user_input"] = columns.pop("prompt")
+    choices = columns.get("choices")
+    first = choices[0] if _is_list(choices) and choices else None
+    if isinstance(first, Mapping) and {"message", "text"} & first.keys() and not _holds(columns, _ANSWERS):
+        columns["response"] = {"choices": columns.pop("choices")}
+    _read_solutions(columns)
+
+
+def _read_solutions(columns: dict[str, Any]) -> None:
+    """Take the answers of SQuAD, several of which are right, and values that are no text, as expected answers."""
+    answers = columns.get("answers")
+    texts = answers.get("text") if isinstance(answers, Mapping) else None
+    if _is_list(texts) and not _holds(columns, _REFERENCES):
+        del columns["answers"]
+        columns["ground_truths"] = list(texts)
+    for name in ("expected", "output"):
+        if isinstance(columns.get(name), bool | int | float):
+            columns[name] = as_json(columns[name])
+
+
+def _holds(columns: Mapping[str, Any], names: Iterable[str]) -> bool:
+    """Whether one of some columns is filled."""
+    return any(columns.get(name) not in (None, "") for name in names)
+
+
+def _read_langsmith(columns: dict[str, Any]) -> None:
+    """Take a run or an example of LangSmith that was exported as data as the objects of its client are taken."""
+    if isinstance(columns.get("inputs"), Mapping) and not {"run_type", "dataset_id"}.isdisjoint(columns):
+        row = langsmith_row(_as_object(columns))
+        rest = {name: value for name, value in columns.items() if name not in _OF_A_RUN}
+        columns.clear()
+        columns.update({**rest, **(row or {})})
+
+
+_OF_A_RUN = frozenset({"inputs", "outputs", "metadata", "child_runs", "id"})
+
+
+def _as_object(run: Mapping[str, Any]) -> SimpleNamespace:
+    """Return a run as an object, with those below it."""
+    children = [_as_object(child) for child in run.get("child_runs") or () if isinstance(child, Mapping)]
+    return SimpleNamespace(**{**run, "child_runs": children})
 
 
 def _read_deepeval(columns: dict[str, Any]) -> None:

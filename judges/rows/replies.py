@@ -189,7 +189,7 @@ def row_of(source: object) -> Mapping[str, Any] | None:
         case "mlflow", "Trace":
             return _dumped(source, "to_dict")
         case "langsmith", _:
-            return _langsmith(source)
+            return langsmith_row(source)
         case "inspect_ai", "Sample" | "EvalSample":
             return _inspect(source)
         case "deepeval", _:
@@ -227,7 +227,7 @@ def _deepeval(source: object) -> Mapping[str, Any] | None:
     return row or None
 
 
-def _langsmith(source: object) -> Mapping[str, Any] | None:
+def langsmith_row(source: object) -> Mapping[str, Any] | None:
     """Read a run, whose outputs are the answer, or an example, whose outputs are the expected answer."""
     inputs, outputs = getattr(source, "inputs", None), getattr(source, "outputs", None)
     if inputs is None and outputs is None:

@@ -395,13 +395,14 @@ class Allowance:
             asked: The name that was asked for, whose price counts where `model` has none.
             as_call: Whether it counts as a call, as for `take`.
         """
-        usage = _charged(usage, model, self.prices, asked=asked, as_call=as_call)
+        whole = with_cost(usage, model, self.prices, asked=asked)
+        usage = whole if as_call else _not_a_call(whole)
         if usage.cost is None and usage.tokens_known:
             self._unpriced = self._unpriced or asked or model
         if self._state == "released" or not self._is_new(None if key is None else (key, "usage")):
             return usage
         if self._outer is not None:
-            self._outer.add(usage, model, key, asked=asked, as_call=as_call)
+            self._outer.add(whole, model, key, asked=asked, as_call=as_call)
         with self._lock:
             self._spent += usage
             self._in_flight -= as_call
@@ -524,12 +525,10 @@ def charge(
 ) -> Usage:
     """Subtract a call's usage from an allowance, if there is one, and return it with its cost."""
     if allowance is None:
-        return _charged(usage, model, {}, asked=asked, as_call=as_call)
+        priced = with_cost(usage, model, {}, asked=asked)
+        return priced if as_call else _not_a_call(priced)
     return allowance.add(usage, model, asked=asked, as_call=as_call)
 
 
-def _charged(
-    usage: Usage, model: str | None, prices: Mapping[str, Price], *, asked: str | None, as_call: bool
-) -> Usage:
-    usage = with_cost(usage, model, prices, asked=asked)
-    return usage if as_call else usage.model_copy(update={"calls": 0})
+def _not_a_call(usage: Usage) -> Usage:
+    return usage.model_copy(update={"calls": 0})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import pickle
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
 from textwrap import shorten
 from typing import Any, Self, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -17,6 +19,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 from judges.errors import ConfigurationError, ModelRequestError, shortened
 
 _C = TypeVar("_C")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _MOST_NAMES, _LONGEST_NAME = 24, 80
 
@@ -29,6 +32,30 @@ def suggestion(name: object, names: Collection[str]) -> str:
     known = sorted(names)
     more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
     return f"known are {', '.join(known[:_MOST_NAMES])}{more}"
+
+
+def naming_settings(**guesses: str) -> Callable[[_F], _F]:
+    """Return a decorator that answers a setting which a function does not have with the one that is meant.
+
+    Args:
+        guesses: What settings are called here, by the names that one may guess.
+    """
+
+    def decorate(function: _F) -> _F:
+        known = [name for name in signature(function).parameters if name != "self"]
+        called = function.__qualname__.removesuffix(".__init__")
+
+        @wraps(function)
+        def call(*arguments: Any, **settings: Any) -> Any:
+            unknown = next((name for name in settings if name not in known), None)
+            if unknown is None:
+                return function(*arguments, **settings)
+            hint = f"it is {guesses[unknown]}=... here" if unknown in guesses else suggestion(unknown, known)
+            raise TypeError(f"{called}() has no setting {unknown!r}; {hint}")
+
+        return call  # type: ignore[return-value]  # it has the signature that it wraps
+
+    return decorate
 
 
 def one_of(words: Any, value: _C, *, setting: str) -> _C:

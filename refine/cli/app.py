@@ -133,6 +133,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_TERSE = frozenset({"resume"})
+"""Commands that lack an argument in one line: what a killed run names, a person types from memory."""
+
 _groups: dict[str, str] = {}
 """The group of each command, in order."""
 
@@ -159,7 +162,7 @@ def _command(group: str) -> Callable[[Callable[[_OPTIONS], int]], Callable[[_OPT
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
         name = run.__name__.strip("_").replace("_", "-")
         is_bare = all(one.default is not one.empty for one in parameters)
-        app.command(name, no_args_is_help=not is_bare)(command)
+        app.command(name, no_args_is_help=not is_bare and name not in _TERSE)(command)
         _groups[name] = group
         return run
 
@@ -506,7 +509,11 @@ def _certify(options: of.CertifyOptions) -> int:
     released, blind to the rating. SelfRefine(..., certificate="certificate.json") then sets the success
     rating, and refuses a certificate of another loop. That nothing is certified is an answer, too.
 
+    Of a record it does all of that: in a terminal it asks for the labels that are missing, shows what was called
+    bad to a second person (--by NAME), certifies, and says how the promise is watched.
+
     \b
+    refine certify sqlite:///record.db
     refine certify attempts.jsonl --next to-label.jsonl
     refine certify attempts.jsonl --labels to-label.jsonl --alpha 0.1
     refine certify attempts.jsonl --labels to-label.jsonl --method anytime
@@ -595,7 +602,7 @@ def _verify(options: of.VerifyOptions) -> int:
 
 
 _GUARD = "Guard a chatbot"
-_NO_SETTINGS = frozenset({"check", "config", "live", "no_record"})
+_NO_SETTINGS = frozenset({"action", "check", "config", "live", "no_record", "yes"})
 """Options of `refine serve` that are no settings of the guard."""
 
 _SERVER = ("aiohttp", "prometheus_client", "pydantic_settings", "starlette", "uvicorn")
@@ -609,8 +616,9 @@ def _serve(options: of.ServeOptions) -> int:
     client at it. A flag wins over the environment (REFINE_UPSTREAM, ...), and that over the file.
 
     \b
-    refine serve --upstream https://api.openai.com/v1 --judge helpfulness --judge-model openai:gpt-5-mini
+    refine serve init
     refine serve --config refine.toml --check
+    refine serve --upstream https://api.openai.com/v1 --judge helpfulness --judge-model openai:gpt-5-mini
 
     Exit code: 2 wrong settings.
     """
@@ -619,6 +627,12 @@ def _serve(options: of.ServeOptions) -> int:
     _require(_SERVER, "server")
     from refine.server import running
 
+    if options.action not in {None, "init"}:
+        raise _error_exit(f"refine serve takes `init` or options, not {options.action!r}")
+    if options.action == "init":
+        file = options.config or Path("refine.toml")
+        running.begin(file, is_asked=not options.yes, ask=lambda text, default: str(typer.prompt(text, default)))
+        return 0
     flags = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
     if options.no_record:
         flags["record"] = False

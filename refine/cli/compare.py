@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from statistics import stdev
 
-from judges import ConfigurationError, known_prices
+from judges import ConfigurationError, Price, known_prices
 from judges.errors import shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
 from judges.offline.run.estimate import Estimate, Range, estimate
@@ -110,10 +110,7 @@ def run_estimate(options: EstimateOptions) -> int:
     judges = by_name(load_judges(options.judges.judges, options.judges.asks))
     file = rows_file(options.rows)
     check_rows(file, options.rows.limit, keep_unreadable=options.rows.keep_unreadable)
-    try:
-        prices = known_prices() if options.prices is None else read_prices(options.prices)
-    except ConfigurationError:  # the list of public prices is not installed
-        prices = {}
+    prices = _public_prices() if options.prices is None else read_prices(options.prices)
     rows = islice(file.rows(), options.rows.limit)
     result = estimate(rows, judges, prices, price=BatchSettings().price if options.batch else 1.0)
     if options.as_json:
@@ -122,6 +119,13 @@ def run_estimate(options: EstimateOptions) -> int:
         return 0
     _print_estimate(result)
     return 0
+
+
+def _public_prices() -> Mapping[str, Price]:
+    try:
+        return known_prices()
+    except ConfigurationError:  # the list of public prices is not installed
+        return {}
 
 
 def _print_estimate(result: Estimate) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,26 @@ def _label(
     LabelScreen(labelling, source=options.source).run()
     sys.stderr.write(_summary(labelling, options, place))
     return 0
+
+
+def label_in_record(
+    record: DatabaseRecord, rows: Sequence[JudgedAnswer], people: Mapping[int, int], by: str | None, source: str
+) -> None:
+    """Let a person label answers of a record, those that they have not labelled and that need another look.
+
+    Args:
+        record: Where the labels go.
+        rows: The answers.
+        people: How many people each needs, by the index of its row.
+        by: Who labels; None takes the login.
+        source: What the answers are called.
+    """
+    items = [
+        replace(item, people=people[row.index]) for row in rows for item in items_of([row]) if row.index in people
+    ]
+    labelling = Labelling(items, RecordStore(record), by=by or _own_name(), split=None, seed=0)
+    if labelling.current is not None:
+        LabelScreen(labelling, source=source).run()
 
 
 def _choose(options: LabelOptions, rows: list[JudgedAnswer], labels: list[JudgedAnswer]) -> list[JudgedAnswer]:

@@ -72,8 +72,13 @@ class _LoopSource:
 
 
 @contextmanager
-def loop_source(source: str, *, texts: bool = False) -> Iterator[_LoopSource]:
+def loop_source(source: str, *, texts: bool = False, known_texts: bool = False) -> Iterator[_LoopSource]:
     """Open recorded loops: with the texts where these are needed, else also of a record without any.
+
+    Args:
+        source: A file, a folder, or the URL of a record.
+        texts: Whether attempts without texts are left out, and a record without any is refused.
+        known_texts: Whether attempts have their texts where these were recorded.
 
     Raises:
         ConfigurationError: If a database is meant, and there is none, or it holds no texts where they are needed.
@@ -83,7 +88,7 @@ def loop_source(source: str, *, texts: bool = False) -> Iterator[_LoopSource]:
         return
     with open_database(source) as record:
         ledger = None if record.file is None else record.file.with_name(f"{record.file.name}.ledger")
-        yield _LoopSource(record.rows() if texts else record.attempts(), ledger)
+        yield _LoopSource(record.rows() if texts else record.attempts(texts=known_texts), ledger)
 
 
 _BAR = 20
@@ -261,7 +266,8 @@ def _releases(policy: ReplayedPolicy) -> str:
 
 
 def _status(policy: ReplayedPolicy) -> str:
-    return policy.status if policy.hajek is None else f"estimate {_share(policy.hajek)}"
+    known = {"exact": "seen in every loop", "bounds": "a range"}.get(policy.status, policy.status)
+    return known if policy.hajek is None else f"estimate {_share(policy.hajek)}"
 
 
 def _explain_policies(result: LoopReplay) -> list[str]:

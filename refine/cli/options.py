@@ -481,6 +481,8 @@ class VerifyOptions(CommandOptions):
 class ServeOptions(CommandOptions):
     """The options of `refine serve`."""
 
+    action: str | None = _argument("`init` asks three questions and writes refine.toml.", "[init]", default=None)
+    yes: bool = _flag("With init: ask nothing.")
     upstream: str | None = _option("Address of the model's API. E.g. https://api.openai.com/v1", "URL")
     judge: str | None = _option(
         "Judge by name, module:object of your own, or a judges.toml.", "NAME", autocompletion=_judge_names
@@ -548,6 +550,9 @@ class CertifyOptions(TrustOptions):
 
     attempts: str = _loops()
     out: Path = _option("File for the certificate.", "FILE", default=Path("certificate.json"))
+    by: str | None = _option(
+        "Who labels a record that lacks labels, in the terminal. Default: your login.", "NAME"
+    )
     patience: int | None = _option("Patience of the loop.  [default: as recorded]", "N")
     break_at_most: float | None = _option(
         "Promise besides: of first answers that were good, at most this share comes out bad. E.g. 0.01", "SHARE"
@@ -568,6 +573,7 @@ class CertifyOptions(TrustOptions):
         "traffic|questions",
         default="traffic",
     )
+    once: bool = _flag("Spend all of --delta on this certificate: the labels certify nothing else afterwards.")
     laxest: bool = _flag("Take the laxest certified threshold, also one whose ratings nobody has seen.")
     scores: bool = _flag("Certify a score, not a rating.")
     escalation: str | None = _option("Judges from cheap to strong; people decide what they do not.", "JUDGE,JUDGE")

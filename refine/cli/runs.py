@@ -107,7 +107,7 @@ class _RunGate:
         if self._junit is not None:
             try:
                 self._junit.parent.mkdir(parents=True, exist_ok=True)
-                self._junit.write_bytes(junit(checks, name=f"refine {folder}"))
+                self._junit.write_bytes(junit(checks, name=f"refine {folder}", seconds=_seconds_of(folder)))
             except OSError as error:
                 raise ConfigurationError(f"--junit {self._junit} cannot be written: {error.strerror}") from None
         return _CODES[result_of(checks)]
@@ -122,6 +122,11 @@ class _RunGate:
         names = (str(self._baseline), str(folder))
         comparison = compare_runs(self._before, load_run(folder), names=names, manifests=manifests)
         return self._gate.checks(evaluation, comparison)
+
+
+def _seconds_of(folder: Path) -> float:
+    """Return how long the last start of a run took."""
+    return float(json.loads((folder / TIMING).read_bytes())["seconds"])
 
 
 def _parse(text: str) -> tuple[str, float]:
@@ -519,7 +524,7 @@ def _print_totals(folder: Path, evaluation: Evaluation, faults: Faults, *, as_js
     if as_json:
         sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
     else:
-        seconds = json.loads((folder / TIMING).read_bytes())["seconds"]
+        seconds = _seconds_of(folder)
         print_results(evaluation.summary, faults, place=folder, seconds=seconds)
     return 0 if any(figures.scored for figures in evaluation.summary.values()) else 1
 

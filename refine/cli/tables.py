@@ -117,7 +117,7 @@ class Faults:
         self._contradicted: dict[str, list[int]] = {}
 
     def note(self, row: Row) -> None:
-        """Count what went wrong with a row: verdicts that it lacks, contradicted claims, or it cannot be read."""
+        """Count what is wrong with a row: it cannot be read, lacks verdicts, or has contradicted claims."""
         if row.error:
             self._count("", "unreadable", row.index, row.error)
             return

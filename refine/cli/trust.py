@@ -6,19 +6,21 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, get_args
 
 from judges import ConfigurationError
+from judges.certificate import Estimand
 from judges.errors import BadSample, shortened
 from judges.offline import TrialPair, align, certify, try_judge
 from judges.offline.dataset.reading import read_mappings
 from judges.offline.statistics.certificates import AnyMethod
 from judges.offline.trust.calibration import read_labelled
-from judges.offline.trust.label import labels_to_certify, labels_to_estimate, write_queue
+from judges.offline.trust.label import labels_to_certify, labels_to_estimate, people_needed, write_queue
 from judges.offline.trust.report_text import Sampling
-from judges.offline.trust.rows import RowSource
+from judges.offline.trust.rows import JudgedAnswer, RowSource, read_judged
 from refine.cli.judge_specs import load_judge
-from refine.cli.loops import loop_source
+from refine.cli.loops import is_database, loop_source, open_database
 from refine.cli.options import AlignOptions, CertifyOptions, TryJudgeOptions
 from refine.cli.tables import print_text
 
@@ -136,7 +138,10 @@ def run_certify(options: CertifyOptions) -> int:
     if options.next_labels is not None:
         return _choose_threshold(options)
     _check_replaceable(options.out, "--out")
-    with loop_source(options.attempts) as source:
+    is_sampled = is_database(options.attempts) and options.labels is None and options.unlabelled is None
+    if is_sampled and not options.as_json and sys.stdin.isatty() and not _label_sample(options):
+        return 1
+    with loop_source(options.attempts, known_texts=True) as source:
         certificate = certify(
             source.rows,
             options.labels,
@@ -150,30 +155,84 @@ def run_certify(options: CertifyOptions) -> int:
             harm=_parse_numbers(options.harm, name="--harm"),
             largest_weight=options.largest_weight,
             risk="per_question" if options.per_question else "released",
-            estimand=options.estimand,  # type: ignore[arg-type]  # checked there
+            estimand=_parse_estimand(options.estimand),
             laxest=options.laxest,
             scores=options.scores,
             judge=options.judge,
             escalation=None if options.escalation is None else options.escalation.split(","),
             independent_attempts=options.assume_independent_attempts,
             loops=options.loops,
-            unlabelled=_parse_unlabelled(options.unlabelled),
+            unlabelled="left_out" if is_sampled else _parse_unlabelled(options.unlabelled),
             good=options.good,
             split=options.split,
             ledger=options.ledger or source.ledger,
+            once=options.once,
         )
     certificate.write(options.out)
     if options.as_json:
         sys.stdout.write(f"{json.dumps(certificate.to_dict(), ensure_ascii=False, indent=2)}\n")
     else:
         print_text(f"{certificate}\n\nwritten to {options.out}, id {certificate.id}")
+        if certificate.certified:
+            print_text(_watch_line(options))
     return 0 if certificate.certified else 1
+
+
+def _watch_line(options: CertifyOptions) -> str:
+    """Return what keeps an eye on the promise, as a line of a crontab."""
+    here, source, file = (quote(str(part)) for part in (Path.cwd(), options.attempts, options.out))
+    command = f"refine monitor {source} --certificate {file}"
+    return f"Watch it, for instance by cron:\n*/15 * * * * cd {here} && {command}"
+
+
+def _label_sample(options: CertifyOptions) -> bool:
+    """Have a person label what the certificate needs of a record, and return whether nothing waits for another."""
+    from refine.cli.label import label_in_record  # noqa: PLC0415 - loads the screen
+
+    with open_database(options.attempts) as record:
+        rows = read_judged(list(record.attempts(texts=True)))
+        chosen = _sample(options, rows)
+        looks = {row.index: people_needed(row, good=options.good) for row in rows if row.opinions}
+        again = [row for row in rows if looks.get(row.index, 1) > len(row.opinions)]
+        if chosen and not any(row.sample and row.sample.answer for row in chosen):
+            raise ConfigurationError(
+                "the record holds no texts that people could label; record with texts=True, or give --labels"
+            )
+        wanted = {row.index: 1 for row in chosen} | {row.index: looks[row.index] for row in again}
+        label_in_record(record, [row for row in rows if row.index in wanted], wanted, options.by, options.attempts)
+        later = read_judged(list(record.attempts(texts=True)))
+    waiting = sum(people_needed(row, good=options.good) > len(row.opinions) > 0 for row in later)
+    left = len(_sample(options, later))
+    if waiting or left:
+        sys.stderr.write(
+            f"refine: {left} answers have no label yet, and {waiting} that were called bad, or are tied, wait for "
+            f"another person: `refine certify {options.attempts} --by NAME`; --unlabelled left-out certifies on "
+            f"what there is\n"
+        )
+    return not (waiting or left)
+
+
+def _sample(options: CertifyOptions, rows: Sequence[JudgedAnswer]) -> list[JudgedAnswer]:
+    """Return the answers that are to be labelled: as many as the budget allows, less those that have labels."""
+    labelled = sum(bool(row.opinions) for row in rows)
+    chosen = labels_to_certify(
+        rows,
+        thresholds=_parse_numbers(options.thresholds),
+        max_attempts=options.max_attempts,
+        patience=options.patience,
+        judge=options.judge,
+        good=options.good,
+        budget=max(0, options.budget - labelled),
+        first_answers=options.break_at_most is not None,
+        estimand=_parse_estimand(options.estimand),
+    )
+    return [label.row for label in chosen]
 
 
 def _choose_threshold(options: CertifyOptions) -> int:
     if options.next_labels is None:
         return 0
-    with loop_source(options.attempts) as source:
+    with loop_source(options.attempts, known_texts=True) as source:
         chosen = labels_to_certify(
             source.rows,
             options.labels,
@@ -184,7 +243,7 @@ def _choose_threshold(options: CertifyOptions) -> int:
             good=options.good,
             budget=options.budget,
             first_answers=options.break_at_most is not None,
-            estimand="questions" if options.estimand == "questions" else "traffic",
+            estimand=_parse_estimand(options.estimand),
         )
     write_queue(chosen, options.next_labels)
     print_text(
@@ -213,6 +272,16 @@ def _parse_method(text: str) -> AnyMethod:
         if text == method:
             return method  # type: ignore[no-any-return]  # one of the literals
     raise ConfigurationError(f"--method is sequence, fallback, anytime or weighted, not {shortened(text)}")
+
+
+def _parse_estimand(text: str) -> Estimand:
+    match text:
+        case "traffic" | "questions":
+            return text
+        case _:
+            raise ConfigurationError(
+                f"--estimand is traffic, every run, or questions, each once, not {shortened(text)}"
+            )
 
 
 def _parse_unlabelled(text: str | None) -> Literal["bad", "left_out"] | None:
@@ -254,11 +323,16 @@ def _pair_rows(file: Path) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _pair_in(row: Mapping[str, Any], place: str) -> TrialPair:
-    texts = {name: row.get(name) for name in ("question", "good", "bad")}
+    question, good, bad = (row.get(name) for name in ("question", "good", "bad"))
     contexts, reference = row.get("contexts") or (), row.get("reference")
-    is_text = all(isinstance(text, str) and text for text in texts.values())
-    if not is_text or isinstance(contexts, str) or not isinstance(reference, str | None):
+    if (
+        not (isinstance(question, str) and isinstance(good, str) and isinstance(bad, str))
+        or not (question and good and bad and isinstance(reference, str | None))
+        or isinstance(contexts, str)
+    ):
         raise ConfigurationError(
             f"{place}: a pair has the texts question, good and bad, and may have contexts, a list, and reference"
         )
-    return TrialPair(**texts, contexts=tuple(map(str, contexts)), reference=reference)  # type: ignore[arg-type]
+    return TrialPair(
+        question=question, good=good, bad=bad, contexts=tuple(map(str, contexts)), reference=reference
+    )

@@ -35,6 +35,7 @@ from graphs.generators import RETURN_DIRECT
 from graphs.outcome import add_outcome
 from graphs.policy import PolicySettings, fail_closed
 from judges import ConfigurationError, as_judge, load
+from judges.compose import JudgeLike
 from judges.errors import shortened
 from judges.runtime.flow import in_thread
 from refine.middleware.model_call import (
@@ -204,7 +205,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
 
     def __init__(
         self,
-        judge: object,
+        judge: JudgeLike,
         *,
         policy: Policy | None = None,
         bounds: Bounds | None = None,
@@ -385,9 +386,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         except GraphBubbleUp:
             raise
         except BaseException as error:
-            turn = self._turns.take(self._figures(request.state).get("token"))
-            outcome = None if turn is None else _outcome_with(error, turn)
-            if turn is not None and outcome is not None:
+            for turn, outcome in self._broken_by(error, request.state):
                 self._report(outcome, turn)
             raise
 
@@ -401,11 +400,16 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         except GraphBubbleUp:
             raise
         except BaseException as error:
-            turn = self._turns.take(self._figures(request.state).get("token"))
-            outcome = None if turn is None else _outcome_with(error, turn)
-            if turn is not None and outcome is not None:
+            for turn, outcome in self._broken_by(error, request.state):
                 await self._areport(outcome, turn, waits=isinstance(error, Exception))
             raise
+
+    def _broken_by(self, error: BaseException, state: Mapping[str, Any]) -> Iterator[tuple[Turn, Outcome]]:
+        """Yield the turn that a tool ended by raising, where a draft of it was refused."""
+        turn = self._turns.take(self._figures(state).get("token"))
+        outcome = None if turn is None else _outcome_with(error, turn)
+        if turn is not None and outcome is not None:
+            yield turn, outcome
 
     def _figures(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return what an agent's state holds of the turn; empty where it holds nothing."""

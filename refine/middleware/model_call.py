@@ -218,8 +218,8 @@ def policy_of(policy: Policy | None, settings: Mapping[str, Any]) -> Policy:
         )
     if policy.release == "pieces":
         raise ConfigurationError(
-            "release='pieces' is not for a middleware, whose model calls come whole; put the agent inside instead: "
-            "SelfRefine(agent, judge, release='pieces')"
+            "release='pieces' is not for a middleware, whose model calls come whole; put the agent inside "
+            "instead: SelfRefine(agent, judge, release='pieces')"
         )
     if policy.candidates > 1:
         raise ConfigurationError(

@@ -254,7 +254,7 @@ class OpenTurns:
     def put(self, turn: Turn) -> None:
         """Hold a turn until its next call, and give up the oldest where there are too many."""
         with self._lock:
-            gone = [old for old in self._turns.put(turn.token, turn, turn.size) if old.refinement is not None]
+            gone = self._turns.put(turn.token, turn, turn.size)
             given_up = [old for old in gone if old.refinement is not None and old.refinement.attempts]
             self._given_up += given_up
         if given_up:

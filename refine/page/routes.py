@@ -301,6 +301,7 @@ def page_routes(
         "/outcomes": ("GET", page.outcomes),
         "/outcomes/{id:path}": ("GET", page.outcome),
         "/figures": ("GET", page.figures),
+        "/table": ("GET", page.table),
         "/benefit": ("GET", page.benefit),
         "/live": ("GET", page.live),
         "/export": ("GET", page.export),
@@ -356,6 +357,12 @@ class _Page:
     async def figures(self, request: Request) -> Response:
         """Answer with the figures of a filter."""
         return _json(await asyncio.to_thread(self._record.figures, OutcomeFilter.read(request.query_params)))
+
+    async def table(self, request: Request) -> Response:
+        """Answer with a row for each guard, key or the like."""
+        settings = dict(request.query_params)
+        by = settings.pop("by", "refiner")
+        return _json(await asyncio.to_thread(self._record.table, by, OutcomeFilter.read(settings)))
 
     async def benefit(self, request: Request) -> Response:
         """Answer with whether the loop helps, by the labels of a filter's answers."""

@@ -20,6 +20,7 @@ from refine.record.chains import verify_record
 from refine.record.rows import Origin, Redact, Row
 from refine.record.schema import OutcomeFilter
 from refine.record.seals import Verification, seal_key_of, sealed_rows
+from refine.record.sums import is_summed
 from refine.record.writer import RecordStats, RecordWriter, Tables, masked, read_url
 
 T = TypeVar("T")
@@ -132,10 +133,22 @@ class DatabaseRecord(SharedByCopies):
             ConfigurationError: If the database cannot be used; the message says why.
         """
         self._tables.check()
-        if self._keep_days is not None:
+        if self._tables.has_work():
             self._writer.start()
 
+    def sum_up(self) -> None:
+        """Sum up what an older version wrote, of which it kept no sums; the writing process does so by itself.
+
+        Until that is done, figures count every row.
+        """
+        while self._tables.sum_up():
+            """There is more."""
+
     # Reading
+
+    def is_summed(self) -> bool:
+        """Check whether the sums are those of all outcomes."""
+        return self._read(is_summed)
 
     def outcomes(
         self, where: OutcomeFilter = _EVERYTHING, *, limit: int = 50, before: tuple[int, str] | None = None
@@ -157,6 +170,18 @@ class DatabaseRecord(SharedByCopies):
         """Return the sums, the distribution of ratings, and a series over time of the outcomes chosen."""
         return self._read(lambda connection: queries.figures(connection, where, buckets=buckets))
 
+    def table(self, by: str = "refiner", where: OutcomeFilter = _EVERYTHING) -> list[Row]:
+        """Return a row for each guard, key or the like: how many answers, what became of them, time and cost.
+
+        Args:
+            by: Column to group by: `"refiner"`, `"model"`, `"judge"`, `"stop_reason"` or a column of who asked.
+            where: Which outcomes.
+
+        Raises:
+            ConfigurationError: If it is none of these.
+        """
+        return self._read(lambda connection: queries.table(connection, by, where))
+
     def choices(self) -> dict[str, list[str]]:
         """Return the values that occur in the columns that a filter can name."""
         return self._read(queries.choices)
@@ -170,13 +195,14 @@ class DatabaseRecord(SharedByCopies):
         with self._tables.reading() as connection:
             yield from queries.dataset_rows(connection, where)
 
-    def attempts(self, where: OutcomeFilter = _EVERYTHING) -> Iterator[Row]:
+    def attempts(self, where: OutcomeFilter = _EVERYTHING, *, texts: bool = False) -> Iterator[Row]:
         """Yield what is known of every attempt besides the texts, oldest outcome first, with its labels.
 
-        This is what `judges.offline.replay` reads; a record without texts has it too.
+        This is what `judges.offline.replay` reads; a record without texts has it too. With `texts` question and
+        answer are in it where they were recorded, which people need who label them.
         """
         with self._tables.reading() as connection:
-            yield from queries.attempt_rows(connection, where)
+            yield from queries.attempt_rows(connection, where, texts=texts)
 
     def export(self, where: OutcomeFilter = _EVERYTHING) -> Iterator[Row]:
         """Yield what `rows` does, with a seal in the metadata of each row, which `refine verify` reads."""

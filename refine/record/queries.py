@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -27,8 +27,18 @@ from sqlalchemy import (
 
 from judges import ConfigurationError
 from judges.errors import shortened
+from refine.record import sums
 from refine.record.rows import CALLER, Row, iso_time, metadata_of, name_of, now_ms, text_of
-from refine.record.schema import ATTEMPT, LABEL, OUTCOME, OutcomeFilter
+from refine.record.schema import (
+    ATTEMPT,
+    LABEL,
+    MEASURES,
+    OUTCOME,
+    SERIES,
+    OutcomeFilter,
+    is_request,
+    of_requests,
+)
 
 _LISTED = [
     "id",
@@ -82,7 +92,7 @@ def _conditions(where: OutcomeFilter) -> ColumnElement[bool]:
 def _has_label(which: str) -> ColumnElement[bool]:
     labelled = exists().where(_LABEL.c.outcome == OUTCOME.c.id)
     if which != "disagree":
-        return labelled if which == "yes" else ~labelled
+        return labelled if which == "yes" else ~labelled & (OUTCOME.c.attempts > 0)
     success = func.coalesce(OUTCOME.c.success_rating, _DEFAULT_SUCCESS)
     passed = _ATTEMPT.c.rating >= success
     differ = or_(
@@ -160,13 +170,15 @@ def dataset_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
         yield _dataset_row(row, labels.get((row["id"], row["attempt_number"]), []))
 
 
-def attempt_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
-    """Yield what is known of every attempt besides the texts, oldest outcome first, with its labels."""
+def attempt_rows(connection: Connection, where: OutcomeFilter, *, texts: bool = False) -> Iterator[Row]:
+    """Yield what is known of every attempt, oldest outcome first, with labels, and on demand with texts."""
     chosen = _conditions(where)
     labels = _labels(connection, chosen, times=True)
     for row in connection.execution_options(yield_per=100).execute(_attempts(chosen)).mappings():
         own = labels.get((row["id"], row["attempt_number"]), [])
-        yield {**_metadata(row), **({"labels": own} if own else {})}
+        data = {"user_input": _data(row["conversation"]) or row["question"], "response": row["attempt_draft"]}
+        known = {name: value for name, value in data.items() if value is not None} if texts else {}
+        yield {**_metadata(row), **({"labels": own} if own else {}), **known}
 
 
 def _attempts(chosen: ColumnElement[bool]) -> Select[Any]:
@@ -222,20 +234,169 @@ _WIDTHS = (
 """Widths of a bucket that people can read off an axis, in milliseconds."""
 
 _SHORTEST_AXIS = 5 * _MINUTE
+_FAR_OFF = 2**53
 
 _ATTEMPTS_OF_OUTCOMES = ATTEMPT.join(OUTCOME, OUTCOME.c.id == ATTEMPT.c.outcome)
 
 
+_FEW = 5_000
+"""Outcomes that are counted one by one, so that their percentiles are exact."""
+
+
 def figures(connection: Connection, where: OutcomeFilter, *, buckets: int) -> Row:
     """Return what the chosen outcomes come to; see `DatabaseRecord.figures`."""
-    chosen = _conditions(where)
+    if _are_many(connection, where):
+        return _figures_of_sums(connection, where, buckets)
+    requests, chosen = of_requests(OUTCOME.c.stop_reason), _conditions(where)
+    counts = _counts(connection, chosen & requests, OUTCOME.c.stop_reason)
+    chosen = chosen if where.stop_reason else chosen & ~requests
     return {
+        "requests": counts,
         **_sums(connection, chosen),
         **_latency(connection, chosen),
         "stop_reasons": _counts(connection, chosen, OUTCOME.c.stop_reason),
         "passed_at": _counts(connection, chosen & OUTCOME.c.passed, OUTCOME.c.attempts),
         "ratings": _ratings(connection, chosen),
         "series": _series(connection, chosen, where, buckets),
+    }
+
+
+def _are_many(connection: Connection, where: OutcomeFilter) -> bool:
+    """Check whether sums answer a filter, and sooner than its outcomes would be counted."""
+    if not sums.can_sum(where) or not sums.is_summed(connection):
+        return False
+    window = _conditions(
+        OutcomeFilter(since=where.since, until=where.until)
+    )  # a rare key would be looked for long
+    some = select(OUTCOME.c.id).where(window).limit(_FEW + 1).subquery()
+    return bool(connection.execute(select(func.count()).select_from(some)).scalar_one() > _FEW)
+
+
+def _figures_of_sums(connection: Connection, where: OutcomeFilter, buckets: int) -> Row:
+    """Return the figures from the sums; times are to 1.5 %."""
+    start, end = _axis(connection, where)
+    fitting = (width for width in _WIDTHS if width >= sums.MINUTE and (end - start) / width <= buckets)
+    width = next(fitting, _WIDTHS[-1])
+    starts = range(start - start % width, end + 1, width)
+    every = sums.summed(connection, where, width, _conditions)
+    rows = [row for row in every if where.stop_reason or not is_request(row["stop_reason"])]
+    tally: dict[str, Counter[int]] = defaultdict(Counter)
+    for judges in sums.tallied(connection, where, "refiner", _conditions).values():
+        for judge, counts in judges.items():
+            tally[judge].update(counts)
+    times = tally.pop("", Counter())
+    total = Counter[str]()
+    for row in rows:
+        total.update({name: row[name] for name in MEASURES})
+    rated = [row for row in rows if row["rating"] is not None]
+    ratings = _weighted(rated, "rating")
+    return {
+        "requests": _counted([row for row in every if is_request(row["stop_reason"])], "stop_reason"),
+        "outcomes": total["outcomes"],
+        "passed": sum(row["outcomes"] for row in rows if row["passed"]),
+        "mean_attempts": _weighted(rows, "attempts"),
+        "mean_rating": ratings,
+        **{name: total[name] if rows else None for name in ("calls", "input_tokens", "output_tokens")},
+        "cost": total["cost"] / 1e9 if total["outcomes"] > total["cost_unknown"] else None,
+        "cost_unknown": total["cost_unknown"],
+        "latency_p50": sums.percentile(times, 0.5),
+        "latency_p95": sums.percentile(times, 0.95),
+        "stop_reasons": _counted(rows, "stop_reason"),
+        "passed_at": _counted([row for row in rows if row["passed"]], "attempts"),
+        "ratings": {
+            judge: {("unscored" if value == 0 else str(value)): counts[value] for value in sorted(counts)}
+            for judge, counts in tally.items()
+        },
+        "series": {
+            "width": width,
+            "buckets": _buckets_of(rows, starts, buckets),
+        },
+    }
+
+
+def _weighted(rows: list[Row], name: str) -> float | None:
+    count = sum(row["outcomes"] for row in rows)
+    return sum(row[name] * row["outcomes"] for row in rows) / count if count else None
+
+
+def _counted(rows: list[Row], name: str) -> dict[str, int]:
+    counts: Counter[Any] = Counter()
+    for row in rows:
+        counts[row[name]] += row["outcomes"]
+    return {str(value): counts[value] for value in sorted(counts)}
+
+
+def _buckets_of(rows: list[Row], starts: range, buckets: int) -> list[Row]:
+    series: dict[int, Row] = {at: {"at": at, "outcomes": 0, "passed_at": {}} for at in starts[-2 * buckets :]}
+    spending = {"generate_s": 1e6, "judge_s": 1e6, "generate_cost": 1e9, "judge_cost": 1e9}
+    for row in rows:
+        if (bucket := series.get(row["bucket"])) is None:
+            continue
+        bucket["outcomes"] += row["outcomes"]
+        if row["passed"]:
+            passed = bucket["passed_at"]
+            passed[str(row["attempts"])] = passed.get(str(row["attempts"]), 0) + row["outcomes"]
+        for name, scale in spending.items():
+            bucket[name] = bucket.get(name, 0.0) + row[name] / scale
+    return list(series.values())
+
+
+_GROUPS = ("refiner", "model", "judge", "stop_reason", "key", "user", "session", "thread")
+_UNJUDGED = frozenset({"judge_failed", "skipped"})
+_MOST_GROUPS = 100
+_LATEST = 20_000
+
+
+def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
+    """Return a row for each value of a column; see `DatabaseRecord.table`."""
+    if by not in _GROUPS or by not in OUTCOME.c:
+        known = ", ".join(name for name in _GROUPS if name in OUTCOME.c)
+        raise ConfigurationError(f"a table is by one of {known}, not by {shortened(by)}")
+    if by in SERIES.c and _are_many(connection, where):
+        rows = sums.summed(connection, where, _WIDTHS[-1], _conditions)
+        times = {
+            name: judges.get("", {}) for name, judges in sums.tallied(connection, where, by, _conditions).items()
+        }
+    else:
+        rows, times = _latest(connection, by, where)
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row[by] or ""].append(row)
+    table = [_group(name, own, times.get(name, {})) for name, own in groups.items()]
+    return sorted(table, key=lambda row: (-row["outcomes"], row["name"]))[:_MOST_GROUPS]
+
+
+def _latest(connection: Connection, by: str, where: OutcomeFilter) -> tuple[list[Row], dict[str, Counter[int]]]:
+    """Return the latest outcomes as rows of sums, and how long those of each group took."""
+    names = dict.fromkeys((by, "passed", "stop_reason", "attempts", "latency_s", "cost"))
+    query = select(*(OUTCOME.c[name] for name in names)).where(_conditions(where))
+    times: dict[str, Counter[int]] = defaultdict(Counter)
+    rows = []
+    for row in connection.execute(query.order_by(OUTCOME.c.at.desc()).limit(_LATEST)).mappings():
+        unknown = row["cost"] is None
+        rows.append({**row, "outcomes": 1, "cost": round((row["cost"] or 0) * 1e9), "cost_unknown": int(unknown)})
+        if row["latency_s"] is not None and not is_request(row["stop_reason"]):
+            times[row[by] or ""][sums.bucket_of(row["latency_s"])] += 1
+    return rows, times
+
+
+def _group(name: str, every: list[Row], times: Mapping[int, int]) -> Row:
+    rows = [row for row in every if not is_request(row["stop_reason"])]
+    ends = _counted(every, "stop_reason")
+    count = sum(row["outcomes"] for row in rows)
+    unknown = sum(row["cost_unknown"] for row in rows)
+    return {
+        "name": name,
+        "outcomes": count,
+        "passed": sum(row["outcomes"] for row in rows if row["passed"]),
+        "unjudged": sum(row["outcomes"] for row in rows if row["stop_reason"] in _UNJUDGED),
+        "left": ends.get("left", 0) + ends.get("broken_off", 0),
+        "errors": sum(many for end, many in ends.items() if end == "generator_failed" or end.startswith("error_")),
+        "passed_through": ends.get("passed_through", 0),
+        "mean_attempts": _weighted(rows, "attempts"),
+        "latency_p50": sums.percentile(times, 0.5),
+        "latency_p95": sums.percentile(times, 0.95),
+        "cost": sum(row["cost"] for row in rows) / 1e9 if unknown < count else None,
     }
 
 
@@ -287,11 +448,9 @@ def _ratings(connection: Connection, chosen: ColumnElement[bool]) -> dict[str, d
 
 def _series(connection: Connection, chosen: ColumnElement[bool], where: OutcomeFilter, buckets: int) -> Row:
     """Return, by bucket of time, outcomes passed at each attempt or not at all, and where time and money went."""
-    first, last = connection.execute(select(func.min(OUTCOME.c.at), func.max(OUTCOME.c.at)).where(chosen)).one()
-    if first is None:
+    if not _any(connection, chosen):
         return {"width": None, "buckets": []}
-    end = max(last, now_ms() if where.until is None else where.until)
-    start = _start(connection, where, end)
+    start, end = _axis(connection, where)
     width = next((width for width in _WIDTHS if (end - start) / width <= buckets), _WIDTHS[-1])
     bucket = (OUTCOME.c.at - OUTCOME.c.at % width).label("bucket")
     series: dict[int, Row] = {
@@ -316,14 +475,18 @@ def _series(connection: Connection, chosen: ColumnElement[bool], where: OutcomeF
     return {"width": width, "buckets": list(series.values())}
 
 
-def _start(connection: Connection, where: OutcomeFilter, end: int) -> int:
-    """Return where the axis begins: with the window, or in a younger record with its first outcome.
+def _axis(connection: Connection, where: OutcomeFilter) -> tuple[int, int]:
+    """Return where the axis begins and ends: with the window, or in a younger record with its first outcome.
 
     It does not depend on what else is filtered, so that charts of two filters can be compared.
     """
     since = where.since or 0
+    last = connection.execute(
+        select(func.max(OUTCOME.c.at)).where(OUTCOME.c.at < (where.until or _FAR_OFF))
+    ).scalar()
+    end = max(last or 0, now_ms() if where.until is None else where.until)
     first = connection.execute(select(func.min(OUTCOME.c.at)).where(OUTCOME.c.at >= since)).scalar()
-    return max(since, min(end - _SHORTEST_AXIS, end if first is None else first))
+    return max(since, min(end - _SHORTEST_AXIS, end if first is None else first)), end
 
 
 def _plain(value: Any) -> Any:

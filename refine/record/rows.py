@@ -40,6 +40,7 @@ _NAMES = frozenset(
         "outcome",
         "refiner",
         "request_id",
+        "trace_id",
         "question_id",
         "key",
         "user",
@@ -165,6 +166,7 @@ class Origin:
         shadow: See `Policy`.
         model: The generator's model as configured, where its answers do not name one.
         request_id: Id of the HTTP request.
+        trace_id: Id of the trace that it was answered in.
         continuation_probability: How probable it was that the loop goes on after a pass, to learn what it would
             have come to; None where it never does.
         key: Name of the caller's key.
@@ -184,6 +186,7 @@ class Origin:
     shadow: bool = False
     model: str | None = None
     request_id: str | None = None
+    trace_id: str | None = None
     continuation_probability: float | None = None
     key: str | None = None
     user: str | None = None
@@ -287,6 +290,7 @@ def _outcome_row(pending: PendingOutcome, question: str) -> Row:
             "at": pending.at,
             "refiner": origin.refiner,
             "request_id": origin.request_id,
+            "trace_id": origin.trace_id,
             "question_id": _question_id(outcome, question),
             **{name: getattr(origin, name) or None for name in CALLER},
             "policy_digest": origin.policy_digest,

@@ -12,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     Float,
     Index,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     inspect,
+    or_,
     select,
     text,
 )
@@ -37,6 +39,7 @@ OUTCOME = Table(
     Column("at", BigInteger, nullable=False, comment="when it ended, milliseconds since the epoch"),
     Column("refiner", Text),
     Column("request_id", Text),
+    Column("trace_id", Text, comment="of OpenTelemetry"),
     Column("question_id", Text, comment="the same for the same question"),
     Column("key", Text, comment="name of the caller's key"),
     Column("user", Text, comment="who asked, as the caller says"),
@@ -161,6 +164,59 @@ GAP = Table(
     Column("seal", Text, nullable=False),
 )
 
+SERIES = Table(
+    "record_series",
+    _TABLES,
+    Column("id", BigInteger, primary_key=True, autoincrement=False, comment="a digest of the rest"),
+    Column("refiner", Text),
+    Column("model", Text),
+    Column("judge", Text),
+    Column("key", Text),
+    Column("passed", Boolean, nullable=False),
+    Column("stop_reason", Text, nullable=False),
+    Column("rating", Integer),
+    Column("attempts", Integer, nullable=False),
+)
+
+MEASURES = (
+    "outcomes",
+    "calls",
+    "input_tokens",
+    "output_tokens",
+    "cost",
+    "cost_unknown",
+    "generate_s",
+    "judge_s",
+    "generate_cost",
+    "judge_cost",
+)
+"""What is summed up; costs in billionths of a dollar, times in microseconds."""
+
+SUMS = Table(
+    "record_sums",
+    _TABLES,
+    Column("width", BigInteger, primary_key=True, autoincrement=False, comment="of a minute, an hour or a day"),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("series", BigInteger, primary_key=True, autoincrement=False),
+    *(Column(name, BigInteger, nullable=False) for name in MEASURES),
+    sqlite_with_rowid=False,
+)
+
+TALLY = Table(
+    "record_tally",
+    _TABLES,
+    Column("width", BigInteger, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("series", BigInteger, primary_key=True, autoincrement=False),
+    Column("judge", Text, primary_key=True, comment="empty for times, whose values are buckets"),
+    Column("value", Integer, primary_key=True, autoincrement=False),
+    Column("n", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+SUMS_OF_NONE, SUMS_OF_ALL = -1, 2**53
+"""How far sums are that have not begun, or that are complete."""
+
 STATE = Table(
     "record_state",
     _TABLES,
@@ -169,6 +225,19 @@ STATE = Table(
     Column("id", Text, nullable=False),
 )
 """How far the record is: `sealed` since when, `summed` up to which outcome of an older version."""
+
+_REQUEST_ENDS = ("passed_through", "left")
+
+
+def is_request(stop_reason: str) -> bool:
+    """Check whether an outcome is a request that no answer was judged for: passed through, an error, or left."""
+    return stop_reason in _REQUEST_ENDS or stop_reason.startswith("error_")
+
+
+def of_requests(stop_reason: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return `is_request` as a condition on a column."""
+    return or_(stop_reason.in_(_REQUEST_ENDS), stop_reason.startswith("error_", autoescape=True))
+
 
 _META = Table("meta", _TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
 
@@ -189,20 +258,22 @@ def _add_missing_columns(connection: Connection) -> None:
                 connection.execute(text(f"ALTER TABLE {preparer.quote(table.name)} ADD COLUMN {name} {kind}"))
 
 
-def _begin_seals(connection: Connection) -> None:
-    """Add what came with version 3: seals."""
+def _begin_seals_and_sums(connection: Connection) -> None:
+    """Add seals, and sums, which are still to be filled in where there are outcomes already."""
     _add_missing_columns(connection)
     _TABLES.create_all(connection)
     for index in OUTCOME.indexes:
         index.create(connection, checkfirst=True)
+    is_empty = connection.execute(select(OUTCOME.c.id).limit(1)).first() is None
+    summed = SUMS_OF_ALL if is_empty else SUMS_OF_NONE
     connection.execute(STATE.insert().values(name="sealed", at=now_ms(), id=""))
+    connection.execute(STATE.insert().values(name="summed", at=summed, id=""))
 
 
 _MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _TABLES.create_all,
     _add_missing_columns,
-    _begin_seals,
-    _add_missing_columns,
+    _begin_seals_and_sums,
 )
 """Each brings the tables from one version to the next; the first makes them."""
 

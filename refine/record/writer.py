@@ -40,6 +40,7 @@ from refine.record.chains import Chain, Links, leave_gaps
 from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, Row, now_ms, rows_of
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME, migrate
 from refine.record.seals import seal_key_of
+from refine.record.sums import Sums, is_summed, sum_up_older, take_away
 
 _LARGEST_BATCH = 200
 _LINGER_S = 0.1
@@ -397,6 +398,7 @@ def _write(pen: _Pen, batch: Sequence[OutcomeRows]) -> list[Exception]:
             with pen.transaction() as (connection, links):
                 links.seal_all(batch)
                 _append(connection, batch)
+                Sums.of((rows.outcome, rows.attempts) for rows in batch).write(connection)
         except IntegrityError:
             with pen.transaction() as (connection, links):
                 _merge(connection, batch, links, pen.key)
@@ -467,6 +469,7 @@ def _merge_one(connection: Connection, rows: OutcomeRows, links: Links, key: byt
     ).all()
     if added:
         links.anchor = after
+        Sums.of([(rows.outcome, rows.attempts)]).write(connection)
     if added and rows.attempts:
         connection.execute(insert(ATTEMPT).on_conflict_do_nothing(), _fill(ATTEMPT, rows.attempts))
 
@@ -474,6 +477,7 @@ def _merge_one(connection: Connection, rows: OutcomeRows, links: Links, key: byt
 def _remove(connection: Connection, identifiers: Sequence[str], key: bytes) -> None:
     """Remove outcomes with their attempts, in a way that the chains know of."""
     leave_gaps(connection, identifiers, key)
+    take_away(connection, identifiers)
     for table, column in ((ATTEMPT, ATTEMPT.c.outcome), (OUTCOME, OUTCOME.c.id)):
         connection.execute(delete(table).where(column.in_(identifiers)))
 
@@ -600,6 +604,7 @@ class Tables:
         self._url, self._texts, self._redact, self._keep_days = url, texts, tuple(redact), keep_days
         self._key = seal_key_of()
         self._chain = Chain(self._key)
+        self._is_summed = False
         self._sweep_due_at = 0.0
         self._lock = threading.Lock()
         self._ready = False
@@ -622,16 +627,21 @@ class Tables:
             raise
 
     def sweep(self) -> bool:
-        """Delete some of what is too old, if it is time; return whether there is more.
+        """Delete some of what is too old, if it is time, and sum up some of what an older version wrote.
 
         The oldest 1,000 at most go at once; the next time is at once while there are more, else in a minute.
+
+        Returns:
+            Whether there is more to do.
         """
+        if not self._is_summed:
+            self.sum_up()
         if self._keep_days is None or time.monotonic() < self._sweep_due_at:
-            return False
+            return not self._is_summed
         with self.writing() as connection:
             more = _delete_before(connection, now_ms() - int(self._keep_days * _DAY_MS), self._key)
         self._sweep_due_at = 0.0 if more else time.monotonic() + _PAUSE_S
-        return more
+        return more or not self._is_summed
 
     def check(self) -> None:
         """Connect; raise a `ConfigurationError` that says why it cannot be done."""
@@ -644,6 +654,19 @@ class Tables:
                 f"URL, and that the "
                 f"database runs"
             ) from error
+
+    def sum_up(self) -> bool:
+        """Sum up some of what an older version wrote; return whether there is more."""
+        with self.writing() as connection:
+            self._is_summed = not sum_up_older(connection)
+        return not self._is_summed
+
+    def has_work(self) -> bool:
+        """Check whether there is something to do beside writing: retention, or sums of older outcomes."""
+        if self._keep_days is not None:
+            return True
+        with self.reading() as connection:
+            return not is_summed(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from judges.errors import shortened
 from judges.offline import Evaluation, Row, Summary, load_run
 from judges.offline.dataset.pairing import pair_rows
+from judges.offline.run.journal import is_failure
 from judges.offline.run.outputs import RESULTS, TIMING
 from judges.offline.run.source import Manifest
 from judges.offline.statistics.intervals import Figure
@@ -156,7 +157,10 @@ def build_report(
     leading = [section for section in of_trust if section.key == "benefit"]
     sections = [*leading, Section("judges", "What the judges say", tuple(_judges(run)))]
     if len(runs) > 1:
-        sections.append(_comparison_section(runs, rows, seed))
+        comparison = _compare(runs, seed)
+        sections.insert(0, Section("verdict", "In one sentence", (_verdict(comparison, runs),)))
+        blocks = tuple(_comparison_blocks(comparison, *runs, rows))
+        sections.append(Section("comparison", "Against the run before", blocks))
     if slices:
         sections.append(Section("slices", "By group", tuple(_slices(run, slices))))
     sections += [section for section in of_trust if section not in leading]
@@ -164,6 +168,12 @@ def build_report(
     worst = _worst_rows(rows)
     if worst:
         sections.append(Section("worst", "Rows that did worst", worst))
+    failed = tuple(_failed_rows(rows))
+    if failed:
+        sections.append(Section("failed", "Rows that could not be judged", failed))
+    cards = tuple(_judge_cards(run))
+    if cards:
+        sections.append(Section("cards", "How it was judged", cards))
     return Document(
         title=f"{run.name} against {runs[0].name}" if len(runs) > 1 else run.name,
         headline=_headline(run),
@@ -192,6 +202,48 @@ def _worst_rows(rows: Sequence[RowPair]) -> tuple[WorstRow, ...]:
         if any(not verdict.passed for verdict in verdicts):
             failed.append((sum(verdict.score or 0.0 for verdict in verdicts) / len(verdicts), place))
     return tuple(_worst_row(rows[place]) for _, place in sorted(failed)[:_MOST_WORST])
+
+
+def _failed_rows(rows: Sequence[RowPair]) -> Iterator[RowList]:
+    """Yield by judge the rows that it could not judge, which say nothing about their answers."""
+    faults: dict[str, list[tuple[int, str]]] = {}
+    for pair in rows:
+        for name, verdict in pair.row.verdicts.items():
+            if is_failure(verdict.unscored) and pair.row.sample is not None:
+                question = shortened(pair.row.sample.question, longest=_LONGEST_QUESTION)
+                reason = wording.reason(str(verdict.unscored))
+                faults.setdefault(name, []).append((pair.index, f"{reason}: {question}"))
+    for name, found in faults.items():
+        title = f"{name}: judging failed on {wording.plural(len(found), 'row')}"
+        yield RowList(title, tuple(found[:_MOST_ROWS]), max(0, len(found) - _MOST_ROWS))
+
+
+def _judge_cards(run: RunData) -> Iterator[Block]:
+    """Yield what the verdicts of each judge rest on."""
+    records = run.manifest.judges
+    if not records:
+        return
+    rows = []
+    for record in records:
+        models = dict.fromkeys(verdict.model for verdict in run.verdicts(record.name) if verdict.model)
+        rows.append(
+            (
+                TableCell(record.name, record.spec or "given in Python"),
+                TableCell(record.model or wording.DASH, ", ".join(list(models)[:_SHOWN_MODELS])),
+                TableCell(record.language or "the row's"),
+                TableCell(record.fingerprint[:12] or wording.DASH),
+            )
+        )
+    yield ReportTable(
+        ("Judge", "Model", "Language", "Fingerprint"),
+        tuple(rows),
+        frozenset(),
+        "What the verdicts rest on: settings, the model as named and as it answered, the language of the prompts, "
+        "and a fingerprint of all of it, prompts included",
+    )
+    dataset = run.manifest.dataset
+    if dataset is not None:
+        yield Paragraph(f"Dataset: {dataset.name}, SHA-256 {dataset.sha256[:16]}.", "soft")
 
 
 def _paired_rows(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple[RowPair, ...]:
@@ -225,7 +277,7 @@ def _judges(run: RunData) -> Iterator[Block]:
         ("Judge", "Mean score", "Passed", "Scored", "Ratings"),
         tuple(_judge_row(run, name, summary) for name, summary in summaries.items()),
         frozenset({3}),
-        "Mean score and share of passes with their 95 % intervals, over the rows with a score",
+        "Mean score and share of passes of the rows with a score; their 95 % intervals are over questions",
     )
     for name in summaries:
         yield from _contradicted_rows(name, run)
@@ -274,11 +326,11 @@ def _ratings_cell(ratings: Mapping[int, int]) -> TableCell:
 
 
 def _mean_figure(summary: Summary) -> Figure:
-    return _figure(summary.mean, summary.mean_interval, summary.scored, "normal interval")
+    return _figure(summary.mean, summary.mean_interval, summary.scored, "Wilson, over questions")
 
 
 def _pass_figure(summary: Summary) -> Figure:
-    return _figure(summary.passed, summary.passed_interval, summary.scored, "Wilson")
+    return _figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")
 
 
 def _histogram(judge: str, verdicts: Sequence[Verdict]) -> Chart | None:
@@ -376,20 +428,38 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
 
 
-def _comparison_section(runs: Sequence[RunData], rows: Sequence[RowPair], seed: int) -> Section:
-    """Return the section that compares the two runs of a report."""
+def _compare(runs: Sequence[RunData], seed: int) -> RunComparison:
+    """Return how the two runs of a report compare."""
     from judges.offline import compare_runs  # noqa: PLC0415 - needs numpy and scipy
 
     before, after = runs
-    comparison = compare_runs(
+    return compare_runs(
         before.evaluation,
         after.evaluation,
         names=(before.name, after.name),
         manifests=(before.manifest, after.manifest),
         seed=seed,
     )
-    blocks = _comparison_blocks(comparison, before, after, rows)
-    return Section("comparison", "Against the run before", tuple(blocks))
+
+
+def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> Paragraph:
+    """Return in one sentence whether the later run is better, by more than chance."""
+    real = [change.difference.value or 0.0 for change in comparison.changes.values() if change.is_real]
+    better, worse = sum(gap > 0 for gap in real), sum(gap < 0 for gap in real)
+    fell = {row for change in comparison.changes.values() for row in change.regressions}
+    judges = wording.plural(len(comparison.changes), "judge")
+    if better and worse:
+        found = f"is better on {better} and worse on {worse} of {judges}"
+    elif real:
+        found = f"is {'better' if better else 'worse'} on {better or worse} of {judges}"
+    else:
+        found = f"differs on none of {judges} by more than chance"
+    known = all(run.manifest.judges for run in runs)
+    same = "judge unchanged" if known else "nobody knows whether the judge is the same"
+    if comparison.differences:
+        same = "NOT the same judge"
+    tone: Tone = "bad" if comparison.differences or worse else "good" if better else "soft"
+    return Paragraph(f"{comparison.b} {found}; {wording.plural(len(fell), 'row')} fell; {same}.", tone)
 
 
 def _comparison_blocks(

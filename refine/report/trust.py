@@ -235,7 +235,7 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
         end = scale_end([bound for policy in replay.policies for bound in _bad_bounds(policy)])
         labels = f", bad ones drawn up to {end:.0%}" if any(policy.bad_rate for policy in replay.policies) else ""
         yield filled_table(
-            ("Policy", "Questions answered", "Bad among released", "Attempts each", "Dollars each", "How sure"),
+            ("Policy", "Questions answered", "Bad among released", "Attempts each", "Dollars each", "Known from"),
             tuple(_policy_row(policy, end) for policy in replay.policies),
             frozenset({3, 4}),
             f"What other policies would have done{labels}; a range where the record ends before the policy would "
@@ -291,8 +291,16 @@ def _policy_row(policy: ReplayedPolicy, end: float) -> tuple[TableCell, ...]:
         UNKNOWN if policy.bad_rate is None else _bounds_cell(policy.bad_rate, policy.bad_interval, end),
         TableCell(attempts),
         UNKNOWN if policy.mean_cost is None else TableCell(wording.dollars(policy.mean_cost)),
-        TableCell(policy.status, tone="plain" if policy.status == "exact" else "unsure"),
+        TableCell(
+            _KNOWN.get(policy.status, policy.status), tone="plain" if policy.status == "exact" else "unsure"
+        ),
     )
+
+
+_KNOWN = {
+    "exact": "seen in every loop (sampling error in brackets)",
+    "bounds": "a range: some loops ended before",
+}
 
 
 def _bounds_cell(bounds: tuple[float, float], interval: tuple[float, float] | None, end: float = 1.0) -> TableCell:
@@ -320,7 +328,6 @@ _MEANINGS = {
     "leniency": "rates higher than people do",
     "length": "rates longer answers higher",
 }
-_WITHOUT_TEST = {"too_few": "fewer than 20 cases differ", "not_identified": "the data cannot tell"}
 _STATUSES: dict[str, Tone] = {"certified": "good", "refused": "bad", "too_few": "unsure", "not_tested": "soft"}
 _SCALES: dict[Kind, str] = {"rating": "rating ", "score": "score ", "escalation": ""}
 _NO_CHANGE, _TINY = 0.0, 0.001
@@ -520,7 +527,7 @@ def _bias_row(judge: str, test: BiasTest) -> tuple[TableCell, ...]:
     return (
         TableCell(test.bias, _MEANINGS.get(test.bias, "")),
         TableCell(judge),
-        TableCell(test.finding, _WITHOUT_TEST.get(test.reason or "", ""), tone=_FINDINGS[test.finding]),
+        TableCell(test.finding_text, tone=_FINDINGS[test.finding]),
         effect,
         UNKNOWN if test.adjusted_p is None else TableCell(wording.p_value(test.adjusted_p)),
         TableCell(wording.count(test.n)),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
@@ -295,6 +296,19 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+_PROVIDERS = {
+    "api.openai.com": "openai",
+    "openai.azure.com": "azure.ai.openai",
+    "api.anthropic.com": "anthropic",
+    "api.mistral.ai": "mistral_ai",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.x.ai": "x_ai",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+}
+"""Names that OpenTelemetry gives providers, by the end of their address."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServedGuard:
     """One guard.
@@ -340,6 +354,13 @@ class ServedGuard:
     def serves(self, model: str) -> bool:
         """Check whether it is for a model, in whatever case its name is written."""
         return any(fnmatchcase(model.casefold(), pattern.casefold()) for pattern in self.models)
+
+    @property
+    def provider(self) -> str:
+        """Whose model is guarded, as OpenTelemetry names providers; else the form of the API that it speaks."""
+        host = "" if self.upstream is None else urlsplit(self.upstream.origin).hostname or ""
+        known = (name for end, name in _PROVIDERS.items() if host == end or host.endswith(f".{end}"))
+        return next(known, self.api or ("" if self.upstream is None else "openai"))
 
     @property
     def generator(self) -> GeneratorIdentity:

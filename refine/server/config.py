@@ -228,7 +228,8 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
         metrics: Whether `/metrics` is there.
         page: Whether the page at `/` is there; it shows a record in a database.
         page_key: Its key, or `"env:NAME"`; without one it answers to this machine alone.
-        log_level: Least level of the log, which is JSON lines on standard error.
+        log_level: Least level of the log, which is JSON lines on standard error: `"info"` has one line a request,
+            `"debug"` every step.
         keep_alive_s: Seconds between comments to a waiting client that streams.
         max_header_bytes: Most bytes of the headers.
         header_timeout_s: Seconds in which they must be complete.

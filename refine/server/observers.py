@@ -132,11 +132,9 @@ class _RecordCollector(Collector):
 
 def _outcome_of(served: ServedRequest) -> str:
     """Return how a request ended, as one of a few words: a stop reason, `passed_through`, `left`, an error."""
-    if served.status is None:
-        return "left"
-    if served.records:
+    if served.status is not None and served.records:
         return served.records[0].outcome.stop_reason
-    return "passed_through" if served.status < 400 else f"error_{served.status}"  # noqa: PLR2004 - HTTP's errors
+    return "passed_through" if served.ended == "judged" else served.ended
 
 
 _DEFAULT_RECORD = "refine-record.db"
@@ -234,17 +232,12 @@ class Recording:
         self._origins = {name: _origin(guard, guard.loop.policy) for name, guard in guards.items()}
 
     def __call__(self, served: ServedRequest) -> None:
-        """Record the outcomes, if there are any."""
+        """Record the outcomes; in a database, also a request without one: passed through, refused, or left."""
+        if served.guard and served.is_unanswered and isinstance(self._record, DatabaseRecord):
+            origin = replace(self._origins[served.guard], model=served.model or None)
+            self._record.add(_as_outcome(served), _with_request(origin, served))
         for record in served.records:
-            who = served.requester
-            origin = replace(
-                self._origin(served.guard, record.policy),
-                request_id=served.request_id,
-                key=who.key,
-                user=who.user,
-                session=who.session,
-                thread=who.thread,
-            )
+            origin = _with_request(self._origin(served.guard, record.policy), served)
             if self._blocks:
                 asyncio.get_running_loop().run_in_executor(None, self._record.add, record.outcome, origin)
             else:
@@ -265,6 +258,27 @@ class Recording:
         """Write what waits, and close the record."""
         if isinstance(self._record, DatabaseRecord):
             self._record.close()
+
+
+def _with_request(origin: Origin, served: ServedRequest) -> Origin:
+    """Return an origin with what one request says of itself."""
+    who = served.requester
+    return replace(
+        origin,
+        request_id=served.request_id,
+        trace_id=served.trace_id or None,
+        key=who.key or served.caller,
+        user=who.user,
+        session=who.session,
+        thread=who.thread,
+    )
+
+
+def _as_outcome(served: ServedRequest) -> Outcome:
+    """Return a request that no answer was judged for as an outcome without attempts."""
+    detail = " ".join(filter(None, (served.method, served.path, served.code)))
+    fields: dict[str, Any] = {"stop_reason": served.ended, "detail": detail, "latency_s": served.seconds}
+    return Outcome.model_construct(answer=None, passed=False, **fields)
 
 
 def _origin(guard: ServedGuard, policy: Policy) -> Origin:

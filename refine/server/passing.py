@@ -85,7 +85,7 @@ class PassThroughRoute:
         """Serve one request."""
         incoming, started = Incoming.of(scope), perf_counter()
         client = Client(receive, send, incoming.id_headers)
-        exchange = Exchange(self._service, incoming)
+        exchange, code = Exchange(self._service, incoming, scope), ""
         form = form_for(scope["path"], incoming.headers)
         status: int | None = None
         try:
@@ -97,9 +97,9 @@ class PassThroughRoute:
         except ClientGone:
             """Nobody is left to be told."""
         except ApiError as error:
-            status = error.status
+            status, code = error.status, error.code or ""
             await client.whole(failure(error, form))
-        exchange.done(status, perf_counter() - started)
+        exchange.done(status, perf_counter() - started, code=code)
 
     async def _pass(
         self, scope: Scope, exchange: Exchange, client: Client, caller: Caller, form: ApiDialect

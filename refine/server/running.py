@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,12 +16,15 @@ from judges.errors import ConfigurationError
 from refine.guesses import OneTimeLink
 from refine.logs import log_json_lines
 from refine.server.access import ServedGuard
+from refine.server.access_log import LOGGER, AccessLog
 from refine.server.app import make_guard_app
 from refine.server.assembly import make_service
 from refine.server.config import ServerSettings, load_settings, unknown_variables
 from refine.server.live import ask_once
 from refine.server.observers import Metrics, Recording, choose_record, make_page, open_guard_record
 from refine.server.service import GuardApp, Service
+from refine.server.setup import doubt_about_record, doubts_about, write_configuration
+from refine.server.tracing import trace_as_the_environment_says
 from refine.server.uvicorn_private import GuardServer
 
 _BACKLOG = 2_048
@@ -69,21 +72,62 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
     service = make_service(settings)
     _require_upstream(service)
     settings, of_record = choose_record(settings)
-    app = make_app(settings, service)
+    app = make_app(settings, service, on_close=_do_nothing if check else trace_as_the_environment_says())
     _say(*map(describe, service.guards), *_doubts(service), of_record, _exposure(settings, service))
+    _say(*(f"warning: {doubt}" for doubt in doubts_about(settings, list(service.guards))))
     if check:
+        _say(*(f"warning: {doubt}" for doubt in _unusable(settings)))
         if live:
             _check_live(settings, service)
         _say("the configuration can be used")
         return
     sock = listening_socket(settings.host, settings.port)
-    log_json_lines(level=getattr(logging, settings.log_level.upper()))
+    _begin_log(settings.log_level)
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
     if app.page is not None:
         _say(f"the page is at {address(sock).removesuffix('v1')}{app.page}")
     server = GuardServer(app, settings)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve([sock]))
+
+
+def _unusable(settings: ServerSettings) -> Iterator[str]:
+    """Yield what would fail at the start, or soon after: the address to listen at, and the record's database."""
+    try:
+        listening_socket(settings.host, 0).close()
+    except (ConfigurationError, OSError):
+        yield f"host = {settings.host!r} is no address of this machine; 127.0.0.1 is, 0.0.0.0 means all of them"
+    if reason := doubt_about_record(open_guard_record(settings)):
+        yield reason
+
+
+def begin(file: Path, *, is_asked: bool, ask: Callable[[str, str], str]) -> None:
+    """Write a configuration to start from, and say what it means.
+
+    Args:
+        file: The new file.
+        is_asked: Whether a person is asked; else what would be taken without an answer is.
+        ask: Asks a question, with what is taken without an answer.
+
+    Raises:
+        ConfigurationError: If the file is there already, or cannot be written.
+    """
+    write_configuration(file, ask if is_asked else lambda _, default: default)
+    _say(f"wrote {file}; start it by `refine serve --config {file}`")
+    try:
+        _say(*map(describe, make_service(load_settings(file, {})).guards))
+    except ConfigurationError as error:
+        _say(f"warning: it does not start yet: {error}")
+
+
+def _begin_log(name: str) -> None:
+    """Write the log; at `info` one line a request, and not the steps of each, which `debug` shows."""
+    level = getattr(logging, name.upper())
+    log_json_lines(level=level)
+    if level == logging.INFO:
+        logging.getLogger("refine").setLevel(logging.WARNING)
+        for own in ("refine.server", LOGGER):
+            logging.getLogger(own).setLevel(logging.INFO)
 
 
 def _check_live(settings: ServerSettings, service: Service) -> None:
@@ -93,8 +137,10 @@ def _check_live(settings: ServerSettings, service: Service) -> None:
         raise ConfigurationError(f"{len(faults)} of {len(fine) + len(faults)} do not answer; see above")
 
 
-def make_app(settings: ServerSettings, service: Service) -> GuardApp:
-    """Return the application that settings describe.
+def make_app(
+    settings: ServerSettings, service: Service, *, on_close: Callable[[], None] = lambda: None
+) -> GuardApp:
+    """Return the application that settings describe; `on_close` is called after it has ended.
 
     Raises:
         ConfigurationError: If the record or the page cannot be used.
@@ -104,15 +150,25 @@ def make_app(settings: ServerSettings, service: Service) -> GuardApp:
     metrics = None
     if settings.metrics:
         metrics = Metrics() if recording is None else Metrics(recording.counts)
-    service.observers = (*service.observers, *(one for one in (metrics, recording) if one is not None))
+    service.observers = (
+        *service.observers,
+        AccessLog(),
+        *(one for one in (metrics, recording) if one is not None),
+    )
     passed = settings.pass_through
+
+    def close() -> None:
+        if recording is not None:
+            recording.close()
+        on_close()
+
     return make_guard_app(
         service,
         metrics=metrics,
         pass_through=passed if isinstance(passed, list) else ["*"] if passed else [],
         routes=make_page(settings, service, record, link),
         page_link=f"#link={link.token}" if settings.record_texts and settings.page_key is None else "",
-        on_close=_do_nothing if recording is None else recording.close,
+        on_close=close,
     )
 
 

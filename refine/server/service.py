@@ -38,7 +38,7 @@ from refine.server.dialects.protocol import (
     write_json,
 )
 from refine.server.errors import ApiError
-from refine.telemetry import continued_trace
+from refine.telemetry import RequestSpan, trace_request
 
 
 def _check_encoding(headers: Mapping[str, str]) -> None:
@@ -104,6 +104,8 @@ class _Admission:
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 _UNBUFFERED = (b"x-accel-buffering", b"no")
 _OK = 200
+_ERROR = 400
+_LONGEST_PATH = 200
 R = TypeVar("R")
 
 
@@ -359,6 +361,11 @@ class ServedRequest:
         seconds: From the first byte to the last.
         records: What the loop did, one for each answer, also where the client left.
         verdicts: What judges said outside of the loop.
+        method: HTTP method.
+        path: Path, without what follows it.
+        model: The model that was asked for; empty where none was read.
+        code: Code of the error that was the answer; empty for none.
+        trace_id: Id of the trace that it was served in; empty where nothing is traced.
         requester: Who asked.
     """
 
@@ -367,9 +374,28 @@ class ServedRequest:
     request_id: str
     status: int | None
     seconds: float
+    method: str = ""
+    path: str = ""
+    model: str = ""
+    code: str = ""
+    trace_id: str = ""
     records: tuple[OutcomeRecord, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     requester: Requester = Requester()
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether nothing was judged for it."""
+        return not self.records and not self.verdicts
+
+    @property
+    def ended(self) -> str:
+        """How a request without an answer of the loop ended: `passed_through`, `error_502`, `left`."""
+        if self.status is None:
+            return "left"
+        if self.status >= _ERROR:
+            return f"error_{self.status}"
+        return "judged" if self.verdicts else "passed_through"
 
     @property
     def usage(self) -> Usage:
@@ -427,11 +453,15 @@ class Exchange:
     Args:
         service: Whose observers are told.
         incoming: The request.
+        scope: Its scope, for method and path.
     """
 
-    def __init__(self, service: Service, incoming: Incoming) -> None:
+    def __init__(self, service: Service, incoming: Incoming, scope: Scope) -> None:
         self._service = service
+        self._method, self._path = scope["method"], scope["path"][:_LONGEST_PATH]
         self.incoming = incoming
+        self.model = ""
+        self.span = RequestSpan()
         self.guard = ""
         self.caller = ""
         self.requester = Requester()
@@ -446,7 +476,7 @@ class Exchange:
         """
         header = self.incoming.headers.get(GUARD_HEADER) or named
         guard = self._service.guards.choose(header, model, caller.guards, api=api)
-        self.guard = guard.name
+        self.guard, self.model = guard.name, model
         return guard
 
     def upstream_headers(self, guard: ServedGuard, caller: Caller, dialect: ApiDialect) -> dict[str, str]:
@@ -467,8 +497,8 @@ class Exchange:
         fields = {"key": who.key, "user": who.user, "session": who.session, "thread": who.thread}
         return {"request_id": self.incoming.id, **{name: text for name, text in fields.items() if text}}
 
-    def done(self, status: int | None, seconds: float) -> None:
-        """Tell the observers how it ended."""
+    def done(self, status: int | None, seconds: float, *, code: str = "") -> None:
+        """Tell the observers how it ended, with the code of an error."""
         self._service.observe(
             ServedRequest(
                 guard=self.guard,
@@ -476,6 +506,11 @@ class Exchange:
                 request_id=self.incoming.id,
                 status=status,
                 seconds=seconds,
+                method=self._method,
+                path=self._path,
+                model=self.model,
+                code=code,
+                trace_id=self.span.trace_id,
                 records=tuple(self.records),
                 verdicts=tuple(self.verdicts),
                 requester=self.requester,
@@ -503,15 +538,18 @@ class PostRoute(ABC):
         """Serve one request."""
         incoming, started = Incoming.of(scope), perf_counter()
         client = Client(receive, send, incoming.id_headers)
-        exchange = Exchange(self._service, incoming)
-        try:
-            reply = await self._serve(scope["method"], exchange, client)
-        except ClientGone:
-            reply = None
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-            reply = failure(error if isinstance(error, ApiError) else report_unexpected(error), self._form)
-            await client.whole(reply)
-        exchange.done(None if reply is None else reply.status, perf_counter() - started)
+        exchange = Exchange(self._service, incoming, scope)
+        with trace_request(scope["method"], scope["path"], incoming.headers) as exchange.span:
+            try:
+                reply = await self._serve(scope["method"], exchange, client)
+            except ClientGone:
+                reply = None
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+                reply = failure(error if isinstance(error, ApiError) else report_unexpected(error), self._form)
+                await client.whole(reply)
+            status, code = (None, "") if reply is None else (reply.status, _code_of(reply))
+            exchange.span.answer(status)
+        exchange.done(status, perf_counter() - started, code=code)
 
     async def _serve(self, method: str, exchange: Exchange, client: Client) -> GuardReply | None:
         service, incoming = self._service, exchange.incoming
@@ -530,6 +568,13 @@ class PostRoute(ABC):
                 return await self.serve(exchange, document, caller, client)
         finally:
             service.admission.leave(caller.name)
+
+
+def _code_of(reply: GuardReply) -> str:
+    """Return the code of an error of the guard's own; an upstream's error is passed on unread."""
+    error = reply.document.get("error") if reply.status >= _ERROR and reply.body is None else None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code[:_LONGEST_PATH] if isinstance(code, str) else ""
 
 
 _LARGE = 1 << 18
@@ -594,8 +639,8 @@ class JudgedRoute(PostRoute):
         question = GuardedRequest(guard, guard.required_upstream, self._dialect, request, headers, pieces)
         bind_contextvars(**exchange.log_fields())  # for the lines of this request, whose task ends with it
         try:
-            with continued_trace(exchange.incoming.headers):
-                return await answer(question)
+            exchange.span.ask(model=request.model, provider=guard.provider)
+            return await answer(question)
         finally:  # whatever came of it, also that the client left
             exchange.records = question.records
 

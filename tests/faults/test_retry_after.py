@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -48,13 +47,12 @@ async def test_seconds_and_milliseconds_are_obeyed(
     stage: Stage, headers: dict[str, str], wanted_s: float, client: Client, how: How
 ) -> None:
     """Every repetition waits as long as it was told, and none is slept through here."""
-    refiner, started = stage.refiner(busy(**headers), "judge", client=client), time.perf_counter()
+    refiner = stage.refiner(busy(**headers), "judge", client=client)
 
     with no_waiting() as waits:
         await run(refiner, how)
 
     assert waits == pytest.approx([wanted_s] * RETRIES, rel=0.2)
-    assert time.perf_counter() - started < 1
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -418,3 +418,12 @@ def test_a_price_counts_what_was_cached_and_what_is_free() -> None:
     assert budget.with_cost(ONE, "vendor:m", {"m": PRICES["m"]}).cost is None
     assert budget.with_cost(ONE, "m", {"vendor:m": PRICES["m"]}).cost == 4.0
     assert budget.with_cost(Usage(calls=0, cost=None), "x", {}).cost == 0.0
+
+
+def test_vectors_cost_in_the_outer_budget_too() -> None:
+    """A request that is no call is paid for from every allowance around it, by its own prices."""
+    outer = Allowance(cost=10.0, prices=PRICES)
+    inner = nested(Allowance(cost=10.0, prices=PRICES), outer)
+    inner.take(as_call=False)
+    assert inner.add(ONE, "m", as_call=False).calls == 0
+    assert (inner.spent.cost, outer.spent.cost, outer.spent.calls) == (4.0, 4.0, 0)

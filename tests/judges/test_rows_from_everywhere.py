@@ -603,3 +603,58 @@ def test_a_misspelt_column_is_asked_about() -> None:
     with pytest.raises(BadSample, match=r"did you mean 'question' by 'qestion', 'answer' by 'anwser'\?"):
         Sample.read({"qestion": "q", "anwser": "a"})
     assert Sample.read({"question": "q", "answer": "a", "answers": "b"}).metadata == {"answers": "b"}
+
+
+HUMAN, AI = (
+    {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", kind], "kwargs": {"content": text}}
+    for kind, text in (("HumanMessage", "q"), ("AIMessage", "a"))
+)
+SAID = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"instruction": "Translate.", "input": "Hund", "output": "dog"}, ("Translate.\n\nHund", "dog", None)),
+        ({"instruction": "q", "input": "", "output": "a"}, ("q", "a", None)),
+        ({"prompt": "q", "completion": "a"}, ("q", "a", None)),
+        ({"prompt": SAID[:1], "completion": SAID[1:]}, ("q", "a", None)),
+        ({"prompt": "q", "chosen": "a", "rejected": "b"}, ("q", "a", None)),
+        ({"chosen": SAID, "rejected": [SAID[0], {"role": "assistant", "content": "b"}]}, ("q", "a", None)),
+        ({"messages": SAID[:1], "choices": [{"index": 0, "message": SAID[1]}]}, ("q", "a", None)),
+        ({"input": "q", "output": "a", "expected": 42, "scores": {"x": 1}}, ("q", "a", "42")),
+        (
+            {"question": "q", "context": "c", "answers": {"text": ["x", "y"], "answer_start": [1, 2]}},
+            ("q", None, "x"),
+        ),
+        ({"question": "q", "context": "c", "answers": {"text": [], "answer_start": []}}, ("q", None, None)),
+        (
+            {
+                "inputs": {"messages": [[HUMAN]]},
+                "outputs": {"generations": [[{"message": AI}]]},
+                "run_type": "llm",
+            },
+            ("q", "a", None),
+        ),
+        ({"inputs": {"question": "q"}, "outputs": {"answer": "x"}, "dataset_id": "d"}, ("q", None, "x")),
+    ],
+)
+def test_published_and_exported_rows_are_read(
+    row: dict[str, object], expected: tuple[str, str | None, str | None]
+) -> None:
+    """Question, answer and expected answer are where each format keeps them; nothing is lost without a word."""
+    sample = Sample.read(row)
+    assert (sample.question, sample.answer, sample.reference) == expected
+    if "rejected" in row:
+        assert sample.metadata["rival"] == "b"
+
+
+def test_two_columns_of_answers_are_a_question(tmp_path: Path) -> None:
+    """A file with two answers a row is read once somebody says which."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"question": "q", "answer": "a", "output": "b"}) + "\n")
+    with pytest.raises(ConfigurationError, match="there are answers in 'answer' and in 'output'; say which"):
+        list(read_rows(file))
+    assert [row.answer for row in read_rows(file, map={"answer": "output"})] == ["b"]
+    file.write_text(json.dumps({"question": "q", "answer": "a", "output": "a"}) + "\n")
+    assert [row.answer for row in read_rows(file)] == ["a"]

@@ -11,9 +11,22 @@ import pytest
 from pydantic import SecretStr
 
 import refine
-from graphs import Bounds, NotAccepted, Policy, policy, self_refine
-from judges import ConfigurationError, OpenAICompatible, Panel, Price, known_prices, offline
+from graphs import Bounds, GeneratorFailed, NotAccepted, Policy, policy, self_refine
+from judges import (
+    ConfigurationError,
+    Helpfulness,
+    Length,
+    Limiter,
+    OpenAICompatible,
+    Panel,
+    Price,
+    Verdict,
+    known_prices,
+    load,
+    offline,
+)
 from judges.models.providers.embeddings import OpenAICompatibleEmbeddings
+from judges.offline import evaluate
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine, middleware
 from tests.laws import for_every
@@ -262,3 +275,57 @@ def test_refine_is_the_front_door() -> None:
     assert (refine.evaluate, refine.compare) == (offline.evaluate, offline.compare)
     assert refine.SelfRefineMiddleware is middleware.SelfRefineMiddleware
     assert all(getattr(refine, name) is not None for name in refine.__all__)
+
+
+NOT_AWAITED: Any = "thread-1"
+WRONG_CALLS: tuple[tuple[str, Callable[[], object], str], ...] = (
+    ("a judge that is a number", lambda: SelfRefine(3, 4), "cannot make a judge of 4"),  # type: ignore[arg-type]  # the mistake
+    ("a number for a judge", lambda: SelfRefine(ScriptedModel(["x"]), 4), "cannot make a judge of 4"),  # type: ignore[arg-type]  # the mistake
+    (
+        "a generator without messages",
+        lambda: SelfRefine(lambda: "x", Length(at_most=9)),
+        "write def <lambda>(messages)",
+    ),
+    ("a config that is a thread", lambda: refiner().invoke("what?", NOT_AWAITED), "config is a mapping such as"),
+    ("a graph asked in words", lambda: graph().invoke("what?"), "SelfRefine(generator, judge) takes a text, too"),
+    ("judges before rows", lambda: evaluate(Length(at_most=9), [{"answer": "x"}]), "evaluate(rows, judge)"),  # type: ignore[arg-type]  # the mistake
+    (
+        "a setting of another library",
+        lambda: evaluate([{"answer": "x"}], Length(at_most=9), batch_size=3),  # type: ignore[call-arg]  # the mistake
+        "it is max_concurrency=... here",
+    ),
+    (
+        "a misspelt setting of the client",
+        lambda: OpenAICompatible("http://127.0.0.1:9/v1", model="m", temprature=0),  # type: ignore[call-arg]  # the mistake
+        "did you mean 'temperature'?",
+    ),
+    ("another name for a limit", lambda: Limiter(8, rpm=60), "it is requests_per_minute=... here"),  # type: ignore[call-arg]  # the mistake
+    (
+        "a misspelt pass mark",
+        lambda: load("helpfulness", ScriptedModel([]), treshold=3),
+        "did you mean 'threshold'? Here success_rating=... is the rating from which it passes",
+    ),
+    ("a rating of 5", lambda: Verdict.rated(5), "a rating is 1, 2, 3 or 4, not 5"),
+)
+
+
+@for_every("mistake, call, remedy", WRONG_CALLS)
+def test_a_wrong_call_says_in_one_line_what_to_write(
+    mistake: str, call: Callable[[], object], remedy: str
+) -> None:
+    """Whatever is wrong is named, with what to use instead."""
+    with pytest.raises((ValueError, TypeError)) as raised:
+        call()
+    assert remedy in str(raised.value), mistake
+    assert "\n" not in str(raised.value), mistake
+
+
+def test_an_error_names_the_address_and_the_model() -> None:
+    """Of the generator and of a judge, where nothing answers there."""
+    down = OpenAICompatible("http://127.0.0.1:9/v1", model="small", retries=0)
+    asked = SelfRefine(down, Length(at_most=9), max_retries=0)
+    with pytest.raises(GeneratorFailed, match=r"on attempt 1 \(small at http://127.0.0.1:9\)"):
+        asked.invoke("what?")
+    assert Helpfulness(down)(question="what?", answer="An answer.").detail.endswith(
+        "from small at http://127.0.0.1:9"
+    )

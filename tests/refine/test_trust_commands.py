@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from judges.certificate import IssuedCertificate
+from judges.offline.trust.label import people_needed
+from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
@@ -82,6 +84,33 @@ def test_a_record_in_a_database_has_its_labels(tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "record.db.ledger").exists()
     subject = IssuedCertificate.read(tmp_path / "certificate.json").subject
     assert (subject.judge, subject.max_attempts) == ("scripted", 2)
+
+
+def test_a_record_is_certified_by_labels_of_its_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is to be labelled has question and answer; labels by text find their attempts; what watches is said."""
+    file, queue, out = tmp_path / "record.db", tmp_path / "queue.jsonl", tmp_path / "certificate.json"
+    with DatabaseRecord(f"sqlite:///{file}") as record:
+        recorded(record)
+    assert call(capsys, "certify", file, "--next", queue)[0] == 0
+    rows = [json.loads(line) for line in queue.read_text().splitlines()]
+    assert all(row["user_input"] and row["response"] for row in rows)
+    by_text = [
+        {"user_input": row["user_input"], "response": row["response"], "by": "ann", "rating": 4} for row in rows
+    ]
+    labels = written(tmp_path / "labels.jsonl", by_text)
+    code, shown, _ = call(capsys, "certify", file, "--labels", labels, "--unlabelled", "left-out", "--out", out)
+    assert (code, "labels belong to no recorded attempt" in shown) == (0, False)
+    assert f"refine monitor {file} --certificate {out}" in shown
+
+
+def test_bad_labels_get_a_second_look_and_ties_a_third() -> None:
+    """One who calls it good is enough; a second person looks at bad ones, a third where the two differ."""
+    needed = {
+        labels: people_needed(row)
+        for labels in ((), (4,), (1,), (1, 1), (1, 4), (1, 4, 4))
+        for row in read_judged([{"question": "q", "answer": "a", "rating": 4, "labels": list(labels)}])
+    }
+    assert list(needed.values()) == [1, 1, 2, 2, 3, 1]
 
 
 def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,9 @@ def test_labels_in_the_rows_or_in_a_file_say_how_people_agree(tmp_path: Path) ->
     assert "21.4% (" in text  # bad among passes
     assert "With 20 labelled questions all of this is only indicative." in text
     assert "## Pass rates, corrected by labels" in text
-    assert "| leniency (rates higher than people do) | helpfulness | not enough data (fewer than 20" in text
+    assert (
+        "| leniency (rates higher than people do) | helpfulness | not tested, people and judge differ on" in text
+    )
     assert "| helpfulness | 0.0% (0.0% to 84.2%, n = 2)" in text  # rated 1
 
 
@@ -77,7 +79,7 @@ def test_attempts_and_a_certificate_have_sections_of_their_own(tmp_path: Path) -
     attempts = write_loops(tmp_path / "attempts.jsonl", V_B)
     text = markdown(report_of(rows_of(JUDGE), attempts=attempts))
     assert "| 1 | 15 | 4 | 26.7% (" in text
-    assert "raw change (includes regression to the mean)" in text
+    assert "part of that is luck: --rejudge removes it" in text
     assert "rating 4, 4 attempts (in force)" in text
     assert "80.0% to 86.7% (bounds)" in text
     assert "Nothing is certified: no threshold keeps what was asked for" in text

@@ -38,6 +38,8 @@ def test_a_gate_passes_or_fails_by_its_exit_code(tmp_path: Path) -> None:
     failure = suites.find(".//testcase[@classname='length']/failure")
     assert failure is not None
     assert "it is 0.800" in str(failure.get("message"))
+    assert "it is 0.800" in str(failure.text)
+    assert float(str(suites.get("time"))) > 0
     assert refine("resume", tmp_path / "2", "--fail-under", "length=0.5").exit_code == 0
     for wrong, text in (
         (["--fail-under", "lenght=0.8"], "no judge of this run is called 'lenght'; its judges are length, json"),
@@ -71,7 +73,7 @@ def test_a_fall_since_the_baseline_fails(tmp_path: Path) -> None:
     assert refine("evaluate", good, *judge, tmp_path / "a").exit_code == 0
     result = refine("evaluate", bad, *judge, tmp_path / "b", "--baseline", tmp_path / "a")
     assert result.exit_code == 1
-    assert "the mean score changed by -0.500, p = 0.000; the largest falls are rows 15, 16, 17" in result.stderr
+    assert "the mean score changed by -0.500, p < 0.001; the largest falls are rows 15, 16, 17" in result.stderr
     assert refine("evaluate", good, *judge, tmp_path / "c", "--baseline", tmp_path / "a").exit_code == 0
     chance = rows_with(tmp_path / "chance.jsonl", [1] * 29 + [9])
     result = refine("evaluate", chance, *judge, tmp_path / "d", "--baseline", tmp_path / "a")
@@ -115,11 +117,19 @@ def test_the_fixture_fails_a_test(tmp_path: Path) -> None:
     assert "failed: length has a mean score of at least 0.7; it is 0.667" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["evaluate", "resume", "rescore", "merge", "estimate", "compare", "show"])
+@pytest.mark.parametrize("command", ["evaluate", "rescore", "merge", "estimate", "compare", "show"])
 def test_each_command_has_help(command: str) -> None:
     """A command alone shows its help, with an example to copy."""
     result = refine(command)
     assert f"refine {command} " in result.output
+
+
+def test_what_is_missing_is_one_line(tmp_path: Path) -> None:
+    """A resume without a run, and prices that are not there: one line and an exit code, not a page, and not 0."""
+    assert "RUN" in line_of(refine("resume"))
+    rows = rows_with(tmp_path / "rows.jsonl", [1])
+    wrong = refine("estimate", rows, "--judge", "length:at_most=3", "--prices", tmp_path / "nosuch.json")
+    assert "--prices" in line_of(wrong)
 
 
 def test_runs_of_two_judges_are_not_taken_for_one(tmp_path: Path) -> None:

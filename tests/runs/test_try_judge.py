@@ -87,12 +87,16 @@ REPLY = {"rationale": EXAMPLE, "rating": 2, "feedback": "Give the exact command.
 
 
 def test_a_rationale_copied_from_the_prompt_is_no_verdict() -> None:
-    """Word for word, however spaced, it is unscored without another call; about the example itself it counts."""
+    """Word for word, however spaced, the model is asked once more without examples, and then it is unscored."""
     for rationale in (EXAMPLE, f" {EXAMPLE.upper()}\n"):
         model = ScriptedModel([json.dumps({**REPLY, "rationale": rationale})], cycle=True)
         verdict = load("helpfulness", model)(Sample(user_input="Do you like animals?", response="I like turtles."))
-        assert (verdict.unscored, verdict.usage.calls) == ("copied_example", 1)
+        assert (verdict.unscored, verdict.usage.calls) == ("copied_example", 2)
         assert "word for word" in verdict.detail
+        assert [EXAMPLE in str(prompt) for prompt in model.prompts] == [True, False]
+    mending = ScriptedModel([json.dumps(REPLY), json.dumps({**REPLY, "rationale": "No word on what was asked."})])
+    asked = Sample(user_input="Do you like animals?", response="I like turtles.")
+    assert load("helpfulness", mending)(asked).rating == 2
     own = ScriptedModel([json.dumps({**REPLY, "rationale": "It says nothing about what was asked."})])
     assert load("helpfulness", own)(Sample(user_input="Do you?", response="I like turtles.")).rating == 2
     same = Sample(

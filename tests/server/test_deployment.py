@@ -105,6 +105,25 @@ def test_the_dashboard_shows_what_is_exported() -> None:
     assert max(column for column, _ in cells) < 24
 
 
+def test_alerts_are_on_what_is_exported() -> None:
+    """Each rule asks for series and labels that `/metrics` has, says what to do, and none is there twice."""
+    (group,) = yaml.safe_load(text_of("docs/deploy/alerts.yaml"))["groups"]
+    series = exported()
+    for rule in group["rules"]:
+        names = set(re.findall(r"refine_\w+", rule["expr"]))
+        assert names, rule
+        assert names <= series.keys(), rule
+        known = LABELS.union(*(series[name] for name in names), {"le"})
+        assert {*re.findall(r"(\w+)[!=]~?\"", rule["expr"])} <= known, rule
+        grouped = re.findall(r"by \(([^)]*)\)", rule["expr"])
+        assert {label.strip() for group in grouped for label in group.split(",")} <= known, rule
+        told = set(re.findall(r"refine_\w+", rule["annotations"]["description"]))
+        assert {re.sub("_bucket$", "", name) for name in told} <= {re.sub("_bucket$", "", name) for name in series}
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert {"summary", "description"} <= rule["annotations"].keys()
+    assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"])
+
+
 def test_the_image() -> None:
     """It installs extras that exist from files that are there, runs as nobody special, and is checked rightly."""
     project = tomllib.loads(text_of("pyproject.toml"))

@@ -67,7 +67,9 @@ GOOD = ["4|g"] * 250 + ["24|gg"] * 60 + ["24|bg"] * 20
 
 def test_a_certificate_says_both_promises(tmp_path: Path) -> None:
     """It is written, read again, and names counts and bound; with good answers broken it says what is missing."""
-    certificate = certify(write_loops(tmp_path / "good.jsonl", GOOD), break_at_most=0.01, max_attempts=4)
+    certificate = certify(
+        write_loops(tmp_path / "good.jsonl", GOOD), break_at_most=0.01, max_attempts=4, once=True
+    )
     assert "at most 1.0% of first answers that were good come out bad, both with confidence 95.0%" in str(
         certificate
     )
@@ -75,8 +77,8 @@ def test_a_certificate_says_both_promises(tmp_path: Path) -> None:
     certificate.write(tmp_path / "certificate.json")
     assert IssuedCertificate.read(tmp_path / "certificate.json") == certificate
     broken = write_loops(tmp_path / "broken.jsonl", [*GOOD, *["24|gb"] * 6])
-    assert certify(broken, max_attempts=4).certified
-    refused = certify(broken, break_at_most=0.01, max_attempts=4, ledger=tmp_path / "another.ledger")
+    assert certify(broken, max_attempts=4, ledger=tmp_path / "third.ledger").certified
+    refused = certify(broken, break_at_most=0.01, max_attempts=4, ledger=tmp_path / "another.ledger", once=True)
     assert not refused.certified
     assert "6 came out bad; 299 with none broken are the least that certify 1.0%" in refused.needed
 
@@ -103,7 +105,7 @@ def test_first_answers_are_labelled_for_it_and_misuse_is_one_line(tmp_path: Path
     }
     good = write_loops(tmp_path / "good.jsonl", GOOD)
     out = tmp_path / "certificate.json"
-    result = refine("certify", good, "--break-at-most", "0.01", "--out", out)
+    result = refine("certify", good, "--break-at-most", "0.01", "--once", "--out", out)
     assert result.exit_code == 0, result.output
     for wrong in (("1.5",), ("0.01", "--method", "weighted")):
         assert "break_at_most" in refine("certify", good, "--break-at-most", *wrong).stderr

@@ -220,23 +220,74 @@ def test_labels_that_tuned_the_judge_are_refused() -> None:
 
 
 def test_a_further_certificate_on_the_same_labels_spends_delta(tmp_path: Path) -> None:
-    """The k-th question to the same labels gets delta/k; the same question again, and fresh labels, do not."""
+    """The k-th question to the same labels gets delta / (k (k + 1)); fresh labels begin anew, a copy does not."""
     file, ledger = tmp_path / "rows.jsonl", tmp_path / "rows.jsonl.ledger"
     file.write_text("".join(f"{json.dumps(row)}\n" for row in single_rows({4: (40, 0), 3: (40, 2)})))
     first = certify(file)
-    assert (first.use_of_labels, first.delta) == (1, 0.05)
+    assert (first.use_of_labels, first.delta) == (1, 0.025)
     assert ledger.exists()
     assert certify(file).use_of_labels == 1
     assert len(ledger.read_text().splitlines()) == 1, "the same question on the same labels is written once"
     second = certify(file, alpha=0.2)
-    assert (second.use_of_labels, second.delta, second.delta_in_all) == (2, 0.025, 0.05)
-    assert certify(file, method="fallback").delta == pytest.approx(0.05 / 3)
+    assert (second.use_of_labels, second.delta, second.delta_in_all) == (2, pytest.approx(0.05 / 6), 0.05)
+    assert certify(file, method="fallback").delta == pytest.approx(0.05 / 12)
+    copied = tmp_path / "fresh-labels.jsonl"
+    copied.write_text(file.read_text())
+    assert certify(copied, alpha=0.3).use_of_labels == 4, "a copy is no fresh set"
+    with pytest.raises(ConfigurationError, match="not all of delta is left"):
+        certify(copied, alpha=0.4, once=True)
     assert certify(file, alpha=0.2).use_of_labels == 2
     fresh = [{**row, "answer": "b"} for row in single_rows({4: (40, 0)})]
     assert certify(fresh, ledger=ledger).use_of_labels == 1
+    whole = certify(fresh, alpha=0.3, ledger=tmp_path / "other", once=True)
+    assert (whole.delta, certify(fresh, alpha=0.3, ledger=tmp_path / "other", once=True).delta) == (0.05, 0.05)
+    with pytest.raises(ConfigurationError, match="not all of delta is left"):
+        certify(fresh, ledger=tmp_path / "other")
     ledger.write_text("no ledger\n")
     with pytest.raises(ConfigurationError, match=r"the ledger .* cannot be read"):
         certify(file)
+
+
+def test_ten_judges_on_the_same_labels_break_no_more_than_one(tmp_path: Path) -> None:
+    """Ten versions just above alpha: of 4,000 teams that ask for each, delta at most get any certificate."""
+    rows, ledger = single_rows({4: (40, 0)}), tmp_path / "ledger"
+    deltas = [
+        certify([{**row, "judge": f"v{n}"} for row in rows], thresholds=[4], ledger=ledger).delta
+        for n in range(10)
+    ]
+    bad = np.random.default_rng(7).binomial(300, 0.101, size=(4_000, 10))
+    p = special.bdtr(bad, 300, 0.1)
+    within = 0.05 + 3 * (0.05 * 0.95 / 4_000) ** 0.5
+    assert (p <= deltas).any(axis=1).mean() <= within
+    assert (p <= 0.05 / np.arange(1, 11)).any(axis=1).mean() > within, "delta / k is too much"
+
+
+def test_labels_that_are_no_sample_are_refused() -> None:
+    """Where the easy runs were labelled, the exact test says nothing; where one hardly sees it, a note does."""
+    rows = single_rows({4: (120, 0), 3: (120, 0)})
+    easy = [{**row, "label": "good" if row["rating"] == 4 and n < 60 else None} for n, row in enumerate(rows)]
+    with pytest.raises(ConfigurationError, match=r"labels_not_a_sample: .*rating of the first answer 4: 60 of 60"):
+        certify(easy, unlabelled="left_out")
+    slightly = [
+        {**row, "label": "good" if (n % 6 if n < 120 else n % 30 < 19) else None} for n, row in enumerate(rows)
+    ]
+    assert "may be no random sample" in str(certify(slightly, unlabelled="left_out"))
+    fair = [{**row, "label": "good" if n % 3 else None} for n, row in enumerate(rows)]
+    assert "no random sample of" not in str(certify(fair, unlabelled="left_out"))
+    drawn = [{**row, "probability": 0.2 if row["rating"] == 4 else 0.9} for row in rows]
+    with pytest.raises(ConfigurationError, match="simple random sample"):
+        certify(drawn)
+    assert certify(drawn, method="weighted").method == "weighted"
+
+
+def test_it_says_how_many_answers_are_covered() -> None:
+    """Answers that did not pass are shown without a promise; who changed their mind is said once."""
+    rows = single_rows({4: (55, 0), 1: (35, 35)})
+    assert "55 of 90 answers shown are covered" in str(certify(rows))
+    twice = [{"question": "4.0", "answer": "a", "labels": [{"by": "ann", "up": up}]} for up in (False, True)]
+    found = certify([{**row, "label": None} if n == 0 else row for n, row in enumerate(rows)], twice)
+    assert "1 answers have two labels of the same person: the later one counts" in found.notes
+    assert found.bad == 0
 
 
 def test_labels_that_come_in_may_be_looked_at_with_e_values(tmp_path: Path) -> None:
@@ -247,7 +298,8 @@ def test_labels_that_come_in_may_be_looked_at_with_e_values(tmp_path: Path) -> N
     assert certify(many, ledger=ledger).use_of_labels == 2
     own = tmp_path / "own"
     looks = [
-        certify(single_rows({4: (n, 0)}), method="anytime", thresholds=(4,), ledger=own) for n in (30, 42, 43)
+        certify(single_rows({4: (n, 0)}), method="anytime", thresholds=(4,), ledger=own, delta=0.1)
+        for n in (30, 42, 43)
     ]
     assert [look.certified for look in looks] == [False, False, True]
     assert [look.use_of_labels for look in looks] == [1, 1, 1]

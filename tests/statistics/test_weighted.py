@@ -120,7 +120,7 @@ def test_the_command_takes_harm_and_weights(tmp_path: Path, capsys: pytest.Captu
     file, out = tmp_path / "rows.jsonl", tmp_path / "out.json"
     rows = rows_of([4] * 120, [2 if n % 5 == 0 else 4 for n in range(120)])
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    command = ["certify", str(file), "--thresholds", "4", "--method", "weighted", "--harm"]
+    command = ["certify", str(file), "--thresholds", "4", "--method", "weighted", "--once", "--harm"]
     for harm, code in (("1,0.2,0,0", 0), ("1,x", 2)):
         with pytest.raises(SystemExit) as exit_:
             app([*command, harm, "--largest-weight", "1", "--out", str(out.with_name(f"{code}.json"))])

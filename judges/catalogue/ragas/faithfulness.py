@@ -241,13 +241,13 @@ class FaithfulnessWithHHEM(ModelJudge):
         if not statements:
             return Verdict.without_score("no_claims", "the answer makes no statement")
         premise = "\n".join(contexts)
-        probabilities = yield from self._probabilities([(premise, one) for one in statements], sample)
+        probabilities = yield from self._consistencies([(premise, one) for one in statements], sample)
         items = tuple(self._item(*pair) for pair in zip(statements, probabilities, strict=True))
         wrong = [item.subject for item in items if not item.passed]
         feedback = self.say("unsupported", sample, claims=bullets(wrong)) if wrong else ""
         return self.verdict(share(items), rationale=reasons(items), feedback=feedback, items=items)
 
-    def _probabilities(self, pairs: list[tuple[str, str]], sample: Sample) -> Generator[Any, Any, list[float]]:
+    def _consistencies(self, pairs: list[tuple[str, str]], sample: Sample) -> Generator[Any, Any, list[float]]:
         """Return the probability of each pair; batches run in turn, as classifiers serve one caller at a time."""
         probabilities: list[float] = []
         for start in range(0, len(pairs), self._batch_size):

@@ -133,6 +133,7 @@ class LangChainModel(SharedByCopies):
 
     def __init__(self, chat: Any, *, temperature: float | None = 0.0, method: Method | None = None) -> None:
         self.chat = chat
+        self.replies_in_turn = getattr(chat, "replies_in_turn", False) is True
         self._temperature = temperature
         self._method = method if method is None else checked_methods(method)[0]
         self._plan: RequestPlan | None = None

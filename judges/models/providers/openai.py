@@ -44,7 +44,7 @@ from judges.models.structured import (
     forced_tool,
     response_format,
 )
-from judges.runtime.validation import ban, check_allowed, whole_number
+from judges.runtime.validation import ban, check_allowed, naming_settings, whole_number
 
 RETRIES = 2
 """How often a call whose transport failed is repeated."""
@@ -95,6 +95,18 @@ class OpenAICompatible(Connected):
         ConfigurationError: If a setting cannot be used; the message says which.
     """
 
+    @naming_settings(
+        url="base_url",
+        api_base="base_url",
+        model_name="model",
+        key="api_key",
+        api_key_env="api_key",
+        timeout="timeout_s",
+        max_retries="retries",
+        extra_body="extra",
+        max_completion_tokens="max_tokens",
+        default_headers="headers",
+    )
     def __init__(
         self,
         base_url: str,

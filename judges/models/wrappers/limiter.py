@@ -20,7 +20,7 @@ from judges.models.resolve import as_model
 from judges.models.wrappers.breaker import Breaker
 from judges.models.wrappers.wrapped import Wrapped
 from judges.runtime import observation
-from judges.runtime.validation import SharedByCopies
+from judges.runtime.validation import SharedByCopies, naming_settings
 
 MINUTE_S = 60.0
 
@@ -243,6 +243,13 @@ class Limiter(SharedByCopies):
         ConfigurationError: If a limit is out of its range.
     """
 
+    @naming_settings(
+        rpm="requests_per_minute",
+        tpm="tokens_per_minute",
+        max_concurrency="in_flight",
+        concurrency="in_flight",
+        max_in_flight="in_flight",
+    )
     def __init__(
         self,
         in_flight: int,

@@ -581,9 +581,11 @@ def _samples(
     *,
     keep: bool,
 ) -> Iterator[Sample | BadSample]:
+    is_asked = False
     for number, raw in records:
         try:
             row = row_of(raw)
+            is_asked = is_asked or _ask_which_answer(file, row, columns)
             read = Sample.read(_renamed(row, columns))
             _name_unread(read, row)
             sample: Sample | BadSample = read
@@ -592,6 +594,28 @@ def _samples(
             if not keep:
                 raise sample from error
         yield sample
+
+
+def _ask_which_answer(file: Path, row: Mapping[str, Any], columns: Mapping[str, str]) -> bool:
+    """Refuse a file whose first row has texts in two columns of answers, of which nobody says which is meant.
+
+    Raises:
+        ConfigurationError: If it has.
+    """
+    if any(canonical_field(name) == "response" for name in columns):
+        return True
+    answers = {
+        name: text
+        for name, text in row.items()
+        if canonical_field(name) == "response" and isinstance(text, str) and text
+    }
+    if len(set(answers.values())) > 1:
+        first, second, *_ = map(repr, answers)
+        raise ConfigurationError(
+            f"{file}: there are answers in {first} and in {second}; say which are to be judged, --map "
+            f"answer={next(iter(answers))} (map={{'answer': ...}})"
+        )
+    return True
 
 
 def _json_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:

@@ -31,7 +31,7 @@ from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.rows.replies import row_of
 from judges.runtime import faults
 from judges.runtime.flow import DaemonThreads
-from judges.runtime.validation import judge_name
+from judges.runtime.validation import judge_name, naming_settings
 
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 
@@ -75,6 +75,24 @@ def _with_other_names(evaluating: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @_with_other_names
+@naming_settings(
+    batch_size="max_concurrency",
+    concurrency="max_concurrency",
+    max_workers="max_concurrency",
+    num_workers="max_concurrency",
+    n_jobs="max_concurrency",
+    dataset="samples",
+    rows="samples",
+    data="samples",
+    metrics="judges",
+    evaluators="judges",
+    judge="judges",
+    output="out",
+    columns="map",
+    column_map="map",
+    column_mapping="map",
+    run_name="run",
+)
 def evaluate(
     samples: Iterable[RowInput],
     judges: object,
@@ -129,7 +147,7 @@ def evaluate(
             a name. Threads that are still waiting for a model finish in the background; nothing more is written.
     """
     plan = _CheckedEvaluation(
-        judges=judges_by_name(judges, model),
+        judges=_judges_of(judges, samples, model),
         samples=_rows_of(samples, max_concurrency, map),
         settings=_run_settings(run, out, resume=resume, processes=processes, batch=batch),
         max_concurrency=max_concurrency,
@@ -162,7 +180,7 @@ async def aevaluate(
     `samples` may be an async iterable. Cancelling this cancels the judges at work.
     """
     plan = _CheckedEvaluation(
-        judges=judges_by_name(judges, model),
+        judges=_judges_of(judges, samples, model),
         samples=_rows_of(samples, max_concurrency, map),
         settings=_run_settings(run, out, resume=resume, processes=processes, batch=batch),
         max_concurrency=max_concurrency,
@@ -301,6 +319,12 @@ def _by_own_names(judges: list[Judge]) -> dict[str, Judge]:
             f"give a mapping of names to judges"
         )
     return {judge.name: judge for judge in judges}
+
+
+def _judges_of(judges: object, samples: object, model: object) -> Mapping[str, Judge]:
+    if isinstance(samples, Judge):
+        raise ConfigurationError("the rows come first, and the judges after them: evaluate(rows, judge)")
+    return judges_by_name(judges, model)
 
 
 def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -12,6 +13,7 @@ from judges.catalogue.registry import qualified_name
 from judges.errors import ConfigurationError, shortened
 from judges.offline.results import Evaluation, Summary
 from judges.offline.run.journal import is_failure
+from judges.offline.statistics.intervals import p_text
 from judges.verdict import ByJudge
 
 if TYPE_CHECKING:
@@ -103,17 +105,23 @@ def result_of(checks: Sequence[GateCheck]) -> Verdict:
     return "unscored" if "unscored" in results else "failed" if "failed" in results else "passed"
 
 
-def junit(checks: Sequence[GateCheck], *, name: str) -> bytes:
-    """Return checks as JUnit XML, which CI servers show: one test case for each."""
+def junit(checks: Sequence[GateCheck], *, name: str, seconds: float = 0.0) -> bytes:
+    """Return checks as JUnit XML, which CI servers show: one test case for each, with its share of the seconds."""
     results = [check.result for check in checks]
     counts = {"tests": len(results), "failures": results.count("failed"), "errors": results.count("unscored")}
     numbers = {key: str(count) for key, count in counts.items()}
+    numbers["time"] = f"{seconds:.3f}"
     root = Element("testsuites", numbers)
-    suite = SubElement(root, "testsuite", {"name": _xml(name), **numbers})
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    suite = SubElement(root, "testsuite", {"name": _xml(name), "timestamp": now, **numbers})
+    share = f"{seconds / max(1, len(checks)):.3f}"
     for check in checks:
         case = SubElement(suite, "testcase", {"classname": _xml(check.judge), "name": _xml(check.condition)})
+        case.set("time", share)
         if check.result != "passed":
-            SubElement(case, "failure" if check.result == "failed" else "error", {"message": _xml(check.detail)})
+            kind = "failure" if check.result == "failed" else "error"
+            fault = SubElement(case, kind, {"message": _xml(check.detail), "type": check.result})
+            fault.text = _xml(str(check))
         SubElement(case, "system-out").text = _xml(check.detail)
     indent(root)
     text: str = tostring(root, encoding="unicode")
@@ -130,7 +138,7 @@ def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Ga
         detail = f"{failed} of {summary.n} rows could not be judged ({share:.0%}), {allowed}: {reasons}"
         return GateCheck(judge=name, condition=condition, result="unscored", detail=detail)
     interval = "" if summary.mean_interval is None else " (95 %: {:.3f} to {:.3f})".format(*summary.mean_interval)
-    detail = f"it is {summary.mean:.3f}{interval} over {summary.scored} rows"
+    detail = f"it is {summary.mean:.3f}{interval} over {summary.scored} rows{_repeats(summary)}"
     is_reached = summary.mean >= least or f"{summary.mean:.12f}" == f"{least:.12f}"  # as sums are rounded
     return GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
 
@@ -163,6 +171,10 @@ def _not_comparable(comparison: RunComparison) -> GateCheck:
     )
 
 
+def _repeats(summary: Summary) -> str:
+    return "" if summary.questions is None else f" to {summary.questions} questions"
+
+
 def _not_worse(comparison: RunComparison) -> list[GateCheck]:
     checks = []
     for name, change in comparison.changes.items():
@@ -173,7 +185,7 @@ def _not_worse(comparison: RunComparison) -> list[GateCheck]:
             continue
         is_worse = change.is_real and figure < 0
         rows = f"; the largest falls are rows {', '.join(map(str, change.regressions[:10]))}" if is_worse else ""
-        detail = f"the mean score changed by {figure:+.3f}, p = {change.adjusted_p:.3f}{rows}"
+        detail = f"the mean score changed by {figure:+.3f}, {p_text(change.adjusted_p)}{rows}"
         checks.append(
             GateCheck(judge=name, condition=condition, result="failed" if is_worse else "passed", detail=detail)
         )

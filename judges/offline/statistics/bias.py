@@ -12,7 +12,7 @@ from scipy import special
 
 from judges.offline.statistics.certificates import normal_quantile
 from judges.offline.statistics.comparing import mcnemar, sign_flip
-from judges.offline.statistics.intervals import Undefined, holm
+from judges.offline.statistics.intervals import Undefined, holm, p_text
 from judges.offline.statistics.resampling import (
     bootstrap_rows,
     cluster_rows,
@@ -61,6 +61,18 @@ class BiasTest:
     reason: Undefined | None = None
     assumption: str = ""
 
+    @property
+    def finding_text(self) -> str:
+        """The finding in words: what kept it from being tested, or that the data cannot tell."""
+        if self.finding != "not enough data":
+            return self.finding
+        if self.p is not None:
+            return "cannot be told from so few"
+        cases = "people and judge differ on" if self.bias == "leniency" else "there are"
+        what = "questions" if self.bias == "leniency" else "cases that differ"
+        few = f"{cases} fewer than {_LEAST_DISCORDANT} {what}"
+        return f"not tested, {few if self.reason == 'too_few' else 'the data cannot tell'}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class BiasReport:
@@ -86,8 +98,8 @@ class BiasReport:
 def _line(test: BiasTest) -> str:
     effect = "-" if test.effect is None else f"{test.effect:+.3f}"
     interval = "" if test.interval is None else f" ({test.interval[0]:+.3f} to {test.interval[1]:+.3f})"
-    p = "" if test.adjusted_p is None else f", p = {test.adjusted_p:.3f} after Holm"
-    return f"{test.bias}: {test.finding}, effect {effect}{interval}{p}, n = {test.n}"
+    p = "" if test.adjusted_p is None else f", {p_text(test.adjusted_p)} after Holm"
+    return f"{test.bias}: {test.finding_text}, effect {effect}{interval}{p}, n = {test.n}"
 
 
 class _Family(NamedTuple):

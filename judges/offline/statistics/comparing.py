@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import NormalDist
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from judges.offline.statistics.certificates import normal_quantile
-from judges.offline.statistics.intervals import Figure, Undefined
+from judges.offline.statistics.intervals import Figure, Undefined, holm
 from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows, cluster_se, finite
 
 _EXACT_UP_TO = 16
@@ -57,6 +58,74 @@ def mcnemar(
     if mid_p:
         tail -= float(special.binom(n, least)) * 0.5**n / 2
     return min(1.0, 2 * tail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleDifference:
+    """Where drawn cases differ the most from those that were not drawn.
+
+    Args:
+        name: The property.
+        value: Its value that is too frequent or too rare.
+        drawn_with: Drawn cases that have it.
+        drawn: Drawn cases.
+        others_with: Other cases that have it.
+        others: Other cases.
+        p: Two-sided p-value of "a random sample", by Fisher's exact test, after Holm over all values of all
+            properties.
+    """
+
+    name: str
+    value: object
+    drawn_with: int
+    drawn: int
+    others_with: int
+    others: int
+    p: float
+
+
+def sample_test(cases: Sequence[Mapping[str, object]], is_drawn: Sequence[bool]) -> SampleDifference | None:
+    """Test whether drawn cases are a random sample of all, by each value of each of their properties.
+
+    Args:
+        cases: The properties of each case.
+        is_drawn: Whether it was drawn, in the same order.
+
+    Returns:
+        The largest difference; None where there is nothing to compare.
+    """
+    drawn = sum(is_drawn)
+    others = len(cases) - drawn
+    counts = Counter(
+        (name, value, was) for case, was in zip(cases, is_drawn, strict=True) for name, value in case.items()
+    )
+    kinds = list(dict.fromkeys((name, value) for name, value, _ in counts))
+    if not (drawn and others and kinds):
+        return None
+    tables = [(counts[(*kind, True)], counts[(*kind, False)]) for kind in kinds]
+    ps = holm([_fisher(inside, drawn, outside, others) for inside, outside in tables])
+    place = min(range(len(ps)), key=ps.__getitem__)
+    (name, value), (inside, outside) = kinds[place], tables[place]
+    return SampleDifference(
+        name=name, value=value, drawn_with=inside, drawn=drawn, others_with=outside, others=others, p=ps[place]
+    )
+
+
+def _fisher(inside: int, drawn: int, outside: int, others: int) -> float:
+    """Return the two-sided p-value of Fisher's exact test of two shares."""
+    having = inside + outside
+    k = np.arange(max(0, having - others), min(having, drawn) + 1)
+    weights = _log_choices(drawn, k) + _log_choices(others, having - k)
+    probabilities = np.exp(weights - special.logsumexp(weights))
+    observed = probabilities[inside - k[0]]
+    return float(min(1.0, probabilities[probabilities <= observed * (1 + _FISHER_TIES)].sum()))
+
+
+_FISHER_TIES = 1e-7
+
+
+def _log_choices(n: int, k: NDArray[np.int_]) -> NDArray[np.float64]:
+    return np.asarray(special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1))
 
 
 def sign_flip(
@@ -228,14 +297,16 @@ def length_adjusted(
         lengths_1: Length of the first system's answer, in characters, per item.
         lengths_2: Length of the second's.
         difficulty: Known difficulty of each item (gamma), joined by item.
-        anchors: Rows (x, gamma, preference) of deliberately gamed baselines, each of weight 0.1.
+        anchors: Rows (x, gamma, preference) of deliberately gamed baselines, each of weight 0.1; they have no
+            intercept, which is the quality of the second system.
         clusters: The question of each item.
         resamples: Resamples of the bootstrap over questions, which fits the model anew each time.
         level: Coverage of the interval, 0 to 1.
         seed: Seed of the resamples.
 
     Returns:
-        The figure; undefined as `no_overlap` unless at least 20 % of the items lie on each side of equal length.
+        The figure; without difficulties undefined as `no_overlap` unless at least 20 % of the items lie on each
+        side of equal length, as it would be an extrapolation.
     """
     wins, first, second = (
         finite(values, name)
@@ -246,7 +317,7 @@ def length_adjusted(
     gamma = None if difficulty is None else np.asarray(difficulty, float)
     gaps = first - second
     n = len(wins)
-    reason = _no_adjustment(gaps)
+    reason = _no_adjustment(gaps, extrapolates=gamma is None)
     raw = float(wins.mean()) if n else None
     if reason is not None:
         return LengthAdjusted(value=None, n=n, reason=reason, raw=raw)
@@ -260,7 +331,7 @@ def length_adjusted(
     figure = bootstrap_rows(adjusted, cluster_rows(n, clusters), resamples=resamples, level=level, seed=seed)
     fitted = _fit(x, gamma, wins, anchors)
     if figure.value is None or fitted is None:
-        return LengthAdjusted(value=None, n=n, reason="no_overlap", raw=raw)
+        return LengthAdjusted(value=None, n=n, reason="no_overlap" if gamma is None else "not_identified", raw=raw)
     return LengthAdjusted(
         value=figure.value,
         n=figure.n,
@@ -276,12 +347,16 @@ def length_adjusted(
     )
 
 
-def _no_adjustment(gaps: _Array) -> Undefined | None:
+_CONVERGED = 1e-12
+
+
+def _no_adjustment(gaps: _Array, *, extrapolates: bool) -> Undefined | None:
+    """Return why there is no adjustment; `extrapolates` says that only length tells the two systems apart."""
     if len(gaps) < 2:  # noqa: PLR2004 - one item has no spread
         return "too_few"
     if not gaps.std():
         return "zero_variance"
-    return "no_overlap" if min((gaps > 0).mean(), (gaps < 0).mean()) < _LEAST_SHARE else None
+    return "no_overlap" if extrapolates and min((gaps > 0).mean(), (gaps < 0).mean()) < _LEAST_SHARE else None
 
 
 def _fit(
@@ -292,9 +367,8 @@ def _fit(
     design, target, weight = np.column_stack(columns), wins, np.ones_like(x)
     if anchors:
         rows = np.array(anchors, float)
-        extra = (
-            [rows[:, 0], rows[:, 1], np.ones(len(rows))] if gamma is not None else [rows[:, 0], np.ones(len(rows))]
-        )
+        no_intercept = np.zeros(len(rows))  # it is the quality of the second system, and these are not its answers
+        extra = [rows[:, 0], no_intercept] if gamma is None else [rows[:, 0], rows[:, 1], no_intercept]
         design = np.vstack([design, np.column_stack(extra)])
         target = np.concatenate([target, rows[:, 2]])
         weight = np.concatenate([weight, np.full(len(rows), _ANCHOR_WEIGHT)])
@@ -307,7 +381,7 @@ def _fit(
         except np.linalg.LinAlgError:
             return None
         beta = beta + step
-        if np.abs(step).max() < 1e-12:  # noqa: PLR2004 - converged
+        if np.abs(step).max() < _CONVERGED * (1 + np.abs(beta).max()):
             return beta
     return None
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 from judges.offline.statistics import LoopBenefit, RiseGap, judged_together, loop_benefit, rise_gap
-from judges.offline.statistics.intervals import Figure
+from judges.offline.statistics.intervals import Figure, p_text
 from judges.offline.trust.rows import JudgedAnswer, Opinion, is_tuned, majority
 
 _GOOD = 3
@@ -163,7 +163,7 @@ class BenefitReport:
         found = self.benefit
         yield "mended", f"{found.mended:,} of {found.first_bad:,} bad first answers{_share('ECR', found.ecr)}"
         yield "broken", f"{found.broken:,} of {found.first_good:,} good first answers{_share('EIR', found.eir)}"
-        yield "net", f"{_points(found.net)}, {_p(found.p)}, {_loops(found)}"
+        yield "net", f"{_points(found.net)}, {p_text(found.p)}, {_loops(found)}"
         if found.ratio is not None and found.least_ratio is not None:
             pays = found.mended > found.broken
             ratio = "infinite" if not found.broken else f"{found.ratio:.2g}"
@@ -228,8 +228,8 @@ class BenefitReport:
 def _describe_gap(gap: RiseGap) -> str:
     rises = f"sees a rise of {_signed(gap.judge)} points, people one of {_signed(gap.people)}"
     if not gap.is_apart:
-        return f"{rises}: not more, {_p(gap.p)}"
-    return f"{rises}: {_signed(gap.gap.value)} is luck or a loop that pleases its judge, {_p(gap.p)}"
+        return f"{rises}: not more, {p_text(gap.p)}"
+    return f"{rises}: {_signed(gap.gap.value)} is luck or a loop that pleases its judge, {p_text(gap.p)}"
 
 
 def _share(name: str, figure: Figure) -> str:
@@ -245,10 +245,6 @@ def _points(figure: Figure, *, unit: str = " points", form: str = "+.1f") -> str
 
 def _signed(value: float | None, form: str = "+.1f") -> str:
     return "-" if value is None else format(100 * value, form)
-
-
-def _p(p: float) -> str:
-    return "p < 0.001" if p < _TINY else f"p = {p:.3f}"
 
 
 def _loops(found: LoopBenefit) -> str:

@@ -13,6 +13,8 @@ from typing import Literal
 from judges.certificate import Subject
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics.certificates import Release, breaks_of
+from judges.offline.statistics.comparing import sample_test
+from judges.offline.statistics.intervals import p_text
 from judges.offline.statistics.replay import Replay, replay_each
 from judges.offline.trust.rows import (
     Harm,
@@ -195,8 +197,21 @@ def read_labelled(source: RowSource, labels: RowSource | None = None) -> Labelle
     labels, notes = labels_for(source, labels)
     with naming_labels(notes):
         rows, strangers = with_labels(read_judged(source), labels)
+        notes += [] if labels is None else _labelled_twice(read_labels(labels))
     files = [Path(one) for one in (labels, source) if isinstance(one, str | os.PathLike)]
     return LabelledRows(rows=rows, strangers=strangers, notes=tuple(notes), files=tuple(files))
+
+
+def _labelled_twice(labels: Sequence[JudgedAnswer]) -> list[str]:
+    """Say of how many answers a person changed their mind: the later label counts."""
+    first: dict[object, float] = {}
+    again: set[object] = set()
+    for label in labels:
+        for opinion in label.opinions:
+            key = (label_keys(label)[0], opinion.by, opinion.split)
+            if opinion.is_named and first.setdefault(key, opinion.rating) != opinion.rating:
+                again.add(key)
+    return [f"{len(again)} answers have two labels of the same person: the later one counts"] if again else []
 
 
 def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer:
@@ -279,6 +294,8 @@ class RunChoice:
         harm: See `runs_of`.
         left_out: Whether runs without a label are left out.
         several: Whether several runs of a question count: the promise is about traffic, or over questions.
+        judge: The judge whose ratings labelled runs are compared by with the others; None for no comparison.
+        least: Rating or score below which no policy releases an answer.
     """
 
     good: float
@@ -286,6 +303,8 @@ class RunChoice:
     harm: Harm | None
     left_out: bool
     several: bool
+    judge: str | None = None
+    least: float = LOWEST
 
 
 def choose_runs(
@@ -294,7 +313,7 @@ def choose_runs(
     """Return the runs that count, of one loop, that loop, and what to say of the others.
 
     Raises:
-        ConfigurationError: If no run has a label.
+        ConfigurationError: If no run has a label, or the runs with labels are no random sample of all.
     """
     every = runs_of(rows, good=choice.good, split=choice.split, harm=choice.harm)
     recorded, subject, notes = of_one_loop(every)
@@ -306,6 +325,7 @@ def choose_runs(
         )
     chosen = [run for run in recorded if run.has_labels] if choice.left_out else recorded
     if len(chosen) < len(recorded):
+        notes += _compare_with_unlabelled(recorded, choice)
         notes.append(
             f"{len(recorded) - len(chosen)} runs without a label are left out: right only if the others are a "
             f"random sample"
@@ -317,6 +337,51 @@ def choose_runs(
             f"question once, however often it is asked"
         )
     return runs, subject, notes
+
+
+def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[str]:
+    """Say where labelled runs differ from the others by more than a random sample does.
+
+    Only runs are compared in which some policy releases an answer: the others need no label.
+
+    Raises:
+        ConfigurationError: If they differ so much that they are no sample.
+    """
+    judge = choice.judge
+    if judge is None:
+        return []
+    able = [run for run in runs if any(_suffices(mark, choice.least) for mark in run.marks(judge))]
+    kinds = [
+        {
+            "attempts": len(run.rows),
+            "rating of the first answer": run.marks(judge)[0].effective,
+            "rating of the last answer": run.marks(judge)[-1].effective,
+            "stop reason": run.stop_reason,
+        }
+        for run in able
+    ]
+    found = sample_test(kinds, [run.has_labels for run in able])
+    if found is None or found.p > _DOUBTFUL:
+        return []
+    told = (
+        f"{found.name} {found.value}: {found.drawn_with} of {found.drawn} labelled runs, {found.others_with} of "
+        f"{found.others} others"
+    )
+    if found.p < _NO_SAMPLE:
+        raise ConfigurationError(
+            f"labels_not_a_sample: the labelled runs are no random sample of the recorded ones ({told}); label "
+            f"those that `refine certify --next FILE` draws, or count the others as bad (--unlabelled bad)"
+        )
+    return [f"the labelled runs may be no random sample of the recorded ones ({told}, {p_text(found.p)})"]
+
+
+def _suffices(mark: JudgeMark, least: float) -> bool:
+    value = mark.score if least < LOWEST else mark.effective
+    return value is not None and value >= least
+
+
+_NO_SAMPLE, _DOUBTFUL = 0.001, 0.05
+"""Levels, over all comparisons, at which labels are refused as no sample, and at which that is told."""
 
 
 def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
@@ -40,6 +40,7 @@ from judges.offline.trust.calibration import (
     tally_thresholds,
 )
 from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
+from judges.offline.trust.spending import LabelUses
 from judges.verdict import HIGHEST, LOWEST
 
 _NEARLY_AS_MANY = 0.02
@@ -201,61 +202,6 @@ def _library_version() -> str:
         return "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class _LabelUses:
-    """A file that says which labels were used for which certificate, a line of JSON each.
-
-    Args:
-        path: The file; it need not exist yet.
-    """
-
-    path: Path
-
-    def number_of(self, labels: frozenset[str], key: str) -> int:
-        """Return which certificate on these labels one would be, from 1; the same question counts once.
-
-        Args:
-            labels: Digests of the labels.
-            key: Digest of what is certified, and how.
-        """
-        earlier = {entry["key"] for entry in self._entries() if labels & set(entry["labels"])}
-        return len(earlier - {key}) + 1 if key not in earlier else self._first_use(labels, key)
-
-    def _first_use(self, labels: frozenset[str], key: str) -> int:
-        before: set[str] = set()
-        for entry in self._entries():
-            if entry["key"] == key:
-                break
-            if labels & set(entry["labels"]):
-                before.add(entry["key"])
-        return len(before) + 1
-
-    def enter(self, labels: frozenset[str], key: str, *, delta: float) -> None:
-        """Write down that labels were used; what stands there already is not written again."""
-        if any(entry["key"] == key and labels <= set(entry["labels"]) for entry in self._entries()):
-            return
-        entry = {"key": key, "delta": delta, "labels": sorted(labels)}
-        try:
-            file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError as error:
-            reason = f"the ledger {self.path} cannot be written: {error.strerror}; name another one (--ledger)"
-            raise ConfigurationError(reason) from error
-        with os.fdopen(file, "a", encoding="utf-8") as out:
-            out.write(f"{json.dumps(entry)}\n")
-
-    def _entries(self) -> Iterator[dict[str, Any]]:
-        if not self.path.exists():
-            return
-        try:
-            for line in self.path.read_text(encoding="utf-8").splitlines():
-                entry = json.loads(line)
-                yield {name: entry[name] for name in ("key", "labels")}
-        except (OSError, ValueError, KeyError, TypeError):
-            raise ConfigurationError(
-                f"the ledger {self.path} cannot be read; restore it: it says how often these labels were used"
-            ) from None
-
-
 GOOD = 3
 """Least human rating that is good."""
 
@@ -328,10 +274,11 @@ def _check_weights(rows: Sequence[JudgedAnswer], method: AnyMethod, largest_weig
     Raises:
         ConfigurationError: If they do not, or `largest_weight` stands beside an exact test, or is not above 0.
     """
-    if method != "weighted" and any(row.weight != 1 for row in rows):
+    probabilities = {row.probability for row in rows if row.probability is not None}
+    if method != "weighted" and (any(row.weight != 1 for row in rows) or len(probabilities) > 1):
         raise ConfigurationError(
-            "the rows have weights, and an exact certificate needs a simple random sample of runs, without any: "
-            "take the weaker test, method='weighted' (--method weighted)"
+            "the rows have weights, or were drawn with different probabilities, and an exact certificate needs a "
+            "simple random sample of runs: take the weaker test, method='weighted' (--method weighted)"
         )
     if largest_weight is not None and (method != "weighted" or largest_weight <= 0):
         raise ConfigurationError(
@@ -436,6 +383,7 @@ def certify(
     split: str | None = None,
     subject: Subject | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    once: bool = False,
 ) -> IssuedCertificate:
     """Choose a lax policy of which at most a share alpha of the released answers is bad, with a guarantee.
 
@@ -481,9 +429,11 @@ def certify(
         good: Least human rating that is good.
         split: Use the labels of this split alone.
         subject: The loop that it is about, where the rows do not say.
-        ledger: File in which the use of labels is written down; by default beside the file that holds the labels.
-            A further certificate on the same labels, of another judge, loop or question, or after more labels came
-            in, gets a smaller share of delta. Without a file no use is known.
+        ledger: File in which the use of labels is written down; by default beside the file that holds the labels,
+            and what other ledgers there say counts, too. The k-th certificate on the same labels, of another
+            judge, loop or question, or after more labels came in, gets delta / (k (k + 1)), so that all of them
+            together spend no more than delta. Without a file no use is known, and all of delta is spent.
+        once: Whether these labels will certify this alone: all of delta is spent, and nothing is left for another.
 
     Returns:
         The certificate; `write` it for `SelfRefine(..., certificate=...)`.
@@ -512,6 +462,7 @@ def certify(
         good=good,
         split=split,
         subject=subject,
+        once=once,
         uses=None if ledger is None else Path(ledger),
     )
     return certify_rows(read_labelled(attempts, labels), settings)
@@ -526,6 +477,7 @@ class CertifySettings:
         judges: The judge that was chosen, or those of an escalation; empty where the rows say.
         left_out: Whether runs without a label are left out.
         uses: File that says which labels were used; None takes the one beside the labels.
+        once: Whether all of delta is spent at once.
     """
 
     alpha: float = ALPHA
@@ -549,6 +501,7 @@ class CertifySettings:
     split: str | None = None
     subject: Subject | None = None
     uses: Path | None = None
+    once: bool = False
 
     def __post_init__(self) -> None:
         levels: tuple[tuple[str, object], ...] = (("alpha", self.alpha), ("delta", self.delta))
@@ -564,11 +517,12 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     calibration = _calibrate(read, settings)
     tested = _tested_alpha(calibration, settings)
     tallies, cut_notes = _tallies(calibration, settings.thresholds, first_alone=settings.independent_attempts)
-    uses = _label_uses(settings.uses, read.files)
+    uses = LabelUses.of(settings.uses, read.files)
     labels = frozenset(label_digests([row for run in calibration.runs for row in run.rows], settings.split))
     key = _key(calibration, [tally.policy for tally in tallies], settings, labels)
-    use = 1 if uses is None else uses.number_of(labels, key)
-    delta = settings.delta / use
+    use, delta = (
+        (1, settings.delta) if uses is None else uses.share_of(settings.delta, labels, key, once=settings.once)
+    )
     result, counts = _tested_policies(tallies, calibration.runs, settings, alpha=tested, delta=delta)
     runs = len(calibration.runs)
     taken = None if result.certified is None else _taken(result, tallies, runs, laxest=settings.laxest)
@@ -598,13 +552,13 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         written_by=_library_version(),
     )
     if uses is not None:
-        uses.enter(labels, key, delta=delta)
+        uses.enter(labels, key, use=use, delta=delta, once=settings.once)
     return certificate
 
 
 def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
     """Return the runs that count, and how they are looked at."""
-    rows = read.rows
+    rows = [_with_weight(row) for row in read.rows] if settings.method == "weighted" else read.rows
     _check_weights(rows, settings.method, settings.largest_weight)
     judges = settings.judges
     if settings.kind != "escalation":
@@ -615,6 +569,8 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         harm=settings.harm,
         left_out=settings.left_out,
         several=settings.method == "weighted" or settings.estimand == "traffic",
+        judge=None if settings.kind == "escalation" else judges[0],
+        least=min(settings.thresholds or (0.0,)) if settings.kind == "score" else _least_rating(settings),
     )
     runs, recorded_by, notes = choose_runs(rows, choice)
     notes = [*read.notes, *notes, *_weight_notes(runs, settings.method, settings.largest_weight)]
@@ -630,6 +586,18 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         patience=settings.patience if settings.patience is not None else own.patience,
         subject=own,
         notes=tuple(notes),
+    )
+
+
+def _with_weight(row: JudgedAnswer) -> JudgedAnswer:
+    """Return a row with the weight that the probability with which it was drawn gives it."""
+    return row if row.weight != 1 or row.probability is None else replace(row, weight=1 / row.probability)
+
+
+def _least_rating(settings: CertifySettings) -> float:
+    """Return the rating below which no policy of the chain releases an answer."""
+    return (
+        LOWEST if settings.kind == "escalation" else min(checked_thresholds(settings.thresholds, on_scores=False))
     )
 
 
@@ -705,13 +673,6 @@ def _tallies(
     return identified, notes
 
 
-def _label_uses(file: Path | None, sources: Sequence[Path]) -> _LabelUses | None:
-    if file is not None:
-        return _LabelUses(file)
-    beside = next((source for source in sources if source.is_file()), None)
-    return None if beside is None else _LabelUses(beside.with_name(f"{beside.name}.ledger"))
-
-
 def _key(
     calibration: _Calibration, policies: Sequence[object], settings: CertifySettings, labels: Collection[str]
 ) -> str:
@@ -723,6 +684,7 @@ def _key(
         [calibration.kind, calibration.judges, calibration.max_attempts, calibration.patience],
         list(policies),
         [settings.alpha, settings.delta, settings.method, settings.risk, float(settings.good), *weighted, *breaks],
+        *(("once",) if settings.once else ()),
         settings.estimand,
         None if settings.method == "anytime" else sorted(labels),
     ]

@@ -548,6 +548,18 @@ def labels_to_certify(
     return _to_certify(runs, released, budget=budget, seed=seed)
 
 
+def people_needed(row: JudgedAnswer, *, good: float = GOOD) -> int:
+    """Return how many people an answer needs: one, who calls it good; else a second look, and a third at a tie.
+
+    People err. Where one in ten labels is wrong, most labels that say "bad" of a good loop are, so that it cannot
+    be certified; looking again at those costs few labels.
+    """
+    said = majority(row.opinions, good)
+    if not row.opinions or said is True:
+        return 1
+    return _PEOPLE if len(row.opinions) == 1 else len(row.opinions) + (said is None)
+
+
 def choose_rows(
     rows: Sequence[JudgedAnswer], labels: Sequence[JudgedAnswer] = (), *, budget: int, seed: int = 0
 ) -> list[JudgedAnswer]:

@@ -324,7 +324,7 @@ _ASSUMPTION = (
     "Replay assumes that neither the generator nor its feedback sees the threshold: the attempts of a loop are a "
     "fixed sequence."
 )
-_RAW_GAIN = "raw change (includes regression to the mean)"
+_RAW_GAIN = "looks better by the raw change; part of that is luck: --rejudge removes it"
 _CLEAN_GAIN = "gain per attempt (the earlier attempt judged again, independently)"
 _LEAST_EFFECTIVE = 20.0
 _LEAST_PASS = 3

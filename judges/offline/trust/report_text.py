@@ -27,6 +27,7 @@ from judges.offline.statistics import (
     wilson,
 )
 from judges.offline.statistics.correction import labels_alone
+from judges.offline.statistics.intervals import p_text
 from judges.offline.trust.rows import JudgedAnswer, lower_median, majority
 from judges.verdict import HIGHEST, LOWEST
 
@@ -376,7 +377,10 @@ def _number(figure: Figure) -> str:
 def _bad_among_passes(figure: Figure) -> str:
     if figure.value is None or figure.high is None:
         return _share(figure)
-    return f"{figure.value:.1%} of {figure.n}, at most {figure.high:.1%} (95 %)"
+    bad = round(figure.value * figure.n)
+    verb = "is" if bad == 1 else "are"
+    share = f"{100 * figure.value:.1f} %, at most {100 * figure.high:.1f} %"
+    return f"{bad} of {figure.n} passing answers {verb} bad: {share} (at 95 %)"
 
 
 def _people(people: PeopleAgreement) -> str:
@@ -429,8 +433,10 @@ def bias_lines(report: BiasReport) -> Iterator[str]:
 def _bias_line(test: BiasTest) -> str:
     effect = "-" if test.effect is None else f"{test.effect:+.2f}"
     bounds = "" if test.interval is None else f" ({test.interval[0]:+.2f} to {test.interval[1]:+.2f})"
-    p = "" if test.adjusted_p is None else f", p {test.adjusted_p:.3f} after Holm"
-    finding = test.finding.upper() if test.finding == "flagged" else test.finding
+    if test.p is None and test.finding == "not enough data":
+        return f"{test.bias + ':':<16} {test.finding_text}"
+    p = "" if test.adjusted_p is None else f", {p_text(test.adjusted_p)} after Holm"
+    finding = test.finding.upper() if test.finding == "flagged" else test.finding_text
     return f"{test.bias:<16} {finding}: {effect}{bounds}{p}, n {test.n}"
 
 

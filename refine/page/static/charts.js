@@ -31,6 +31,7 @@ function axis(width, top, show) {
 // Stacked bars over time; `stack` returns [class, value, text] from the bottom up.
 function bars(width, series, stack, show, top) {
   const plot = HEIGHT - BOTTOM - TOP, step = (width - LEFT) / series.buckets.length;
+  const dated = series.buckets.length > 0 && new Date(series.buckets[0].at).toDateString() !== new Date(series.buckets.at(-1).at).toDateString();
   const every = Math.ceil((series.buckets.length * TICK * 1.4) / (width - LEFT));
   return [axis(width, top, show), series.buckets.map((bucket, index) => {
     const x = LEFT + index * step;
@@ -41,10 +42,30 @@ function bars(width, series, stack, show, top) {
       y -= height;
       return s("rect", { class: kind, x: x + step * 0.08, y, width: step * 0.84, height, rx: Math.min(1.5, height / 2) });
     });
-    const about = `${tick(bucket.at, series.width)}: ${parts.map(([, , text]) => text).join(", ") || "nothing"}`;
+    const about = `${tick(bucket.at, series.width, dated)}: ${parts.map(([, , text]) => text).join(", ") || "nothing"}`;
     return s("g", { class: "col" }, s("title", {}, about), s("rect", { class: "hit", x, y: TOP, width: step, height: plot }), rects,
-      index % every === 0 && x + TICK <= width && s("text", { class: "tick", x, y: HEIGHT - 4 }, tick(bucket.at, series.width)));
+      index % every === 0 && x + TICK <= width && s("text", { class: "tick", x, y: HEIGHT - 4 }, tick(bucket.at, dated && index === 0 ? Infinity : series.width)));
   })];
+}
+
+// Let whoever drags over a chart, or double-clicks a bar, see that time alone.
+export function zoomable(figure, series, onZoom) {
+  const columns = [...figure.querySelectorAll(".col")];
+  const at = (event) => columns.indexOf(event.target.closest?.(".col"));
+  let from = -1;
+  const mark = (to) => columns.forEach((column, index) => column.classList.toggle("marked", from >= 0 && index >= Math.min(from, to) && index <= Math.max(from, to)));
+  const zoom = (first, last) => onZoom(series.buckets[first].at, series.buckets[last].at + series.width);
+  figure.addEventListener("pointerdown", (event) => { from = at(event); });
+  figure.addEventListener("pointermove", (event) => { const to = at(event); if (from >= 0 && to >= 0 && to !== from) mark(to); });
+  figure.addEventListener("pointerleave", () => { from = -1; mark(-1); });
+  figure.addEventListener("pointerup", (event) => {
+    const [begun, to] = [from, at(event)];
+    from = -1;
+    mark(-1);
+    if (begun >= 0 && to >= 0 && to !== begun) zoom(Math.min(begun, to), Math.max(begun, to));
+  });
+  figure.addEventListener("dblclick", (event) => { const one = at(event); if (one >= 0) zoom(one, one); });
+  return figure;
 }
 
 export function passing(figures, width) {
@@ -76,6 +97,7 @@ function spending(title, figures, width, names, show, nothing) {
 }
 
 export const latency = (figures, width) => spending("Time", figures, width, ["generate_s", "judge_s"], seconds, "nothing yet");
+export const hasCost = (figures) => figures.series.buckets.some((bucket) => bucket.generate_cost || bucket.judge_cost);
 export const cost = (figures, width) => spending("Cost", figures, width, ["generate_cost", "judge_cost"], dollars, 'no price of these models is known; prices = "known" in the policy takes the listed ones');
 
 export function ratings(figures) {
@@ -98,14 +120,35 @@ export function ratings(figures) {
 }
 
 export function figuresRow(figures) {
-  const failures = Object.entries(figures.stop_reasons).filter(([code]) => code !== "accepted")
+  const failures = Object.entries({ ...figures.stop_reasons, ...figures.requests }).filter(([code]) => code !== "accepted")
     .sort((a, b) => b[1] - a[1]).map(([code, many]) => `${many} ${reason(code)}`);
   const all = [
     [count(figures.outcomes), "answers", failures.slice(0, 3).join(", ")],
     [percent(figures.passed, figures.outcomes), "passed", `${percent(figures.passed_at[1] ?? 0, figures.outcomes)} at the first attempt`],
     [figures.mean_rating === null ? "–" : figures.mean_rating.toFixed(1), "mean rating", figures.mean_attempts === null ? "" : `${figures.mean_attempts.toFixed(2)} attempts an answer`],
     [seconds(figures.latency_p50), "median time", `95 % within ${seconds(figures.latency_p95)}`],
-    [figures.cost_unknown && !figures.cost ? "–" : dollars(figures.cost), "cost", figures.cost_unknown ? `unknown of ${count(figures.cost_unknown)} answers` : `${count((figures.input_tokens ?? 0) + (figures.output_tokens ?? 0))} tokens`],
+    [figures.cost_unknown && !figures.cost ? "–" : dollars(figures.cost), "cost", !figures.cost && figures.cost_unknown ? 'unknown: set prices = "known"' : figures.cost_unknown ? `unknown of ${count(figures.cost_unknown)} answers` : `${count((figures.input_tokens ?? 0) + (figures.output_tokens ?? 0))} tokens`],
   ];
   return all.map(([value, name, more]) => h("div", { class: "card figure" }, h("strong", {}, value), h("span", {}, name), h("small", {}, more || "\u00a0")));
+}
+
+// A table of guards, keys or the like, sorted by whatever column is pressed; a row narrows the filter to itself.
+const COLUMNS = [
+  ["name", "", (row) => row.name || "–"], ["outcomes", "answers", (row) => count(row.outcomes)],
+  ["passed", "passed", (row) => percent(row.passed, row.outcomes), (row) => row.passed / row.outcomes],
+  ["unjudged", "unjudged", (row) => count(row.unjudged)], ["left", "left", (row) => count(row.left)], ["errors", "errors", (row) => count(row.errors)],
+  ["mean_attempts", "attempts", (row) => row.mean_attempts.toFixed(2)], ["latency_p50", "median", (row) => seconds(row.latency_p50)],
+  ["latency_p95", "95 %", (row) => seconds(row.latency_p95)], ["cost", "cost", (row) => dollars(row.cost)],
+];
+
+export function table(rows, sorted, onSort, onChoose) {
+  const [name, down] = sorted;
+  const key = COLUMNS.find(([column]) => column === name)?.[3] ?? ((row) => row[name] ?? -1);
+  const order = (a, b) => (name === "name" ? String(a.name).localeCompare(b.name) : key(a) - key(b)) * (down ? -1 : 1);
+  return h("div", { class: "scroll" }, h("table", {},
+    h("thead", {}, h("tr", {}, COLUMNS.map(([column, title]) => h("th", { scope: "col", "aria-sort": column === name ? (down ? "descending" : "ascending") : undefined },
+      h("button", { type: "button", onclick: () => onSort([column, column === name ? !down : column !== "name"]) }, title || "name", column === name && (down ? " ↓" : " ↑")))))),
+    h("tbody", {}, [...rows].sort(order).map((row) => h("tr", {}, COLUMNS.map(([column, , show]) => (column === "name"
+      ? h("th", { scope: "row" }, h("button", { type: "button", class: "link", title: "these answers alone", onclick: () => onChoose(row.name) }, show(row)))
+      : h("td", { class: column === "errors" && row.errors || column === "unjudged" && row.unjudged ? "bad" : undefined }, show(row)))))))));
 }

@@ -4,6 +4,7 @@ import { post } from "./api.js";
 import { diff } from "./diff.js";
 import { h, problem, say } from "./dom.js";
 import { dollars, fullTime, reason, seconds } from "./format.js";
+import { markdown } from "./markdown.js";
 
 const me = () => localStorage.getItem("refine-labeller") || "me";
 
@@ -39,21 +40,37 @@ function verdictOf(attempt) {
 
 function draftOf(attempt, before) {
   if (attempt.draft === null || attempt.draft === undefined) return h("p", { class: "nothing" }, attempt.waiting ? "writing…" : "recorded without texts");
-  const plain = h("div", { class: "text" }, attempt.draft);
+  const plain = textView(attempt.draft);
   if (!before?.draft || before.draft === attempt.draft) return plain;
-  const changes = h("div", { class: "text diff", hidden: true }, diff(before.draft, attempt.draft));
+  const pieces = diff(before.draft, attempt.draft);
+  const kept = pieces.reduce((sum, piece) => sum + (typeof piece === "string" ? piece.length : 0), 0);
+  const changes = h("div", { class: "text diff", hidden: true }, pieces);
   const toggle = h("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => {
     changes.hidden = !changes.hidden;
     plain.hidden = !plain.hidden;
     toggle.setAttribute("aria-pressed", String(!changes.hidden));
   } }, `Changes since attempt ${before.number}`);
-  toggle.click();
+  if (3 * kept > attempt.draft.length) toggle.click(); // of a text that is all new the changes say nothing
   return [toggle, changes, plain];
+}
+
+// A text set as Markdown where it is some, and as it was written at the press of a button.
+function textView(text) {
+  const set = markdown(text);
+  if (!set) return h("div", { class: "text" }, text);
+  const box = h("div", { class: "text set" }, set);
+  const toggle = h("button", { type: "button", class: "small source", "aria-pressed": "false", onclick: () => {
+    const written = toggle.getAttribute("aria-pressed") === "false";
+    toggle.setAttribute("aria-pressed", String(written));
+    box.classList.toggle("set", !written);
+    box.replaceChildren(...(written ? [text] : [markdown(text)]));
+  } }, "As written");
+  return h("div", {}, box, toggle);
 }
 
 export function attemptView(attempt, before) {
   return h("article", { class: `attempt${attempt.released ? " released" : ""}`, "data-number": attempt.number, "aria-label": `Attempt ${attempt.number}` },
-    h("header", {}, h("strong", {}, `Attempt ${attempt.number}`), attempt.kind === "mended" && h("span", { class: "tag" }, "mended"), attempt.released && h("span", { class: "tag" }, "released"),
+    h("header", {}, h("strong", {}, `Attempt ${attempt.number}`), attempt.kind && h("span", { class: "tag" }, attempt.kind), attempt.released && h("span", { class: "tag" }, "released"),
       h("small", {}, [attempt.model, attempt.generate_s !== undefined && seconds(attempt.generate_s), attempt.cost ? dollars(attempt.cost) : "",
         attempt.finish_reason && attempt.finish_reason !== "stop" && attempt.finish_reason].filter(Boolean).join(" · "))),
     h("div", { class: "draft" }, attempt.steps?.length > 0 && steps(attempt.steps), draftOf(attempt, before)), verdictOf(attempt));
@@ -75,6 +92,31 @@ function judgeAgain(outcome, record) {
   return `refine export '${record}' --where id=${outcome.id} --out rows.jsonl\nrefine evaluate rows.jsonl --judge ${outcome.judge || "helpfulness"} --out runs/again`;
 }
 
+const messagesOf = (outcome) => (outcome.conversation ?? [{ role: "user", content: outcome.question }]).map(({ role, content }) => ({ role, content }));
+const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+// The request as a command that asks the same again; the key is the caller's own.
+function curl(outcome) {
+  const body = JSON.stringify({ ...(outcome.model && { model: outcome.model }), messages: messagesOf(outcome) });
+  const guard = outcome.refiner ? ` \\\n  -H ${quoted(`x-refine-guard: ${outcome.refiner}`)}` : "";
+  return `curl ${quoted(`${location.origin}/v1/chat/completions`)} \\\n  -H "authorization: Bearer $API_KEY" -H 'content-type: application/json'${guard} \\\n  -d ${quoted(body)}`;
+}
+
+function traceLink(outcome, address) {
+  if (!outcome.trace_id) return null;
+  if (!/^https?:/.test(address ?? "")) return copyButton("Copy trace id", outcome.trace_id);
+  return h("a", { class: "small", href: address.replace("{trace_id}", encodeURIComponent(outcome.trace_id)), target: "_blank", rel: "noreferrer" }, "Trace");
+}
+
+// What is recorded, as it is: what was asked, each attempt and verdict.
+function rawOf(outcome) {
+  const box = h("details", { class: "earlier raw" }, h("summary", {}, "raw exchange"));
+  box.addEventListener("toggle", () => {
+    if (box.open && box.childElementCount === 1) box.append(copyButton("Copy", JSON.stringify(outcome, null, 2)), h("pre", {}, JSON.stringify({ ...outcome, messages: outcome.question === null ? undefined : messagesOf(outcome) }, null, 2)));
+  });
+  return box;
+}
+
 // Labels on their way, which go out all the same when the page is left.
 const unsaved = new Map();
 addEventListener("pagehide", () => {
@@ -83,19 +125,22 @@ addEventListener("pagehide", () => {
 
 // An open answer; keys go to `press`, which says whether it knew the key.
 export class Detail {
-  constructor(outcome, record, onLabelled) {
+  constructor(outcome, state, onLabelled) {
+    const { record, traces } = state;
+    this.traces = traces;
     this.outcome = outcome;
     this.onLabelled = onLabelled;
     this.number = outcome.released ?? outcome.attempts.at(-1)?.number;
     this.element = h("div", { class: "detail" }, this.facts(record), conversationOf(outcome), evidenceOf(outcome),
       outcome.attempts.map((attempt, index) => attemptView(attempt, outcome.attempts[index - 1])),
-      outcome.answer && h("article", { class: "attempt released" }, h("header", {}, h("strong", {}, "Answer"), h("span", { class: "tag" }, "released")), h("div", { class: "text" }, outcome.answer)),
+      outcome.answer && h("article", { class: "attempt released" }, h("header", {}, h("strong", {}, "Answer"), h("span", { class: "tag" }, "released")), textView(outcome.answer)), rawOf(outcome),
       this.bar = h("div", { class: "label-bar", role: "group", "aria-label": "Your label" }));
     this.element.addEventListener("click", (event) => {
       const attempt = event.target.closest?.("[data-number]");
       if (attempt && !event.target.closest("button, summary")) this.choose(Number(attempt.dataset.number));
     });
     this.saving = Promise.resolve();
+    this.bar.hidden = this.number === undefined; // what has no attempt has nothing to label
     this.fillBar();
     this.draw();
   }
@@ -109,7 +154,11 @@ export class Detail {
       h("p", {}, [fullTime(outcome.at), reason(outcome.stop_reason), outcome.detail, outcome.refiner, outcome.model, `${seconds(outcome.latency_s)} in all`, outcome.cost !== null && dollars(outcome.cost), outcome.request_id].filter(Boolean).join(" · ")),
       WHO.some((name) => outcome[name]) && h("p", {}, WHO.filter((name) => outcome[name]).flatMap((name, at) =>
         [at ? " · " : "", `${name} `, h("a", { href: `/?${new URLSearchParams({ since: "", [name]: outcome[name] })}`, title: `all answers of this ${name}` }, outcome[name])])),
-      h("p", {}, copyButton("Copy link", link), " ", outcome.question && copyButton("Judge again offline", judgeAgain(outcome, record))));
+      h("p", {}, copyButton("Copy link", link), " ", outcome.question && copyButton("Copy as curl", curl(outcome)), " ", traceLink(outcome, this.traces), " ", outcome.question && copyButton("Judge again offline", judgeAgain(outcome, record))));
+  }
+
+  get canLabel() {
+    return this.number !== undefined;
   }
 
   get own() {
@@ -180,6 +229,7 @@ export class Detail {
   }
 
   press(key) {
+    if (!this.canLabel) return false;
     if (/^[1-4]$/.test(key)) this.rate(Number(key));
     else if (key === "u" || key === "d") this.thumb(key === "u");
     else if (key === "n") this.note.focus();

@@ -3,8 +3,9 @@
 import { h } from "./dom.js";
 import { reason } from "./format.js";
 
-export const NAMES = ["since", "passed", "rating", "stop_reason", "refiner", "model", "judge", "key", "user", "session", "thread", "labelled", "text"];
-const WINDOWS = [["1h", "last hour"], ["24h", "last 24 hours"], ["7d", "last 7 days"], ["30d", "last 30 days"], ["", "all time"]];
+export const NAMES = ["since", "until", "passed", "rating", "stop_reason", "refiner", "model", "judge", "key", "user", "session", "thread", "labelled", "text"];
+const WINDOWS = [["15m", "last 15 minutes"], ["1h", "last hour"], ["6h", "last 6 hours"], ["24h", "last 24 hours"], ["7d", "last 7 days"], ["30d", "last 30 days"], ["", "all time"]];
+const OWN = "own";
 export const START = { since: "24h" };
 
 export function fromAddress() {
@@ -21,6 +22,13 @@ export function toAddress(filter, id, review) {
   history.replaceState(null, "", `/${parameters.size ? `?${parameters}` : ""}`);
 }
 
+// A time as a field of the browser has it, and back as milliseconds.
+const local = (at) => {
+  const time = /^\d+$/.test(at ?? "") ? Number(at) : Date.parse(at ?? "");
+  return Number.isFinite(time) ? new Date(time - new Date(time).getTimezoneOffset() * 60_000).toISOString().slice(0, 16) : "";
+};
+const moment = (text) => (text ? String(new Date(text).getTime()) : "");
+
 export const asQuery = (filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value));
 
 export function draw(form, filter, choices, texts, onChange) {
@@ -32,11 +40,20 @@ export function draw(form, filter, choices, texts, onChange) {
   const any = (name, label, show = String) => (choices[name]?.length > 1 || filter[name]) && select(name, label, [["", label], ...(choices[name] ?? []).map((value) => [value, show(value)])]);
   const changed = () => {
     const next = Object.fromEntries(NAMES.map((name) => [name, form.elements[name]?.value ?? filter[name] ?? ""]));
+    const choice = form.elements.window.value;
+    Object.assign(next, choice === OWN ? { since: moment(form.elements.from.value), until: moment(form.elements.to.value) } : { since: choice, until: "" });
     onChange(next);
   };
+  const isOwn = Boolean(filter.until) || !WINDOWS.some(([value]) => value === (filter.since ?? ""));
+  const range = h("span", { class: "range", hidden: !isOwn },
+    h("input", { type: "datetime-local", name: "from", "aria-label": "from", value: local(filter.since), onchange: () => changed() }), " – ",
+    h("input", { type: "datetime-local", name: "to", "aria-label": "until", value: local(filter.until), onchange: () => changed() }));
+  const windows = h("select", { name: "window", "aria-label": "time", onchange: (event) => {
+    if (event.target.value === OWN) { range.hidden = false; range.firstChild.focus(); } else changed();
+  } }, [...WINDOWS, [OWN, "own time …"]].map(([value, text]) => h("option", { value, selected: isOwn ? value === OWN : value === (filter.since ?? "") }, text)));
   let later;
   form.replaceChildren(...[
-    select("since", "time", WINDOWS),
+    windows, range, isOwn && h("button", { type: "button", class: "small", onclick: () => onChange({ ...filter, ...START, until: "" }) }, "Zoom out"),
     select("passed", "passed or not", [["", "passed or not"], ["true", "passed"], ["false", "not passed"]]),
     select("rating", "any rating", [["", "any rating"], ...[4, 3, 2, 1].map((rating) => [String(rating), `rated ${rating}`])]),
     any("stop_reason", "any end", reason), any("refiner", "any guard"), any("model", "any model"), any("judge", "any judge"),

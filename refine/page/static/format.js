@@ -9,11 +9,11 @@ const DAY = 86_400_000;
 
 export const count = (value) => (value === null || value === undefined ? "–" : value < 10_000 ? number.format(value) : compact.format(value));
 export const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %` : "–");
-export const time = (at) => (Date.now() - at < DAY ? clock : day).format(at);
+export const time = (at) => (new Date(at).toDateString() === new Date().toDateString() ? clock : day).format(at);
 export const fullTime = (at) => full.format(at);
 
-export function tick(at, width) {
-  const options = width >= DAY ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit", ...(width < 60_000 && { second: "2-digit" }) };
+export function tick(at, width, dated = false) {
+  const options = width >= DAY ? { month: "short", day: "numeric" } : { ...(dated && { month: "short", day: "numeric" }), hour: "2-digit", minute: "2-digit", ...(width < 60_000 && { second: "2-digit" }) };
   return new Intl.DateTimeFormat(undefined, options).format(at);
 }
 
@@ -33,6 +33,6 @@ export function dollars(value) {
 const REASONS = {
   accepted: "accepted", max_attempts: "out of attempts", budget: "out of budget", deadline: "out of time",
   no_progress: "no better", blocked: "blocked", question_refused: "question refused", skipped: "not judged", judge_failed: "judge failed",
-  generator_failed: "generator failed", interrupted: "awaits a review", broken_off: "broken off",
+  passed_through: "passed through", generator_failed: "generator failed", interrupted: "awaits a review", broken_off: "broken off",
 };
-export const reason = (code) => REASONS[code] ?? String(code);
+export const reason = (code) => REASONS[code] ?? String(code).replace(/^error_/, "error ");

@@ -56,10 +56,10 @@ function drawStatus(status) {
 }
 
 function rowView(row) {
-  const mark = row.passed ? "yes" : row.stop_reason === "skipped" ? "none" : "no";
+  const mark = row.passed ? "yes" : ["skipped", "passed_through"].includes(row.stop_reason) ? "none" : "no";
   const head = h("button", { type: "button", class: "head", "aria-expanded": "false", onclick: () => toggle(row.id) },
     h("span", { class: `mark ${mark}`, title: reason(row.stop_reason) }, mark === "yes" ? "✓" : mark === "no" ? "✗" : "–"),
-    badge(row.rating), h("span", { class: "words" }, row.question ?? `${row.refiner || "answer"} ${row.id.slice(0, 8)}`),
+    badge(row.rating), h("span", { class: "words" }, row.question || (row.attempts ? "" : row.detail) || `${row.refiner || "answer"} ${row.id.slice(0, 8)}`),
     h("span", { class: "end" }, row.passed ? "" : reason(row.stop_reason)),
     row.labels > 0 && h("span", { class: "tag" }, "labelled"),
     h("span", { class: "pips", title: `${row.attempts} attempts`, "aria-label": `${row.attempts} attempts` }, "●".repeat(Math.min(row.attempts, 6))),
@@ -116,7 +116,7 @@ async function open(id) {
     state.rows.unshift({ ...outcome, attempts: outcome.attempts.length, labels: outcome.labels.length });
   }
   close();
-  state.open = new Detail(outcome, state.record, labelled);
+  state.open = new Detail(outcome, state, labelled);
   state.at = state.rows.findIndex((other) => other.id === id);
   row.querySelector(".head").setAttribute("aria-expanded", "true");
   row.append(state.open.element);
@@ -147,7 +147,7 @@ async function drawFigures() {
   state.figures = await get("/figures", where());
   byId("figures").replaceChildren(...charts.figuresRow(state.figures));
   drawCharts();
-  await drawBenefit();
+  await Promise.all([drawBenefit(), drawGroups()]);
 }
 
 // People's labels lead: what the judge thinks of its own loop proves nothing.
@@ -161,10 +161,40 @@ async function drawBenefit() {
 // Draw each chart as wide as its column is, so that its text has the size of other text.
 function drawCharts() {
   if (!byId("charts").checkVisibility()) return;
+  byId("charts").classList.toggle("three", !charts.hasCost(state.figures)); // first, as it decides how wide columns are
   const columns = getComputedStyle(byId("charts")).gridTemplateColumns.split(" ").map((width) => Math.floor(parseFloat(width)) - 32);
   const inColumn = (index) => Math.max(columns[index % columns.length], 160);
   const { figures } = state;
-  byId("charts").replaceChildren(charts.passing(figures, inColumn(0)), charts.ratings(figures), charts.latency(figures, inColumn(2)), charts.cost(figures, inColumn(3)));
+  const zoom = (chart) => charts.zoomable(chart, figures.series, (since, until) => changeFilter({ ...state.filter, since: String(since), until: String(until) }));
+  byId("charts").replaceChildren(zoom(charts.passing(figures, inColumn(0))), charts.ratings(figures), zoom(charts.latency(figures, inColumn(2))),
+    ...(charts.hasCost(figures) ? [zoom(charts.cost(figures, inColumn(3)))] : []));
+}
+
+const GROUPS = [["refiner", "guard"], ["key", "key"], ["user", "user"], ["session", "session"], ["model", "model"], ["judge", "judge"], ["stop_reason", "end"]];
+const groups = { by: "refiner", sorted: ["outcomes", true], rows: [] };
+
+async function drawGroups() {
+  const box = byId("groups");
+  if (!box.firstChild) {
+    box.append(h("summary", {}, "By ", h("select", { "aria-label": "group by", onclick: (event) => event.stopPropagation(), onchange: (event) => { groups.by = event.target.value; box.open = true; attempt(drawGroups); } },
+      GROUPS.map(([value, text]) => h("option", { value }, text)))), h("div", {}));
+    box.addEventListener("toggle", () => box.open && attempt(drawGroups));
+    box.open = innerWidth > 860;
+  }
+  if (!box.open) return;
+  groups.rows = await get("/table", { ...where(), by: groups.by });
+  sortGroups(groups.sorted);
+}
+
+function sortGroups(sorted) {
+  groups.sorted = sorted;
+  byId("groups").lastChild.replaceChildren(groups.rows.length
+    ? charts.table(groups.rows, sorted, sortGroups, (name) => changeFilter({ ...state.filter, [groups.by]: name })) : h("p", { class: "nothing" }, "nothing yet"));
+}
+
+function changeFilter(filter) {
+  change({ filter });
+  filters.draw(byId("filter"), state.filter, state.choices, state.texts, changeFilter);
 }
 
 async function reload() {
@@ -199,6 +229,7 @@ async function look() {
 function receive(rows) {
   const known = new Set(state.rows.map((row) => row.id));
   const oldest = state.more ? state.rows.at(-1).at : 0;
+  if (state.filter.until) return; // a time that is over
   const fresh = rows.filter((row) => !known.has(row.id) && row.at >= oldest);
   if (!fresh.length) return;
   if (Date.now() - figuresAt > FIGURES_EVERY_MS) attempt(drawFigures);
@@ -283,9 +314,9 @@ document.addEventListener("keydown", (event) => {
 async function start() {
   await attempt(async () => {
     const status = await get("/status");
-    state.choices = status.choices;
+    Object.assign(state, { choices: status.choices, traces: status.trace_url, texts: status.record.texts });
     drawStatus(status);
-    filters.draw(byId("filter"), state.filter, state.choices, status.record.texts, (filter) => change({ filter }));
+    filters.draw(byId("filter"), state.filter, state.choices, status.record.texts, changeFilter);
     byId("try").hidden = !status.can_try;
     if (status.can_try) tryOut = new TryOut(byId("tryout"), status.guards ?? [], status.choices.model);
     byId("review").setAttribute("aria-pressed", String(Boolean(state.review)));

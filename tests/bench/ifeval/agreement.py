@@ -35,7 +35,7 @@ def main() -> None:
     follows, judge = module_at(options.check).follows, load("verifiable_instructions")
     total, same, differences, examples = 0, 0, Counter[tuple[str, str]](), dict[tuple[str, str], str]()
     for question, texts in zip(questions, _answers(questions, options.answers), strict=True):
-        row = {**question.metadata, "prompt": question.question}
+        row: dict[str, Any] = {**question.metadata, "prompt": question.question}
         for text in texts:
             verdict = judge(question.model_copy(update={"response": text}))
             for name, theirs, item in zip(
@@ -50,8 +50,8 @@ def main() -> None:
     print(
         f"{total} instructions of {len(questions)} prompts x {options.answers} answers: {same / total:.2%} alike"
     )
-    for (name, ours), times in differences.most_common():
-        print(f"{times:5} {name}: here {ours}, there not so; such as {examples[name, ours][:160]!r}")
+    for kind, times in differences.most_common():
+        print(f"{times:5} {kind[0]}: here {kind[1]}, there not so; such as {examples[kind][:160]!r}")
 
 
 def _answers(questions: list[Sample], count: int) -> Iterator[list[str]]:
@@ -84,7 +84,7 @@ def _with_keywords(text: str, metadata: Mapping[str, Any]) -> str:
 
 def _with_keyword(text: str, metadata: Mapping[str, Any]) -> str:
     times = _settings(metadata, "frequency", 2)
-    return f"{text}\n{_settings(metadata, 'keyword', 'thing')} " * times
+    return "".join(f"{text}\n{_settings(metadata, 'keyword', 'thing')} " for _ in range(times))
 
 
 def _in_paragraphs(text: str, metadata: Mapping[str, Any]) -> str:

@@ -1,0 +1,103 @@
+"""The ledger of labels: which certificates were asked of them, and how much of delta the next one may spend.
+
+Labels that say yes to one judge after another say yes to a bad one in the end. So the k-th certificate on the same
+labels gets delta / (k (k + 1)): that sums to delta, however many there are (delta / k does not: of teams with ten
+judges just above alpha 8 in 100 got a certificate where 5 were asked for).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from judges.errors import ConfigurationError
+
+_ENDING = ".ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelUses:
+    """Ledgers that say which labels were used for which certificate, a line of JSON each.
+
+    Args:
+        path: The ledger that is written; it need not exist yet.
+        others: Ledgers beside it and beside the labels, which count, too: a copy of labels is no fresh set.
+    """
+
+    path: Path
+    others: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, file: Path | None, sources: Sequence[Path]) -> Self | None:
+        """Return the ledgers of labels: one that was named alone, or those beside the files they came from.
+
+        Args:
+            file: The ledger that was named.
+            sources: The files of labels and rows; without any file nothing is known, and None is returned.
+        """
+        if file is not None:
+            return cls(file)
+        files = [source for source in sources if source.is_file()]
+        if not files:
+            return None
+        own = files[0].with_name(f"{files[0].name}{_ENDING}")
+        beside = {ledger for source in files for ledger in source.absolute().parent.glob(f"*{_ENDING}")}
+        return cls(own, tuple(sorted(beside - {own.absolute()})))
+
+    def share_of(self, delta: float, labels: frozenset[str], key: str, *, once: bool = False) -> tuple[int, float]:
+        """Return which certificate on these labels one would be, from 1, and what it may spend of delta.
+
+        Args:
+            delta: What all certificates on these labels may spend together.
+            labels: Digests of the labels, made of question, answer, person and rating.
+            key: Digest of what is certified, and how; the same question asked again is the same certificate.
+            once: Whether nothing is left for another.
+
+        Raises:
+            ConfigurationError: If nothing is left, or a ledger cannot be read.
+        """
+        entries = [entry for entry in self._entries() if not labels.isdisjoint(entry["labels"])]
+        number = next((entry["use"] for entry in entries if entry["key"] == key), 0)
+        for entry in entries if not number else ():
+            if entry["once"] or once:
+                remedy = "" if entry["once"] else ", or leave out once=True (--once)"
+                raise ConfigurationError(
+                    f"these labels were used for a certificate before, and not all of delta is left for this one: "
+                    f"label fresh rows{remedy}"
+                )
+        number = number or len({entry["key"] for entry in entries}) + 1
+        return number, delta if once else delta / (number * (number + 1))
+
+    def enter(self, labels: frozenset[str], key: str, *, use: int, delta: float, once: bool = False) -> None:
+        """Write down that labels were used; what stands there already is not written again."""
+        if any(entry["key"] == key and labels <= set(entry["labels"]) for entry in self._entries()):
+            return
+        entry = {"key": key, "use": use, "delta": delta, "once": once, "labels": sorted(labels)}
+        try:
+            file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            reason = f"the ledger {self.path} cannot be written: {error.strerror}; name another one (--ledger)"
+            raise ConfigurationError(reason) from error
+        with os.fdopen(file, "a", encoding="utf-8") as out:
+            out.write(f"{json.dumps(entry)}\n")
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        for ledger in (*self.others, self.path):
+            if ledger.exists():
+                yield from _entries_of(ledger)
+
+
+def _entries_of(ledger: Path) -> Iterator[dict[str, Any]]:
+    try:
+        for place, line in enumerate(ledger.read_text(encoding="utf-8").splitlines(), 1):
+            entry = json.loads(line)
+            use = int(entry.get("use", place))
+            yield {"key": entry["key"], "labels": entry["labels"], "use": use, "once": entry.get("once") is True}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise ConfigurationError(
+            f"the ledger {ledger} cannot be read; restore it: it says how often these labels were used"
+        ) from None

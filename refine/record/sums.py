@@ -1,0 +1,305 @@
+"""Sums by minute, hour and day, kept as outcomes are written, so that figures need not count a million rows.
+
+A series is what a filter can tell apart: guard, model, judge, key, and how it ended. Dollars are kept in
+billionths and seconds in millionths, so that what is taken away again leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from refine.record.schema import (
+    ATTEMPT,
+    MEASURES,
+    OUTCOME,
+    SERIES,
+    STATE,
+    SUMS,
+    SUMS_OF_ALL,
+    SUMS_OF_NONE,
+    TALLY,
+    OutcomeFilter,
+    is_request,
+    lock_tables,
+    of_requests,
+)
+
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+_WIDTHS = (DAY, HOUR, MINUTE)
+_DIMENSIONS = ("refiner", "model", "judge", "key", "passed", "stop_reason", "rating", "attempts")
+_FILTERS = frozenset(_DIMENSIONS) - {"attempts"}
+_MOST = 10**12
+"""Largest share of one outcome in a sum, so that nonsense from a provider makes none overflow."""
+_STEP = math.log(1.03)
+_LATENCY = ""
+"""Whose values are buckets of seconds, in place of a judge's name, whose values are ratings; 0 is none."""
+_SLICE = 500
+_LAST = 2**53 - 2**53 % DAY
+
+Pair = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
+"""The row of an outcome, and those of its attempts."""
+
+
+def bucket_of(seconds: float) -> int:
+    """Return the bucket of a time; its neighbours are 3 % away."""
+    return round(math.log(seconds) / _STEP) if seconds > 1e-6 else round(math.log(1e-6) / _STEP)  # noqa: PLR2004 - a microsecond
+
+
+def seconds_of(bucket: int) -> float:
+    """Return the time that a bucket stands for."""
+    return math.exp(bucket * _STEP)
+
+
+def _whole(value: float | None, scale: int = 1) -> int:
+    return 0 if value is None else max(-_MOST, min(_MOST, round(value * scale)))
+
+
+@dataclass(slots=True)
+class Sums:
+    """What outcomes come to, by series and minute.
+
+    Args:
+        series: What each series is, by its id.
+        sums: By start of the minute and series; in the order of `MEASURES`.
+        tally: How often each value was seen, by start, series and judge.
+    """
+
+    series: dict[int, dict[str, Any]] = field(default_factory=dict)
+    sums: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    tally: Counter[tuple[int, int, str, int]] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, pairs: Iterable[Pair], sign: int = 1) -> Sums:
+        """Return the sums of outcomes; with -1 as `sign`, what takes them away."""
+        sums = cls()
+        for outcome, attempts in pairs:
+            sums._add(outcome, attempts, sign)
+        return sums
+
+    def _add(self, outcome: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], sign: int) -> None:
+        dimensions = {name: outcome.get(name) for name in _DIMENSIONS}
+        plain = json.dumps({**dimensions, "passed": bool(dimensions["passed"])}).encode()
+        series = int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1
+        self.series[series] = dimensions
+        place = (outcome["at"] - outcome["at"] % MINUTE, series)
+        cost = outcome.get("cost")
+        values = (
+            1,
+            _whole(outcome.get("calls")),
+            _whole(outcome.get("input_tokens")),
+            _whole(outcome.get("output_tokens")),
+            _whole(cost, 10**9),
+            int(cost is None),
+            sum(_whole(attempt.get("generate_s"), 10**6) for attempt in attempts),
+            sum(_whole(attempt.get("judge_s"), 10**6) for attempt in attempts),
+            sum(_whole(attempt.get("cost"), 10**9) for attempt in attempts),
+            sum(_whole(attempt.get("judge_cost"), 10**9) for attempt in attempts),
+        )
+        before = self.sums.get(place) or [0] * len(values)
+        self.sums[place] = [old + sign * value for old, value in zip(before, values, strict=True)]
+        if outcome.get("latency_s") is not None:
+            self.tally[*place, _LATENCY, bucket_of(outcome["latency_s"])] += sign
+        for attempt in attempts:
+            if attempt.get("judge"):
+                self.tally[*place, attempt["judge"], attempt.get("rating") or 0] += sign
+
+    def write(self, connection: Connection) -> None:
+        """Add these sums to those of the database, in an order that lets no two writers wait for each other."""
+        if not self.series:
+            return
+        upsert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
+        series = [{"id": one, **self.series[one]} for one in sorted(self.series)]
+        connection.execute(upsert(SERIES).on_conflict_do_nothing(), series)
+        _add_to(connection, SUMS, MEASURES, self._sum_rows())
+        _add_to(connection, TALLY, ("n",), self._tally_rows())
+
+    def _sum_rows(self) -> list[dict[str, Any]]:
+        wide: dict[tuple[int, int, int], list[int]] = {}
+        for (start, series), values in self.sums.items():
+            for width in _WIDTHS:
+                place = (width, start - start % width, series)
+                known = wide.get(place)
+                wide[place] = values if known is None else [a + b for a, b in zip(known, values, strict=True)]
+        names = ("width", "start", "series", *MEASURES)
+        return [dict(zip(names, (*place, *wide[place]), strict=True)) for place in sorted(wide)]
+
+    def _tally_rows(self) -> list[dict[str, Any]]:
+        wide: Counter[tuple[int, int, int, str, int]] = Counter()
+        for (start, series, judge, value), count in self.tally.items():
+            for width in _WIDTHS:
+                wide[width, start - start % width, series, judge, value] += count
+        names = ("width", "start", "series", "judge", "value", "n")
+        return [dict(zip(names, (*place, wide[place]), strict=True)) for place in sorted(wide)]
+
+
+def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows: list[dict[str, Any]]) -> None:
+    upsert = (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(table)
+    grown = {name: table.c[name] + upsert.excluded[name] for name in measures}
+    if rows:
+        connection.execute(upsert.on_conflict_do_update(index_elements=list(table.primary_key), set_=grown), rows)
+
+
+def take_away(connection: Connection, identifiers: Sequence[str]) -> None:
+    """Take outcomes that are about to be removed out of the sums they are in."""
+    cursor = _summed_up_to(connection)
+    rows = connection.execute(select(OUTCOME).where(OUTCOME.c.id.in_(identifiers))).mappings().all()
+    counted = [row for row in rows if row["chain"] is not None or (row["at"], row["id"]) <= cursor]
+    Sums.of(_with_attempts(connection, counted), -1).write(connection)
+    for table, count in ((SUMS, SUMS.c.outcomes), (TALLY, TALLY.c.n)):
+        last = max((row["at"] for row in counted), default=0)
+        connection.execute(delete(table).where(table.c.start <= last, count == 0))
+
+
+def _with_attempts(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Iterator[Pair]:
+    attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    names = ("outcome", "generate_s", "judge_s", "cost", "judge_cost", "judge", "rating")
+    for begin in range(0, len(rows), _SLICE):
+        own = [row["id"] for row in rows[begin : begin + _SLICE]]
+        query = select(*(ATTEMPT.c[name] for name in names)).where(ATTEMPT.c.outcome.in_(own))
+        for attempt in connection.execute(query).mappings():
+            attempts[attempt["outcome"]].append(attempt)
+    return ((row, attempts[row["id"]]) for row in rows)
+
+
+def _summed_up_to(connection: Connection) -> tuple[int, str]:
+    row = connection.execute(select(STATE.c.at, STATE.c.id).where(STATE.c.name == "summed")).first()
+    return (SUMS_OF_NONE, "") if row is None else (row.at, row.id)
+
+
+def is_summed(connection: Connection) -> bool:
+    """Check whether the sums are those of all outcomes."""
+    return _summed_up_to(connection)[0] >= SUMS_OF_ALL
+
+
+def sum_up_older(connection: Connection) -> bool:
+    """Add some outcomes of an older version, which kept no sums; return whether there are more."""
+    if is_summed(connection):
+        return False
+    lock_tables(connection)
+    at, identifier = _summed_up_to(connection)
+    names = [column for column in OUTCOME.columns if column.name in {*_DIMENSIONS, *_NUMBERS}]
+    place = tuple_(OUTCOME.c.at, OUTCOME.c.id)
+    query = select(*names).where(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= at, place > (at, identifier))
+    rows = connection.execute(query.order_by(OUTCOME.c.at, OUTCOME.c.id).limit(_SLICE)).mappings().all()
+    Sums.of(_with_attempts(connection, rows)).write(connection)
+    more = len(rows) == _SLICE
+    now = {"at": rows[-1]["at"], "id": rows[-1]["id"]} if more else {"at": SUMS_OF_ALL, "id": ""}
+    connection.execute(update(STATE).where(STATE.c.name == "summed").values(**now))
+    return more
+
+
+_NUMBERS = ("id", "at", "chain", "calls", "input_tokens", "output_tokens", "cost", "latency_s")
+
+
+# Reading
+
+
+def can_sum(where: OutcomeFilter) -> bool:
+    """Check whether the sums know all that a filter asks for."""
+    wanted = {name for name, value in where if value is not None}
+    return wanted <= {*_FILTERS, "since", "until"}
+
+
+def _spans(since: int, until: int, widths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield width, begin and end of the parts of a time, whole buckets as wide as can be; 0 is a part of one."""
+    for index, width in enumerate(widths):
+        first, last = -(-since // width) * width, until // width * width
+        if first < last:
+            yield from _spans(since, first, widths[index + 1 :])
+            yield width, first, last
+            yield from _spans(last, until, widths[index + 1 :])
+            return
+    if since < until:
+        yield 0, since, until
+
+
+def _condition(table: Table, where: OutcomeFilter, widths: Sequence[int]) -> ColumnElement[bool]:
+    since, until = where.since or 0, _LAST if where.until is None else where.until
+    spans = [
+        and_(table.c.width == width, table.c.start >= first, table.c.start < last)
+        for width, first, last in _spans(since, until, widths)
+        if width
+    ]
+    wanted = [SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None]
+    if table is TALLY and where.stop_reason is None:
+        wanted.append(~of_requests(SERIES.c.stop_reason))
+    return and_(or_(*spans) if spans else table.c.width == -1, *wanted)
+
+
+def _edges(connection: Connection, where: OutcomeFilter, conditions: Any) -> Sums:
+    """Return the sums of the parts of minutes at the ends of a time, which no sum is kept of."""
+    since, until = where.since or 0, _LAST if where.until is None else where.until
+    total = Sums()
+    for width, first, last in _spans(since, until, _WIDTHS):
+        if not width:
+            inside = where.model_copy(update={"since": first, "until": last})
+            rows = connection.execute(select(OUTCOME).where(conditions(inside))).mappings().all()
+            for pair in _with_attempts(connection, rows):
+                total._add(*pair, 1)  # noqa: SLF001 - its own
+    return total
+
+
+def summed(connection: Connection, where: OutcomeFilter, width: int, conditions: Any) -> list[dict[str, Any]]:
+    """Return the sums of a filter's outcomes: a row for each bucket of time and series.
+
+    Args:
+        connection: The database.
+        where: Which outcomes; see `can_sum`.
+        width: Width of a bucket, at least a minute.
+        conditions: Returns a filter as a condition on the outcomes themselves.
+    """
+    widths = [one for one in _WIDTHS if width % one == 0]
+    bucket = (SUMS.c.start - SUMS.c.start % width).label("bucket")
+    dimensions = [SERIES.c[name] for name in _DIMENSIONS]
+    measures = [func.sum(SUMS.c[name]).label(name) for name in MEASURES]
+    query = select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
+    query = query.where(_condition(SUMS, where, widths)).group_by(bucket, *dimensions)
+    rows = [{name: _int(value) for name, value in row.items()} for row in connection.execute(query).mappings()]
+    edges = _edges(connection, where, conditions)
+    for (start, series), values in edges.sums.items():
+        own = dict(zip(MEASURES, values, strict=True))
+        rows.append({"bucket": start - start % width, **edges.series[series], **own})
+    return rows
+
+
+def tallied(
+    connection: Connection, where: OutcomeFilter, by: str, conditions: Any
+) -> dict[str, dict[str, Counter[int]]]:
+    """Return how often each value was seen, by the value of a dimension and by judge; "" is for times."""
+    found: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    group = SERIES.c[by]
+    query = select(group, TALLY.c.judge, TALLY.c.value, func.sum(TALLY.c.n))
+    query = query.join_from(TALLY, SERIES, SERIES.c.id == TALLY.c.series).where(_condition(TALLY, where, _WIDTHS))
+    for name, judge, value, count in connection.execute(query.group_by(group, TALLY.c.judge, TALLY.c.value)):
+        found[name or ""][judge][value] += int(count)
+    edges = _edges(connection, where, conditions)
+    for (_, series, judge, value), count in edges.tally.items():
+        if where.stop_reason is None and is_request(edges.series[series]["stop_reason"]):
+            continue
+        found[edges.series[series][by] or ""][judge][value] += count
+    return found
+
+
+def _int(value: Any) -> Any:
+    """Return a sum of PostgreSQL, a decimal, as a number."""
+    return value if value is None or isinstance(value, str | bool | int) else int(value)
+
+
+def percentile(tally: Mapping[int, int], share: float) -> float | None:
+    """Return the time within which a share of the answers came, to 1.5 %."""
+    wanted, seen = math.ceil(share * sum(tally.values())), 0
+    for bucket in sorted(tally):
+        seen += tally[bucket]
+        if seen >= max(1, wanted):
+            return seconds_of(bucket)
+    return None

@@ -1,0 +1,153 @@
+"""Figures from sums that are kept while outcomes are written: they are those of counting every row."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphs import Outcome
+from judges import Verdict
+from judges.testing import ScriptedJudge
+from judges.verdict import Usage
+from refine import SelfRefine
+from refine.record import DatabaseRecord, Origin, OutcomeFilter
+from tests.postgres import Cluster, cluster
+from tests.refine.test_verify import older
+
+BEGIN = 1_790_000_000_000
+DAY = 86_400_000
+INEXACT = {"latency_p50", "latency_p95", "series"}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Cluster]:
+    """Start a PostgreSQL server for the tests of this module."""
+    with cluster() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Name an empty database of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/record.db"
+    server: Cluster = request.getfixturevalue("postgres")
+    return server.make_database("summed")
+
+
+def outcomes(number: int) -> Iterator[tuple[Outcome, Origin]]:
+    """Yield outcomes of all kinds."""
+    chance = random.Random(number)
+    first = SelfRefine(lambda _: "yes", ScriptedJudge([4])).refine("is it?")
+    attempt = first.attempts[0]
+    for one in range(number):
+        used = Usage(
+            calls=2, input_tokens=chance.randrange(900), cost=chance.choice([None, 0.0, chance.random() / 99])
+        )
+        rated = Verdict.rated(chance.choice([1, 2, 3, 4]), judge=chance.choice(["a", "b"]), usage=used)
+        judged = attempt.model_copy(update={"verdict": rated, "latency_s": chance.random(), "usage": used})
+        attempts = tuple(
+            judged.model_copy(update={"number": place}) for place in range(1, chance.choice([2, 3, 4]))
+        )
+        reason = chance.choice(["accepted", "accepted", "max_attempts", "judge_failed", "broken_off"])
+        update = {"id": f"{number}-{one}", "attempts": attempts, "usage": used, "latency_s": chance.random() * 9}
+        update |= {"stop_reason": reason, "passed": reason == "accepted", "released": len(attempts)}
+        yield first.model_copy(update=update), Origin(refiner=chance.choice(["x", "y"]), judge="a", model="m")
+
+
+def write(url: str, *numbers: int) -> None:
+    """Record outcomes, a writer for each number."""
+    for number in numbers:
+        with DatabaseRecord(url) as record:
+            for outcome, origin in outcomes(number):
+                record.add(outcome, origin)
+            assert record.flush(120)
+
+
+@pytest.fixture(autouse=True)
+def _days(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spread what is recorded over days, some of it within a minute."""
+    chance, ticks = random.Random(1), count()
+    monkeypatch.setattr(
+        "refine.record.writer.now_ms",
+        lambda: BEGIN + next(ticks) * 7_000_001 % (9 * DAY) + chance.randrange(90_000),
+    )
+
+
+FILTERS: list[dict[str, Any]] = [
+    {},
+    {"refiner": "x"},
+    {"passed": False, "model": "m"},
+    {"rating": 2, "judge": "a"},
+    {"stop_reason": "broken_off"},
+    {"since": BEGIN + DAY + 12_345},
+    {"since": BEGIN + 3 * DAY + 1, "until": BEGIN + 6 * DAY + 45_678, "refiner": "y"},
+    {"since": BEGIN + 1_000, "until": BEGIN + 2 * 3_600_000},
+    {"until": BEGIN},
+]
+
+
+def assert_sums_agree(url: str, patch: pytest.MonkeyPatch) -> None:
+    """Compare sums with counting, for every filter."""
+    with DatabaseRecord(url) as record:
+        for settings in FILTERS:
+            where = OutcomeFilter(**settings)
+            both = []
+            for few in (-1, 10**9):
+                patch.setattr("refine.record.queries._FEW", few)
+                both.append((record.figures(where), record.table("refiner", where)))
+            (quick, table), (slow, counted) = both
+            for name in slow.keys() - INEXACT:
+                expected = pytest.approx(slow[name], abs=1e-7) if name == "cost" else slow[name]
+                assert quick[name] == expected, (name, settings)
+            for name in ("latency_p50", "latency_p95"):
+                assert quick[name] == (None if slow[name] is None else pytest.approx(slow[name], rel=0.02))
+            assert quick["outcomes"] == sum(row["outcomes"] for row in table)
+            assert [{**row, "cost": None} for row in table] == [{**row, "cost": None} for row in counted]
+
+
+def test_sums_are_those_of_counting(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several writers, for every filter and any time; after labels, a review's end and retention, too."""
+    write(url, 160, 90)
+    assert_sums_agree(url, monkeypatch)
+    with DatabaseRecord(url) as record:
+        record.label("90-1", 1, by="ann", rating=1)
+        (first, origin), *_ = outcomes(3)
+        record.add(first.model_copy(update={"stop_reason": "interrupted", "passed": False}), origin)
+        assert record.flush(60)
+        record.add(first, origin)
+        assert record.flush(60)
+    assert_sums_agree(url, monkeypatch)
+    monkeypatch.setattr("refine.record.writer.now_ms", lambda: BEGIN + 6 * DAY)
+    with DatabaseRecord(url, keep_days=3) as record:
+        record.check()
+        old = OutcomeFilter(until=BEGIN + 3 * DAY)
+        for _ in range(3_000):
+            if not record.outcomes(old):
+                break
+            record.flush(0.02)
+        assert not record.outcomes(old)
+        assert record.outcomes()
+        assert record.verify().faults == []
+    assert_sums_agree(url, monkeypatch)
+
+
+def test_an_older_record_is_summed_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then every row is counted; afterwards the sums are those of all, with what came meanwhile."""
+    file = tmp_path / "record.db"
+    url = f"sqlite:///{file}"
+    write(url, 60)
+    older(file)
+    with DatabaseRecord(url) as record:
+        assert record.figures()["outcomes"] == 60
+        assert not record.is_summed()
+    write(url, 30)
+    with DatabaseRecord(url) as record:
+        record.sum_up()
+        assert record.is_summed()
+    assert_sums_agree(url, monkeypatch)
