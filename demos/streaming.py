@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
@@ -20,6 +21,9 @@ from demos.command import Options, run_demo
 from demos.screen import Screen, screen
 from judges import ConfigurationError, Judge, Verdict, as_judge
 from refine import SelfRefine
+
+if TYPE_CHECKING:
+    from rich.columns import Columns
 
 _PROG = "demos.streaming"
 _QUESTION = "My parcel is late. What can I do?"
@@ -175,7 +179,7 @@ async def _watch(both: Sequence[Side], display: Screen, speed: float) -> None:
         await running
 
 
-def _picture(both: Sequence[Side], seconds: float) -> object:
+def _picture(both: Sequence[Side], seconds: float) -> Columns:
     from rich.columns import Columns  # noqa: PLC0415 - as above
     from rich.panel import Panel  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above

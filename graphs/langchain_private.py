@@ -204,7 +204,7 @@ class TokenRun:
         """Show a text; `fields` are further fields of the message's chunk."""
         for manager in self._managers if not self._runs else ():
             self._runs += manager.on_chat_model_start({"name": self._name}, [[]], name=self._name)
-        chunk = AIMessageChunk(text, id=self._id, **fields)
+        chunk = AIMessageChunk(content=text, id=self._id, **fields)
         for run in self._runs:
             run.on_llm_new_token(text, chunk=ChatGenerationChunk(message=chunk))
 

@@ -302,7 +302,8 @@ def _segmenter() -> Callable[[str, str], Any]:
         raise ConfigurationError(
             "release='pieces' splits answers into sentences: install selfrefine[pieces]"
         ) from error
-    return segment
+    split_sentences: Callable[[str, str], Any] = segment
+    return split_sentences
 
 
 def check_installed() -> None:

@@ -81,7 +81,7 @@ def stream_pieces(
     try:
         while (piece := pieces.get()) is not None:
             sent.append(piece[0])
-            yield AIMessageChunk(piece[0], id=piece[1])
+            yield AIMessageChunk(content=piece[0], id=piece[1])
     finally:
         outlet.close()
     if isinstance(ended[0], BaseException):
@@ -100,7 +100,7 @@ async def astream_pieces(
     try:
         while (piece := await pieces.get()) is not None:
             sent.append(piece[0])
-            yield AIMessageChunk(piece[0], id=piece[1])
+            yield AIMessageChunk(content=piece[0], id=piece[1])
     finally:
         if not answering.done():
             answering.cancel()

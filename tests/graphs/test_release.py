@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -51,7 +51,7 @@ class _Schedule:
         for _ in range(self.pick.randint(0, most)):
             await asyncio.sleep(0)
 
-    async def write(self) -> AsyncIterator[AIMessageChunk]:
+    async def write(self) -> AsyncGenerator[AIMessageChunk]:
         """Write the next answer in chunks of any size."""
         text = self.answers[min(self.written, 3)]
         self.written += 1
@@ -60,7 +60,7 @@ class _Schedule:
             while text:
                 await self.rest(3)
                 size = self.pick.randint(1, 12)
-                yield AIMessageChunk(text[:size])
+                yield AIMessageChunk(content=text[:size])
                 text = text[size:]
         finally:
             self.open -= 1
@@ -92,7 +92,7 @@ class _Judge(Judge):
             finally:
                 schedule.judging -= 1
 
-        yield Apply(len, sample, wait)
+        yield Apply(id, sample, wait)
         answer = sample.answer or ""
         if "ODD" in answer and "BAD" not in answer:
             raise RuntimeError("the judge is down")
@@ -101,7 +101,7 @@ class _Judge(Judge):
 
 def _refiner_of(seed: int, outcomes: list[Outcome]) -> SelfRefine:
     pick, judge = random.Random(seed), _Judge()
-    on_exhausted = pick.choice(("best", "fallback", "raise"))
+    on_exhausted: Any = pick.choice(("best", "fallback", "raise"))
     return SelfRefine(
         RunnableLambda(_write),
         judge,
@@ -124,7 +124,7 @@ async def _run(seed: int, refiner: SelfRefine, outcomes: list[Outcome]) -> None:
     outcomes.clear()
     leaves_after = schedule.pick.choice((None, None, None, 0, 1, 3))
     chunks: list[Any] = []
-    stream = refiner.astream("Why?")
+    stream: Any = refiner.astream("Why?")
     with suppress(Unanswered):  # where the policy says so
         async for chunk in stream:
             chunks.append(chunk)
@@ -297,7 +297,7 @@ async def test_messages_of_a_graph_are_pieces() -> None:
     builder.add_node("answer", refiner)
     builder.add_edge(START, "answer")
     builder.add_edge("answer", END)
-    graph = builder.compile()
+    graph: Any = builder.compile()
     parts = [part async for part, _ in graph.astream({"messages": [("user", "Count.")]}, stream_mode="messages")]
     shown = [str(part.text) for part in parts if part.type != "human"]
     assert [text for text in shown if text] == ["One is good.", " Two is better."]

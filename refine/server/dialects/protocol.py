@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -186,8 +186,9 @@ class ApiDialect(Protocol):
         """Return a reply with another text; `is_filtered` says that it was stopped."""
         ...
 
-    PieceWriter: Callable[[str, str], PieceEvents]
-    """Makes what writes the events of one answer, by what its id ends in and the name of the model."""
+    def PieceWriter(self, identifier: str, model: str) -> PieceEvents:  # noqa: N802 - a class of the module
+        """Return what writes the events of one answer, by what its id ends in and the name of the model."""
+        ...
 
     def error_body(self, error: ApiError) -> Json:
         """Return the body of an error of the guard's own."""
