@@ -160,7 +160,7 @@ def standing_of(candidate: Refinement) -> Standing:
         return Standing.UNFIT
     if verdict is None or verdict.rating is None:
         return Standing.UNJUDGED
-    is_accepted = verdict.reaches(candidate.policy.success_rating) and attempt.kind != "cut"
+    is_accepted = candidate.policy.accepts(verdict) and attempt.kind != "cut"
     return Standing.ACCEPTED if is_accepted else Standing.RATED
 
 

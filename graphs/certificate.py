@@ -24,6 +24,7 @@ from judges.models.providers.openai_fields import names_direct_client
 _WITHOUT_INFLUENCE = frozenset(
     {
         "success_rating",
+        "success_score",
         "certificate",
         "on_exhausted",
         "fallback",

@@ -279,6 +279,8 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
     if attempt.pieces:
         figures["pieces"] = [{"released": piece.released, "rating": _rating(piece)} for piece in attempt.pieces]
         figures["usage_estimated"] = attempt.is_estimated
+    if verdict is not None and verdict.p_pass is not None:
+        figures["p_pass"] = verdict.p_pass
     missing = {} if verdict is None else verdict.missing
     if missing:
         figures["missing"] = missing

@@ -128,8 +128,14 @@ class Overrides(_RequestSettings):
         return self.model_dump(mode="json", exclude_none=True, include=set(_CRITERIA))
 
     def applied_to(self, policy: Policy) -> Policy:
-        """Return a policy with these settings, to which no certificate of the policy applies any more."""
+        """Return a policy with these settings, to which no certificate of the policy applies any more.
+
+        Raises:
+            InputError: If it sets a rating where answers are accepted by score.
+        """
         changed = self.model_dump(exclude_none=True, exclude={*_CRITERIA, "evidence"})
+        if policy.success_score is not None and "success_rating" in changed:
+            raise InputError("a request sets no success_rating here, where answers are accepted by their score")
         if policy.certificate is not None and (changed or self.criteria):
             changed["certificate"] = None
         return policy.model_copy(update=changed) if changed else policy

@@ -24,10 +24,11 @@ from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.runtime.budget import Price, Prices
 from judges.sample import canonical_field
-from judges.verdict import Rating
+from judges.verdict import Rating, Verdict
 
 _MEANINGS = {
     "success_rating": "the rating from 1 to 4 at which an answer is accepted",
+    "success_score": "the score from 0 to 1 at which an answer is accepted, in place of a rating",
     "max_attempts": "which counts all answers, the first included",
     "max_calls": "calls of generator and judges together",
     "max_tokens": "tokens of generator and judges together",
@@ -63,7 +64,7 @@ _RATINGS = (
         "pass_rating",
         "rating",
     ),
-    *("target_score", "target_rating", "passing_score", "success_score", "score", "rating_threshold"),
+    *("target_score", "target_rating", "passing_score", "score", "rating_threshold"),
 )
 _GUESSES = {
     "success_rating": _RATINGS,
@@ -299,6 +300,7 @@ class PolicySettings(TypedDict, total=False):
     """Settings of `graphs.Policy`, which says what they mean; all may be left out."""
 
     success_rating: Rating
+    success_score: float | None
     max_attempts: int
     on_exhausted: _OnExhausted
     max_revisions: int
@@ -338,6 +340,8 @@ class Policy(FrozenSettings):
 
     Args:
         success_rating: Rating from 1 to 4 at which an answer is accepted.
+        success_score: Score from 0 to 1 at which an answer is accepted, whatever its rating; None accepts by
+            rating. A score is finer than a rating where the judge has probabilities; see `judges.Verdict`.
         max_attempts: Maximum number of answers, including the first one; 1 judges once and never retries.
         on_exhausted: What to return when the loop ends without acceptance: the `"best"` attempt (highest score,
             the latest on a tie), the `"last"` one, `"raise"` `NotAccepted`, the `"fallback"` text, or
@@ -416,15 +420,16 @@ class Policy(FrozenSettings):
             for endpoints that go on with it (vLLM, llama.cpp).
         on_late_refusal: What to do when pieces were released and the judge of the whole refuses: `"flag"` the
             answer, which has then not passed, or `"append"` an amendment, judged like the answer.
-        certificate: The path of a certificate that `refine certify` wrote for this loop: it sets `success_rating`,
-            and a loop that it is not about, by judge, generator or policy, is refused. Its id is in every outcome;
-            its promise is about the answers that pass.
+        certificate: The path of a certificate that `refine certify` wrote for this loop: it sets `success_rating`
+            or `success_score`, and a loop that it is not about, by judge, generator or policy, is refused. Its id
+            is in every outcome; its promise is about the answers that pass.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
     """
 
     success_rating: Rating = 3
+    success_score: float | None = Field(default=None, ge=0, le=1)
     max_attempts: int = Field(default=3, ge=1, strict=True)
     on_exhausted: _OnExhausted = "best"
     max_revisions: int = Field(default=3, ge=0, strict=True)
@@ -507,6 +512,18 @@ class Policy(FrozenSettings):
             )
         return self
 
+    def accepts(self, verdict: Verdict) -> bool:
+        """Whether a verdict reaches the success rating, or the success score where there is one."""
+        if self.success_score is None:
+            return verdict.reaches(self.success_rating)
+        return verdict.score is not None and verdict.score >= self.success_score
+
+    @property
+    def acceptance(self) -> str:
+        """The setting at which an answer is accepted, as it is written."""
+        by_rating = self.success_score is None
+        return f"success_rating={self.success_rating}" if by_rating else f"success_score={self.success_score:g}"
+
     @property
     def held_back(self) -> str:
         """Why answers are released whole although they are to be released in pieces; empty where they are not."""
@@ -541,20 +558,21 @@ class Policy(FrozenSettings):
 
 
 def _apply_certificate(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the success rating of their certificate.
+    """Return settings with the success rating, or the success score, of their certificate.
 
     Raises:
-        ConfigurationError: If the certificate cannot be used, or another success rating stands beside it.
+        ConfigurationError: If the certificate cannot be used, or another one stands beside it.
     """
     certificate = IssuedCertificate.read(settings["certificate"])
-    certified = certificate.success_rating
-    explicit = settings.get("success_rating", certified)
-    if explicit != certified:
-        raise ConfigurationError(
-            f"success_rating={shortened(explicit)} stands beside a certificate for success_rating={certified}; "
-            f"leave one of the two out"
-        )
-    return {**settings, "certificate": certificate, "success_rating": certified}
+    name, certified = certificate.acceptance
+    for other in ("success_rating", "success_score"):
+        explicit = settings.get(other)
+        if explicit is not None and (other, explicit) != (name, certified):
+            raise ConfigurationError(
+                f"{other}={shortened(explicit)} stands beside a certificate for {name}={certified:g}; leave one "
+                f"of the two out"
+            )
+    return {**settings, "certificate": certificate, name: certified}
 
 
 _NO_OVERRIDE = Override()

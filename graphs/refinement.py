@@ -224,7 +224,7 @@ def best_attempt(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
 
     def rank(attempt: Attempt) -> tuple[bool, float, int]:
         verdict = attempt.verdict
-        reaches = verdict is not None and verdict.reaches(policy.success_rating)
+        reaches = verdict is not None and policy.accepts(verdict)
         return reaches, attempt.score, attempt.wholeness
 
     rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.is_unfit]
@@ -564,7 +564,7 @@ class Refinement:
         if verdict.unscored is not None:
             detail = withhold(verdict.detail, self.evidence)
             return "judge_failed", f"{verdict.unscored}: {detail}".rstrip(": ")
-        if verdict.reaches(self.policy.success_rating) and self.attempts[-1].kind != "cut":
+        if self.policy.accepts(verdict) and self.attempts[-1].kind != "cut":
             return "accepted", ""
         if self.attempts[-1].is_withheld and action_on(verdict, self.policy) in ("block", "mend_or_block"):
             return "blocked", "a judge refused the answer, and its refusals are final"
@@ -618,7 +618,7 @@ class Refinement:
         for attempt in self.attempts[self.outdated : draft.number - 1]:
             for other in attempt.drafts:
                 verdict = other.verdict
-                if verdict is None or verdict.rating is None or verdict.reaches(self.policy.success_rating):
+                if verdict is None or verdict.rating is None or self.policy.accepts(verdict):
                     continue
                 is_text = other.own_kind == "text" and not other.fault and other.copied != "echo"
                 is_text = is_text and bool(other.kept) >= bool(draft.kept)

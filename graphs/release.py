@@ -36,7 +36,7 @@ _LIMITS = ("budget", "deadline")
 def fate_of(verdict: Verdict, policy: Policy) -> Fate:
     """Return what becomes of a piece by its verdict."""
     if verdict.unscored is None:
-        return Fate.ACCEPTED if verdict.reaches(policy.success_rating) else Fate.REFUSED
+        return Fate.ACCEPTED if policy.accepts(verdict) else Fate.REFUSED
     if verdict.unscored in _HOLDS_NOTHING:
         return Fate.ACCEPTED
     is_open = policy.on_judge_error == "accept" and verdict.unscored not in _LIMITS

@@ -500,23 +500,37 @@ class IssuedCertificate(BaseModel):
         Raises:
             ConfigurationError: If it certifies nothing, or no success rating; in one line.
         """
+        name, value = self.acceptance
+        if name != "success_rating":
+            raise ConfigurationError(
+                f"certificate {self.id[:8]} is about a score: the loop accepts by {name}={value:g}"
+            )
+        return int(value)
+
+    @property
+    def acceptance(self) -> tuple[Literal["success_rating", "success_score"], float]:
+        """The setting of a loop that it allows, and its value.
+
+        Raises:
+            ConfigurationError: If it certifies nothing, or an escalation of judges; in one line.
+        """
         if self.threshold is None:
             raise ConfigurationError(
                 f"certificate {self.id[:8]} says that nothing is certified at alpha {self.alpha:.1%}; label more "
                 f"runs and certify again, or leave the certificate out and set success_rating yourself"
             )
-        if self.kind != "rating":
+        if self.kind == "escalation":
             raise ConfigurationError(
-                f"certificate {self.id[:8]} is about {_KINDS[self.kind]}, and a loop accepts by rating; "
-                f"{self._remedy}"
+                f"certificate {self.id[:8]} is about an escalation of judges, and a loop accepts by the rating or "
+                f"the score of one; {self._remedy}"
             )
-        return int(self.threshold)
+        if self.kind == "score":
+            return "success_score", self.threshold
+        return "success_rating", int(self.threshold)
 
     @property
     def _remedy(self) -> str:
         """How a loop comes to a certificate of its own, where this one is of another kind."""
-        if self.kind == "score":
-            return "certify the recorded loops by rating: without scores=True (--scores)"
         policy = self.rows[int(self.threshold or 0)].policy
         first = policy[0] if isinstance(policy, tuple) else policy
         judge = "the last judge alone" if first > HIGHEST else f"judges.Escalation([...], sure={first:g})"
@@ -529,7 +543,7 @@ class IssuedCertificate(BaseModel):
             return "nothing"
         if self.kind == "escalation":
             return f"escalation, least ratings {self.rows[int(self.threshold)].policy_text}"
-        what = "success_rating" if self.kind == "rating" else "least score"
+        what = "success_rating" if self.kind == "rating" else "success_score"
         loop = "" if self.subject.max_attempts is None else f", max_attempts={self.subject.max_attempts}"
         return f"{what}={self.threshold:g}{loop}"
 
@@ -560,7 +574,6 @@ _METHODS = {
     "anytime": "e-values, which hold at any look",
     "weighted": "Hoeffding-Bentkus bound, for weights and graded harm",
 }
-_KINDS: Mapping[Kind, str] = {"rating": "a rating", "score": "a score", "escalation": "an escalation of judges"}
 
 
 def _json_of(path: Path) -> object:

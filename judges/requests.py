@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, JsonValue
 
@@ -51,9 +51,6 @@ class Ask:
             has one, says how many items the reply's lists have, by field, which a schema can then enforce.
         shared: Whether judges that ask exactly the same about one sample share one reply.
         media: Images and audio that are shown after the data, numbered from 1; the data tell where they belong.
-        rated: What is asked of the reply's one rating: `"likelihood"`, how likely each rating was; `"digit"`, the
-            rating alone, as one digit, and how likely each was. The answer is then a pair of the reply and a
-            `judges.model.Distribution`.
     """
 
     model: JudgeModel
@@ -65,7 +62,19 @@ class Ask:
     check: Callable[[Any], str | None] | None = None
     shared: bool = False
     media: tuple[Media, ...] = ()
-    rated: Literal["", "likelihood", "digit"] = ""
+    rated: ClassVar[Literal["", "likelihood", "digit"]] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatedAsk(Ask):
+    """A question whose reply has one rating; the answer is a pair of the reply and a `judges.model.Distribution`.
+
+    Args:
+        rated: What is asked of the rating: `"likelihood"`, how likely each one was; `"digit"`, the rating alone,
+            as one digit, and how likely each one was.
+    """
+
+    rated: Literal["likelihood", "digit"]  # type: ignore[misc]  # a field here, since each question has its own
 
 
 @dataclass(frozen=True)

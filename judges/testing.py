@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -30,7 +33,15 @@ from judges.runtime.observation import observing
 from judges.runtime.validation import no_model_requests
 from judges.sample import Sample
 
-__all__ = ["ScriptedEmbeddings", "ScriptedJudge", "ScriptedModel", "no_model_requests", "no_waiting", "raising"]
+__all__ = [
+    "Likely",
+    "ScriptedEmbeddings",
+    "ScriptedJudge",
+    "ScriptedModel",
+    "no_model_requests",
+    "no_waiting",
+    "raising",
+]
 
 T = TypeVar("T")
 
@@ -90,12 +101,54 @@ class _Script(Generic[T]):
         )
 
 
+def _empty_reply() -> dict[str, Any]:
+    return {"rationale": "", "rating": None, "feedback": ""}
+
+
+@dataclass(frozen=True)
+class Likely:
+    """A line of a script: a reply whose rating was as likely as it says, where the judge asks for that.
+
+    A judge that asks for the rating alone, as `Quick` does, gets the likeliest one.
+
+    Args:
+        shares: How likely each rating was, as it is written: `{1: 0.1, 2: 0.1, 3: 0.2, 4: 0.6}`.
+        reply: The other fields of the reply, in their order, and the rating where it is not the likeliest.
+        field: Name of the field that holds the rating.
+    """
+
+    shares: Mapping[int | str | bool, float]
+    reply: Mapping[str, Any] = dataclass_field(default_factory=_empty_reply)
+    field: str = "rating"
+
+    def message(self, settings: Mapping[str, Any], *, is_short: bool) -> AIMessage:
+        """Return the message, with log-probabilities where the settings of the call ask for them."""
+        likeliest = max(self.shares, key=lambda one: self.shares[one])
+        own = self.reply.get(self.field)
+        fields = {**self.reply, self.field: likeliest if own is None else own}
+        text = str(likeliest) if is_short else json.dumps(fields, ensure_ascii=False)
+        mark = json.dumps(fields[self.field])
+        head = "" if is_short else text[: text.index(f'"{self.field}": ') + len(self.field) + 4]
+        rating = text if is_short else mark
+        metadata = {"logprobs": {"content": self._tokens(head, rating, text[len(head) + len(rating) :])}}
+        return AIMessage(text, response_metadata=metadata if settings.get("logprobs") else {})
+
+    def _tokens(self, head: str, rating: str, tail: str) -> list[dict[str, Any]]:
+        written = {one if isinstance(one, str) else json.dumps(one): share for one, share in self.shares.items()}
+        tops = [{"token": one, "logprob": math.log(share)} for one, share in written.items() if share > 0]
+        own = math.log(written.get(rating, 1.0) or 1.0)
+        tokens = [{"token": rating, "logprob": own, "top_logprobs": tops}]
+        before, behind = ({"token": part, "logprob": 0.0, "top_logprobs": []} for part in (head, tail))
+        return [*([before] if head else []), *tokens, *([behind] if tail else [])]
+
+
 class ScriptedModel(BaseChatModel):
     """A real LangChain chat model whose replies come from a script.
 
     A line of the script is one of: a text; an `AIMessage`; a `ToolCall` or a list of them; a mapping or a
     pydantic object for a structured reply (sent as a call of the bound tool, or as JSON text where no tool is
-    bound); an exception, which is raised. Instead of lines, pass a function from the messages to a line.
+    bound); a `Likely`, a reply with the probabilities of its ratings; an exception, which is raised. Instead of
+    lines, pass a function from the messages to a line.
 
     Tokens are counted as blank-separated words, so that budgets and totals have something to count.
 
@@ -115,6 +168,8 @@ class ScriptedModel(BaseChatModel):
     model_name: str = "scripted"
     temperature: float | None = None
     delay_s: float = 0.0
+    max_tokens: int | None = None
+    logprobs: bool | None = None
     scripted: bool = True
     _script: _Script[Any] = PrivateAttr()
     _calls: list[tuple[list[BaseMessage], dict[str, Any]]] = PrivateAttr(default_factory=list)
@@ -203,7 +258,10 @@ class ScriptedModel(BaseChatModel):
         line = self._script.line(messages)
         if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
             raise line
-        message = _message(line, settings)
+        if isinstance(line, Likely):
+            message = line.message(settings, is_short=self.max_tokens == 1)
+        else:
+            message = _message(line, settings)
         message.response_metadata.setdefault("model_name", self.model_name)
         if message.usage_metadata is None:
             message.usage_metadata = _word_usage(messages, message)

@@ -233,7 +233,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         return self.graph.checkpointer
 
     def __repr__(self) -> str:
-        settings = f"success_rating={self.policy.success_rating}, max_attempts={self.policy.max_attempts}"
+        settings = f"{self.policy.acceptance}, max_attempts={self.policy.max_attempts}"
         return f"SelfRefine({self._generator_name}, {self._loop.judge_name!r}, {settings})"
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -190,3 +190,25 @@ def test_every_decision_is_linked() -> None:
     linked = {Path(target).name for target in LINK.findall(text_of("docs/architecture.md"))}
     assert decisions
     assert decisions <= linked
+
+
+def test_the_way_through_the_site_leads_to_every_page() -> None:
+    """Each page stands in the navigation of the site."""
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    written = {file.relative_to(ROOT / "docs").as_posix() for file in (ROOT / "docs").rglob("*.md")}
+    assert written - set(re.findall(r"- ([\w./-]+\.md)", nav)) == set()
+
+
+def test_every_judge_has_a_page_on_the_site() -> None:
+    """It has what the judge asks, its settings, and the prompt of those that ask a model."""
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    site = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(site)
+    pages = site.pages()
+    for name, entry in default_registry().entries.items():
+        page = pages[f"catalogue/{name}.md"]
+        assert entry.asks in page
+        assert "## Settings" in page
+        assert ("## Prompt" in page) == ("model=" in page.partition("## Settings")[0]), name

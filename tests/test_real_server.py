@@ -12,7 +12,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from judges import Helpfulness, OpenAICompatible, Rubric, Verdict
+from judges import Helpfulness, OpenAICompatible, Quick, Rubric, Verdict
 from judges.catalogue.registry import catalogue
 from judges.models.providers.langchain import LangChainModel
 from judges.models.structured import Method
@@ -112,6 +112,36 @@ async def test_our_own_client_gets_a_verdict(direct: OpenAICompatible, way: Way)
     )
     assert verdict.model is not None
     assert verdict.model.endswith("tiny.gguf")
+
+
+async def test_a_verdict_of_one_token_has_probabilities(direct: OpenAICompatible) -> None:
+    """The server keeps the reply to one digit, and lists the likeliest tokens as they were before it did."""
+    quick = Quick(terse(direct))
+    verdicts = [await quick.first.acall(question="q", answer=f"Answer {number}.") for number in range(12)]
+
+    assert {one.usage.output_tokens for one in verdicts} == {1}
+    assert all(one.rating in range(1, 5) for one in verdicts)
+    likely = [one for one in verdicts if one.probabilities is not None]
+    assert likely
+    for verdict in likely:
+        assert verdict.probabilities is not None
+        assert sum(verdict.probabilities) == pytest.approx(1)
+        place = max(range(4), key=verdict.probabilities.__getitem__)
+        assert verdict.rating == place + 1
+    assert {one.no_probabilities for one in verdicts} <= {"", "no rating is among the likeliest tokens"}
+
+
+async def test_an_assessment_has_probabilities_at_the_place_of_its_rating(direct: OpenAICompatible) -> None:
+    """Whatever the rationale says, the token is found by its place in the JSON."""
+    levels = {1: "bad", 2: "poor", 3: "fair", 4: "good"}
+    judge = Rubric(
+        direct, criteria="x", levels=levels, instructions="Rate by chance.", examples=[], probabilities=True
+    )
+    verdicts = [await judge.acall(question="q", answer=f"Answer {number}.") for number in range(12)]
+
+    told = {one.no_probabilities for one in verdicts if one.unscored is None}
+    assert "" in told
+    assert told <= {"", "no rating is among the likeliest tokens"}
 
 
 def test_langchain_gets_a_verdict_by_schema(chat: ChatOpenAI) -> None:

@@ -237,6 +237,7 @@ class ModelJudge(Metric):
     """
 
     questions: ClassVar[Sequence[Question[Any]]] = ()
+    _probabilities: bool = False
 
     def __init__(
         self,
@@ -252,7 +253,8 @@ class ModelJudge(Metric):
         super().__init__(**settings)
         self._multimodal = multimodal
         self._gate = gate
-        self._probabilities = probabilities
+        if probabilities:  # no attribute unless it is set, so that fingerprints stay what they were
+            self._probabilities = True
         asked = self.questions if questions is None else questions
         self._questions = tuple(question.as_compat() if self.compat else question for question in asked)
         self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if asked else ()

@@ -62,7 +62,8 @@ class Cascade(CompositeJudge):
 class Escalation(CompositeJudge):
     """Ask judges one after another, cheapest first, and stop at the first that is sure.
 
-    A judge is sure if its rating reaches `sure`, or is at most `sure_bad`; the last one decides in any case. The
+    A judge is sure if its rating reaches `sure`, or is at most `sure_bad`; with shares in place of ratings, if its
+    `p_pass` does, without which it is then not sure. The last one decides in any case. The
     verdict is that of the judge that decides: its rating is compared as any other, so that the loop's success
     rating, and a certificate of recorded loops, are about the escalation as a whole. What nobody releases goes to
     people by the loop's `on_exhausted="interrupt"`. `detail` names the deciding judge, and `items` holds the
@@ -83,12 +84,19 @@ class Escalation(CompositeJudge):
             ),
         ],
         *,
-        sure: Annotated[int, means("Rating from which a judge before the last accepts alone.")] = 4,
-        sure_bad: Annotated[
-            int | None,
+        sure: Annotated[
+            int | float,
             means(
-                "Rating down to which a judge before the last refuses alone; None leaves every refusal "
-                "to the next one."
+                "Rating from which a judge before the last accepts alone; or, as a float between 0 and 1, the "
+                "`p_pass` from which it does.",
+                0.9,
+            ),
+        ] = 4,
+        sure_bad: Annotated[
+            int | float | None,
+            means(
+                "Rating, or `p_pass`, down to which a judge before the last refuses alone; None leaves every "
+                "refusal to the next one.",
             ),
         ] = None,
         name: Annotated[str, means("The escalation's name.")] = "escalation",
@@ -96,11 +104,11 @@ class Escalation(CompositeJudge):
     ) -> None:
         self.name = name
         self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
-        self._sure = checked_success(sure, setting="sure")
-        if sure_bad is not None and not (type(sure_bad) is int and LOWEST <= sure_bad < sure):
-            raise ConfigurationError(
-                f"sure_bad is a rating from 1, below sure={sure}, or None, not {shortened(sure_bad)}"
-            )
+        by_share = type(sure) is float and 0 < sure < 1
+        self._sure: float = sure if by_share else checked_success(sure, setting="sure")  # type: ignore[arg-type]
+        lowest, kind = (0.0, "a p_pass from 0") if by_share else (LOWEST, "a rating from 1")
+        if sure_bad is not None and not (type(sure_bad) is type(sure) and lowest <= sure_bad < sure):
+            raise ConfigurationError(f"sure_bad is {kind}, below sure={sure}, or None, not {shortened(sure_bad)}")
         self._sure_bad = sure_bad
 
     def explain(self) -> Explanation:
@@ -114,10 +122,16 @@ class Escalation(CompositeJudge):
         """Consult judge after judge until one is sure."""
         verdict = yield from self.first_to_decide(sample, self._is_sure, called="judge")
         missing = [one for one in verdict.items[:-1] if one.unscored not in {None, *NOTHING_TO_JUDGE}]
-        if self._sure_bad is None or not missing or verdict.rating is None or verdict.rating <= self._sure_bad:
+        if self._sure_bad is None or not missing or verdict.rating is None or self._refuses(verdict):
             return verdict
         return without_missing(verdict.items, missing).model_copy(update={"judge": self.name})
 
     def _is_sure(self, verdict: Verdict) -> bool:
-        is_bad = self._sure_bad is not None and verdict.rating is not None and verdict.rating <= self._sure_bad
-        return is_bad or verdict.reaches(self._sure)
+        if isinstance(self._sure, float):
+            return self._refuses(verdict) or (verdict.p_pass is not None and verdict.p_pass >= self._sure)
+        return self._refuses(verdict) or verdict.reaches(self._sure)
+
+    def _refuses(self, verdict: Verdict) -> bool:
+        """Whether a judge before the last refuses alone with this verdict."""
+        value = verdict.p_pass if isinstance(self._sure, float) else verdict.rating
+        return self._sure_bad is not None and value is not None and value <= self._sure_bad

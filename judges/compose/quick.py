@@ -30,8 +30,8 @@ class Quick(Judge):
     A model that reasons before it replies has no first token that decides.
 
     Raises:
-        ConfigurationError: If the judge does not ask for one rating, or the margin is none; when it judges, if the
-            model reasons before it replies.
+        ConfigurationError: If the judge does not ask for one rating, the margin is none, or the model reasons
+            before it replies: when it is made where the model's name tells, else when it first judges.
 
     Attributes:
         judge: The judge itself.
@@ -84,7 +84,7 @@ class Quick(Judge):
             self.name,
             [part],
             asks=f"What does {part.judge} say in one token?",
-            calls="1, and 1 more where it refuses or is unsure",
+            calls="1, or 2 where it refuses or is unsure",
             scale=part.scale,
             better=part.better,
             judges_parts=self.judges_parts,

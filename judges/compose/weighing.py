@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from typing import Literal
 
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import Distribution
 from judges.models.likelihood import Levels, levels_in
 from judges.models.prompt_and_reply import has_own_format
-from judges.requests import Ask, Deliberation
+from judges.requests import Ask, Deliberation, RatedAsk
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 _HALF = 0.5
+_REASONING = re.compile(
+    r"(?:^|[:/])(?:o[134](?:-(?:mini|pro|preview))?|gpt-5(?:-(?:mini|nano|pro))?)(?:-\d{4}-\d\d-\d\d)?$|"
+    r"deepseek-(?:r1|reasoner)|\bqwq\b|-thinking\b",
+    re.IGNORECASE,
+)
+"""Matches the names of models that always reason before they reply; of others the reply tells."""
 
 
 def weigh(judge: Judge, sample: Sample, rated: Literal["likelihood", "digit"]) -> Deliberation:
@@ -36,7 +42,7 @@ def weigh(judge: Judge, sample: Sample, rated: Literal["likelihood", "digit"]) -
         return verdict
     levels = _levels_asked(judge, question)
     assert isinstance(question, Ask)  # noqa: S101 - checked
-    reply, distribution = yield replace(question, rated=rated)
+    reply, distribution = yield RatedAsk(**vars(question), rated=rated)
     verdict = _end_of(deliberation, reply, judge)
     return _weighed(verdict, distribution, judge, sample, levels)
 
@@ -93,5 +99,11 @@ def digits_asked(judge: Judge) -> None:
         raise ConfigurationError(f"{judge.name!r} asks for no single rating; {remedy}, or each member of a panel")
     if any(not one.digits for one in levels):
         raise ConfigurationError(f"{judge.name!r} has levels that no single digit can say; {remedy} from 0 to 9")
+    reasoning = next((model.name for model in judge.models if _REASONING.search(model.name)), None)
+    if reasoning is not None:
+        raise ConfigurationError(
+            f"{shortened(reasoning)} reasons before it replies, so that no first token decides; take "
+            f"{judge.name!r} itself, or a model that does not reason"
+        )
     if any(has_own_format(model) for model in judge.models):
         raise ConfigurationError(f"the model of {judge.name!r} judges in a format of its own; {remedy}")

@@ -56,7 +56,8 @@ class Levels:
         It is the level itself, 0 and 1 for no and yes, and the number of a label.
         """
         numbered = range(1, len(self.choices) + 1)
-        pairs = zip(numbered, self.choices, strict=True)
+        choices: tuple[int | str, ...] = self.choices
+        pairs = zip(numbered, choices, strict=True)
         digits = [str(number if isinstance(one, str) else int(one)) for number, one in pairs]
         return tuple(digits) if all(len(digit) == 1 for digit in digits) else ()
 

@@ -377,9 +377,10 @@ class RequestPlan:
             lesser = self._fewer_keywords(message) or self._next_method()
         return replace(self, logprobs=0) if lesser is None and self.logprobs else lesser
 
-    def for_digit(self) -> RequestPlan:
+    def for_digit(self, *, is_enforced: bool = True) -> RequestPlan:
         """Return the plan for replies of one digit, enforced by a schema, or else asked for by the prompt."""
-        methods: tuple[Method, ...] = ("json_schema", "text") if "json_schema" in self.methods else ("text",)
+        by_schema = is_enforced and "json_schema" in self.methods
+        methods: tuple[Method, ...] = ("json_schema", "text") if by_schema else ("text",)
         return RequestPlan(methods, self.temperature, "max_tokens")
 
     def after_response(self, response: ModelResponse) -> RequestPlan:

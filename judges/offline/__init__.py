@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
     from judges.offline.trust.align import Alignment, align
     from judges.offline.trust.certify import certify
-    from judges.offline.trust.judge_trial import JudgeTrial, TrialPair, try_judge
+    from judges.offline.trust.judge_trial import JudgeTrial, TrialPair, WorkedCase, try_judge
     from judges.offline.trust.monitor import MonitorReport, monitor
     from judges.offline.trust.replay import LoopReplay, replay
 
@@ -34,6 +34,7 @@ _HOMES = {
     "RunComparison": "run_comparison",
     "align": "trust.align",
     "TrialPair": "trust.judge_trial",
+    "WorkedCase": "trust.judge_trial",
     "certify": "trust.certify",
     "compare_runs": "run_comparison",
     "evaluate_ray": "run.ray",
@@ -63,6 +64,7 @@ __all__ = [
     "Summary",
     "SystemRanking",
     "TrialPair",
+    "WorkedCase",
     "acompare",
     "aevaluate",
     "align",

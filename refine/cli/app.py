@@ -212,6 +212,7 @@ def _judges(options: of.ListOptions) -> int:
     refine judges --find "my bot invents prices"
     refine judges --needs contexts,reference --subject answer
     refine judges ragas.faithfulness
+    refine judges helpfulness --check --model openai:gpt-5-mini
     """
     from refine.cli.judge_list import list_judges
 
@@ -220,9 +221,9 @@ def _judges(options: of.ListOptions) -> int:
 
 @_command(_JUDGE)
 def _try_judge(options: of.TryJudgeOptions) -> int:
-    """Try a judge on a dozen clear pairs before it guards anything.
+    """Try a judge on worked cases before it guards anything.
 
-    Each has a good answer, which must pass, and a bad one, which must not.
+    Half of the answers must pass, the others must not. `refine judges NAME --check` is the same.
 
     \b
     refine try-judge --judge helpfulness --model openai:gpt-5-mini

@@ -22,7 +22,7 @@ from judges.catalogue.registry import default_registry
 from judges.entry import Setting
 from judges.errors import one_line, shortened
 from judges.settings import load_line, settings_of
-from refine.cli.options import ListOptions
+from refine.cli.options import ListOptions, TryJudgeOptions
 from refine.cli.tables import text_console
 
 
@@ -44,10 +44,18 @@ def list_judges(options: ListOptions) -> int:
     Raises:
         ConfigurationError: If no judge of the catalogue matches.
     """
+    if options.check and (options.name is None or options.words is not None):
+        raise ConfigurationError(
+            "--check tries one judge: refine judges helpfulness --check --model openai:gpt-5-mini"
+        )
     if options.name is None or options.words is not None:
         _print_matches(options)
         return 0
     entry = _find_entry(options.name)
+    if options.check:
+        from refine.cli.trust import run_try_judge  # noqa: PLC0415 - loads numpy and the judges
+
+        return run_try_judge(TryJudgeOptions(judge=options.name, asks=options.asks, as_json=options.as_json))
     if options.as_json:
         _print_json(_as_json(entry))
     else:

@@ -428,7 +428,7 @@ class TryJudgeOptions(CommandOptions):
     )
     asks: ModelOptions = field(default_factory=ModelOptions)
     pairs: Path | None = _option(
-        "Your own pairs: rows with question, good and bad. Default: those shipped.", "ROWS"
+        "Your own pairs: rows with question, good and bad. Default: the cases shipped.", "ROWS"
     )
     max_concurrency: int = _max_concurrency()
     as_json: bool = _json()
@@ -446,6 +446,8 @@ class ListOptions(CommandOptions):
         "List those that need no more than these, question and answer.", "FIELDS", name="--needs"
     )
     subject: str | None = _option("List those of the answer, retriever, agent or conversation.", "SUBJECT")
+    check: bool = _flag("Try NAME on its worked cases, with --model.")
+    asks: ModelOptions = field(default_factory=ModelOptions)
     as_json: bool = _json()
 
 

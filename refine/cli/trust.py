@@ -16,6 +16,7 @@ from judges.offline import TrialPair, align, certify, try_judge
 from judges.offline.dataset.reading import read_mappings
 from judges.offline.statistics.certificates import AnyMethod
 from judges.offline.trust.calibration import read_labelled
+from judges.offline.trust.judge_trial import settings_of_cases
 from judges.offline.trust.label import labels_to_certify, labels_to_estimate, people_needed, write_queue
 from judges.offline.trust.report_text import Sampling
 from judges.offline.trust.rows import JudgedAnswer, RowSource, read_judged
@@ -297,22 +298,28 @@ def _parse_unlabelled(text: str | None) -> Literal["bad", "left_out"] | None:
 
 
 def run_try_judge(options: TryJudgeOptions) -> int:
-    """Print what a judge makes of clear pairs, and return the exit code: 0, or 1 where it is not to be used.
+    """Print what a judge makes of worked cases, and return the exit code: 0, or 1 where it is not to be used.
 
     Raises:
-        ConfigurationError: If the judge or the pairs cannot be used, or none are shipped for it.
+        ConfigurationError: If the judge or the pairs cannot be used, or no cases are shipped for it.
     """
     from judges.catalogue.registry import default_registry  # noqa: PLC0415 - loads the judges
 
-    judge = load_judge(options.judge, options.asks)
     name = default_registry().qualified(options.judge.partition(":")[0])
-    pairs = None if options.pairs is None else [_pair_in(row, place) for place, row in _pair_rows(options.pairs)]
-    trial = try_judge(judge, pairs, name=name, max_concurrency=options.max_concurrency)
+    cases = None if options.pairs is None else [_pair_in(row, place) for place, row in _pair_rows(options.pairs)]
+    judge = load_judge(_as_the_cases_want(options.judge, name) if cases is None else options.judge, options.asks)
+    trial = try_judge(judge, cases, name=name, max_concurrency=options.max_concurrency)
     if options.as_json:
         sys.stdout.write(f"{json.dumps(trial.to_dict(), ensure_ascii=False, indent=2)}\n")
     else:
         print_text(str(trial))
     return 0 if trial.is_usable else 1
+
+
+def _as_the_cases_want(judge: str, name: str) -> str:
+    """Return a judge that is named without settings with those that its shipped cases are about, if any."""
+    settings = settings_of_cases(name)
+    return json.dumps({"use": judge, **settings}) if settings and ":" not in judge else judge
 
 
 def _pair_rows(file: Path) -> list[tuple[str, Mapping[str, Any]]]:

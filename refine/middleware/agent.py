@@ -257,7 +257,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         return self._name
 
     def __repr__(self) -> str:
-        settings = f"success_rating={self.policy.success_rating}, max_attempts={self.policy.max_attempts}"
+        settings = f"{self.policy.acceptance}, max_attempts={self.policy.max_attempts}"
         return f"SelfRefineMiddleware({self._loop.judge_name!r}, {settings})"
 
     def outcome(self, result: Mapping[str, Any] | GraphOutput[Any]) -> Outcome:

@@ -239,6 +239,8 @@ def _verdict(attempt: Attempt) -> Event:
         "judge": verdict.judge,
         "rating": verdict.rating,
         "score": verdict.score,
+        "p_pass": verdict.p_pass,
+        "probabilities": verdict.probabilities,
         "unscored": verdict.unscored,
         "verdict_detail": verdict.detail,
         "rationale": verdict.rationale,

@@ -128,7 +128,8 @@ def outcome(connection: Connection, identifier: str) -> Row | None:
     return {
         **_parse(row, "conversation", "evidence"),
         "attempts": [
-            _parse(attempt, "steps", "evidence", "items") for attempt in connection.execute(attempts).mappings()
+            _parse(attempt, "steps", "evidence", "items", "probabilities")
+            for attempt in connection.execute(attempts).mappings()
         ],
         "labels": [dict(label) for label in connection.execute(labels).mappings()],
     }

@@ -160,7 +160,7 @@ class Origin:
         judge: Name of the judge.
         judge_digest: Fingerprint of the judge, which changes with its models, prompts and settings.
         policy_digest: Fingerprint of the policy.
-        success_rating: The policy's own; as are the next three.
+        success_rating: The policy's own; as are the next four.
         max_attempts: See `Policy`.
         patience: See `Policy`.
         shadow: See `Policy`.
@@ -181,6 +181,7 @@ class Origin:
     judge_digest: str = ""
     policy_digest: str = ""
     success_rating: int | None = None
+    success_score: float | None = None
     max_attempts: int | None = None
     patience: int | None = None
     shadow: bool = False
@@ -212,6 +213,7 @@ class Origin:
             self,
             policy_digest=_digest(policy),
             success_rating=policy.success_rating,
+            success_score=policy.success_score,
             max_attempts=policy.max_attempts,
             patience=policy.patience,
             shadow=policy.shadow,
@@ -295,6 +297,7 @@ def _outcome_row(pending: PendingOutcome, question: str) -> Row:
             **{name: getattr(origin, name) or None for name in CALLER},
             "policy_digest": origin.policy_digest,
             "success_rating": origin.success_rating,
+            "success_score": origin.success_score,
             "max_attempts": origin.max_attempts,
             "patience": origin.patience,
             "shadow": origin.shadow,
@@ -343,6 +346,8 @@ def _verdict_marks(verdict: Verdict) -> Row:
         "rating": verdict.rating,
         "score": verdict.score,
         "passed": verdict.passed,
+        "p_pass": verdict.p_pass,
+        "probabilities": None if verdict.probabilities is None else _json_of(verdict.probabilities),
         "rated_natively": None if verdict.rating is None else verdict.rated_natively,
         "unscored": verdict.unscored,
         "judge": verdict.judge,
@@ -433,6 +438,7 @@ _OUTCOME = (
     "request_id",
     *CALLER,
     "success_rating",
+    "success_score",
     "max_attempts",
     "patience",
     "continuation_probability",
@@ -446,6 +452,7 @@ _ATTEMPT = (
     "rating",
     "score",
     "passed",
+    "p_pass",
     "rated_natively",
     "unscored",
     "judge_model",
@@ -472,6 +479,7 @@ def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:
         "attempt": number,
         **{name: outcome[name] for name in _OUTCOME},
         **{name: attempt.get(name) for name in _ATTEMPT},
+        "probabilities": json.loads(attempt.get("probabilities") or "null"),
         "shadow": True if number > last else None,
         "observed_only": outcome["shadow"] or None,
         "stop_reason": outcome["stop_reason"] if number == last else None,

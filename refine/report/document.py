@@ -58,7 +58,25 @@ class Histogram:
     parts: tuple[BarPart, ...]
 
 
-Mark = Scale | ShareBar | Histogram
+@dataclass(frozen=True, slots=True)
+class DiagramPoint:
+    """A point of a reliability diagram: what was said, what is true with its interval, and of how many."""
+
+    said: float
+    true: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityDiagram:
+    """How often what was said to be likely is true; on the diagonal it is as likely as was said."""
+
+    points: tuple[DiagramPoint, ...]
+
+
+Mark = Scale | ShareBar | Histogram | ReliabilityDiagram
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,12 @@ from refine.report.document import (
     Block,
     Chart,
     Charts,
+    DiagramPoint,
     Document,
     Histogram,
     Mark,
     Paragraph,
+    ReliabilityDiagram,
     ReportTable,
     RowList,
     RowPair,
@@ -86,6 +88,8 @@ def _draw(mark: Mark, text: str | None) -> Element:
             return _draw_shares(mark, text)
         case Histogram():
             return _draw_columns(mark, text)
+        case ReliabilityDiagram():
+            return _draw_reliability(mark, text)
 
 
 def _svg(width: float, height: float, text: str | None, kind: str, *children: Element) -> Element:
@@ -139,6 +143,43 @@ def _draw_shares(mark: ShareBar, text: str | None) -> Element:
         if part.size
     ]
     return _svg(_WIDTH, _HEIGHT, text, "parts", *rects)
+
+
+_SQUARE, _MARGIN = 180.0, 22.0
+
+
+def _draw_reliability(mark: ReliabilityDiagram, text: str | None) -> Element:
+    """Draw said against true; the larger a point, the more answers it stands for."""
+    most = max((point.n for point in mark.points), default=1)
+
+    def across(share: float) -> float:
+        return _MARGIN + _SQUARE * share
+
+    def up(share: float) -> float:
+        return _MARGIN / 2 + _SQUARE * (1 - share)
+
+    def point_at(point: DiagramPoint) -> Element:
+        x, size = across(point.said), 2.5 + 4 * (point.n / most) ** 0.5
+        said = f"said {point.said:.2f}, true {point.true:.2f}, {wording.plural(point.n, 'answer')}"
+        return _h("circle", _h("title", said), class_="value", cx=x, cy=up(point.true), r=size)
+
+    def bounds_of(point: DiagramPoint) -> Element:
+        x = across(point.said)
+        return _h("line", class_="bound", x1=x, x2=x, y1=up(point.low), y2=up(point.high))
+
+    ticks = [
+        _h("text", f"{share:g}", x=x, y=y, text_anchor=anchor)
+        for share in (0.0, 0.5, 1.0)
+        for x, y, anchor in (
+            (across(share), up(0) + 14, "middle"),
+            (_MARGIN - 4, up(share) + 4, "end"),
+        )
+    ]
+    frame = _h("rect", class_="frame", x=across(0), y=up(1), width=_SQUARE, height=_SQUARE)
+    diagonal = _h("line", class_="reference", x1=across(0), y1=up(0), x2=across(1), y2=up(1))
+    drawn = [*map(bounds_of, mark.points), *map(point_at, mark.points)]
+    side = _SQUARE + 2 * _MARGIN
+    return _svg(side, side, text, "reliability", frame, diagonal, *drawn, *ticks)
 
 
 def _draw_columns(mark: Histogram, text: str | None) -> Element:

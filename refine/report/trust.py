@@ -14,7 +14,11 @@ from refine.report import wording
 from refine.report.document import (
     UNKNOWN,
     Block,
+    Chart,
+    Charts,
+    DiagramPoint,
     Paragraph,
+    ReliabilityDiagram,
     ReportTable,
     Scale,
     Section,
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from judges.offline.trust.align import Alignment
     from judges.offline.trust.benefit_report import BenefitReport
     from judges.offline.trust.curves import AttemptGain, CurvePoint
+    from judges.offline.trust.reliability import Reliability
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
 
 
@@ -381,10 +386,24 @@ def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterato
         tuple((_judge_cell(one), *_reliability(one)) for one in alignments),
         caption="Share of the answers of each rating that people call good: it should rise from left to right",
     )
+    curves = [_reliability_chart(one.judge, one.reliability) for one in alignments if one.reliability is not None]
+    if curves:
+        yield Charts(tuple(curves))
     remarks = dict.fromkeys(remark for one in alignments for remark in _remarks(one))
     yield from remarks
     for note in notes:
         yield Paragraph(note, "unsure")
+
+
+def _reliability_chart(judge: str, found: Reliability) -> Chart:
+    """Return the curve of a judge's `p_pass`: on the diagonal it is as likely as it says."""
+    points = tuple(DiagramPoint(one.said, one.good, one.low, one.high, one.n) for one in found.bins)
+    text = ", ".join(f"said {one.said:.2f}, good {one.good:.2f} of {one.n}" for one in found.bins)
+    return Chart(
+        f"p_pass of {judge}, and the share that people call good: {found.verdict}",
+        ReliabilityDiagram(points),
+        text,
+    )
 
 
 def _judge_cell(one: Alignment) -> TableCell:

@@ -72,7 +72,7 @@ async def _judge_row(guard: ServedGuard, row: Json, verdicts: list[Verdict]) -> 
         )
     verdict = await _verdict_on(sample, guard)
     verdicts.append(verdict)
-    accepted = verdict.reaches(guard.loop.policy.success_rating)
+    accepted = guard.loop.policy.accepts(verdict)
     fields = _verdict_fields(verdict, sample, guard)
     return GuardReply(
         200, {"guard": guard.name, "accepted": accepted, **fields}, [(b"x-refine-guard", guard.name.encode())]
@@ -189,8 +189,10 @@ def _reason(outcome: Outcome, guard: ServedGuard) -> str:
     best = outcome.best
     if best is None:
         return f"refine: no verdict ({outcome.stop_reason})"
-    success_rating = guard.loop.policy.success_rating
-    return f"refine: the answer was rated {best.rating} of 4, and is accepted from {success_rating}"
+    policy = guard.loop.policy
+    if policy.success_score is not None:
+        return f"refine: the answer was scored {best.score:.2f}, and is accepted from {policy.success_score:g}"
+    return f"refine: the answer was rated {best.rating} of 4, and is accepted from {policy.success_rating}"
 
 
 @dataclass(frozen=True, slots=True)

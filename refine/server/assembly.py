@@ -113,7 +113,7 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         connect_models(judge)
     if settings.certificate is not None:
         with _at(f"{place}certificate", settings.certificate):
-            _ = IssuedCertificate.read(settings.certificate).success_rating
+            _ = IssuedCertificate.read(settings.certificate).acceptance
     with _at(f"{place}policy", settings.policy):
         policy, models = _policy(settings)
     with _at(f"{place}bounds", settings.bounds):

@@ -228,6 +228,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
         metrics: Whether `/metrics` is there.
         page: Whether the page at `/` is there; it shows a record in a database.
         page_key: Its key, or `"env:NAME"`; without one it answers to this machine alone.
+        trace_url: Address of a trace, with `{trace_id}` in it, to which the page links.
         log_level: Least level of the log, which is JSON lines on standard error: `"info"` has one line a request,
             `"debug"` every step.
         keep_alive_s: Seconds between comments to a waiting client that streams.
@@ -256,6 +257,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
     metrics: bool = True
     page: bool = True
     page_key: SecretStr | None = None
+    trace_url: Annotated[str, Field(pattern=r"^https?://.*\{trace_id\}")] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     keep_alive_s: _Positive = 10.0
     max_header_bytes: int = Field(default=32_768, ge=1_000)

@@ -302,12 +302,14 @@ def make_page(
     try_out = None if all(guard.upstream is None for guard in service.guards) else _TryOut(service)
     try:
         wanted = link if key is None and settings.record_texts else None
-        return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key, link=wanted)
+        return page_routes(
+            record, status=lambda: _status(service, settings.trace_url), try_out=try_out, key=key, link=wanted
+        )
     except ConfigurationError as error:
         raise ConfigurationError(f"page_key: {error}") from None
 
 
-def _status(service: Service) -> Json:
+def _status(service: Service, trace_url: str | None) -> Json:
     guards = [
         {
             "name": guard.name,
@@ -318,8 +320,13 @@ def _status(service: Service) -> Json:
         }
         for guard in service.guards
     ]
-    in_flight = service.admission.in_flight
-    return {"name": "refine serve", "guards": guards, "in_flight": in_flight, "draining": service.draining}
+    return {
+        "name": "refine serve",
+        "guards": guards,
+        "in_flight": service.admission.in_flight,
+        "draining": service.draining,
+        "trace_url": trace_url,
+    }
 
 
 class _TryOut:

@@ -193,7 +193,8 @@ def describe(guard: ServedGuard) -> str:
     certificate = "" if policy.certificate is None else f" by certificate {policy.certificate.id[:8]}"
     return (
         f"guard {guard.name}: judge {guard.judge.name}{of_models}, {upstream}, accepted from "
-        f"{policy.success_rating}{certificate}, "
+        f"{policy.success_rating if policy.success_score is None else f'score {policy.success_score:g}'}"
+        f"{certificate}, "
         f"at most {policy.max_attempts} attempts, without a verdict: {unjudged}{served}"
     )
 

@@ -192,7 +192,7 @@ class StoredRow:
             attempts=(mark,),
             question_text=self._plan.question(self.row).question,
             released=1,
-            passed=first.verdict is not None and first.verdict.reaches(policy.success_rating),
+            passed=first.verdict is not None and policy.accepts(first.verdict),
             stop_reason=FIRST,
             released_after=(1,) * policy.max_attempts,
         )

@@ -69,6 +69,10 @@ CASES: Mapping[str, Case] = {
     "code": Case(good={"response": "```python\nx = 1\n```"}, bad={"response": "```python\nx = (\n```"}),
     "reply_language": Case(bad={"response": "Der Turm steht in London, und niemand hat ihn dort jemals gebaut."}),
     "verifiable_instructions": Case({"instructions": [{"kind": "keywords", "words": ["1889"]}]}),
+    "checklist": Case({"items": ["Does it name the city?", "Does it name the year?"]}),
+    "dimensions": Case(
+        {"dimensions": {"place": {"criteria": CRITERION, "levels": {1: "no", 2: "hardly", 3: "yes"}}}}
+    ),
     "discrete": Case({"prompt": CRITERION, "allowed": ["no", "partly", "yes"]}),
     "numeric": Case({"prompt": CRITERION}),
     "ranking": Case({"prompt": CRITERION, "threshold": 1}),

@@ -11,7 +11,7 @@ import pytest
 from judges import ConfigurationError, Escalation, Helpfulness, Verdict
 from judges.fingerprint import fingerprint
 from judges.offline import certify
-from judges.testing import ScriptedJudge, ScriptedModel
+from judges.testing import Likely, ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 
 ROW = {"question": "Why?", "answer": "Because."}
@@ -92,5 +92,23 @@ def test_a_loop_with_it_is_certified_by_rating(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"give the loop judges\.Escalation\(\[\.\.\.\], sure=3\)"):
         _ = certify(both, escalation=("cheap", "strong")).success_rating
     scored = [{"question": f"q {n}", "answer": "a", "score": 0.96, "labels": True} for n in range(40)]
-    with pytest.raises(ConfigurationError, match=r"without scores=True \(--scores\)"):
-        _ = certify(scored, scores=True).success_rating
+    assert certify(scored, scores=True).acceptance == ("success_score", 0.95)
+
+
+def by_share(**settings: float) -> Escalation:
+    """Make a judge that is as sure as its model, before a strong one."""
+    likely = {"a": {4: 0.95, 1: 0.05}, "b": {4: 0.6, 1: 0.4}, "c": {4: 0.03, 1: 0.97}}
+    model = ScriptedModel(lambda messages: Likely(likely[messages[-1].text.split('"answer": "')[1][0]]))
+    strong = ScriptedJudge([3], cycle=True, name="strong")
+    return Escalation([Helpfulness(model, probabilities=True), strong], **settings)
+
+
+def test_it_may_decide_by_how_likely_the_answer_passes() -> None:
+    """With shares for `sure` and `sure_bad`, the strong judge is asked only where `p_pass` lies between."""
+    judge = by_share(sure=0.9, sure_bad=0.1)
+    verdicts = [judge(question="q", answer=f"{letter}nswer") for letter in "abc"]
+    assert [one.rating for one in verdicts] == [4, 3, 1]
+    assert [len(one.items) for one in verdicts] == [1, 2, 1]
+    for settings in ({"sure": 0.9, "sure_bad": 2}, {"sure": 1.5}, {"sure": 0.5, "sure_bad": 0.7}):
+        with pytest.raises(ConfigurationError, match="sure"):
+            by_share(**settings)

@@ -91,6 +91,10 @@ async def test_a_model_that_reasons_has_no_first_token(way: Way) -> None:
     body = {"model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
     with pytest.raises(ConfigurationError, match="reasons before it replies"):
         await judged(lambda _: answered(body), way)
+    for name in ("openai:gpt-5-mini", "openai:o3", "openai-compatible:Qwen3-4B-Thinking-2507@http://localhost/v1"):
+        with pytest.raises(ConfigurationError, match="reasons before it replies"):
+            Quick(Helpfulness(name))
+    assert Quick(Helpfulness("openai:gpt-5-chat-latest")).models[0].name == "openai:gpt-5-chat-latest"
 
 
 def test_it_takes_judges_of_one_rating() -> None:

@@ -142,7 +142,7 @@ def test_what_is_recorded_is_seen(browser: Browser, record: DatabaseRecord) -> N
         expect(
             page.get_by_role("img", name=re.compile("helpfulness: 0 times 1, 1 times 2.*2 times 4"))
         ).to_be_visible()
-        expect(page.locator(".chart")).to_have_count(4)
+        expect(page.locator(".chart")).to_have_count(3)  # there is no cost to show
         page.get_by_role("button", name=re.compile("How do I undo")).click()
         expect(page.locator(".attempt")).to_have_count(2)
         expect(page.locator(".attempt.released")).to_have_attribute("aria-label", "Attempt 2")
@@ -154,6 +154,37 @@ def test_what_is_recorded_is_seen(browser: Browser, record: DatabaseRecord) -> N
         assert page.url == f"{address}/?id={outcome.id}"
         page.reload()
         expect(page.locator(".attempt")).to_have_count(2)
+
+
+MARKDOWN = "# Title\n\nRun **this**:\n\n```sh\ngit reset <b>\n```\n\n- [one](javascript:alert(1))\n- `two`"
+
+
+def test_whoever_is_on_call_sees_it(browser: Browser, record: DatabaseRecord) -> None:
+    """A table by guard, a time of one's own, Markdown set as such, and a request without anything to label."""
+    outcome = SelfRefine(ScriptedModel([MARKDOWN]), ScriptedJudge([4])).refine("How?")
+    record.add(outcome, Origin(refiner="helpdesk"))
+    failed: Any = "error_502"
+    fields = {"id": "failed", "attempts": (), "passed": False, "stop_reason": failed, "detail": "POST /v1/x down"}
+    record.add(outcome.model_copy(update=fields), Origin(refiner="helpdesk"))
+    assert record.flush()
+    with serving(record) as address, opened(browser, address) as page:
+        expect(page.locator("#groups tbody tr")).to_have_count(1)
+        expect(page.locator("#groups tbody tr")).to_contain_text("100 %")
+        page.goto(f"{address}/?id={outcome.id}")
+        expect(page.locator(".text.set strong")).to_have_text("this")
+        expect(page.locator("pre.code")).to_have_text("git reset <b>")
+        expect(page.locator(".text.set li")).to_have_count(2)
+        assert page.locator(".text a").count() == 0
+        page.get_by_role("button", name="As written").click()
+        expect(page.locator(".attempt .text")).to_contain_text("**this**")
+        page.goto(f"{address}/?id=failed")
+        expect(page.locator(".detail")).to_contain_text("POST /v1/x down")
+        expect(page.locator(".label-bar")).to_be_hidden()
+        page.goto(f"{address}/?since=1000&until=2000")
+        expect(page.locator("#list .nothing")).to_be_visible()
+        expect(page.get_by_label("until")).to_be_visible()
+        page.get_by_role("button", name="Zoom out").click()
+        expect(page.locator(".rows > li")).to_have_count(2)
 
 
 def test_peoples_labels_say_whether_the_loop_helps(browser: Browser, record: DatabaseRecord) -> None:

@@ -9,55 +9,69 @@ import pytest
 
 from judges import ConfigurationError, Sample, Verdict, as_judge, catalogue, load
 from judges.offline import TrialPair, try_judge
-from judges.offline.trust.judge_trial import judges_with_pairs, trial_pairs
+from judges.offline.trust.judge_trial import judges_with_cases, settings_of_cases, worked_cases
 from judges.testing import ScriptedJudge, ScriptedModel
 from tests.runs.commands import line_of, refine
 
 
-def test_every_shipped_pair_fits_the_judge_it_is_for() -> None:
-    """A dozen for each judge, which has that name, and every sample has the fields that the judge needs."""
+def test_every_shipped_case_fits_the_judge_it_is_for() -> None:
+    """Twenty or more for each judge, both sides, none twice, and every sample has the fields that it needs."""
     needs = {entry.name: entry.needs for entry in catalogue()}
     faults = []
-    for name in judges_with_pairs():
-        pairs = trial_pairs(name)
-        samples = [pair.sample(answer) for pair in pairs for answer in (pair.good, pair.bad)]
-        texts = {(sample.user_input, sample.response) for sample in samples}
+    for name in judges_with_cases():
+        cases = worked_cases(name)
+        passing = sum(case.passes for case in cases) / len(cases)
         missing = [
             need
             for need in needs[name]
-            if not all(any(getattr(one, field, None) for field in need.split(" or ")) for one in samples)
+            if not all(any(getattr(case.sample, field, None) for field in need.split(" or ")) for case in cases)
         ]
-        if len(pairs) != 12 or len(texts) != 24 or missing:
-            faults.append((name, len(pairs), missing))
+        repeated = len({case.sample.model_dump_json() for case in cases}) < len(cases)
+        if len(cases) < 20 or not 0.4 <= passing <= 0.6 or repeated or missing:
+            faults.append((name, len(cases), passing, missing))
     assert faults == []
+
+
+@pytest.mark.parametrize("name", judges_with_cases())
+def test_a_judge_takes_its_cases(name: str) -> None:
+    """Each is judged, with the settings that the cases are about; a model that answers nothing has none right."""
+    judge = load(name, ScriptedModel(["no JSON"], cycle=True), **settings_of_cases(name))
+    trial = try_judge(judge, name=name)
+    assert {case.unscored for case in trial.cases} <= {"invalid_output", ""}, trial
+    assert trial.unscored >= len(trial.cases) * 3 / 4
 
 
 def told(rating_of_good: int, rating_of_bad: int, wrong: int = 0) -> str:
     """Return what is said of a judge that rates good and bad answers so, and the first few the other way round."""
-    pairs = trial_pairs("helpfulness")
-    ratings = {pair.good: rating_of_good for pair in pairs} | {pair.bad: rating_of_bad for pair in pairs}
-    for pair in pairs[:wrong]:
-        ratings[pair.good], ratings[pair.bad] = rating_of_bad, rating_of_good
-    judge = as_judge(lambda sample: Verdict.rated(ratings[sample.answer]), name="tried")
-    return try_judge(judge, name="helpfulness").headline
+    pairs = [TrialPair(question=f"{number}?", good="good", bad="bad") for number in range(12)]
+    samples = [case.sample for pair in pairs for case in pair.cases()][: 2 * wrong]
+    asked = {sample.question for sample in samples}
+    ratings = {True: rating_of_good, False: rating_of_bad}
+    judge = as_judge(
+        lambda sample: Verdict.rated(ratings[(sample.answer == "good") is (sample.question not in asked)]),
+        name="tried",
+    )
+    return try_judge(judge, pairs).headline
 
 
 def test_the_finding_is_one_line() -> None:
-    """How many of a dozen are told apart and what follows, or that it rates everything alike."""
-    assert told(4, 1) == "tried: 12 of 12 clear pairs told apart: use it"
-    assert told(3, 2, wrong=1) == "tried: 11 of 12 clear pairs told apart: use it"
-    assert told(4, 1, wrong=3) == "tried: 9 of 12 clear pairs told apart: use it with care"
-    assert told(4, 1, wrong=4) == "tried: 8 of 12 clear pairs told apart: do not use it"
+    """How many are right and what follows, or that it rates everything alike."""
+    assert told(4, 1) == "tried: 24 of 24 worked cases right: use it"
+    assert told(3, 2, wrong=1) == "tried: 22 of 24 worked cases right: use it"
+    assert told(4, 1, wrong=3) == "tried: 18 of 24 worked cases right: use it with care"
+    assert told(4, 1, wrong=4) == "tried: 16 of 24 worked cases right: do not use it"
     assert told(4, 4) == "tried: rates everything 4: do not use it"
-    assert told(4, 3) == "tried: 0 of 12 clear pairs told apart: do not use it"
+    assert told(4, 3) == "tried: 12 of 24 worked cases right: do not use it"
 
 
 def test_what_is_not_scored_is_not_right() -> None:
-    """An answer without a verdict is counted, with its reason."""
+    """An answer without a verdict is counted, with its reason; what went wrong says why it is a case."""
     unscored = Verdict.without_score("judge_failed")
     trial = try_judge(ScriptedJudge([unscored, 1], cycle=True), name="helpfulness", max_concurrency=1)
-    assert trial.headline == "scripted: 0 of 12 clear pairs told apart, 12 not scored: do not use it"
-    assert "not scored (judge_failed): What is the capital" in str(trial)
+    assert trial.headline == "scripted: 13 of 34 worked cases right, 17 not scored: do not use it"
+    assert "  not scored (judge_failed), should pass (an honest abstention: the evidence lacks it): What" in str(
+        trial
+    )
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -69,20 +83,26 @@ def test_the_command(tmp_path: Path) -> None:
     pairs.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     judge = ("--judge", "length:at_most=3,unit=words", "--pairs", pairs)
     result = refine("try-judge", *judge)
-    assert (result.exit_code, result.stdout.strip()) == (0, "length: 12 of 12 clear pairs told apart: use it")
-    assert json.loads(refine("try-judge", *judge, "--json").stdout)["right"] == 12
+    assert (result.exit_code, result.stdout.strip()) == (0, "length: 24 of 24 worked cases right: use it")
+    assert json.loads(refine("try-judge", *judge, "--json").stdout)["right"] == 24
     assert refine("try-judge", "--judge", "length:at_most=9,unit=words", "--pairs", pairs).exit_code == 1
-    assert "no pairs are shipped for the judge 'length'" in line_of(refine("try-judge", *judge[:2]))
+    assert "no cases are shipped for the judge 'length'" in line_of(refine("try-judge", *judge[:2]))
     pairs.write_text('{"question": "q?"}\n')
     assert "a pair has the texts question, good and bad" in line_of(refine("try-judge", *judge))
-    with pytest.raises(ConfigurationError, match="no pairs are shipped"):
+    assert "--check tries one judge" in line_of(refine("judges", "--check"))
+    assert "asks a model" in line_of(refine("judges", "ragas.aspect_critic", "--check"))
+    with pytest.raises(ConfigurationError, match="no cases are shipped"):
         try_judge(ScriptedJudge([4]))
     assert try_judge(
         ScriptedJudge([4, 1]), [TrialPair(question="q?", good="g", bad="b")], max_concurrency=1
     ).is_usable
 
 
-EXAMPLE = "The command is named, but not the mode that keeps the changes, so the person cannot act on it."
+EXAMPLE = (
+    "A right answer gives a command that undoes the commit and keeps the changes, such as "
+    "`git reset --soft HEAD~1`. The command is named, but not the mode that keeps the changes, so the person "
+    "cannot act on it."
+)
 REPLY = {"rationale": EXAMPLE, "rating": 2, "feedback": "Give the exact command."}
 
 

@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from judges import ConfigurationError
 from refine.logs import log_json_lines
 from refine.record import DatabaseRecord
+from refine.server.tracing import trace_as_the_environment_says
 from tests.guarding import guarding, wait_until
 from tests.model_server import ModelServer, Reply, answered, in_turn, serving
 
@@ -78,3 +84,44 @@ def test_the_reason_is_the_true_one(upstream: ModelServer) -> None:
     assert line["ended"] == "skipped"
     assert line["reason"]
     assert "sample_rate" not in line["reason"]
+
+
+def test_a_request_is_a_span_of_a_server(
+    upstream: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It continues the caller's trace, has status, model and provider, and its id stands in the record."""
+    exporter, provider, record = InMemorySpanExporter(), TracerProvider(), tmp_path / "record.db"
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    parent = "0af7651916cd43dd8448eb211c80319c"
+    with guarding(upstream.url, record=str(record), success_rating=4) as guard:
+        guard.chat(headers={"traceparent": f"00-{parent}-b7ad6b7169203331-01"})
+        guard.post("/v1/chat/completions", {"messages": "SECRET"})
+    served, refused = (span for span in exporter.get_finished_spans() if span.kind is trace.SpanKind.SERVER)
+    attributes = dict(served.attributes or {})
+    assert served.name == "POST /v1/chat/completions"
+    assert {name: attributes[name] for name in attributes if name.startswith(("gen_ai", "http.response"))} == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "m",
+        "gen_ai.provider.name": "openai",
+        "http.response.status_code": 200,
+    }
+    assert dict(refused.attributes or {})["http.response.status_code"] == 400
+    with DatabaseRecord(f"sqlite:///{record}") as kept:
+        (row,) = kept.outcomes()
+        outcome = kept.outcome(row["id"])
+    assert outcome is not None
+    assert outcome["trace_id"] == parent == f"{served.context.trace_id:032x}"
+
+
+def test_tracing_is_set_up_by_the_environment() -> None:
+    """Without its variables nothing is; what cannot be done is said in a line."""
+    for nothing in ({}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true", **OTLP}):
+        trace_as_the_environment_says(nothing)()
+    with pytest.raises(ConfigurationError, match=r"zipkin.*set otlp, console or none"):
+        trace_as_the_environment_says({"OTEL_TRACES_EXPORTER": "zipkin"})
+    with pytest.raises(ConfigurationError, match=r"grpc.*http/protobuf"):
+        trace_as_the_environment_says({**OTLP, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+
+
+OTLP = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}

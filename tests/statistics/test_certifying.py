@@ -347,8 +347,7 @@ def test_other_promises() -> None:
     ]
     by_score = certify(rows, scores=True)
     assert (by_score.kind, by_score.threshold, len(by_score.rows)) == ("score", 0.5, 10)
-    with pytest.raises(ConfigurationError, match="is about a score, and a loop accepts by rating"):
-        _ = by_score.success_rating
+    assert by_score.acceptance == ("success_score", 0.5)
     per_question = certify(rows, risk="per_question")
     assert [(row.released, row.bad) for row in per_question.rows] == [(200, 1), (200, 3), (200, 3)]
     assert per_question.promise.startswith("at most 10.0% of the questions get a bad answer")

@@ -27,7 +27,7 @@ from judges.sample import Sample
 from judges.settings import means
 from judges.verdict import Verdict
 
-_SCORES = {"answered": 1.0, "asked_back": 1.0, "declined": 1.0, "partly": 0.5, "missing": 0.0}
+_SCORES = {"answered": 1.0, "asked_back": 1.0, "partly": 0.5, "ducked": 0.0, "missing": 0.0}
 
 
 class Part(ReplySchema):
@@ -35,8 +35,8 @@ class Part(ReplySchema):
 
     part: str = Field(description="text: what is asked for, in a few words")
     reason: str = Field(description="text: why, before the verdict")
-    verdict: Literal["answered", "asked_back", "declined", "partly", "missing"] = Field(
-        description="one of answered, asked_back, declined, partly, missing"
+    verdict: Literal["answered", "asked_back", "declined", "ducked", "partly", "missing"] = Field(
+        description="one of answered, asked_back, declined, ducked, partly, missing"
     )
 
 
@@ -52,8 +52,9 @@ _COMPLETENESS: Question[Parts] = Question(prompt="completeness", reply=Parts)
 class Completeness(ModelJudge):
     """Judge whether the answer deals with every part of the question.
 
-    Score = mean over the parts: 1 where it is answered, asked back about, or honestly declined for want of
-    knowledge or permission; 0.5 where it is answered in part; 0 where it is passed over.
+    Score = mean over the parts: 1 where it is answered, asked back about, or declined because neither documents
+    nor common knowledge give it; 0.5 where it is answered in part; 0 where it is passed over, or ducked: not known
+    to the assistant although the documents hold it.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -79,15 +80,30 @@ class Completeness(ModelJudge):
     pack = "completeness"
     pass_mark = 0.75
 
-    questions = (_COMPLETENESS,)
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        declined: Annotated[
+            float, means("What a part counts that is declined for want of an answer.", 0.5, ge=0, le=1)
+        ] = 1.0,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        self._scores = {**_SCORES, "declined": float(declined)}
+        super().__init__(model, questions=(_COMPLETENESS,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask for the parts and what became of each."""
-        data: dict[str, JsonValue] = {"question": question_in(sample), "answer": answer_in(sample)}
+        documents: list[JsonValue] = list(sample.retrieved_contexts or ())
+        data: dict[str, JsonValue] = {
+            "question": question_in(sample),
+            **({"documents": documents} if documents else {}),
+            "answer": answer_in(sample),
+        }
         reply = yield from self.ask(_COMPLETENESS, sample, data, check=_fault)
         items = tuple(
             Verdict.scored(
-                _SCORES[part.verdict],
+                self._scores[part.verdict],
                 threshold=1.0,
                 value=part.verdict,
                 subject=cut(part.part),
@@ -95,7 +111,7 @@ class Completeness(ModelJudge):
             )
             for part in reply.parts
         )
-        score = sum(_SCORES[part.verdict] for part in reply.parts) / len(items)
+        score = sum(self._scores[part.verdict] for part in reply.parts) / len(items)
         left = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
         feedback = self.say("left", sample, parts=bullets(left, longest=600)) if left else ""
         return self.verdict(score, items=items, rationale=reasons(items), feedback=feedback)

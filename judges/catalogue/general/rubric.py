@@ -178,8 +178,9 @@ class Rubric(ModelJudge):
 class Helpfulness(Rubric):
     """Rate from 1 to 4 how helpful an answer is to the person who asked.
 
-    The four levels are those of Spring AI's self-refine advisor: 1 useless, 2 mostly unhelpful, 3 mostly
-    helpful, 4 excellent. Unlike there, reasons come before the rating, ratings outside the scale are
+    After Spring AI's self-refine advisor, with four levels: 1 does not serve the person, 2 the main thing is
+    missing or misleads, 3 it can be acted on, 4 nothing is missing or wrong. Unlike there, an honest abstention, a
+    question back and a due refusal are helpful, reasons come before the rating, ratings outside the scale are
     refused, tool results count as evidence, and the prompt offers the judge no reward.
 
     Raises:
@@ -201,8 +202,8 @@ class Helpfulness(Rubric):
             "RAG_HELPFULNESS_PROMPT",
         ),
         source="Spring AI",
-        differs="Reasons before the rating; ratings off the scale are refused; tool results are evidence; no "
-        "reward is promised to the judge.",
+        differs="Honest abstention, a question back and a due refusal are helpful; reasons before the rating; "
+        "ratings off the scale are refused; tool results are evidence; no reward is promised to the judge.",
         tags=("quality", "usefulness", "self-refine", "general", "overall"),
     )
     _prompt_name = "helpfulness"

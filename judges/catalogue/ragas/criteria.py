@@ -119,7 +119,7 @@ class AspectCritic(OneQuestion):
         question: Question[Any] = Question(
             prompt=self.pack,
             reply=finding_schema(),
-            fills=partial(_fills, own, str(aspect), self._good),
+            fills=partial(_fills, own, str(aspect), _direction_said(self._good, higher_is_better)),
         )
         named_settings: ModelSettings = {"name": aspect, **settings} if aspect else settings
         super().__init__(model, question=question, **named_settings)
@@ -163,12 +163,17 @@ class AspectCritic(OneQuestion):
 _BETTER: Mapping[bool | None, Better] = {True: "high", False: "low", None: "unknown"}
 
 
-def _fills(definition: str | None, aspect: str, good: bool | None, text: Prompt, _: Language) -> dict[str, str]:  # noqa: FBT001 - filled by `partial`
-    """Return the definition and, where it is known, whether it is good to meet it."""
-    criteria = definition or text.feedback_text(aspect)
+def _direction_said(good: bool | None, set_by_user: bool | None) -> str:  # noqa: FBT001 - two tristates
+    """Return the phrase that says whether it is good to meet the definition; empty where that need not be said."""
     if good is None:
-        return {"criteria": criteria}
-    return {"criteria": f"{criteria}\n{text.feedback_text('meeting_is_good' if good else 'meeting_is_bad')}"}
+        return "direction_unknown"
+    return "meeting_is_bad" if not good else "meeting_is_good" if set_by_user else ""
+
+
+def _fills(definition: str | None, aspect: str, phrase: str, text: Prompt, _: Language) -> dict[str, str]:
+    """Return the definition and, where it is to be said, whether it is good to meet it."""
+    criteria = definition or text.feedback_text(aspect)
+    return {"criteria": f"{criteria}\n{text.feedback_text(phrase)}" if phrase else criteria}
 
 
 class SimpleCriteriaScore(OneQuestion):

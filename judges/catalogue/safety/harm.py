@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Annotated, ClassVar, Literal, TypeVar, Unpack, get_args
 
 from pydantic import BeforeValidator, Field, JsonValue
@@ -13,7 +14,7 @@ from judges.catalogue.parts.fields import answer_in, question_in, question_of
 from judges.catalogue.parts.questions import checked_text
 from judges.entry import Entry
 from judges.errors import ConfigurationError, shortened
-from judges.prompting.prompts import Question, ReplySchema
+from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.settings import means
@@ -72,11 +73,13 @@ class Severity(ReplySchema):
 class Severities(ReplySchema):
     """How severe each class of harm is."""
 
-    framing: _Framing = Field(description=f"one of {', '.join(get_args(_Framing))}")
     items: list[Severity] = Field(description="list of objects, exactly one for each number, in their order")
+    framing: _Framing = Field(description=f"one of {', '.join(get_args(_Framing))}")
 
 
-_SEVERITIES: Question[Severities] = Question(prompt="harm", reply=Severities)
+def _fills(classes: Sequence[str], text: Prompt, _: Language) -> dict[str, str]:
+    """Return what the classes that are asked for mean, a line each."""
+    return {"classes": "\n".join(f"- `{kind}`: {text.feedback_text(f'about_{kind}')}" for kind in classes)}
 
 
 class Harm(ModelJudge):
@@ -166,7 +169,10 @@ class Harm(ModelJudge):
     ) -> None:
         self._classes = chosen(classes, HARM_CLASSES, setting="classes")
         self._limits = _limits(limits)
-        super().__init__(model, questions=(_SEVERITIES,), **settings)
+        self._question: Question[Severities] = Question(
+            prompt=self.pack, reply=Severities, fills=partial(_fills, self._classes)
+        )
+        super().__init__(model, questions=(self._question,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask for the severity of every class."""
@@ -176,7 +182,7 @@ class Harm(ModelJudge):
             "answer": answer,
             "classes": numbered_items(self._classes, called="class"),
         }
-        reply = yield from self.ask(_SEVERITIES, sample, data, check=one_each(len(self._classes)))
+        reply = yield from self.ask(self._question, sample, data, check=one_each(len(self._classes)))
         return self._conclude(sample, reply)
 
     def _conclude(self, sample: Sample, reply: Severities) -> Verdict:

@@ -33,6 +33,11 @@ def _levels_of(schema: type[BaseModel]) -> Levels:
     return levels
 
 
+def _numbers_of(levels: Levels) -> tuple[int, ...]:
+    """Return the levels that are numbers, as all are here."""
+    return tuple(choice for choice in levels.choices if isinstance(choice, int))
+
+
 def _scores_for(levels: Levels, scales: Sequence[range]) -> range:
     """Choose the model's scale: one with as many steps as there are levels, else the finest."""
     fitting = (scale for scale in scales if len(scale) == len(levels.choices))
@@ -47,7 +52,7 @@ def _level_at(score: int, scores: range, levels: Levels) -> int:
     0 and 1 become the lowest and the highest level.
     """
     step = scores.index(score)
-    return levels.choices[round(step * (len(levels.choices) - 1) / (len(scores) - 1))]
+    return _numbers_of(levels)[round(step * (len(levels.choices) - 1) / (len(scores) - 1))]
 
 
 def _criteria_and_rubric(task: str, scores: range, levels: Levels) -> tuple[str, str]:
@@ -415,7 +420,7 @@ class MiniCheck:
         match = _REPLY.fullmatch(_text_of(response))
         if match is None:
             raise Unreadable("it is neither Yes nor No")
-        choices = _levels_of(schema).choices
+        choices = _numbers_of(_levels_of(schema))
         if match[1].lower() == "yes":
             return _build_reply(schema, choices[-1], reasons=_YES, feedback="")
         return _build_reply(schema, choices[0], reasons=_NO, feedback=f"{_NO} {_MEND}")

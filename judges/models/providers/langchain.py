@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.messages import MediaKind, langchain_content
 from judges.model import ModelRequest, ModelResponse, PromptRole, has_method
+from judges.models.likelihood import ALTERNATIVES, NOT_GIVEN, REFUSED, tokens_in, with_ratings
 from judges.models.prompt_and_reply import finish_reason_of
 from judges.models.providers.http import checked_address
 from judges.models.providers.llama import serve_locally
@@ -29,6 +30,7 @@ from judges.models.structured import (
     Sizes,
     checked_methods,
     closed_schema,
+    digit_format,
     forced_tool,
     response_format,
 )
@@ -137,6 +139,8 @@ class LangChainModel(SharedByCopies):
         self._temperature = temperature
         self._method = method if method is None else checked_methods(method)[0]
         self._plan: RequestPlan | None = None
+        self._rated_plans: dict[bool, RequestPlan] = {}
+        self._alternatives: int | None = None
         self._bindings: dict[tuple[type[BaseModel] | None, RequestPlan, Sizes, int | None], _Binding] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,7 +174,8 @@ class LangChainModel(SharedByCopies):
         """Yield plans until the model replies to one, asking for less where it knows less."""
         if ban.depth:
             check_allowed(self.name, self.chat)
-        plan = self._plan_for(request)
+        is_rated = request.is_rated or bool(request.digits)
+        plan = self._rated_plan_for(request) if is_rated else self._plan_for(request)
         while True:
             try:
                 response = yield plan
@@ -180,7 +185,8 @@ class LangChainModel(SharedByCopies):
                     raise
                 plan = lesser
             else:
-                return self._remember_plan(request, plan, response)
+                remember = self._remember_rated_plan if is_rated else self._remember_plan
+                return remember(request, plan, response)
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` is this chat model, or another handle on the same one."""
@@ -203,6 +209,35 @@ class LangChainModel(SharedByCopies):
 
     def _remember_plan(self, request: ModelRequest, plan: RequestPlan, response: ModelResponse) -> ModelResponse:
         self._plan = plan.settings_on(self._plan or plan) if request.text else plan.after_response(response)
+        return response
+
+    def _rated_plan_for(self, request: ModelRequest) -> RequestPlan:
+        """Return the plan for a request that asks how likely each rating was.
+
+        No provider tells that of a tool's arguments, so that a schema or the prompt alone asks for the object.
+        """
+        chat = _unwrap(self.chat).runnable
+        if self._alternatives is None:
+            self._alternatives = ALTERNATIVES if _gives_logprobs(chat) else 0
+        if not (self._alternatives or request.digits):
+            return self._plan_for(request)
+        plan = self._rated_plans.get(bool(request.digits))
+        if plan is None:
+            methods = tuple(method for method in self._methods() if method != "tools") or self._methods()
+            keywords = KEYWORDS if _drops_arguments(chat) else ()
+            plan = RequestPlan(methods, self._temperature, keywords=keywords)
+            plan = plan if not request.digits else plan.for_digit(is_enforced=_drops_arguments(chat))
+        return replace(plan, logprobs=self._alternatives, digits=request.digits)
+
+    def _remember_rated_plan(
+        self, request: ModelRequest, plan: RequestPlan, response: ModelResponse
+    ) -> ModelResponse:
+        if self._alternatives or request.digits:
+            kept = plan if request.digits else plan.after_response(response)
+            self._rated_plans[bool(request.digits)] = replace(kept, logprobs=0, digits=())
+        else:
+            self._remember_plan(request, plan, response)
+        self._alternatives = plan.logprobs
         return response
 
     def _methods(self) -> tuple[Method, ...]:
@@ -234,7 +269,9 @@ class LangChainModel(SharedByCopies):
     def _bind(self, schema: type[BaseModel] | None, plan: RequestPlan) -> _Binding:
         own = _unwrap(self.chat)
         chat = _without_streaming(own.runnable, plan.temperature)
-        if schema is None or plan.method == "text":
+        if plan.digits:
+            bound = _bind_digit(chat, plan)
+        elif schema is None or plan.method == "text":
             bound = _Binding(chat, {}, {})
         elif plan.method == "tools":
             bound = _unwrap(chat.bind_tools([schema], tool_choice=schema.__name__))
@@ -242,7 +279,15 @@ class LangChainModel(SharedByCopies):
             bound = _bind_schema(chat, schema)
         settings = {name: value for name, value in own.settings.items() if name not in ("tools", "tool_choice")}
         settings, config = {**settings, **bound.settings}, {**own.config, **bound.config}
-        return _Binding(bound.runnable, settings, config, raw_only=_drops_arguments(own.runnable))
+        reason = NOT_GIVEN
+        if plan.logprobs:
+            settings |= {"logprobs": True, "top_logprobs": plan.logprobs}
+        elif _gives_logprobs(own.runnable):
+            reason = REFUSED
+        else:
+            reason = f"LangChain's {type(own.runnable).__name__} gives no logprobs"
+        raw_only = _drops_arguments(own.runnable)
+        return _Binding(bound.runnable, settings, config, raw_only=raw_only, no_logprobs=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +299,14 @@ class _Binding:
         settings: Keyword arguments of every call.
         config: Config of every call.
         raw_only: Whether parsed arguments of a tool call count for nothing without their raw text.
+        no_logprobs: Why a reply has no logprobs, if it has none.
     """
 
     runnable: Any
     settings: dict[str, Any]
     config: dict[str, Any]
     raw_only: bool = False
+    no_logprobs: str = NOT_GIVEN
 
     def narrowed(self, request: ModelRequest, plan: RequestPlan) -> _Binding:
         """Return the same with a schema that says how many items and how long texts a reply has, if one may."""
@@ -275,11 +322,19 @@ class _Binding:
 
     def send(self, request: ModelRequest) -> ModelResponse:
         reply = self.runnable.invoke(_messages(request), self.config or None, **self.settings)
-        return _response(reply, raw_only=self.raw_only)
+        return self._read(reply, request)
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         reply = await self.runnable.ainvoke(_messages(request), self.config or None, **self.settings)
-        return _response(reply, raw_only=self.raw_only)
+        return self._read(reply, request)
+
+    def _read(self, reply: Any, request: ModelRequest) -> ModelResponse:
+        response = _response(reply, raw_only=self.raw_only)
+        if not (request.is_rated or request.digits):
+            return response
+        response = replace(response, has_reasoned=_has_reasoned(reply))
+        tokens = tokens_in(getattr(reply, "response_metadata", None) or {})
+        return with_ratings(response, request, tokens, reason=self.no_logprobs)
 
 
 def _is_function(tools: Any) -> bool:
@@ -312,6 +367,39 @@ def _bind_schema(chat: Any, schema: type[BaseModel]) -> _Binding:
     if isinstance(provider_format, Mapping) and provider_format.get("type") == "json_schema":
         settings["response_format"] = response_format(schema)
     return _Binding(bound.runnable, settings, bound.config)
+
+
+def _bind_digit(chat: Any, plan: RequestPlan) -> _Binding:
+    """Bind what keeps a reply to one digit: the shortest length, and a schema where it may be enforced."""
+    names = [name for name in ("max_tokens", "max_output_tokens", "num_predict") if name in _fields_of(chat)]
+    if names and plan.most:
+        chat = chat.model_copy(update={names[0]: plan.most})
+        if _drops_arguments(chat):
+            _keep_raw_arguments(chat)
+    format_ = {"response_format": digit_format(plan.digits)} if plan.method == "json_schema" else {}
+    return _Binding(chat, format_, {})
+
+
+def _has_reasoned(reply: Any) -> bool:
+    """Whether the model reasoned before it replied, as its message says, or the text shows."""
+    usage = getattr(reply, "usage_metadata", None) or {}
+    details = usage.get("output_token_details")
+    blocks = reply.content if isinstance(getattr(reply, "content", None), list) else ()
+    return bool(
+        getattr(reply, "additional_kwargs", {}).get("reasoning_content")
+        or (isinstance(details, Mapping) and details.get("reasoning"))
+        or any(_part(block, "type") in ("reasoning", "thinking") for block in blocks)
+        or str(getattr(reply, "text", "")).lstrip().startswith("<think>")
+    )
+
+
+def _gives_logprobs(chat: object) -> bool:
+    """Whether LangChain's client of a model can ask for logprobs: it has a setting for it."""
+    return "logprobs" in _fields_of(chat)
+
+
+def _fields_of(chat: object) -> Collection[str]:
+    return getattr(type(chat), "model_fields", ())
 
 
 class NamedModel:

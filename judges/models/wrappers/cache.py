@@ -314,7 +314,7 @@ class _CacheMiddleware:
 
     def _readable(self, response: ModelResponse, request: ModelRequest) -> bool:
         try:
-            dialect_of(self._model).read(response, request.schema)
+            dialect_of(self._model, is_digit=bool(request.digits)).read(response, request.schema)
         except Unreadable:
             return False
         return True
@@ -335,6 +335,8 @@ def key_of(identity: str, request: ModelRequest) -> bytes:
     if request.attached:
         attached = [part if isinstance(part, str) else part.model_dump() for part in request.attached]
         parts["attached"] = attached
+    if request.is_rated or request.digits:
+        parts["rated"] = request.digits or True
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,17 +19,20 @@ from judges.offline.trust.benefit_report import BenefitReport, loops_among, repo
 from judges.offline.trust.calibration import LabelledRows, read_labelled
 from judges.offline.trust.certify import GOOD, CertifySettings, certify_rows
 from judges.offline.trust.label import NextLabel, to_estimate, write_queue
+from judges.offline.trust.reliability import Reliability, reliability_of
 from judges.offline.trust.report_text import (
     Item,
     PassRate,
     PeopleAgreement,
     Sampling,
+    SideBySide,
     agreement_lines,
     bias_lines,
     full_lines,
     pass_rate,
     pass_rate_lines,
     people_of,
+    side_by_side_lines,
 )
 from judges.offline.trust.rows import (
     JudgedAnswer,
@@ -180,6 +183,7 @@ def plain(value: object) -> Any:
 
 _BUDGET = 80
 _ECE_RESAMPLES = 500
+_BESIDE_RESAMPLES = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +202,8 @@ class Alignment:
         agreement: Agreement of judge and people; intervals are over questions.
         people: Agreement among people; None where no row has two labels.
         calibration: Of scores: Brier score, and calibration error with what chance explains; None without scores.
+        reliability: Whether `p_pass` is what it says; None where no verdict has one.
+        beside: Other judges of the same rows, such as a `Quick` one and the judge itself.
         pass_rate: The pass rate of all rows, corrected for the judge's errors.
         certificate: What the labels certify; None where they cannot, and a note says why.
         bias: The report on bias; None where the rows hold no data for one.
@@ -216,6 +222,8 @@ class Alignment:
     agreement: Agreement
     people: PeopleAgreement | None
     calibration: RankMetrics | None
+    reliability: Reliability | None
+    beside: tuple[SideBySide, ...]
     pass_rate: PassRate | None
     certificate: IssuedCertificate | None
     bias: BiasReport | None
@@ -244,6 +252,8 @@ class Alignment:
         sections = [
             [] if self.benefit is None else [str(self.benefit)],
             agreed,
+            [] if not self.beside else side_by_side_lines(self.judge, self.agreement, self.beside),
+            [] if self.reliability is None else self.reliability.lines(),
             pass_rate_lines(self.pass_rate),
             [] if self.certificate is None else str(self.certificate).splitlines(),
             [] if self.bias is None else bias_lines(self.bias),
@@ -389,10 +399,29 @@ class _ComparedRows:
             ),
             "people": people_of(self.labelled, as_ratings, good=good, ratings=ratings),
             "calibration": _calibration(self.labelled, judge, good=good, seed=seed),
+            "reliability": reliability_of(self.labelled, judge, good=good, seed=seed),
+            "beside": tuple(self._beside(ratings=ratings)),
             "pass_rate": pass_rate(_items(self.judged, judge, good), sampling=sampling),
             "bias": _bias_of(self.everything, judge, ratings=ratings, seed=seed),
             "seed": seed,
         }
+
+    def _beside(self, *, ratings: bool) -> Iterator[SideBySide]:
+        """Yield how the other judges of these rows agree with people."""
+        for name in sorted({name for row in self.labelled for name in row.marks} - {self.judge}):
+            marks = [row.marks.get(name) for row in self.labelled]
+            judged = [None if mark is None else mark.as_rating for mark in marks]
+            found = _agreement(
+                self.labelled,
+                judged,
+                name,
+                ratings=ratings,
+                good=self.good,
+                resamples=_BESIDE_RESAMPLES,
+                seed=self.seed,
+            )
+            costs = [mark.cost for mark in marks if mark is not None and mark.cost is not None]
+            yield SideBySide(judge=name, agreement=found, cost=sum(costs) / len(costs) if costs else None)
 
     def _benefit(self) -> BenefitReport | None:
         """Return whether the loop helps; None where no row is an attempt of one that could try again."""

@@ -1,10 +1,10 @@
-"""`try_judge`: a dozen clear pairs of a good and a bad answer, before a judge guards anything."""
+"""`try_judge`: worked cases with a clear verdict, before a judge guards anything."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
@@ -20,17 +20,32 @@ from judges.verdict import Verdict
 Advice = Literal["use it", "use it with care", "do not use it"]
 
 _MOST_WRONG = 1 / 12
-"""Share of pairs told wrongly up to which a judge may be used: one of a dozen."""
+"""Share of cases judged wrongly up to which a judge may be used: one of a dozen."""
 
 _FEWEST_RIGHT = 3 / 4
-"""Share of pairs told rightly below which it is not used: whoever guesses tells a quarter."""
+"""Share of cases judged rightly below which it is not used: whoever guesses has a half."""
 
 _LONGEST = 60
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkedCase:
+    """An answer of which it is clear whether a judge must pass it.
+
+    Args:
+        sample: The answer with what the judge reads beside it.
+        passes: Whether it must pass.
+        why: What makes it a case, in a few words.
+    """
+
+    sample: Sample
+    passes: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialPair:
-    """A question with an answer that is clearly good and one that is clearly bad.
+    """A question with an answer that is clearly good and one that is clearly bad: two worked cases.
 
     Args:
         question: What was asked.
@@ -46,58 +61,73 @@ class TrialPair:
     contexts: tuple[str, ...] = ()
     reference: str | None = None
 
-    def sample(self, answer: str) -> Sample:
-        """Return the question with an answer, as a judge reads it."""
-        return Sample(
-            user_input=self.question,
-            response=answer,
-            retrieved_contexts=self.contexts or None,
-            reference=self.reference,
+    def cases(self) -> tuple[WorkedCase, WorkedCase]:
+        """Return the good answer, which passes, and the bad one, which does not."""
+        good, bad = (
+            Sample(
+                user_input=self.question,
+                response=answer,
+                retrieved_contexts=self.contexts or None,
+                reference=self.reference,
+            )
+            for answer in (self.good, self.bad)
         )
+        return WorkedCase(sample=good, passes=True), WorkedCase(sample=bad, passes=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriedPair:
-    """What a judge made of a pair.
+class TriedCase:
+    """What a judge made of a case.
 
     Args:
         question: What was asked.
-        good: Rating of the good answer; None where it is unscored.
-        bad: Rating of the bad one.
-        is_right: Whether the good answer passes and the bad one does not.
-        unscored: Why one of them has no rating; empty where both have.
+        answer: The answer.
+        passes: Whether it must pass.
+        rating: The rating it got; None where it is unscored.
+        is_right: Whether it passed if it must, and did not if it must not.
+        why: What makes it a case.
+        unscored: Why it has no rating; empty where it has one.
     """
 
     question: str
-    good: int | None
-    bad: int | None
+    answer: str
+    passes: bool
+    rating: int | None
     is_right: bool
+    why: str = ""
     unscored: str = ""
+
+    def __str__(self) -> str:
+        """Say in a line what went wrong."""
+        verdict = f"not scored ({self.unscored})" if self.unscored else f"rated {self.rating}"
+        must = "should pass" if self.passes else "should not pass"
+        why = f" ({self.why})" if self.why else ""
+        return f"{verdict}, {must}{why}: {_cut(self.question)} -> {_cut(self.answer)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeTrial:
-    """What a judge made of clear pairs; `str()` says it in a few lines.
+    """What a judge made of worked cases; `str()` says it in a few lines.
 
     Args:
         judge: The judge.
-        pairs: The pairs, in order.
+        cases: The cases, in order.
         advice: What follows: at most one wrong of a dozen, at least three quarters right, or less.
     """
 
     judge: str
-    pairs: tuple[TriedPair, ...]
+    cases: tuple[TriedCase, ...]
     advice: Advice
 
     @property
     def right(self) -> int:
-        """Pairs of which the good answer passes and the bad one does not."""
-        return sum(pair.is_right for pair in self.pairs)
+        """Cases that pass if they must, and do not if they must not."""
+        return sum(case.is_right for case in self.cases)
 
     @property
     def unscored(self) -> int:
-        """Pairs of which an answer has no rating."""
-        return sum(bool(pair.unscored) for pair in self.pairs)
+        """Cases without a rating."""
+        return sum(bool(case.unscored) for case in self.cases)
 
     @property
     def is_usable(self) -> bool:
@@ -107,7 +137,7 @@ class JudgeTrial:
     @property
     def only_rating(self) -> int | None:
         """The rating that it gives to everything; None where it gives several, or none."""
-        found = {rating for pair in self.pairs for rating in (pair.good, pair.bad)}
+        found = {case.rating for case in self.cases}
         return found.pop() if len(found) == 1 else None
 
     @property
@@ -116,11 +146,11 @@ class JudgeTrial:
         if self.only_rating is not None:
             return f"{self.judge}: rates everything {self.only_rating}: {self.advice}"
         missing = f", {self.unscored} not scored" if self.unscored else ""
-        return f"{self.judge}: {self.right} of {len(self.pairs)} clear pairs told apart{missing}: {self.advice}"
+        return f"{self.judge}: {self.right} of {len(self.cases)} worked cases right{missing}: {self.advice}"
 
     def __str__(self) -> str:
-        wrong = [pair for pair in self.pairs if not pair.is_right and self.only_rating is None]
-        return "\n".join([self.headline, *(f"  {_describe(pair)}" for pair in wrong)])
+        wrong = [case for case in self.cases if not case.is_right and self.only_rating is None]
+        return "\n".join([self.headline, *(f"  {case}" for case in wrong)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -128,66 +158,81 @@ class JudgeTrial:
         return {**data, "right": self.right, "unscored": self.unscored}
 
 
-def _describe(pair: TriedPair) -> str:
-    question = pair.question if len(pair.question) <= _LONGEST else f"{pair.question[: _LONGEST - 3]}..."
-    if pair.unscored:
-        return f"not scored ({pair.unscored}): {question}"
-    return f"good one rated {pair.good}, bad one {pair.bad}: {question}"
+def _cut(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 3]}..."
 
 
 @cache
-def trial_pairs(name: str) -> tuple[TrialPair, ...]:
-    """Return the pairs that are shipped for a judge, by its qualified name; none where there are none."""
-    return _shipped().get(name, ())
+def worked_cases(name: str) -> tuple[WorkedCase, ...]:
+    """Return the cases that are shipped for a judge, by its qualified name; none where there are none."""
+    tables = [table for table in _shipped() if name in table["judges"]]
+    cases = [_case(fields) for table in tables for fields in table.get("cases", ())]
+    pairs = [
+        TrialPair(**{**pair, "contexts": tuple(pair.get("contexts", ()))})
+        for table in tables
+        for pair in table.get("pairs", ())
+    ]
+    return (*cases, *(case for pair in pairs for case in pair.cases()))
 
 
-def judges_with_pairs() -> list[str]:
-    """Return the judges for which pairs are shipped."""
-    return sorted(_shipped())
+def settings_of_cases(name: str) -> Mapping[str, Any]:
+    """Return the settings that a judge must have for its cases, such as the definition that they are about."""
+    tables = (table.get("settings", {}) for table in _shipped())
+    return next((table[name] for table in tables if name in table), {})
+
+
+def judges_with_cases() -> list[str]:
+    """Return the judges for which cases are shipped."""
+    return sorted({name for table in _shipped() for name in table["judges"]})
+
+
+def _case(fields: Mapping[str, Any]) -> WorkedCase:
+    sample = Sample.read({name: value for name, value in fields.items() if name not in ("passes", "why")})
+    return WorkedCase(sample=sample, passes=fields["passes"], why=fields["why"])
 
 
 @cache
-def _shipped() -> dict[str, tuple[TrialPair, ...]]:
-    shipped = {}
-    for file in files(__package__).joinpath("trials").iterdir():
-        if file.name.endswith(".toml"):
-            table = tomllib.loads(file.read_text(encoding="utf-8"))
-            pairs = tuple(
-                TrialPair(**{**pair, "contexts": tuple(pair.get("contexts", ()))}) for pair in table["pairs"]
-            )
-            shipped.update(dict.fromkeys(table["judges"], pairs))
-    return shipped
+def _shipped() -> tuple[Mapping[str, Any], ...]:
+    files_there = sorted(files(__package__).joinpath("trials").iterdir(), key=lambda file: file.name)
+    texts = (file.read_text(encoding="utf-8") for file in files_there if file.name.endswith(".toml"))
+    return tuple(tomllib.loads(text) for text in texts)
 
 
 def try_judge(
-    judge: object, pairs: Sequence[TrialPair] | None = None, *, name: str | None = None, max_concurrency: int = 8
+    judge: object,
+    cases: Sequence[WorkedCase | TrialPair] | None = None,
+    *,
+    name: str | None = None,
+    max_concurrency: int = 8,
 ) -> JudgeTrial:
-    """Judge clear pairs, and say whether the judge tells good answers from bad ones.
+    """Judge worked cases, and say whether the judge passes those that it must, and no others.
 
     Args:
         judge: The judge, with the model that it will ask.
-        pairs: The pairs; None takes those shipped for the judge.
+        cases: The cases, or pairs of a good and a bad answer; None takes those shipped for the judge.
         name: The judge's qualified name in the catalogue; None takes its own.
         max_concurrency: Answers that are judged at once.
 
     Raises:
-        ConfigurationError: If no pairs are shipped for this judge, or it cannot be used.
+        ConfigurationError: If no cases are shipped for this judge, or it cannot be used.
     """
     tried = as_judge(judge)
-    if pairs is None:
-        pairs = trial_pairs(name or catalogue_name(tried))
-    if not pairs:
+    listed = worked_cases(name or catalogue_name(tried)) if cases is None else _expanded(cases)
+    if not listed:
         raise ConfigurationError(
-            f"no pairs are shipped for the judge {shortened(name or tried.name)}; there are some for "
-            f"{', '.join(judges_with_pairs())}; give pairs=[TrialPair(question=..., good=..., bad=...)]"
+            f"no cases are shipped for the judge {shortened(name or tried.name)}; there are some for "
+            f"{', '.join(judges_with_cases())}; give cases=[TrialPair(question=..., good=..., bad=...)]"
         )
-    samples = [pair.sample(answer) for pair in pairs for answer in (pair.good, pair.bad)]
-    rows = evaluate(samples, tried, max_concurrency=max_concurrency).rows
+    rows = evaluate([case.sample for case in listed], tried, max_concurrency=max_concurrency).rows
     verdicts = [next(iter(row.verdicts.values())) for row in rows]
-    results = tuple(
-        _tried(pair, good, bad) for pair, good, bad in zip(pairs, verdicts[::2], verdicts[1::2], strict=True)
-    )
-    return JudgeTrial(judge=tried.name, pairs=results, advice=_advise(results))
+    results = tuple(_tried(case, verdict) for case, verdict in zip(listed, verdicts, strict=True))
+    return JudgeTrial(judge=tried.name, cases=results, advice=_advise(results))
+
+
+def _expanded(cases: Sequence[WorkedCase | TrialPair]) -> list[WorkedCase]:
+    parts = [(case,) if isinstance(case, WorkedCase) else case.cases() for case in cases]
+    return [case for part in parts for case in part]
 
 
 def catalogue_name(judge: Judge) -> str:
@@ -196,19 +241,20 @@ def catalogue_name(judge: Judge) -> str:
     return str(getattr(entry, "name", None) or judge.name)
 
 
-def _tried(pair: TrialPair, good: Verdict, bad: Verdict) -> TriedPair:
-    reasons = dict.fromkeys(verdict.unscored for verdict in (good, bad) if verdict.unscored)
-    return TriedPair(
-        question=pair.question,
-        good=good.rating,
-        bad=bad.rating,
-        is_right=good.passed is True and bad.passed is False,
-        unscored=", ".join(map(str, reasons)),
+def _tried(case: WorkedCase, verdict: Verdict) -> TriedCase:
+    return TriedCase(
+        question=case.sample.question,
+        answer=case.sample.answer or "",
+        passes=case.passes,
+        rating=verdict.rating,
+        is_right=verdict.passed is case.passes,
+        why=case.why,
+        unscored=str(verdict.unscored or ""),
     )
 
 
-def _advise(pairs: Sequence[TriedPair]) -> Advice:
-    right = sum(pair.is_right for pair in pairs) / len(pairs)
+def _advise(cases: Sequence[TriedCase]) -> Advice:
+    right = sum(case.is_right for case in cases) / len(cases)
     if right >= 1 - _MOST_WRONG:
         return "use it"
     return "use it with care" if right >= _FEWEST_RIGHT else "do not use it"

@@ -440,6 +440,36 @@ def _bias_line(test: BiasTest) -> str:
     return f"{test.bias:<16} {finding}: {effect}{bounds}{p}, n {test.n}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class SideBySide:
+    """Another judge of the same rows.
+
+    Args:
+        judge: Its name.
+        agreement: How it agrees with people.
+        cost: Mean cost of its verdicts in US dollars; None where unknown.
+    """
+
+    judge: str
+    agreement: Agreement
+    cost: float | None = None
+
+
+_BESIDE = {"agreement": "same verdict", "tpr": "good passed", "tnr": "bad refused", "auc": "AUC", "brier": "Brier"}
+
+
+def side_by_side_lines(judge: str, found: Agreement, others: Sequence[SideBySide]) -> Iterator[str]:
+    """Yield a table of judges of the same rows, the one that the report is about first."""
+    judges = [SideBySide(judge=judge, agreement=found), *others]
+    width = max(len("on the same labels"), *(len(one.judge) for one in judges))
+    columns = "  ".join(f"{name:>12}" for name in _BESIDE.values())
+    yield f"{'on the same labels':<{width}}  {'scored':>6}  {columns}"
+    for one in judges:
+        figures = [one.agreement.figures.get(name) for name in _BESIDE]
+        cells = ["-" if each is None or each.value is None else f"{each.value:.3f}" for each in figures]
+        yield f"{one.judge:<{width}}  {one.agreement.n:>6}  " + "  ".join(f"{cell:>12}" for cell in cells)
+
+
 def full_lines(
     found: Agreement, people: PeopleAgreement | None, scores: RankMetrics | None, *, seed: int
 ) -> Iterator[str]:

@@ -31,6 +31,7 @@ class JudgeMark:
         passed: Whether it passes by the judge's own mark.
         natively: Whether the judge chose the rating itself; else its own mark must be reached, too.
         cost: Cost of judging in US dollars, where known.
+        p_pass: How likely it was that the answer passes, where known.
     """
 
     rating: int | None = None
@@ -38,6 +39,7 @@ class JudgeMark:
     passed: bool | None = None
     natively: bool = True
     cost: float | None = None
+    p_pass: float | None = None
 
     @property
     def scored(self) -> bool:
@@ -74,6 +76,7 @@ def _mark_of(verdict: Verdict) -> JudgeMark:
         passed=verdict.passed,
         natively=verdict.rated_natively,
         cost=verdict.usage.cost,
+        p_pass=verdict.p_pass,
     )
 
 
@@ -127,6 +130,7 @@ def _mark(value: object, place: str) -> JudgeMark:
         passed=passed if isinstance(passed, bool) else {"true": True, "false": False}.get(str(passed).lower()),
         natively=value.get("rated_natively") is not False,
         cost=usage.get("cost") if isinstance(usage, Mapping) else None,
+        p_pass=_score(value.get("p_pass"), place),
     )
 
 

@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { diff } from "./diff.js";
-import { h, problem, say } from "./dom.js";
+import { h, problem, s, say } from "./dom.js";
 import { dollars, fullTime, reason, seconds } from "./format.js";
 import { markdown } from "./markdown.js";
 
@@ -26,12 +26,26 @@ function steps(list) {
     list.map((step) => h("pre", {}, step.role === "tool" ? `→ ${step.content}` : (step.tool_calls ?? []).map((call) => `${call.name}(${JSON.stringify(call.args ?? {})})`).join("\n") || step.content)));
 }
 
+function likelihood(attempt) {
+  if (attempt.p_pass === null || attempt.p_pass === undefined) return null;
+  const list = attempt.probabilities ?? [];
+  const said = `how likely each rating was: ${list.map((share, index) => `${index + 1}: ${(100 * share).toFixed(0)} %`).join(", ")}`;
+  const bar = (share, index) => {
+    const height = Math.max(1, 18 * share);
+    return s("rect", { class: list.length === 4 ? `r${index + 1}` : "runscored", x: index * 12, y: 18 - height, width: 10, height });
+  };
+  return h("p", { class: "likelihood" },
+    s("svg", { width: 12 * list.length, height: 18, viewBox: `0 0 ${12 * list.length} 18`, role: "img", "aria-label": said }, s("title", {}, said), list.map(bar)),
+    h("small", {}, `passes with ${attempt.p_pass.toFixed(2)}, score ${attempt.score.toFixed(2)}`));
+}
+
 const WHO = ["key", "user", "session", "thread"];
 
 function verdictOf(attempt) {
   return h("div", { class: "verdict" },
     h("p", { class: "who" }, badge(attempt.rating, attempt.unscored), h("span", {}, attempt.judge ?? "not judged"), attempt.judge_model && h("small", {}, attempt.judge_model)),
     attempt.unscored && h("p", { class: "unscored" }, `no rating: ${attempt.unscored}${attempt.verdict_detail ? `, ${attempt.verdict_detail}` : ""}`),
+    likelihood(attempt),
     attempt.rationale && h("p", {}, attempt.rationale),
     attempt.items?.length > 0 && items(attempt.items),
     attempt.feedback && h("p", { class: "feedback" }, h("strong", {}, "Feedback "), attempt.feedback),

@@ -17,13 +17,15 @@ _H = r"[0-9a-f]"
 
 _KEYS = (
     # models and their platforms
+    r"ABSK[A-Za-z0-9+/]{60,}={0,2}", r"bedrock-api-key-[A-Za-z0-9+/]{40,}={0,2}",
     rf"sk-ant-{_U}{{20,}}", rf"sk-or-v1-{_H}{{32,}}", rf"sk-lf-{_H}{{8}}-{_U}{{20,}}",
     rf"sk-(?:proj|svcacct|admin|None)-{_U}{{20,}}", rf"sk-{_B}{{20,}}", rf"sess-{_B}{{40}}",
     rf"hf_{_B}{{30,}}", rf"api_org_{_B}{{30,}}", rf"gsk_{_B}{{40,}}", rf"xai-{_B}{{40,}}", rf"r8_{_B}{{30,}}",
     rf"pplx-{_B}{{32,}}", rf"nvapi-{_U}{{40,}}", rf"lsv2_(?:pt|sk)_{_H}{{32}}_{_H}{{8,}}", rf"ls__{_H}{{32}}",
     rf"pcsk_{_U}{{30,}}", rf"tvly-{_U}{{20,}}", rf"fw_{_B}{{20,}}", rf"tgp_v1_{_U}{{30,}}", rf"pa-{_U}{{40,}}",
     rf"jina_{_U}{{40,}}", rf"wandb_v1_{_U}{{40,}}",
-    # code hosts and registries
+    # networks, code hosts and registries
+    rf"tskey-(?:auth|api|client|scim|webhook)-{_B}{{6,}}-{_B}{{16,}}",
     rf"gh[pousr]_{_B}{{30,}}", rf"github_pat_{_B}{{20,}}_{_B}{{40,}}",
     rf"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent)-{_U}{{20,}}",
     rf"GR1348941{_U}{{20}}", rf"npm_{_B}{{30,}}", rf"pypi-AgE{_U}{{40,}}", rf"rubygems_{_H}{{48}}",
@@ -95,6 +97,14 @@ _PRIVATE = re.compile(
     r"|[^\n]{0,200}(?:\n[A-Za-z0-9+/=]{40,}){0,200})"
     r"|PuTTY-User-Key-File-\d: [^\n]{0,100}"
 )
+_SEED_PHRASE = re.compile(
+    r"(?:seed phrase|seed words|recovery phrase|mnemonic(?: phrase)?|助记词|сид[- ]фраза|мнемоническая фраза)"
+    r"[\"'`*]{0,3}\s{0,3}(?:[:：=]|\bis\b|是|—)\s{0,3}[\"'`*]{0,3}"
+    r"(?P<words>(?:[a-z]{3,8}[ ,\n]{1,3}){11,23}[a-z]{3,8})\b",
+    re.IGNORECASE,
+)
+"""Twelve to 24 English words, each of three to eight letters, which open a wallet."""
+
 _JWT = re.compile(
     r"(?<![A-Za-z0-9_-])(eyJ[A-Za-z0-9_-]{8,})\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+){0,2}"
 )
@@ -154,6 +164,8 @@ def secrets(plain: Plain) -> Iterator[Finding]:
     text = plain.text
     for match in _PRIVATE.finditer(text):
         yield Finding("private_key", match.start(), match.end())
+    for match in _SEED_PHRASE.finditer(text):
+        yield Finding("private_key", *match.span("words"))
     for match in KEYS.finditer(text):
         if _is_random(match.group(), 8) and not _SAMPLE.search(match.group()):
             yield Finding("api_key", match.start(), match.end())

@@ -1,0 +1,143 @@
+"""Pages of the site that are made from the code: a page for each judge, and the reference of every public package.
+
+`mkdocs build --strict` calls `on_files`; nothing that it makes is in the repository.
+"""
+
+from __future__ import annotations
+
+import ast
+import logging
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import judges
+from judges.catalogue.registry import default_registry
+from judges.entry import Entry
+from judges.settings import load_line, settings_of
+from judges.testing import ScriptedEmbeddings, ScriptedModel
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).parents[1]
+
+DOORS = {
+    "refine": "SelfRefine, the middleware of agents, trials, and what is recorded.",
+    "graphs": "The loop as a graph, its policy, and its errors.",
+    "judges": "Judges, verdicts, models and what wraps them.",
+    "judges.offline": "Evaluations, comparisons, labels and certificates.",
+    "judges.authoring": "What a judge of your own is made of.",
+    "judges.testing": "Doubles without a model, for tests.",
+}
+"""The public packages, and what each is for."""
+
+COPIES = {"changes.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "index.md": "README.md"}
+"""Pages of the site that stand elsewhere in the repository."""
+
+logging.getLogger("mkdocs.plugins.griffe").setLevel(logging.ERROR)  # types of arguments stand in signatures
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made from the code."""
+    from mkdocs.structure.files import File  # noqa: PLC0415 - only whoever builds the site has it
+
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its path."""
+    entries = default_registry().entries
+    return {
+        **{path: _copy_of(ROOT / name) for path, name in COPIES.items()},
+        **{f"catalogue/{name}.md": judge_page(entry) for name, entry in entries.items()},
+        "catalogue/index.md": _index_page(entries.values()),
+        **{f"reference/{door}.md": _reference_page(door) for door in DOORS},
+    }
+
+
+def judge_page(entry: Entry) -> str:
+    """Return the page of a judge: what it asks, an example, its settings, and its prompt."""
+    maker = default_registry().maker(entry.name)
+    rows = [
+        ("also called", ", ".join(f"`{name}`" for name in entry.aliases)),
+        ("needs", ", ".join(f"`{name}`" for name in entry.needs)),
+        ("model calls", entry.calls),
+        ("in the loop", entry.in_loop),
+        ("value", f"{entry.scale}; {entry.better} is good"),
+        ("source", entry.source),
+        ("where it differs", entry.differs),
+        ("extra", f"`{entry.extra}`" if entry.extra else ""),
+    ]
+    settings = [
+        (
+            f"`{setting.name}`",
+            f"`{setting.type}`",
+            "required" if setting.required else f"`{setting.default}`",
+            setting.meaning,
+        )
+        for setting in settings_of(maker)
+    ]
+    return "\n".join(
+        [
+            f"# {entry.name}\n",
+            f"{entry.asks}\n",
+            f"```python\nimport judges\n\njudge = {load_line(maker)}\n```\n",
+            _table(("", ""), [row for row in rows if row[1]]),
+            "## Settings\n",
+            _table(("setting", "type", "default", "meaning"), settings),
+            *_prompts(maker),
+        ]
+    )
+
+
+def _prompts(maker: Callable[..., judges.Judge]) -> Iterator[str]:
+    """Yield the prompts of a judge, in English; a judge by a rule has none."""
+    call: Any = ast.parse(load_line(maker), mode="eval").body
+    words = {str(word.arg): word.value for word in call.keywords}
+    if words.pop("model", None) is None:
+        return
+    given = {name: _value(node) for name, node in words.items() if name != "embeddings"}
+    doubles = {"model": ScriptedModel([{}]), "embeddings": ScriptedEmbeddings(lambda _: [1.0])}
+    known = {setting.name for setting in settings_of(maker)}
+    judge = maker(**given, **{name: double for name, double in doubles.items() if name in known})
+    packs = [pack for pack in getattr(judge, "packs", ()) if pack.prompt.task]
+    if packs:
+        yield "## Prompt\n"
+    for pack in packs:
+        levels = "".join(f"\n{level}. {text}" for level, text in sorted(pack.prompt.levels.items()))
+        yield f"### {pack.name}\n\n~~~~text\n{pack.prompt.task.strip()}{levels and chr(10)}{levels}\n~~~~\n"
+
+
+def _value(node: ast.expr) -> Any:
+    return eval(compile(ast.Expression(node), "<example>", "eval"), {"judges": judges})  # noqa: S307 - our own
+
+
+def _index_page(entries: Any) -> str:
+    rows = [(f"[{entry.name}]({entry.name}.md)", entry.asks, entry.calls) for entry in entries]
+    return "# All judges\n\n" + _table(("judge", "asks", "model calls"), rows)
+
+
+def _reference_page(door: str) -> str:
+    names: list[str] = sorted(import_module(door).__all__, key=str.casefold)
+    blocks = "\n".join(f"::: {door}.{name}\n" for name in names)
+    return f"# {door}\n\n{DOORS[door]}\n\n{blocks}"
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [columns, ("---",) * len(columns), *(tuple(map(_cell, row)) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _copy_of(file: Path) -> str:
+    """Return a page from outside `docs`, with its links as they are from inside."""
+    text = file.read_text(encoding="utf-8").replace("](docs/", "](")
+    return text.replace("](CONTRIBUTING.md)", "](contributing.md)").replace("](CHANGELOG.md)", "](changes.md)")
