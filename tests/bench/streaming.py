@@ -43,7 +43,7 @@ class _Simulated(asyncio.SelectorEventLoop):
         self._now += seconds
 
 
-class _Jumping(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # whichever the platform has
+class _Jumping(selectors.DefaultSelector):
     """Selects what is ready, and lets the time pass that it would have waited."""
 
     def __init__(self, loop: _Simulated) -> None:
@@ -83,7 +83,7 @@ class _Mock:
             for word in words:
                 await asyncio.sleep(_TOKEN_S)
                 self.tokens += 1
-                yield AIMessageChunk(f"{word} ")
+                yield AIMessageChunk(content=f"{word} ")
 
     @property
     def runnable(self) -> Runnable[Any, Any]:
