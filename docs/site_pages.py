@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
+_CODE = re.compile(r"`[^`]*`")
 ROOT = Path(__file__).parents[1]
 
 DOORS = {
@@ -47,6 +49,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in pages().items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Return a page without the backslash before a bar in code, which only GitHub's tables want."""
+    return "\n".join(
+        _CODE.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
+        for line in markdown.splitlines()
+    )
 
 
 def pages() -> dict[str, str]:
@@ -87,7 +97,7 @@ def judge_page(entry: Entry) -> str:
             f"# {entry.name}\n",
             f"{entry.asks}\n",
             f"```python\nimport judges\n\njudge = {load_line(maker)}\n```\n",
-            _table(("", ""), [row for row in rows if row[1]]),
+            _table(("name", f"`{entry.name}`"), [row for row in rows if row[1]]),
             "## Settings\n",
             _table(("setting", "type", "default", "meaning"), settings),
             *_prompts(maker),
@@ -139,5 +149,5 @@ def _cell(text: str) -> str:
 
 def _copy_of(file: Path) -> str:
     """Return a page from outside `docs`, with its links as they are from inside."""
-    text = file.read_text(encoding="utf-8").replace("](docs/", "](")
+    text = file.read_text(encoding="utf-8").replace("](docs/", "](").replace("](SECURITY.md)", "](security.md)")
     return text.replace("](CONTRIBUTING.md)", "](contributing.md)").replace("](CHANGELOG.md)", "](changes.md)")

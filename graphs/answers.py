@@ -64,10 +64,7 @@ CUT_AS_ASKED = "cut_as_asked"
 _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
     "en": {
         "empty": ("There is no text.", "Write a complete answer."),
-        "cut": (
-            "The answer was cut off.",
-            "Keep the answer short.",
-        ),
+        "cut": ("The answer was cut off.", "Keep the answer short."),
         "invalid_tool_call": (
             "The call of a tool could not be read.",
             "The call of a tool could not be read: its arguments are no JSON object. Call it again, or answer.",
@@ -88,10 +85,7 @@ _REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
     },
     "ru": {
         "empty": ("Текста нет.", "Напиши полный ответ."),
-        "cut": (
-            "Ответ оборван.",
-            "Ответь коротко.",
-        ),
+        "cut": ("Ответ оборван.", "Ответь коротко."),
         "invalid_tool_call": (
             "Вызов инструмента не читается.",
             "Вызов инструмента не читается: аргументы не объект JSON. Вызови его снова или ответь.",
@@ -193,6 +187,12 @@ def empty_answer(language: Language = "en") -> Verdict:
 def unfit_answer(fault: str) -> Verdict:
     """Return the verdict on a draft that its generator calls unfit to be released, with its feedback."""
     return Verdict.rated(1, judge=LOOP, rationale="The answer cannot be used as it is.", feedback=fault)
+
+
+def misfit_answer(misfit: str) -> Verdict:
+    """Return the verdict on a draft whose tool calls do not fit the tools' schemas, with its feedback."""
+    rationale = "The arguments of a tool call do not fit its schema."
+    return Verdict.rated(1, judge=LOOP, rationale=rationale, feedback=misfit)
 
 
 def draft_message(answer: AIMessage, mark: Mapping[str, str]) -> AIMessage:

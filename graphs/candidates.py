@@ -27,6 +27,7 @@ from graphs.loop import Loop
 from graphs.outcome import add_outcome
 from graphs.overrides import Bounds
 from graphs.policy import Policy
+from graphs.questions import InputJudging
 from graphs.refinement import Refinement, RunningClock, evolve
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -231,8 +232,10 @@ class CandidatesLoop(Loop):
         *,
         name: str = "self_refine",
         bounds: Bounds | None = None,
+        questions: InputJudging | None = None,
     ) -> None:
-        super().__init__(generator, judge, policy, name=name, bounds=bounds)
+        questions = None if questions is None else replace(questions, mode="before")
+        super().__init__(generator, judge, policy, name=name, bounds=bounds, questions=questions)
         numbers = range(1, policy.candidates + 1)
         self._candidates = tuple(_Candidate(self._generator, judge, policy, self, number) for number in numbers)
 
@@ -251,6 +254,9 @@ class CandidatesLoop(Loop):
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Any, Transition]:
         """Draft and judge the candidates of an attempt, and record the best one with the others beside it."""
+        refinement = yield from self._ask_first(refinement, messages, context)
+        if refinement.done:
+            return self._to_finish(refinement)
         count = self._count(refinement)
         clock = RunningClock(refinement)
         if count == 0:

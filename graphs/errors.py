@@ -83,6 +83,10 @@ class Rejected(NotAccepted):
     """A reviewer rejected the answer; the decision is stored, and the turn is done."""
 
 
+class QuestionRefused(Unanswered):
+    """The input judge refused the question, and there is no fallback text."""
+
+
 class JudgeFailed(Unanswered):
     """The judge gave no verdict, and `on_judge_error` is `"raise"`."""
 

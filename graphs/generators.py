@@ -127,6 +127,7 @@ class Draft:
         calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
         fault: What makes the answer unfit to be released, as feedback to the generator: it is rejected, and no
             judge is asked.
+        misfit: What is wrong with the arguments of its tool calls, as feedback: it is rejected without a judge.
         skip_reason: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
         pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
         kept: What the generator said to keep its earlier answer, which then is the answer; else empty.
@@ -138,6 +139,7 @@ class Draft:
     raw: dict[str, JsonValue] | None = None
     calls: tuple[tuple[str | None, Usage], ...] = ()
     fault: str = ""
+    misfit: str = ""
     skip_reason: str = ""
     pending: bool = False
     kept: str = ""

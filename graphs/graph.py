@@ -32,6 +32,7 @@ from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.piece_loop import PieceLoop
 from graphs.pieces import check_installed
 from graphs.policy import Policy, PolicySettings, policy_of
+from graphs.questions import InputJudging, InputMode
 from graphs.refinement import Refinement, Status, evolve
 from graphs.turns import (
     ConcurrentTurns,
@@ -45,8 +46,9 @@ from graphs.turns import (
     turn,
     with_status,
 )
-from judges.catalogue.names import one_judge
+from judges.catalogue.names import named, one_judge
 from judges.compose import JudgeLike
+from judges.compose.of_question import as_input_judge
 from judges.compose.panel import Panel
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
@@ -68,6 +70,7 @@ def build_loop(
     name: str,
     bounds: Bounds | None = None,
     piece_judge: object = None,
+    questions: InputJudging | None = None,
 ) -> Loop:
     """Return the loop around a generator and a judge, and warn if a model is to judge itself.
 
@@ -85,21 +88,50 @@ def build_loop(
         )
     for doubt in check_certificate(coerced, policy, generator):
         warnings.warn(doubt, CertificateWarning, stacklevel=3)
-    if may_release_pieces(policy, bounds, piece_judge):
+    if may_release_pieces(policy, bounds, piece_judge, questions):
         parts = judges_of_pieces(generator, coerced, piece_judge)
         if not policy.held_back:
             return PieceLoop(generator, coerced, policy, name=name, bounds=bounds, **parts)
     kind = Loop if policy.candidates == 1 else CandidatesLoop
-    return kind(generator, coerced, policy, name=name, bounds=bounds)
+    return kind(generator, coerced, policy, name=name, bounds=bounds, questions=questions)
 
 
-def may_release_pieces(policy: Policy, bounds: Bounds | None, piece_judge: object = None) -> bool:
+def input_judging(
+    judge: object, mode: InputMode, *, generator: object = None, model: object = None, remedy: str = ""
+) -> InputJudging | None:
+    """Return what asks an input judge, made from whatever `judges.as_judge` takes; None where there is none.
+
+    Args:
+        judge: The judge.
+        mode: When it is asked.
+        generator: The generator, which judges that are given by name ask where they have no model.
+        model: The model that they ask.
+        remedy: What to do where one needs a model and has none.
+
+    Raises:
+        ConfigurationError: If it is no judge of the question alone, or the mode is none.
+    """
+    if judge is None:
+        return None
+    default = generator if _is_model(generator) else None
+    resolve = partial(named, model=model, default=default, remedy=remedy)
+    return InputJudging(as_input_judge(judge, resolve=resolve), mode)
+
+
+def may_release_pieces(
+    policy: Policy, bounds: Bounds | None, piece_judge: object = None, questions: InputJudging | None = None
+) -> bool:
     """Check whether a loop, or a request to it, releases pieces.
 
     Raises:
-        ConfigurationError: If it does not, and there is a judge of pieces.
+        ConfigurationError: If it does not, and there is a judge of pieces; or if questions are judged, too.
     """
     may = "pieces" in (policy.release, None if bounds is None else bounds.release)
+    if may and questions is not None:
+        raise ConfigurationError(
+            "release='pieces' lets pieces out before a judge of the question is heard; judge questions before the "
+            "loop, or leave one of the two out"
+        )
     if piece_judge is not None and not may:
         raise ConfigurationError("piece_judge is for release='pieces'; set that too, or leave it out")
     return may

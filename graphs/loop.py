@@ -44,6 +44,7 @@ from graphs.errors import (
     InputError,
     JudgeFailed,
     NotAccepted,
+    QuestionRefused,
     Unanswered,
 )
 from graphs.events import (
@@ -70,6 +71,7 @@ from graphs.mending import check_judges
 from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
+from graphs.questions import BothCalls, InputJudging, QuestionEnded, too_late
 from graphs.refinement import Attempt, Refinement, RunningClock, StopReason, evolve
 from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of
 from judges.entry import Explanation
@@ -140,7 +142,10 @@ def unanswered(
     message = f"{message} ({refinement.detail})" if refinement.detail else message
     if not raised:
         return Unanswered(message, outcome)
-    unjudged = bool(refinement.attempts) and refinement.best is None and policy.on_judge_error == "raise"
+    is_rated = refinement.best is not None or any(attempt.is_withheld for attempt in refinement.attempts)
+    unjudged = bool(refinement.attempts) and not is_rated and policy.on_judge_error == "raise"
+    if refinement.stop_reason == "question_refused":
+        return QuestionRefused(message, outcome)
     failed = refinement.stop_reason == "judge_failed" or unjudged
     return (JudgeFailed if failed else NotAccepted)(message, outcome)
 
@@ -165,6 +170,11 @@ def usage_of_draft(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
 
 
+def _raise_if_error(draft: object) -> None:
+    if isinstance(draft, BaseException):
+        raise draft
+
+
 def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
     """Return what tells a draft, or a prompt, from every other one that a human may be asked about in a turn."""
     digest = sha256()
@@ -187,8 +197,10 @@ class Loop:
         name: str = "self_refine",
         candidate: int | None = None,
         bounds: Bounds | None = None,
+        questions: InputJudging | None = None,
     ) -> None:
         self.policy = policy
+        self._questions = questions
         self.name = name
         self.bounds = bounds or Bounds()
         self._candidate = candidate
@@ -206,6 +218,11 @@ class Loop:
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
         return evolve(self, _generator=as_generator(generator), _needs=self._needs)
+
+    @property
+    def input_judge(self) -> Judge | None:
+        """The judge of questions, if there is one."""
+        return None if self._questions is None else self._questions.judge
 
     @property
     def judge_name(self) -> str:
@@ -295,16 +312,23 @@ class Loop:
     def generate(
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Draft, Transition]:
-        """Send the prompt to the generator, and record its draft."""
+        """Send the prompt to the generator, and record its draft; first ask about the question, or beside it."""
+        if self._questions is not None and self._questions.mode == "before":
+            refinement = yield from self._ask_first(refinement, messages, context)
         clock = RunningClock(refinement)
         now = clock()
-        limit = refinement.limit_reached(now)
-        if limit is not None:
-            return self._to_finish(refinement.stop(*limit, now=now))
+        limit = None if refinement.done else refinement.limit_reached(now)
+        refinement = refinement if limit is None else refinement.stop(*limit, now=now)
+        if refinement.done:
+            return self._to_finish(refinement)
         started = time.perf_counter()
         effect = self._generation(refinement, messages, context, now)
         try:
-            draft = yield effect
+            if self._questions is None or refinement.question_verdict is not None:
+                draft = yield effect
+            else:
+                refinement, draft = yield from self._draft_beside(effect, refinement, messages, context)
+                _raise_if_error(draft)
         except ParentCommand as left:
             return self._hand_off(refinement, messages, left)
         except (GraphBubbleUp, ConfigurationError):
@@ -319,6 +343,46 @@ class Loop:
             return Transition(refinement=refinement.pause(usage, now=clock()))
         latency_s = time.perf_counter() - started
         return self._record_draft(draft, refinement, messages, usage=usage, latency_s=latency_s, now=clock())
+
+    def _ask_first(
+        self, refinement: Refinement, messages: Messages, context: RunContext
+    ) -> Generator[Effect, Any, Refinement]:
+        """Ask the input judge, if there is one and it was not asked yet, and record what it says."""
+        if self._questions is None or refinement.question_verdict is not None:
+            return refinement
+        clock = RunningClock(refinement)
+        effect = self._questions.effect(refinement, messages, context, clock())
+        try:
+            verdict = yield effect
+        except DeadlinePassed:
+            verdict = too_late(effect)
+        return refinement.judge_question(verdict, now=clock())
+
+    def _draft_beside(
+        self, effect: Effect, refinement: Refinement, messages: Messages, context: RunContext
+    ) -> Generator[Effect, Any, tuple[Refinement, Any]]:
+        """Draft while the input judge is asked, and record what it says; return the draft, or its error.
+
+        Raises:
+            QuestionEnded: If that ends the question.
+        """
+        assert self._questions is not None  # noqa: S101 - this is called with one only
+        clock = RunningClock(refinement)
+        judging = self._questions.effect(refinement, messages, context, now := clock())
+        pair = BothCalls(effect, judging, lambda one: refinement.judge_question(one, now=now).done)
+        try:
+            draft, verdict = yield pair.effect()
+        except QuestionEnded as ended:
+            ended.spent = effect.spent if ended.draft is None else usage_of_draft(effect, ended.draft, self.policy)
+            raise
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException as error:  # whoever asked has left
+            spent = Usage.total([effect.spent, judging.spent])
+            if spent:
+                add_outcome(error, refinement.pause(spent, now=clock()), messages, now=clock())
+            raise
+        return refinement.judge_question(verdict, now=clock()), draft
 
     def _record_draft(
         self,
@@ -341,6 +405,7 @@ class Loop:
             evidence=draft.evidence,
             raw=draft.raw,
             fault=draft.fault,
+            misfit=draft.misfit if self.policy.check_tool_calls else "",
             is_echo=is_retry and is_echo(draft, refinement, messages),
             kept=draft.kept,
             usage=usage,
@@ -372,6 +437,8 @@ class Loop:
         self, error: Exception, refinement: Refinement, messages: Messages, spent: Usage, now: float
     ) -> Transition:
         """Stop for what a generator raised in place of a draft: a limit that was reached, or its own error."""
+        if isinstance(error, QuestionEnded):
+            return self._to_finish(refinement.judge_question(error.verdict, now=now, generating=error.spent))
         if isinstance(error, DeadlinePassed):
             return self._to_finish(
                 refinement.stop("deadline", "the generator took too long", now=now, usage=spent)
@@ -442,7 +509,7 @@ class Loop:
         self, error: BaseException, refinement: Refinement, messages: Messages, spent: Usage, now: float
     ) -> None:
         """Give what ends the turn the record of it, with what the call consumed that it ended."""
-        if refinement.attempts:
+        if refinement.attempts or refinement.question_verdict is not None:
             add_outcome(error, refinement.pause(spent, now=now), messages, now=now)
 
     def _generator_for(self, number: int) -> tuple[AsyncGenerator, float | None]:

@@ -52,7 +52,7 @@ def action_on(verdict: Verdict, policy: Policy) -> OnRefusal:
     wanted = {policy.on_refusal.get(name, "retry") for name in _refusers(verdict, policy)}
     for action in ("block", "retry", "mend_or_block", "mend"):
         if action in wanted:
-            return action  # type: ignore[return-value]  # one of the literals
+            return action
     return "retry"
 
 

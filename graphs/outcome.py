@@ -16,7 +16,7 @@ from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
 from judges.messages import Conversation, Message
 from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
-from judges.verdict import Frozen, Usage
+from judges.verdict import Frozen, Usage, Verdict
 
 _NAMES = ("model_name", "model")
 
@@ -67,6 +67,7 @@ class Outcome(HintsAtGuesses, Frozen):
             calibrated.
         held_back: Why the answer was released whole although the policy releases pieces: `"candidates"`,
             `"tool_call"`, ...; empty where it was not.
+        question_verdict: What the input judge said of the question; None where there is none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,6 +88,7 @@ class Outcome(HintsAtGuesses, Frozen):
     raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
     certificate: str | None = None
     held_back: str = ""
+    question_verdict: Verdict | None = None
 
     @property
     def text(self) -> str:
@@ -134,6 +136,7 @@ class Outcome(HintsAtGuesses, Frozen):
             raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
             certificate=certificate_of(refinement) if refinement.passed and number is not None else None,
             held_back="" if refinement.policy.release == "answer" else _held_back(refinement),
+            question_verdict=refinement.question_verdict,
         )
 
     @classmethod
@@ -161,6 +164,9 @@ class Outcome(HintsAtGuesses, Frozen):
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
+        asked = self.question_verdict
+        if asked is not None:
+            summary["question"] = {"judge": asked.judge, "passed": asked.passed, "unscored": asked.unscored}
         further = {"certificate": self.certificate, "covered": self.covered, "missing": self.missing}
         further["held_back"] = self.held_back
         return {**summary, **{name: value for name, value in further.items() if value}}

@@ -246,6 +246,7 @@ class PieceLoop(Loop):
             evidence=draft.evidence,
             raw=draft.raw,
             fault=draft.fault,
+            misfit=draft.misfit if self.policy.check_tool_calls else "",
             skip_reason=draft.skip_reason,
             usage=usage,
             latency_s=time.perf_counter() - started,
@@ -333,7 +334,12 @@ class PieceLoop(Loop):
             others = [piece for piece in last.pieces if piece is not refused]
             return self._record_verdict(refinement, messages, with_cost_of(others, verdict), clock())
         fault = fault_of(last.kind, last.answer, is_last=refinement.is_last) if not last.fault else None
-        if refinement.policy.release == "answer" or not refinement.released_pieces or fault == "invalid_tool_call":
+        if (
+            refinement.policy.release == "answer"
+            or not refinement.released_pieces
+            or last.misfit
+            or fault == "invalid_tool_call"
+        ):
             return (yield from super().judge(refinement, messages, context))
         if fault == "cut":
             verdict = rejection_for(fault, language_of(refinement.question or last.text))

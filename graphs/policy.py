@@ -321,6 +321,7 @@ class PolicySettings(TypedDict, total=False):
     first_accepted: bool
     skip: Callable[[AIMessage], bool] | None
     judge_refusals: bool
+    check_tool_calls: bool
     sample_rate: float
     shadow: bool
     show_drafts: bool
@@ -402,6 +403,9 @@ class Policy(FrozenSettings):
             image.
         judge_refusals: Judge a refusal like any other answer. By default the model is not asked again when it
             refuses: the refusal is returned unjudged.
+        check_tool_calls: Reject a tool call of an agent, or through the guard, whose arguments do not fit the
+            tool's JSON schema, with feedback that says why. The extra `jsonschema` checks all of a schema; without
+            it types, required arguments and listed values are checked. The last attempt's call is handed on.
         sample_rate: Share of questions that are judged, 0 to 1; the other answers are returned unjudged.
         shadow: Judge and log, but return the first draft regardless of the verdict.
         show_drafts: Send drafts, their tool calls and the verdicts' texts as progress events; a discard event
@@ -450,6 +454,7 @@ class Policy(FrozenSettings):
     first_accepted: bool = False
     skip: Callable[[AIMessage], bool] | None = None
     judge_refusals: bool = False
+    check_tool_calls: bool = True
     sample_rate: float = Field(default=1.0, ge=0, le=1)
     shadow: bool = False
     show_drafts: bool = False

@@ -24,6 +24,7 @@ from graphs.answers import (
     Copied,
     fault_of,
     kind_of_answer,
+    misfit_answer,
     reason_to_skip,
     rejection_for,
     text_of_answer,
@@ -34,7 +35,7 @@ from graphs.policy import OnRefusal, Policy
 from graphs.redaction import withhold
 from judges.prompting.prompts import language_of
 from judges.runtime.budget import Allowance, unkept_budget
-from judges.verdict import Frozen, MaskedSpan, Usage, Verdict
+from judges.verdict import NOTHING_TO_JUDGE, Frozen, MaskedSpan, Usage, Verdict
 
 T = TypeVar("T")
 
@@ -89,6 +90,7 @@ class Attempt(Frozen):
         is_estimated: Whether the tokens of generating are an estimate, as its stream was aborted.
         mended: What is masked in it, by kind, with the places in the draft before it, which this is otherwise;
             nothing was generated for it.
+        misfit: What is wrong with the arguments of its tool calls; empty where nothing is.
         is_withheld: Whether it was refused where refused drafts are mended or blocked, and is never released.
     """
 
@@ -111,6 +113,7 @@ class Attempt(Frozen):
     pieces: tuple[Piece, ...] = ()
     is_estimated: bool = False
     mended: tuple[MaskedSpan, ...] = ()
+    misfit: str = ""
     is_withheld: bool = False
 
     @property
@@ -122,6 +125,8 @@ class Attempt(Frozen):
     @property
     def kind(self) -> AnswerKind:
         """The kind of the draft: text, a refusal, cut off, an echo, ..."""
+        if self.misfit:
+            return "invalid_tool_call"
         return "mended" if self.mended else self.copied or self.own_kind
 
     @cached_property
@@ -188,7 +193,7 @@ class Attempt(Frozen):
         """Return the attempt as plain data and LangChain messages, for a checkpoint."""
         candidate = {} if self.candidate is None else {"candidate": self.candidate}
         unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
-        names = ("copied", "kept", "is_withheld", "is_estimated")
+        names = ("copied", "kept", "misfit", "is_withheld", "is_estimated")
         copied = {name: value for name in names if (value := getattr(self, name))}
         mended = {"mended": [span.model_dump() for span in self.mended]} if self.mended else {}
         pieces = {"pieces": [piece.model_dump(mode="json") for piece in self.pieces]} if self.pieces else {}
@@ -336,6 +341,7 @@ class Refinement:
         decision: How a reviewer ended the turn; None where none did.
         outdated: How many attempts were judged by other evidence than there is now.
         held_back: Why this answer is released whole although the policy releases pieces; empty where it is not.
+        question_verdict: What the input judge says of the question; None where there is none, or not yet.
         memo: What was made of the conversation; not stored in checkpoints.
     """
 
@@ -359,6 +365,7 @@ class Refinement:
     decision: _Decision | None = None
     outdated: int = 0
     held_back: str = ""
+    question_verdict: Verdict | None = None
     memo: _Memo = field(default_factory=_Memo, compare=False, repr=False)
 
     # Events
@@ -378,6 +385,7 @@ class Refinement:
         evidence: Mapping[str, JsonValue] | None = None,
         raw: dict[str, JsonValue] | None = None,
         fault: str = "",
+        misfit: str = "",
         is_echo: bool = False,
         kept: str = "",
         skip_reason: str = "",
@@ -399,6 +407,7 @@ class Refinement:
             evidence=dict(evidence or {}),
             raw=raw,
             fault=fault,
+            misfit=misfit,
             usage=Usage() if usage is None else usage,
             latency_s=latency_s,
             copied="echo" if is_echo else None,
@@ -454,6 +463,27 @@ class Refinement:
         spent = {"usage": Usage(), "latency_s": 0.0, "mended": verdict.masked or _UNNAMED}
         kept = {name: getattr(last, name) for name in Attempt.model_fields}
         return evolve(self, attempts=(*attempts, Attempt.of_checked(**{**kept, **fields, **spent})))
+
+    def judge_question(self, verdict: Verdict, *, now: float, generating: Usage | None = None) -> Self:
+        """Record what the input judge says of the question, and stop if it refuses it, or fails to judge it.
+
+        Args:
+            verdict: The verdict; where it is unscored, `on_judge_error` decides, unless nothing was to be judged.
+            now: The time.
+            generating: What was consumed by a draft that is given up then.
+        """
+        self._require_running()
+        judged = evolve(self, question_verdict=verdict, updated_at=now)
+        failed = verdict.unscored is not None and verdict.unscored not in NOTHING_TO_JUDGE
+        if self.policy.shadow or verdict.passed or not (failed or verdict.passed is False):
+            return judged
+        if not failed:
+            detail = f"the input judge {verdict.judge!r} refused the question"
+            return judged.stop("question_refused", detail, now=now, usage=generating)
+        if self.policy.on_judge_error == "accept":
+            return judged
+        detail = f"the input judge gave no verdict: {verdict.unscored}"
+        return judged.stop("judge_failed", detail, now=now, usage=generating)
 
     def add_messages(self, added: Sequence[AnyMessage]) -> Self:
         """Record the messages that follow the conversation on the next attempt."""
@@ -546,7 +576,7 @@ class Refinement:
     def _reason_to_skip(self, attempt: Attempt) -> str | None:
         if not self.is_judged:
             return "sample_rate: not one of the questions that are judged"
-        if attempt.copied is not None:
+        if attempt.copied is not None or attempt.misfit:
             return None
         if attempt.kind != "text":
             reason = reason_to_skip(attempt.kind, attempt.answer, judge_refusals=self.policy.judge_refusals)
@@ -597,6 +627,8 @@ class Refinement:
         last = self.attempts[-1]
         if last.fault:
             return unfit_answer(last.fault)
+        if last.misfit:
+            return misfit_answer(last.misfit)
         if last.kind == "text":
             return None
         twin = self._twin_of(last)
@@ -700,15 +732,27 @@ class Refinement:
         return None
 
     def allowance(
-        self, now: float, *, purpose: str = "the judge was asked", bounds_retries: bool = True
+        self,
+        now: float,
+        *,
+        purpose: str = "the judge was asked",
+        bounds_retries: bool = True,
+        reserved_calls: int = 0,
     ) -> Allowance | None:
-        """Return what may still be spent, or None if nothing is limited or priced; see `Allowance`."""
+        """Return what may still be spent, or None if nothing is limited or priced; see `Allowance`.
+
+        Args:
+            now: The time.
+            purpose: What the calls are for.
+            bounds_retries: Whether `max_retries` holds for them.
+            reserved_calls: How many of the calls that are left are for something else.
+        """
         policy = self.policy
         if not self.has_limits and not policy.prices:
             return None
         usage = self.usage
         return Allowance(
-            calls=None if policy.max_calls is None else policy.max_calls - usage.calls,
+            calls=None if policy.max_calls is None else max(0, policy.max_calls - usage.calls - reserved_calls),
             tokens=None if policy.max_tokens is None else policy.max_tokens - usage.tokens,
             cost=None if policy.max_cost is None else policy.max_cost - (usage.cost or 0.0),
             seconds=self.seconds_left(now),
@@ -730,6 +774,8 @@ class Refinement:
     def usage(self) -> Usage:
         """What all attempts consumed, generating and judging."""
         usages = [self.unfinished]
+        if self.question_verdict is not None:
+            usages.append(self.question_verdict.usage)
         for attempt in self.attempts:
             attempt.add_usages(usages)
         return Usage.total(usages)
@@ -834,7 +880,16 @@ class Refinement:
             "decision": self.decision,
             **({"outdated": self.outdated} if self.outdated else {}),
             **({"held_back": self.held_back} if self.held_back else {}),
+            **(
+                {}
+                if (asked := self.question_verdict) is None
+                else {"question_verdict": asked.model_dump(mode="json")}
+            ),
         }
+
+    def _question_state(self) -> dict[str, Any]:
+        verdict = self.question_verdict
+        return {} if verdict is None else {"question_verdict": verdict.model_dump(mode="json")}
 
     @classmethod
     def read(cls, state: Refinement | Mapping[str, Any], policy: Policy) -> Refinement:
@@ -847,6 +902,7 @@ class Refinement:
             "unfinished": Usage.model_validate(state.get("unfinished", {})),
             "revisions": tuple(state.get("sent_back", ())),
             "is_judged": state.get("sampled", True),
+            "question_verdict": None if (asked := state.get("question_verdict")) is None else Verdict(**asked),
         }
         kept = {name: value for name, value in state.items() if name not in _STORED}
         return cls(policy=policy, **{**kept, **values})

@@ -440,6 +440,10 @@ class Judge(HintsAtGuesses, ABC):
         del sample
         return None
 
+    def before_answer(self) -> Judge | None:
+        """Return a judge of the question that looks for the same before there is an answer; None if none can."""
+        return None
+
     @property
     def models(self) -> tuple[JudgeModel, ...]:
         """The models that this judge, and any judge inside it, asks."""

@@ -117,7 +117,7 @@ class Likely:
         field: Name of the field that holds the rating.
     """
 
-    shares: Mapping[int | str | bool, float]
+    shares: Mapping[Any, float]
     reply: Mapping[str, Any] = dataclass_field(default_factory=_empty_reply)
     field: str = "rating"
 

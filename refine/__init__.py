@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from refine.process import refuse_shadows
 
 if TYPE_CHECKING:
-    from graphs import Attempt, NotAccepted, Outcome, Policy, self_refine
+    from graphs import Attempt, NotAccepted, Outcome, Policy, QuestionRefused, self_refine
     from judges.offline import compare, evaluate
     from judges.runtime.faults import losses
     from refine.logs import log_json_lines, request_log
@@ -26,6 +26,7 @@ _HOMES = {
     "Attempt": "graphs",
     "DatabaseRecord": "refine.record",
     "NotAccepted": "graphs",
+    "QuestionRefused": "graphs",
     "Outcome": "graphs",
     "OutcomeFilter": "refine.record",
     "Policy": "graphs",
@@ -53,6 +54,7 @@ __all__ = [
     "Outcome",
     "OutcomeFilter",
     "Policy",
+    "QuestionRefused",
     "SelfRefine",
     "SelfRefineMiddleware",
     "Trial",

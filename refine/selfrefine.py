@@ -20,9 +20,18 @@ from graphs import Bounds, Outcome, Overrides, Policy, langchain_private, langgr
 from graphs.certificate import subject_of
 from graphs.drivers import RunContext
 from graphs.generators import GeneratorLike
-from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, recall_step
+from graphs.graph import (
+    Checkpointer,
+    LoopCheckpointer,
+    build_loop,
+    compile_loop,
+    input_judging,
+    judge_for,
+    recall_step,
+)
 from graphs.loop import arun, run
 from graphs.policy import GENERATORS, JUDGES, PolicySettings, fail_closed, policy_of
+from graphs.questions import InputMode
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
 from judges import ConfigurationError, as_judge, load
@@ -117,6 +126,12 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             What it raises is a WARNING of the logger `refine`.
         piece_judge: Under `release="pieces"`, what judges pieces, outright; the judge then judges the whole when
             its last piece is out. None takes what of the judge holds for a part of an answer.
+        input_judge: A judge of the question alone, such as `"prompt_injection"`: any that needs no more than the
+            question, or a text, which is then the question; or a list of them. A question that it refuses is not
+            answered: there is the fallback text, or `QuestionRefused`. Where it gives no verdict, `on_judge_error`
+            decides. Its calls are in the budget.
+        input_mode: `"beside"` asks it beside the first draft, whose call is cancelled if it refuses, so that it
+            costs no time; `"before"` asks it first, so that nothing is generated for a refused question.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`, or
             `certificate="certificate.json"`, which sets the success rating and is refused for another loop.
 
@@ -141,13 +156,23 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         explore: float | None = None,
         on_outcome: Callable[[Outcome], object] | None = None,
         piece_judge: object = None,
+        input_judge: object = None,
+        input_mode: InputMode = "beside",
         **settings: Unpack[PolicySettings],
     ) -> None:
         self.name = name
         self._generator_name = _name_of(generator)
         self.policy = policy_of(policy, settings)
         judge = judge_for(generator, judge)
-        self._loop = build_loop(generator, judge, self.policy, name=name, bounds=bounds, piece_judge=piece_judge)
+        self._loop = build_loop(
+            generator,
+            judge,
+            self.policy,
+            name=name,
+            bounds=bounds,
+            piece_judge=piece_judge,
+            questions=input_judging(input_judge, input_mode, generator=generator),
+        )
         if durability is not None:
             one_of(Durability, durability, setting="durability")
         single_node = durability == "exit" and not self._loop.may_interrupt
@@ -181,6 +206,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             "explore": explore,
             "on_outcome": on_outcome,
             "piece_judge": piece_judge,
+            "input_judge": input_judge,
+            "input_mode": input_mode,
         }
         self._durability: dict[str, Any] = {} if durability is None else {"durability": durability}
         self._warned_of_memory = False
@@ -209,12 +236,12 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         return cls(generator, judge, **fail_closed(settings, called="grounded"))
 
     @property
-    def generator(self) -> object:
+    def generator(self) -> GeneratorLike:
         """The generator, as it was given."""
         return self._parts["generator"]
 
     @property
-    def judge(self) -> object:
+    def judge(self) -> JudgeLike:
         """The judge; one that was given by its name is loaded."""
         return self._parts["judge"]
 

@@ -268,7 +268,8 @@ class ModelJudge(Metric):
     @property
     def levels(self) -> tuple[Levels, ...]:
         """The levels it asks for, by each of its questions, where one call asks for one rating; else none."""
-        levels = [levels_in(question.reply) for question in self._questions]
+        replies: list[type[BaseModel]] = [question.reply for question in self._questions]
+        levels = [levels_in(reply) for reply in replies]
         return tuple(one for one in levels if one is not None) if None not in levels and self.calls == "1" else ()
 
     def deliberation(self, sample: Sample) -> Deliberation:

@@ -105,7 +105,7 @@ class Escalation(CompositeJudge):
         self.name = name
         self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
         by_share = type(sure) is float and 0 < sure < 1
-        self._sure: float = sure if by_share else checked_success(sure, setting="sure")  # type: ignore[arg-type]
+        self._sure: int | float = sure if by_share else checked_success(sure, setting="sure")  # type: ignore[arg-type]
         lowest, kind = (0.0, "a p_pass from 0") if by_share else (LOWEST, "a rating from 1")
         if sure_bad is not None and not (type(sure_bad) is type(sure) and lowest <= sure_bad < sure):
             raise ConfigurationError(f"sure_bad is {kind}, below sure={sure}, or None, not {shortened(sure_bad)}")
@@ -127,11 +127,11 @@ class Escalation(CompositeJudge):
         return without_missing(verdict.items, missing).model_copy(update={"judge": self.name})
 
     def _is_sure(self, verdict: Verdict) -> bool:
-        if isinstance(self._sure, float):
+        if type(self._sure) is float:
             return self._refuses(verdict) or (verdict.p_pass is not None and verdict.p_pass >= self._sure)
-        return self._refuses(verdict) or verdict.reaches(self._sure)
+        return self._refuses(verdict) or verdict.reaches(int(self._sure))
 
     def _refuses(self, verdict: Verdict) -> bool:
         """Whether a judge before the last refuses alone with this verdict."""
-        value = verdict.p_pass if isinstance(self._sure, float) else verdict.rating
+        value = verdict.p_pass if type(self._sure) is float else verdict.rating
         return self._sure_bad is not None and value is not None and value <= self._sure_bad

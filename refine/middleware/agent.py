@@ -32,8 +32,10 @@ from graphs.answers import without_reasoning
 from graphs.drivers import Flow, RunContext, Transition, adrive, drive
 from graphs.errors import InputError
 from graphs.generators import RETURN_DIRECT
+from graphs.graph import input_judging
 from graphs.outcome import add_outcome
 from graphs.policy import PolicySettings, fail_closed
+from graphs.questions import InputMode
 from judges import ConfigurationError, as_judge, load
 from judges.compose import JudgeLike
 from judges.errors import shortened
@@ -195,6 +197,9 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         max_turns: Most turns that are held at once, those that wait for a human included; of more, or of very
             long ones, the oldest lose their drafts, with a WARNING.
         max_outcomes: Number of turns, the last ones, of which `outcome(result)` knows the record.
+        input_judge: A judge of the user's message alone, asked once in a turn, before any tool is called; see
+            `SelfRefine`.
+        input_mode: `"beside"` asks it beside the first model call, `"before"` before it.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
     Raises:
@@ -214,13 +219,15 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         name: str = "SelfRefineMiddleware",
         max_turns: int = 1_000,
         max_outcomes: int = 100,
+        input_judge: object = None,
+        input_mode: InputMode = "beside",
         **settings: Unpack[PolicySettings],
     ) -> None:
         super().__init__()
         self.policy = policy_of(policy, settings)
         self._name = name
         judge = as_judge(judge)
-        self._loop = loop_of(judge, self.policy, name, bounds)
+        self._loop = loop_of(judge, self.policy, name, bounds, input_judging(input_judge, input_mode))
         self._models = models_of(self.policy)
         self._record = None if record is None else open_record(record)
         self._origin = Origin() if record is None else Origin.of(name, judge, self.policy)

@@ -14,6 +14,7 @@ from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from graphs import Bounds, Policy
 from graphs.answers import unread_call
@@ -25,6 +26,8 @@ from graphs.loop import Loop
 from graphs.mending import CALL_AS_TEXT
 from graphs.policy import Override
 from graphs.policy import policy_of as checked_policy
+from graphs.questions import InputJudging
+from graphs.tool_calls import misfit_of, schemas_in
 from judges import ConfigurationError
 from judges.errors import shortened
 from judges.models.providers.langchain import chat_model, usage_of
@@ -155,15 +158,32 @@ class ModelCall:
         message = response.ai_message if isinstance(response, StructuredOutputError) else answer_in(response)
         _refuse_error_text(message)
         name = message.response_metadata.get("model_name")
+        misfit = self._misfit_of(message)
         draft = Draft(
             answer=message,
+            misfit=misfit,
             steps=tuple(self._turn.steps.values()),
             calls=((name if isinstance(name, str) else None, usage_of(message)),),
-            pending=bool(message.tool_calls),
+            pending=bool(message.tool_calls) and not misfit,
         )
         if isinstance(response, StructuredOutputError):
             return _misfit(draft, _fault_of_reply(message, str(response)))
         return _structured_draft(draft, response) if is_structured(self._request) else draft
+
+    def _misfit_of(self, message: AIMessage) -> str:
+        """Return what is wrong with a reply's tool calls; on the last attempt the agent tells the model itself."""
+        refinement = self._turn.refinement
+        if not message.tool_calls or refinement is None or not refinement.policy.check_tool_calls:
+            return ""
+        is_last = refinement.number >= refinement.max_attempts_now
+        return (
+            "" if is_last else misfit_of(message.tool_calls, schemas_in(list(map(_as_dict, self._request.tools))))
+        )
+
+
+def _as_dict(tool: Any) -> Mapping[str, Any]:
+    """Return a tool as APIs list it, with the schema of what its model may say."""
+    return tool if isinstance(tool, Mapping) else convert_to_openai_tool(tool)
 
 
 def answer_in(response: ModelResponse[Any]) -> AIMessage:
@@ -250,11 +270,13 @@ def models_of(policy: Policy) -> dict[int, BaseChatModel]:
     return models
 
 
-def loop_of(judge: object, policy: Policy, name: str, bounds: Bounds | None) -> Loop:
+def loop_of(
+    judge: object, policy: Policy, name: str, bounds: Bounds | None, questions: InputJudging | None = None
+) -> Loop:
     """Return the loop of a middleware, to which each model call of the agent gives its own generator."""
     overrides = {number: Override(temperature=policy.override(number).temperature) for number in policy.overrides}
     own = policy.model_copy(update={"overrides": overrides})
-    return build_loop(PerRequest(), judge, own, name=name, bounds=bounds)
+    return build_loop(PerRequest(), judge, own, name=name, bounds=bounds, questions=questions)
 
 
 def at_least_one(name: str, value: object) -> int:

@@ -30,9 +30,9 @@ from sqlalchemy import (
 )
 
 from judges import ConfigurationError
-from refine.record.rows import OutcomeRows, Row, iso_time, now_ms
-from refine.record.schema import ANCHOR, ATTEMPT, GAP, OUTCOME, SEAL, STATE, lock_tables
-from refine.record.seals import KEY_VARIABLE, Verification, digest_of
+from refine.record.rows import OutcomeRows, now_ms
+from refine.record.schema import ANCHOR, ATTEMPT, GAP, OUTCOME, SEAL, STATE, Stored, lock_tables
+from refine.record.seals import KEY_VARIABLE, Row, Verification, digest_of
 
 _SLICE = 500
 _GRACE_MS = 24 * 60 * 60 * 1_000
@@ -50,20 +50,18 @@ def _floats(table: Table) -> tuple[str, ...]:
 _OUTCOME, _ATTEMPT = (_names(OUTCOME), _floats(OUTCOME)), (_names(ATTEMPT), _floats(ATTEMPT))
 
 
-def _stored(row: Mapping[str, Any], columns: tuple[tuple[str, ...], tuple[str, ...]]) -> Row:
+def _stored(row: Stored, columns: tuple[tuple[str, ...], tuple[str, ...]]) -> Row:
     """Return what a table holds of a row: what is empty is left out, so that later columns change no hash."""
     names, floats = columns
     get = row.get
     values: Row = {name: value for name in names if (value := get(name)) is not None}
     for name in floats:
-        if name in values:
-            values[name] = values[name] + 0.0  # a whole number comes back as a float, and -0.0 as 0.0
+        if isinstance(value := values.get(name), int | float):
+            values[name] = value + 0.0  # a whole number comes back as a float, and -0.0 as 0.0
     return values
 
 
-def hash_of(
-    key: bytes, link: Sequence[Any], outcome: Mapping[str, Any], attempts: Iterable[Mapping[str, Any]]
-) -> str:
+def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable[Stored]) -> str:
     """Return the hash of an outcome at its place in a chain.
 
     Args:
@@ -73,6 +71,10 @@ def hash_of(
         attempts: The rows of its attempts, in order.
     """
     return digest_of(key, *link, _stored(outcome, _OUTCOME), [_stored(one, _ATTEMPT) for one in attempts])
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +115,9 @@ class Anchor:
 
     @classmethod
     def read(cls, row: RowMapping) -> Self:
-        """Return the anchor of a row."""
-        names = ("chain", "number", "begun", "position", "hash", "keyed")
-        return cls(**{name: row[name] for name in names})
+        """Return the anchor of a row; what is no number any more, as SQLite allows, is 0, which no seal fits."""
+        numbers = {name: _number(row[name]) for name in ("number", "begun", "position")}
+        return cls(chain=str(row["chain"]), hash=str(row["hash"]), keyed=bool(row["keyed"]), **numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +158,9 @@ class Gap:
 
     @classmethod
     def read(cls, row: RowMapping) -> Self:
-        """Return the gap of a row."""
-        return cls(**{name: row[name] for name in ("chain", "first", "last", "previous", "hash", "at")})
+        """Return the gap of a row; see `Anchor.read`."""
+        numbers = {name: _number(row[name]) for name in ("first", "last", "at")}
+        return cls(chain=str(row["chain"]), previous=str(row["previous"]), hash=str(row["hash"]), **numbers)
 
 
 class Chain:
@@ -365,7 +368,7 @@ class _Walk:
         """Go along outcomes and gaps in the order of their positions."""
         left = list(gaps)
         for row, attempts in outcomes:
-            while left and left[0].first <= row["position"]:
+            while left and left[0].first <= _number(row["position"]):
                 self._pass(left.pop(0))
             self._pass_outcome(row, attempts)
         for gap in left:
@@ -393,8 +396,9 @@ class _Walk:
         link = (row["chain"], row["position"], row["previous"])
         if hash_of(self._key, link, row, attempts) != row["hash"]:
             self._result.changed += 1
-            self._result.add(f"outcome {row['id']} was changed ({iso_time(row['at'])})")
-        self._step(row["position"], row["position"], row["previous"], row["hash"], f"outcome {row['id']}")
+            self._result.add(f"outcome {row['id']} was changed")
+        position = _number(row["position"])
+        self._step(position, position, row["previous"], row["hash"], f"outcome {row['id']}")
 
     def _step(self, first: int, last: int, previous: str | None, own: str | None, name: str) -> None:
         result, chain = self._result, self._chain[:8]

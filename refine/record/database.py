@@ -17,9 +17,9 @@ from judges import ConfigurationError
 from judges.runtime.validation import SharedByCopies
 from refine.record import queries
 from refine.record.chains import verify_record
-from refine.record.rows import Origin, Redact, Row
+from refine.record.rows import Origin, Redact
 from refine.record.schema import OutcomeFilter
-from refine.record.seals import Verification, seal_key_of, sealed_rows
+from refine.record.seals import Row, Verification, seal_key_of, sealed_rows
 from refine.record.sums import is_summed
 from refine.record.writer import RecordStats, RecordWriter, Tables, masked, read_url
 

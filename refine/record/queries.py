@@ -28,7 +28,7 @@ from sqlalchemy import (
 from judges import ConfigurationError
 from judges.errors import shortened
 from refine.record import sums
-from refine.record.rows import CALLER, Row, iso_time, metadata_of, name_of, now_ms, text_of
+from refine.record.rows import CALLER, iso_time, metadata_of, name_of, now_ms, text_of
 from refine.record.schema import (
     ATTEMPT,
     LABEL,
@@ -39,6 +39,7 @@ from refine.record.schema import (
     is_request,
     of_requests,
 )
+from refine.record.seals import Row
 
 _LISTED = [
     "id",
@@ -363,7 +364,7 @@ def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row[by] or ""].append(row)
-    table = [_group(name, own, times.get(name, {})) for name, own in groups.items()]
+    table = [_group(name, own, times.get(name, Counter())) for name, own in groups.items()]
     return sorted(table, key=lambda row: (-row["outcomes"], row["name"]))[:_MOST_GROUPS]
 
 

@@ -316,11 +316,27 @@ def _outcome_row(pending: PendingOutcome, question: str) -> Row:
             "released": outcome.released,
             "latency_s": outcome.latency_s,
             **_usage(outcome.usage),
+            **_question_marks(outcome.question_verdict),
         }
     )
     subject = origin.subject
     row["subject"] = subject and _json_of(subject.model_dump(mode="json", exclude_defaults=True))
     return row
+
+
+def _question_marks(verdict: Verdict | None) -> Row:
+    """Return what the input judge said, without its texts."""
+    if verdict is None:
+        return {}
+    return {
+        "input_judge": verdict.judge,
+        "input_rating": verdict.rating,
+        "input_unscored": verdict.unscored,
+        "input_s": verdict.latency_s,
+        "input_calls": verdict.usage.calls,
+        "input_tokens_in": verdict.usage.input_tokens,
+        "input_tokens_out": verdict.usage.output_tokens,
+    }
 
 
 def _attempt_row(outcome: str, attempt: Attempt, *, released: bool) -> Row:
@@ -398,6 +414,8 @@ def _outcome_texts(outcome: Outcome, question: str, redact: Sequence[Redact]) ->
     single = len(outcome.conversation) == 1 and first and first.type == "human" and isinstance(first.content, str)
     conversation = None if single or not first else Sample.read(user_input=list(outcome.conversation)).user_input
     texts = {"question": _redact(question, redact)}
+    if outcome.question_verdict is not None:
+        texts["input_rationale"] = _redact(outcome.question_verdict.rationale, redact)
     if outcome.answer is not None and outcome.released is None:
         texts["answer"] = _redact(str(outcome.answer.text), redact)
     row = _storable(texts)

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    RowMapping,
     Table,
     Text,
     inspect,
@@ -29,6 +30,9 @@ from sqlalchemy import (
 from judges import ConfigurationError
 from judges.errors import shortened
 from refine.record.rows import now_ms
+
+Stored = Mapping[str, Any] | RowMapping
+"""A row by column, as it is about to be written, or as it was read."""
 
 _TABLES = MetaData()
 

@@ -29,6 +29,7 @@ from refine.record.schema import (
     SUMS_OF_NONE,
     TALLY,
     OutcomeFilter,
+    Stored,
     is_request,
     lock_tables,
     of_requests,
@@ -46,7 +47,7 @@ _LATENCY = ""
 _SLICE = 500
 _LAST = 2**53 - 2**53 % DAY
 
-Pair = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
+Pair = tuple[Stored, Sequence[Stored]]
 """The row of an outcome, and those of its attempts."""
 
 
@@ -86,7 +87,7 @@ class Sums:
             sums._add(outcome, attempts, sign)
         return sums
 
-    def _add(self, outcome: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], sign: int) -> None:
+    def _add(self, outcome: Stored, attempts: Sequence[Stored], sign: int) -> None:
         dimensions = {name: outcome.get(name) for name in _DIMENSIONS}
         plain = json.dumps({**dimensions, "passed": bool(dimensions["passed"])}).encode()
         series = int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1
@@ -160,8 +161,8 @@ def take_away(connection: Connection, identifiers: Sequence[str]) -> None:
         connection.execute(delete(table).where(table.c.start <= last, count == 0))
 
 
-def _with_attempts(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Iterator[Pair]:
-    attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+def _with_attempts(connection: Connection, rows: Sequence[Stored]) -> Iterator[Pair]:
+    attempts: dict[str, list[Stored]] = defaultdict(list)
     names = ("outcome", "generate_s", "judge_s", "cost", "judge_cost", "judge", "rating")
     for begin in range(0, len(rows), _SLICE):
         own = [row["id"] for row in rows[begin : begin + _SLICE]]

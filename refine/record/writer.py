@@ -37,9 +37,9 @@ from judges import ConfigurationError
 from judges.errors import one_line
 from judges.runtime import faults
 from refine.record.chains import Chain, Links, leave_gaps
-from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, Row, now_ms, rows_of
+from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, now_ms, rows_of
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME, migrate
-from refine.record.seals import seal_key_of
+from refine.record.seals import Row, seal_key_of
 from refine.record.sums import Sums, is_summed, sum_up_older, take_away
 
 _LARGEST_BATCH = 200
@@ -453,11 +453,12 @@ def _merge(connection: Connection, batch: Sequence[OutcomeRows], links: Links, k
         known = latest.get(rows.outcome["id"])
         if known is None or known.outcome["stop_reason"] == "interrupted":
             latest[rows.outcome["id"]] = rows
-    for part in latest.values():
-        _merge_one(connection, part, links, key)
+    added = [part for part in latest.values() if _merge_one(connection, part, links, key)]
+    Sums.of((rows.outcome, rows.attempts) for rows in added).write(connection)
 
 
-def _merge_one(connection: Connection, rows: OutcomeRows, links: Links, key: bytes) -> None:
+def _merge_one(connection: Connection, rows: OutcomeRows, links: Links, key: bytes) -> bool:
+    """Write an outcome unless it is there already, and return whether it was not."""
     identifier = rows.outcome["id"]
     waiting = select(OUTCOME.c.id).where(OUTCOME.c.id == identifier, OUTCOME.c.stop_reason == "interrupted")
     if connection.execute(waiting).first() is not None:
@@ -469,9 +470,9 @@ def _merge_one(connection: Connection, rows: OutcomeRows, links: Links, key: byt
     ).all()
     if added:
         links.anchor = after
-        Sums.of([(rows.outcome, rows.attempts)]).write(connection)
     if added and rows.attempts:
         connection.execute(insert(ATTEMPT).on_conflict_do_nothing(), _fill(ATTEMPT, rows.attempts))
+    return bool(added)
 
 
 def _remove(connection: Connection, identifiers: Sequence[str], key: bytes) -> None:

@@ -563,7 +563,7 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
             "soft",
         )
     else:
-        asked = f"at most {certificate.alpha:.1%} bad with confidence {1 - certificate.delta:.1%}"
+        asked = f"at most {certificate.alpha:.1%} bad with confidence {1 - certificate.delta_in_all:.1%}"
         yield Paragraph(f"Nothing is certified: no threshold keeps what was asked for, {asked}.", "bad")
         yield Paragraph(_describe_labels_needed(certificate), "unsure")
     uppers = [row.upper for row in certificate.rows if row.upper is not None]

@@ -26,6 +26,7 @@ from refine.page.routes import HANDED_ON
 from refine.server.config import Revealed, ServerKey, Unjudged
 from refine.server.dialects.protocol import RawHeaders
 from refine.server.errors import ApiError
+from refine.server.judge_models import is_reachable
 from refine.server.upstream import Upstream
 
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
@@ -354,6 +355,12 @@ class ServedGuard:
     def serves(self, model: str) -> bool:
         """Check whether it is for a model, in whatever case its name is written."""
         return any(fnmatchcase(model.casefold(), pattern.casefold()) for pattern in self.models)
+
+    @property
+    def has_judge(self) -> bool:
+        """Whether the models that judge its questions and answers may be asked now."""
+        questions = self.loop.input_judge
+        return is_reachable(self.judge) and (questions is None or is_reachable(questions))
 
     @property
     def provider(self) -> str:

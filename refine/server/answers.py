@@ -20,6 +20,7 @@ from graphs import (
     Outcome,
     Overrides,
     Policy,
+    QuestionRefused,
     Refinement,
     Unanswered,
     arun,
@@ -285,7 +286,8 @@ def _without_unjudged(
     medium = media_in(released.answer)
     if medium is not None:
         raise _unjudgeable(422, f"an answer with {medium} in it is not judged")
-    if outcome.stop_reason != "skipped" or not str(released.answer.text).strip():
+    is_judged = outcome.stop_reason != "skipped" and not released.misfit
+    if is_judged or not str(released.answer.text).strip():
         return document, ""
     return dialect.without_text(document), "; the text in it, which is not judged, was left out"
 
@@ -346,6 +348,8 @@ def _error_in(body: bytes) -> Json | None:
 
 
 def _own_error(error: Unanswered, guard: ServedGuard) -> ApiError:
+    if isinstance(error, QuestionRefused):
+        return ApiError(400, f"the guard {guard.name!r} refuses this question", code="question_refused")
     if isinstance(error, NotAccepted):
         return ApiError(422, str(error), code="answer_not_accepted")
     if isinstance(error, JudgeFailed):

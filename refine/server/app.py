@@ -312,9 +312,14 @@ def _operations(service: Service, metrics: Metrics | None) -> list[Route]:
         return JSONResponse({"status": "ok"})
 
     async def readyz(_: Request) -> Response:
-        status = "draining" if service.draining else "ready"
-        headers = {"retry-after": "5"} if service.draining else None
-        return JSONResponse({"status": status}, status_code=503 if service.draining else 200, headers=headers)
+        judges = {guard.name: "not answering" for guard in service.guards if not guard.has_judge}
+        closed = (guard.loop.policy.on_judge_error == "raise" for guard in service.guards)
+        lost = len(judges) == len(tuple(service.guards)) and all(closed)
+        status = "draining" if service.draining else "no judge answers" if lost else "ready"
+        is_ready = status == "ready"
+        body = {"status": status, **({"judges": judges} if judges else {})}
+        headers = None if is_ready else {"retry-after": "5"}
+        return JSONResponse(body, status_code=200 if is_ready else 503, headers=headers)
 
     async def read_metrics(_: Request) -> Response:
         assert metrics is not None  # noqa: S101 - the route exists with metrics only

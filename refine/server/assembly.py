@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from graphs import Bounds, Loop, PerRequest, Policy, check_certificate
-from graphs.graph import judges_of_pieces, may_release_pieces
+from graphs.graph import input_judging, judges_of_pieces, may_release_pieces
 from graphs.piece_loop import PieceLoop
+from graphs.questions import InputJudging
 from judges import OpenAICompatible, known_prices
 from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
 from judges.certificate import IssuedCertificate
@@ -124,9 +125,14 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         upstream = _upstream(settings, key)
     with _at(f"{place}certificate", settings.certificate):
         doubts = check_certificate(judge, policy, upstream_identity(upstream, models))
-    with _at(f"{place}piece_judge", settings.piece_judge):
+    with _at(f"{place}input", settings.input):
+        see_modules_here()
+        questions = input_judging(settings.input, settings.input_mode, model=model, remedy=_MODEL_REMEDY)
+        if questions is not None:
+            connect_models(questions.judge)
+    with _at(f"{place}on_refusal", policy.on_refusal):
         own = settings.piece_judge and one_judge(settings.piece_judge, model=model, remedy=_MODEL_REMEDY)
-        loop = _loop(name, judge, policy, bounds, own or None)
+        loop = _loop(name, judge, policy, bounds, piece_judge=own or None, questions=questions)
     return ServedGuard(
         name=name,
         judge=judge,
@@ -145,13 +151,20 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
     )
 
 
-def _loop(name: str, judge: Judge, policy: Policy, bounds: Bounds, own: Judge | None) -> Loop:
-    """Return the loop of a guard; `own` is what judges pieces, outright."""
-    if may_release_pieces(policy, bounds, own) and not policy.held_back:
-        parts = judges_of_pieces(None, judge, own)
+def _loop(
+    name: str,
+    judge: Judge,
+    policy: Policy,
+    bounds: Bounds,
+    *,
+    piece_judge: Judge | None,
+    questions: InputJudging | None,
+) -> Loop:
+    if may_release_pieces(policy, bounds, piece_judge, questions) and not policy.held_back:
+        parts = judges_of_pieces(None, judge, piece_judge)
         connect_models(parts["piece_judge"])
         return PieceLoop(PerRequest(), judge, policy, name=name, bounds=bounds, **parts)
-    return Loop(PerRequest(), judge, policy, name=name, bounds=bounds)
+    return Loop(PerRequest(), judge, policy, name=name, bounds=bounds, questions=questions)
 
 
 def _unjudged(settings: NamedGuardSettings, policy: Policy) -> Unjudged:

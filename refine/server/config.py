@@ -33,6 +33,7 @@ from pydantic_settings import (
 )
 
 from graphs.policy import OnRefusal, ReleaseForm
+from graphs.questions import InputMode
 from judges.errors import ConfigurationError, one_line, shortened
 
 _PREFIX = "REFINE_"
@@ -85,6 +86,11 @@ class GuardSettings(BaseModel):
             released as it is accepted; see `graphs.Policy`.
         piece_judge: What judges pieces, named as `judge` is; the judge then judges the whole at the end. Left
             out: what of the judge holds for a part of an answer.
+        input: A judge of the question alone, by name as in `judge`, or a list of them: `"prompt_injection"`. A
+            question that it refuses gets the fallback text, or a 400 (`question_refused`); where it gives no
+            verdict, `fail` decides.
+        input_mode: `"beside"` asks it beside the first call of the upstream, which is cancelled if it refuses;
+            `"before"` asks it first.
         on_refusal: What follows when a judge refuses an answer: `"retry"`, `"mend"`, `"mend_or_block"`, `"block"`,
             or a table of these by judge; see `graphs.Policy`.
         certificate: File that `refine certify` wrote for this guard; it sets the success rating, and one that is
@@ -130,6 +136,8 @@ class GuardSettings(BaseModel):
     max_attempts: int | None = Field(default=None, ge=1)
     release: ReleaseForm | None = None
     piece_judge: str | list[str] | None = None
+    input: str | list[str] | None = None
+    input_mode: InputMode = "beside"
     on_refusal: OnRefusal | dict[str, OnRefusal] | None = None
     certificate: str | None = None
     policy: dict[str, Any] = {}

@@ -129,6 +129,18 @@ def connect_models(judge: Judge) -> None:
                 inner.connect()
 
 
+def is_reachable(judge: Judge) -> bool:
+    """Check whether the models of a judge may be asked now: the circuit of none, or of one in reserve, is open."""
+    return all(map(_may_be_asked, judge.models))
+
+
+def _may_be_asked(model: Any) -> bool:
+    if isinstance(model, _WithReserves):
+        return any(map(_may_be_asked, (model.model, *model.reserves)))
+    breaking = getattr(model, "middleware", None)
+    return not (isinstance(breaking, _Breaking) and breaking.breaker.is_open)
+
+
 def _inner_models(model: Any) -> Iterator[Any]:
     """Yield a model and all that it holds."""
     yield model

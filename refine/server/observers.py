@@ -96,6 +96,8 @@ class Metrics:
             self._child(self.attempts, guard, result).inc()
             if attempt.verdict is not None:
                 self._count_verdict(guard, attempt.verdict)
+        if outcome.question_verdict is not None:
+            self._count_verdict(guard, outcome.question_verdict)
         if outcome.usage.cost:
             self._child(self.cost, guard).inc(outcome.usage.cost)
 

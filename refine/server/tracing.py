@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.util import find_spec
 
 from judges.errors import ConfigurationError
@@ -64,17 +65,12 @@ def _begin(kind: str) -> Callable[[], None]:
         SpanExporter,
     )
 
-    exporter: SpanExporter
-    if kind == "console":
-        exporter = ConsoleSpanExporter()
-    else:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - likewise
-            OTLPSpanExporter,
-        )
-
-        exporter = OTLPSpanExporter()
-    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": _SERVICE}
-    provider = TracerProvider(resource=Resource(named).merge(Resource.create()) if named else Resource.create())
+    exporter: SpanExporter = ConsoleSpanExporter()
+    if kind == "otlp":
+        exporter = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter").OTLPSpanExporter()
+    of_resource = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    is_named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in of_resource
+    provider = TracerProvider(resource=Resource.create({} if is_named else {"service.name": _SERVICE}))
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     return provider.shutdown

@@ -25,6 +25,7 @@ from graphs import Draft, RefineError
 from graphs.answers import CUT_AS_ASKED
 from graphs.generators import OnDelta
 from graphs.mending import CALL_AS_TEXT
+from graphs.tool_calls import misfit_of, schemas_in
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
@@ -482,6 +483,11 @@ class UpstreamGenerator:
 
     def _draft(self, number: int, reply: UpstreamReply, document: Json) -> Draft:
         answer, usage = self._read(document)
+        misfit = (
+            misfit_of(answer.tool_calls, schemas_in(self._request.payload.get("tools")))
+            if answer.tool_calls
+            else ""
+        )
         if self._request.forces_call and answer.tool_calls:
             answer = _spoken(answer)
         document = self._dialect.judged_part(document)
@@ -491,7 +497,7 @@ class UpstreamGenerator:
         answer.id = f"attempt-{number}"
         self.answers[answer.id] = RawAnswer(document, reply.headers)
         name = answer.response_metadata.get("model_name") or self._request.model or None
-        return Draft(answer=answer, calls=((name, usage),))
+        return Draft(answer=answer, misfit=misfit, calls=((name, usage),))
 
     def _read(self, document: Json) -> tuple[AIMessage, Usage]:
         try:

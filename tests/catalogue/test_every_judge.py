@@ -268,7 +268,7 @@ BOUNDS = Bounds(max_criteria_chars=1_000)
 """A request may bring the guidelines and rubrics of its sample."""
 
 
-def refined(name: str, judge: object, model: FillingModel) -> list[int | None]:
+def refined(name: str, judge: Any, model: FillingModel) -> list[int | None]:
     """Let a generator answer, badly first and then well, and give the ratings."""
     good, bad = sample_for(name), sample_for(name, good=False)
     left = iter([bad["response"], good["response"]])

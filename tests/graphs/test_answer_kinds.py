@@ -169,7 +169,7 @@ def test_a_cut_answer_is_asked_for_again_with_feedback_of_its_own() -> None:
         assert (outcome.stop_reason, outcome.passed, generated, judged) == ("accepted", True, 2, 1)
         first, second = outcome.attempts
         assert (first.kind, first.rating, second.kind, outcome.detail) == ("cut", 1, "text", "")
-        assert "was cut off" in first.feedback
+        assert first.feedback == "Keep the answer short."
     strict = SelfRefine(ScriptedModel([CUT, AIMessage("whole")]), ScriptedJudge([1]), success_rating=1)
     assert strict.refine("what?").released == 2
 
@@ -189,9 +189,9 @@ def test_the_last_attempt_is_judged_even_if_it_was_cut() -> None:
 @pytest.mark.parametrize(
     ("question", "cut", "empty"),
     [
-        ("How warm is it?", "was cut off", "was empty"),
-        ("今天天气怎么样？", "被截断", "是空的"),
-        ("Какая сегодня погода?", "был оборван", "был пустым"),
+        ("How warm is it?", "Keep the answer short.", "Write a complete answer."),
+        ("今天天气怎么样？", "回答要简短。", "请写出完整的回答。"),
+        ("Какая сегодня погода?", "Ответь коротко.", "Напиши полный ответ."),
     ],
 )
 def test_feedback_speaks_the_language_of_the_question(question: str, cut: str, empty: str) -> None:

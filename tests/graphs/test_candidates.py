@@ -51,22 +51,22 @@ def by_text() -> ScriptedJudge:
     return ScriptedJudge(lambda sample: (int(str(sample.response)[-1]), f"not {sample.response}"))
 
 
-def by_refine(generator: object, judge: object, policy: Policy) -> Outcome:
+def by_refine(generator: Any, judge: Any, policy: Policy) -> Outcome:
     """Through `SelfRefine.refine`."""
     return SelfRefine(generator, judge, policy=policy).refine("what?")
 
 
-def by_arefine(generator: object, judge: object, policy: Policy) -> Outcome:
+def by_arefine(generator: Any, judge: Any, policy: Policy) -> Outcome:
     """Through `SelfRefine.arefine`."""
     return asyncio.run(SelfRefine(generator, judge, policy=policy).arefine("what?"))
 
 
-def by_saved(generator: object, judge: object, policy: Policy) -> Outcome:
+def by_saved(generator: Any, judge: Any, policy: Policy) -> Outcome:
     """Through a checkpointed graph, with the record read back from its checkpoint."""
     return SelfRefine(generator, judge, policy=policy, checkpointer=InMemorySaver()).refine("what?", THREAD)
 
 
-def by_asaved(generator: object, judge: object, policy: Policy) -> Outcome:
+def by_asaved(generator: Any, judge: Any, policy: Policy) -> Outcome:
     """Through a checkpointed graph, without blocking."""
     refiner = SelfRefine(generator, judge, policy=policy, checkpointer=InMemorySaver())
     return asyncio.run(refiner.arefine("what?", THREAD))

@@ -80,7 +80,7 @@ async def aprefixed(prefix: str, messages: list[BaseMessage]) -> str:
     return prefixed(prefix, messages)
 
 
-GENERATORS: dict[str, Callable[[], object]] = {
+GENERATORS: dict[str, Callable[[], Any]] = {
     "chat model": lambda: ScriptedModel(["re: hello"]),
     "bound chat model": lambda: ScriptedModel(["re: hello"]).bind(stop=["x"]),
     "configured chat model": lambda: ScriptedModel(["re: hello"]).with_config(tags=["x"]),
@@ -138,7 +138,7 @@ async def test_an_async_function_runs_inside_a_running_loop() -> None:
 
 
 @pytest.mark.parametrize("given", [None, 7, object(), "gpt-5", ":", "openai:", str, [echo]])
-def test_what_cannot_generate_is_refused(given: object) -> None:
+def test_what_cannot_generate_is_refused(given: Any) -> None:
     """A thing that is no generator is refused when the loop is made, with what may be given."""
     with pytest.raises(ConfigurationError, match=r"cannot generate with .*give a chat model"):
         SelfRefine(given, ScriptedJudge([4]))
@@ -319,7 +319,7 @@ def approve(action: str) -> str:
     return f"{action}: {interrupt({'action': action})}"
 
 
-def asking(script: list[object], judge: object) -> Graph:
+def asking(script: list[object], judge: Any) -> Graph:
     """Make a loop around an agent with a tool that asks a human."""
     agent = create_agent(ScriptedModel(script), tools=[approve])
     return self_refine(agent, judge, checkpointer=InMemorySaver())
@@ -484,10 +484,10 @@ def test_an_empty_draft_is_rated_without_the_judge(empty: object) -> None:
 
 
 def test_an_empty_draft_is_told_to_the_generator() -> None:
-    """The retry after an empty draft says that it was empty."""
+    """The retry after an empty draft asks for a complete answer."""
     model = ScriptedModel(["", "an answer"])
     SelfRefine(model, ScriptedJudge([4])).invoke("what?")
-    assert "empty" in model.prompts[1][-1].text
+    assert "complete answer" in model.prompts[1][-1].text
 
 
 def test_a_turn_that_calls_a_tool_is_not_judged() -> None:

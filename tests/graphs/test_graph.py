@@ -171,7 +171,7 @@ def test_any_other_last_message_is_answered(last: Any) -> None:
 
 
 @pytest.mark.parametrize("judge", [None, 7, object(), int])
-def test_what_cannot_judge_is_refused(judge: object) -> None:
+def test_what_cannot_judge_is_refused(judge: Any) -> None:
     """A thing that is no judge is refused when the graph is made."""
     with pytest.raises(ConfigurationError, match="cannot make a judge of"):
         self_refine(ScriptedModel(["one"]), judge)
@@ -250,7 +250,7 @@ def judging(model: object) -> Helpfulness:
     return Helpfulness(model)
 
 
-SELVES: dict[str, Callable[[], tuple[object, object]]] = {
+SELVES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "same object": lambda: (model := ScriptedModel(["x"]), judging(model)),
     "same name": lambda: (
         init_chat_model("openai:m", api_key="k"),
@@ -274,7 +274,7 @@ def test_a_model_that_judges_itself_is_warned_of_once(which: str) -> None:
     assert warned[0].filename == __file__
 
 
-OTHERS: dict[str, Callable[[], tuple[object, object]]] = {
+OTHERS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "another name": lambda: (ScriptedModel(["x"], name="a"), judging(ScriptedModel(["x"], name="b"))),
     "another script": lambda: (ScriptedModel(["x"]), judging(ScriptedModel(["x"]))),
     "another script of that name": lambda: (ScriptedModel(["x"], name="m"), judging(ScriptedModel([], name="m"))),

@@ -115,7 +115,7 @@ def test_where_the_answer_was_cut_off_the_feedback_says_that() -> None:
     model = ScriptedModel([broken(response_metadata={"finish_reason": "length"}), "A cat."])
     outcome = SelfRefine(model, ScriptedJudge([4])).refine("what is it?")
     assert outcome.attempts[0].kind == "cut"
-    assert "was cut off" in str(model.prompts[1][-1].text)
+    assert "Keep the answer short." in str(model.prompts[1][-1].text)
 
 
 @pytest.mark.parametrize(

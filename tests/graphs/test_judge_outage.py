@@ -43,7 +43,7 @@ def freed() -> Iterator[threading.Event]:
 Rate = Callable[[Sample], Verdict]
 """How the judge rates while it is well."""
 
-Fault = Callable[[Rate, threading.Event, bool], tuple[object, dict[str, Any]]]
+Fault = Callable[[Rate, threading.Event, bool], tuple[Any, dict[str, Any]]]
 """Makes a judge that is well on drafts called "fine", and broken on others; and settings it needs."""
 
 
@@ -52,7 +52,7 @@ def well(sample: Sample) -> bool:
     return sample.response == "fine"
 
 
-def raises(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[object, dict[str, Any]]:  # noqa: FBT001
+def raises(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[Any, dict[str, Any]]:  # noqa: FBT001
     """Raise, a message with a secret in it."""
 
     def line(sample: Sample) -> object:
@@ -63,7 +63,7 @@ def raises(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[obje
     return ScriptedJudge(line), {}
 
 
-def times_out(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[object, dict[str, Any]]:  # noqa: FBT001
+def times_out(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[Any, dict[str, Any]]:  # noqa: FBT001
     """Hang until the deadline is over, and longer."""
 
     def hang(sample: Sample) -> Verdict:
@@ -92,22 +92,22 @@ def asked(reply: Callable[[], object], rate: Rate) -> Helpfulness:
     return Helpfulness(ScriptedModel(line, name="judge"))
 
 
-def invalid(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[object, dict[str, Any]]:  # noqa: FBT001
+def invalid(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[Any, dict[str, Any]]:  # noqa: FBT001
     """Reply in no shape that was asked for."""
     return asked(lambda: "I like it: secret", rate), {}
 
 
-def refuses(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[object, dict[str, Any]]:  # noqa: FBT001
+def refuses(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[Any, dict[str, Any]]:  # noqa: FBT001
     """Refuse to judge."""
     return asked(lambda: AIMessage("", response_metadata={"finish_reason": "content_filter"}), rate), {}
 
 
-def unauthorized(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[object, dict[str, Any]]:  # noqa: FBT001
+def unauthorized(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[Any, dict[str, Any]]:  # noqa: FBT001
     """Be told by the provider that the key is wrong."""
     return asked(lambda: Unauthorized("secret"), rate), {}
 
 
-def too_few(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[object, dict[str, Any]]:  # noqa: FBT001
+def too_few(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[Any, dict[str, Any]]:  # noqa: FBT001
     """Be a panel of three, two of which must speak, and two of which fail."""
     members = [raises(rate, freed, asynchronous)[0] for _ in range(2)]
     return Panel([*members, ScriptedJudge(rate)], rule="mean", quorum=2), {}

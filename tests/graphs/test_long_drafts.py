@@ -34,7 +34,7 @@ def prompt_of(model: ScriptedModel) -> str:
     return "\n".join(str(message.text) for message in model.prompts[0])
 
 
-def refine(judge: object, **evidence: Any) -> None:
+def refine(judge: Any, **evidence: Any) -> None:
     """Let a judge rate a long draft with its evidence, and accept it."""
     refiner = SelfRefine(lambda _: LONG, judge, max_attempts=1, max_conversation_chars=LIMIT)
     outcome = refiner.refine("what?", evidence=evidence)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from langchain.agents import create_agent
 
 from graphs import NotAccepted, Policy
+from graphs.policy import OnRefusal
 from judges import ConfigurationError, Panel, Pattern, as_judge, load
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -49,7 +52,7 @@ def test_masks_that_break_json_are_not_made() -> None:
 def test_each_judge_has_its_own_way() -> None:
     """A member that blocks goes before one that retries, and that before one that mends; a name must be one."""
     short = as_judge(lambda answer: (len(answer) < 30, "Be short."), name="short", returns="check")
-    ways = {"pin": "mend", "short": "block"}
+    ways: dict[str, OnRefusal] = {"pin": "mend", "short": "block"}
     long = "A long answer that has a pin, 4711."
     with pytest.raises(NotAccepted) as blocked:
         SelfRefine(ScriptedModel([long]), [PIN, short], on_refusal=ways).refine("?")
@@ -73,7 +76,7 @@ def test_a_draft_that_was_to_be_mended_is_never_the_best() -> None:
 def test_an_agent_gets_the_mended_answer() -> None:
     """The middleware returns the masked text as the agent's last message, after one call of its model."""
     middleware = SelfRefineMiddleware(PIN, on_refusal="mend")
-    agent = create_agent(ScriptedModel(["The pin is 4711."]), middleware=[middleware])
+    agent: Any = create_agent(ScriptedModel(["The pin is 4711."]), middleware=[middleware])
     result = agent.invoke({"messages": [("user", "?")]})
     assert result["messages"][-1].text == "The pin is [REMOVED]."
     assert "4711" not in str(result)

@@ -146,7 +146,7 @@ def showing() -> Graph:
     )
 
 
-GENERATORS: dict[str, Callable[[], object]] = {
+GENERATORS: dict[str, Callable[[], Any]] = {
     "chat model": chat_model,
     "chain": chain,
     "function": function,
@@ -455,7 +455,7 @@ def test_a_skipped_turn_tells_no_verdict() -> None:
     assert named(custom(made)) == [("start", 1), ("attempt", 1), ("finish", None)]
 
 
-def shown(generator: object, judge: object, **settings: Any) -> Graph:
+def shown(generator: Any, judge: Any, **settings: Any) -> Graph:
     """Make a graph that shows its drafts."""
     return self_refine(generator, judge, policy=Policy(show_drafts=True, **settings))
 

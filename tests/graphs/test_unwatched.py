@@ -35,7 +35,7 @@ class Places:
         return 4 if response == "two" else 1
 
 
-def graph_of(judge: object, generator: object = None, **settings: Any) -> LoopGraph:
+def graph_of(judge: Any, generator: Any = None, **settings: Any) -> LoopGraph:
     """Make a graph that needs two attempts."""
     return self_refine(generator or ScriptedModel(["one", "two"], cycle=True), judge, **settings)
 

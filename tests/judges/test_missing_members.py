@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from langchain_core.messages import BaseMessage
@@ -24,7 +24,7 @@ from tests.runs.commands import refine
 Line = int | Literal["down"]
 Members = list[Judge]
 
-KINDS: dict[str, Callable[[Members], object]] = {
+KINDS: dict[str, Callable[[Members], Any]] = {
     "list": list,
     **{
         rule: lambda members, rule=rule: Panel(members, rule=rule)  # type: ignore[misc]  # mypy infers no default
@@ -71,11 +71,12 @@ async def outcome_of(refiner: SelfRefine, lines: Sequence[Line]) -> Outcome:
 
 @pytest.mark.parametrize(("on_judge_error", "success_rating"), [("accept", 3), ("reject", 2), ("raise", 4)])
 async def test_no_answer_passes_that_a_missing_member_could_have_refused(
-    on_judge_error: Literal["accept", "reject", "raise"], success_rating: int
+    on_judge_error: Literal["accept", "reject", "raise"], success_rating: Literal[2, 3, 4]
 ) -> None:
     """Whatever passes would have passed against the worst verdict of all that are missing, and they are named."""
     wrong, asked = [], set[str]()
-    some_down = [lines for lines in itertools.product((4, 2, "down"), repeat=3) if "down" in lines]
+    ways: tuple[Line, ...] = (4, 2, "down")
+    some_down = [lines for lines in itertools.product(ways, repeat=3) if "down" in lines]
     for kind, compose in KINDS.items():
         judge = compose([member(name, place, asked) for place, name in enumerate("abc")])
         policy = Policy(on_judge_error=on_judge_error, success_rating=success_rating, max_attempts=1)
@@ -85,7 +86,7 @@ async def test_no_answer_passes_that_a_missing_member_could_have_refused(
             outcome = await outcome_of(refiner, lines)
             if set(outcome.missing) != asked or set(outcome.summary().get("missing", ())) != asked:
                 wrong.append(f"{kind} {lines}: {asked} could not answer, and {outcome.missing} are named")
-            worst = [1 if line == "down" else line for line in lines]
+            worst: list[Line] = [1 if line == "down" else line for line in lines]
             if outcome.passed and not (await outcome_of(refiner, worst)).passed:
                 wrong.append(f"{kind} {lines}: passed")
     assert wrong == []

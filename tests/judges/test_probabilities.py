@@ -23,7 +23,7 @@ from judges import (
 )
 from tests.kit import Way, ask, both_ways
 from tests.likely import Form, Token, assessed, completion
-from tests.model_server import Asked, Reply, Wire, answered, serving
+from tests.model_server import Asked, Reply, Wire, answered, in_turn, serving
 
 SHARES = {"1": 0.02, "2": 0.13, "3": 0.25, "4": 0.4}
 TOTAL = math.fsum(SHARES.values())
@@ -79,7 +79,8 @@ async def test_letters_in_pieces_do_not_move_it() -> None:
     before = [*whole[:place], *halves, *whole[place + 1 :]]
     behind = [*whole[:-1], (', "feedback": "', {}), *halves, ('"}', {}), ("<|im_end|>", {})]
     for tokens in (before, behind):
-        verdict, _ = await assess("async", lambda _, tokens=tokens: spoken(tokens, "vllm"))
+        wire = spoken(tokens, "vllm")
+        verdict, _ = await assess("async", in_turn(wire))
         assert verdict.score == pytest.approx(EXPECTED, abs=1e-9)
 
 
@@ -99,7 +100,7 @@ def reasoned(**message: Any) -> Wire:
     return answered({"model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": whole}]})
 
 
-SPLIT = [(one, {}) for one in '{"rationale": "", "rating": ']
+SPLIT: list[Token] = [(one, {}) for one in '{"rationale": "", "rating": ']
 WITHOUT: Mapping[str, tuple[Callable[[Asked], Reply | Wire], str]] = {
     "gave no logprobs": (lambda _: Reply('{"rationale": "", "rating": 4, "feedback": ""}'), "gave no logprobs"),
     "reasons": (lambda _: reasoned(reasoning_content="Hm."), "reasons before"),
@@ -137,7 +138,7 @@ async def test_a_rating_over_several_tokens_is_not_guessed() -> None:
         "": [("10", {"10": 0.5, "9": 0.5}), (', "feedback": ""}', {})],
     }
     for reason, tail in tails.items():
-        with serving(lambda _, tail=tail: completion([*SPLIT, *tail])) as server:
+        with serving(in_turn(completion([*SPLIT, *tail]))) as server:
             async with OpenAICompatible(server.url, model="m", api_key="") as model:
                 judge = Rubric(model, criteria="x", levels=levels, probabilities=True)
                 verdict = await judge.acall(**QUESTION)
@@ -166,7 +167,8 @@ async def test_a_refused_parameter_is_left_out_from_then_on(way: Way) -> None:
 @both_ways
 async def test_labels_and_yes_or_no_have_probabilities_too(way: Way) -> None:
     """True and false are tokens as digits are, and so may be a label; the worst comes first."""
-    head, tail = [(one, {}) for one in '{"rationale": "", "verdict":'], (', "feedback": ""}', {})
+    head: list[Token] = [(one, {}) for one in '{"rationale": "", "verdict":']
+    tail: Token = (', "feedback": ""}', {})
     scripts: Mapping[str, list[Token]] = {
         "fluency": [*head, (' "good', {' "good': 0.6, ' "poor': 0.2}), ('"', {}), tail],
     }
@@ -180,7 +182,8 @@ async def test_labels_and_yes_or_no_have_probabilities_too(way: Way) -> None:
         async with OpenAICompatible(server.url, model="m", api_key="") as model:
             critic = load("ragas.aspect_critic", model, aspect="conciseness", probabilities=True)
             verdict = await ask(critic, way, **QUESTION)
-    assert (verdict.probabilities, verdict.score) == (pytest.approx((0.25, 0.75)), pytest.approx(0.75))
+    assert verdict.probabilities == pytest.approx((0.25, 0.75))
+    assert verdict.score == pytest.approx(0.75)
 
 
 def test_a_judge_of_several_ratings_has_none_to_weigh() -> None:

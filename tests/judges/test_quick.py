@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from judges import (
@@ -26,7 +28,7 @@ BAD = {"1": 0.7, "2": 0.2, "3": 0.08, "4": 0.02}
 QUESTION = {"question": "Why is it wet?", "answer": "Because it has rained."}
 
 
-async def judged(script: Script, way: Way, **settings: float) -> tuple[Verdict, list[Asked]]:
+async def judged(script: Script, way: Way, **settings: Any) -> tuple[Verdict, list[Asked]]:
     """Give what a quick judge says, and what the endpoint was asked."""
     with serving(script) as server:
         async with OpenAICompatible(server.url, model="m", api_key="") as model:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from judges import (
@@ -56,7 +58,11 @@ def test_a_refiner_names_its_generator_its_judge_and_its_main_settings() -> None
     def answer(messages: object) -> str:
         return "secret"
 
-    generators = {"'scripted'": ScriptedModel(["secret"]), "'openai:m'": "openai:m", "'answer'": answer}
+    generators: dict[str, Any] = {
+        "'scripted'": ScriptedModel(["secret"]),
+        "'openai:m'": "openai:m",
+        "'answer'": answer,
+    }
     for name, generator in generators.items():
         refiner = SelfRefine(generator, Length(at_most=9), success_rating=4)
         assert repr(refiner) == f"SelfRefine({name}, 'length', success_rating=4, max_attempts=3)"

@@ -609,7 +609,7 @@ HUMAN, AI = (
     {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", kind], "kwargs": {"content": text}}
     for kind, text in (("HumanMessage", "q"), ("AIMessage", "a"))
 )
-SAID = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+EXCHANGE: list[dict[str, str]] = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 
 
 @pytest.mark.parametrize(
@@ -618,10 +618,10 @@ SAID = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
         ({"instruction": "Translate.", "input": "Hund", "output": "dog"}, ("Translate.\n\nHund", "dog", None)),
         ({"instruction": "q", "input": "", "output": "a"}, ("q", "a", None)),
         ({"prompt": "q", "completion": "a"}, ("q", "a", None)),
-        ({"prompt": SAID[:1], "completion": SAID[1:]}, ("q", "a", None)),
+        ({"prompt": EXCHANGE[:1], "completion": EXCHANGE[1:]}, ("q", "a", None)),
         ({"prompt": "q", "chosen": "a", "rejected": "b"}, ("q", "a", None)),
-        ({"chosen": SAID, "rejected": [SAID[0], {"role": "assistant", "content": "b"}]}, ("q", "a", None)),
-        ({"messages": SAID[:1], "choices": [{"index": 0, "message": SAID[1]}]}, ("q", "a", None)),
+        ({"chosen": EXCHANGE, "rejected": [EXCHANGE[0], {"role": "assistant", "content": "b"}]}, ("q", "a", None)),
+        ({"messages": EXCHANGE[:1], "choices": [{"index": 0, "message": EXCHANGE[1]}]}, ("q", "a", None)),
         ({"input": "q", "output": "a", "expected": 42, "scores": {"x": 1}}, ("q", "a", "42")),
         (
             {"question": "q", "context": "c", "answers": {"text": ["x", "y"], "answer_start": [1, 2]}},

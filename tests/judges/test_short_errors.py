@@ -81,7 +81,7 @@ DOORS: dict[str, Callable[[object], object]] = {
     "rag": lambda value: RAGEvaluator(MODEL).evaluate(value, {"response": ["x"]}),  # type: ignore[arg-type]
     "policy": lambda value: Policy(max_attempts=value if value != 10**5_000 else "many"),  # type: ignore[arg-type]
     "policy's name": lambda value: Policy(max_atempts=value),  # type: ignore[call-arg]
-    "generator": lambda value: self_refine(value, ScriptedJudge([4])),
+    "generator": lambda value: self_refine(value, ScriptedJudge([4])),  # type: ignore[arg-type]
     "question": lambda value: SelfRefine(MODEL, LENGTH).refine([object(), value]),  # type: ignore[list-item]
 }
 

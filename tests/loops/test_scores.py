@@ -100,7 +100,7 @@ def test_a_score_and_a_rating_do_not_stand_beside_each_other(certificate: Issued
 
 def labelled_rows(count: int = 100) -> list[Mapping[str, Any]]:
     """Give rows of which more are good the likelier the judge says so, but fewer than it says."""
-    rows = []
+    rows: list[Mapping[str, Any]] = []
     for number in range(count):
         said = (number % 10) / 10 + 0.05
         good = (number // 10) / 10 < said**2
@@ -147,6 +147,6 @@ def test_a_report_draws_it_and_a_run_keeps_it(tmp_path: Path) -> None:
 
     document = build_report([RunData(name="runs/1", evaluation=evaluation)], sources=TrustSources())
     text, html = markdown(document), page(document)
-    assert "p_pass of helpfulness" in text
-    assert "p_pass of quick-helpfulness" in text
+    assert "pass of helpfulness" in text
+    assert "pass of quick-helpfulness" in text
     assert html.count('class="reliability"') == 2

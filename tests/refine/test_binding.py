@@ -137,7 +137,7 @@ def test_schemas_in_other_forms_and_answers_that_never_fit(server: ModelServer) 
 def test_an_agent_has_its_own_tools_and_settings(kind: str) -> None:
     """Where the generator is no model, one line says where tools, settings and schemas go."""
     agent = create_agent(ScriptedModel(["x"]), tools=[look])
-    inner = {
+    inner: dict[str, Any] = {
         "agent": agent,
         "function": lambda messages: "x",
         "chain": ScriptedModel(["x"]) | (lambda message: message),

@@ -37,23 +37,23 @@ def came(message: BaseMessage) -> Came:
     return Came(str(message.text), result["stop_reason"])
 
 
-async def by_invoke(generator: object, judge: object, policy: Policy) -> Came:
+async def by_invoke(generator: Any, judge: Any, policy: Policy) -> Came:
     """Through `SelfRefine.invoke`."""
     return came(SelfRefine(generator, judge, policy=policy).invoke(ASKED))
 
 
-async def by_ainvoke(generator: object, judge: object, policy: Policy) -> Came:
+async def by_ainvoke(generator: Any, judge: Any, policy: Policy) -> Came:
     """Through `SelfRefine.ainvoke`."""
     return came(await SelfRefine(generator, judge, policy=policy).ainvoke(ASKED))
 
 
-async def by_graph(generator: object, judge: object, policy: Policy) -> Came:
+async def by_graph(generator: Any, judge: Any, policy: Policy) -> Came:
     """Through the graph."""
     graph = self_refine(generator, judge, policy=policy)
     return came(graph.invoke({"messages": [("user", ASKED)]})["messages"][-1])
 
 
-async def by_graph_async(generator: object, judge: object, policy: Policy) -> Came:
+async def by_graph_async(generator: Any, judge: Any, policy: Policy) -> Came:
     """Through the graph, without blocking."""
     graph = self_refine(generator, judge, policy=policy)
     return came((await graph.ainvoke({"messages": [("user", ASKED)]}))["messages"][-1])
@@ -174,20 +174,18 @@ async def test_the_generator_sees_the_feedback_and_the_question(entrance: Entran
     assert [one.type for one in second] == ["human", "human"]
     assert str(second[0].text) == ASKED
     note = str(second[1].text)
-    assert "Colder than possible." in note
-    assert note.endswith(ASKED)
+    assert note == f"{ASKED}\n\nColder than possible."
     assert not any(word in note for word in ("-255", "rating", "4", "evaluation", "until"))
 
 
 @everywhere
-async def test_only_the_latest_feedback_where_asked(entrance: Entrance) -> None:
-    """As the advisor does it: the question and the latest feedback, without any draft."""
+async def test_only_the_feedback_where_asked(entrance: Entrance) -> None:
+    """As the advisor does it: the question and the feedback, the latest first, without any draft."""
     model = ScriptedModel(["a", "b", "c"])
     judge = ScriptedJudge([(1, "fault one"), (1, "fault two"), 4])
     await entrance(model, judge, vector(4, 3, augment="feedback_only"))
     last = [str(one.text) for one in model.prompts[-1]]
-    assert len(last) == 2
-    assert ("fault two" in last[1], "fault one" in last[1]) == (True, False)
+    assert last == [ASKED, f"{ASKED}\n\nfault two\nfault one"]
 
 
 @everywhere

@@ -113,7 +113,8 @@ class Strict(Judge):
 
 def test_a_judge_of_its_own_class_says_what_it_reads() -> None:
     """Alone and in a panel; one whose entry does not say so is refused."""
-    for judge in (Strict(), [Strict(), lambda response: 4]):
+    judges: list[Any] = [Strict(), [Strict(), lambda response: 4]]
+    for judge in judges:
         agent = create_agent(ScriptedModel(["x"]), middleware=[SelfRefineMiddleware(judge, bounds=RULES)])
         answer = agent.invoke(QUESTION, context=Overrides(criteria="Be brief."))["messages"][-1]
         assert answer.response_metadata["refine"]["passed"]

@@ -62,7 +62,7 @@ def answering(inner: Any) -> Callable[[list[AnyMessage]], Any]:
     return lambda messages: inner.invoke({"messages": messages})
 
 
-GENERATORS: dict[str, Callable[[], object]] = {
+GENERATORS: dict[str, Callable[[], Any]] = {
     "agent": lambda: agent(12),
     "bound": lambda: agent(12).with_config(recursion_limit=1_000),
     "retried": lambda: agent(12).with_retry(),

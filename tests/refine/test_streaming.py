@@ -70,7 +70,7 @@ def agent() -> object:
     return create_agent(ScriptedModel(script, cycle=True), tools=[lookup])
 
 
-GENERATORS: dict[str, Callable[[], object]] = {
+GENERATORS: dict[str, Callable[[], Any]] = {
     "chat model": lambda: ScriptedModel(drafts(), cycle=True),
     "chain": chain,
     "function": function,

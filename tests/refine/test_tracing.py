@@ -211,7 +211,7 @@ def in_lambda() -> Runnable[Any, Any]:
     return RunnableLambda(in_function())
 
 
-KINDS: dict[str, tuple[Callable[[], object], str, set[str]]] = {
+KINDS: dict[str, tuple[Callable[[], Any], str, set[str]]] = {
     "chat model": (writer, "llm", set()),
     "chain": (in_chain, "chain", {"ChatPromptTemplate", "ScriptedModel"}),
     "agent": (in_agent, "chain", {"model", "tools", "ScriptedModel", "lookup"}),
@@ -260,7 +260,7 @@ async def test_an_attempt_of_each_kind_is_a_run(kind: str, call: str) -> None:
     ],
     ids=["scripted", "function", "model", "cascade", "repeat", "nested panels"],
 )
-async def test_a_judge_of_each_kind_is_a_run(judge: Callable[[], object], expected: Tree, call: str) -> None:
+async def test_a_judge_of_each_kind_is_a_run(judge: Callable[[], Any], expected: Tree, call: str) -> None:
     """A judge of any kind is a run under its name, with its members and model calls below."""
     recorder = await traced(call, SelfRefine(writer(), judge()))
     assert recorder.trees == [("SelfRefine", "chain", [("attempt 1", "llm", []), expected])]

@@ -89,7 +89,7 @@ def test_a_record_in_a_database_has_its_labels(tmp_path: Path, capsys: pytest.Ca
 def test_a_record_is_certified_by_labels_of_its_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is to be labelled has question and answer; labels by text find their attempts; what watches is said."""
     file, queue, out = tmp_path / "record.db", tmp_path / "queue.jsonl", tmp_path / "certificate.json"
-    with DatabaseRecord(f"sqlite:///{file}") as record:
+    with DatabaseRecord(f"sqlite:///{file}", texts=True) as record:
         recorded(record)
     assert call(capsys, "certify", file, "--next", queue)[0] == 0
     rows = [json.loads(line) for line in queue.read_text().splitlines()]

@@ -101,6 +101,7 @@ EVASIONS = (
     Evasion("an answer in the background", (400, 422), fields={"background": True}),
     Evasion("a stored answer", (400, 422), fields={"store": True}),
     Evasion("a conversation that is kept", (400, 422), fields={"conversation": "conv_1"}),
+    Evasion("a chain of stored responses", (400, 422), fields={"previous_response_id": "resp_1"}),
     Evasion("no call for the judge", (422, 503), fields={"refine": {"max_calls": 1}}),
     Evasion("no token for the judge", (422, 503), fields={"refine": {"max_tokens": 1}}),
     Evasion("no time for the judge", (422, 503, 504), fields={"refine": {"deadline_s": 0.03}}, model="late"),

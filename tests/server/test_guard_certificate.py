@@ -56,6 +56,15 @@ def test_answers_name_it(tmp_path: Path) -> None:
             assert "certificate" not in guard.chat(refine={"max_attempts": 1}).json()["refine"]
 
 
+def test_a_judge_in_reserve_refuses_it(tmp_path: Path) -> None:
+    """A certificate for one model of the judge is not about that model with another in reserve."""
+    judged = {**SETTINGS, "judge": "helpfulness", "judge_model": f"{URL}#a"}
+    file = str(certified(tmp_path, judged))
+    assert make_guards(load_settings(None, {**judged, "certificate": file}))
+    with pytest.raises(ConfigurationError, match="is not about this loop"):
+        make_guards(load_settings(None, {**judged, "judge_model": [f"{URL}#a", f"{URL}#b"], "certificate": file}))
+
+
 def test_settings_of_another_guard_refuse_it(tmp_path: Path) -> None:
     """Judge, upstream and policy are compared when the server starts; what each request chooses is reported."""
     file = str(certified(tmp_path, SETTINGS))

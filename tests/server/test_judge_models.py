@@ -53,6 +53,18 @@ def test_the_next_model_judges_where_the_first_is_down(upstream: ModelServer) ->
             assert len(down.requests) == 2
 
 
+def test_readiness_tells_of_a_judge_that_is_down(upstream: ModelServer) -> None:
+    """A guard that fails closed is not ready while its judge is down; one that fails open is, and says so."""
+    with serving(lambda asked: Reply("down", status=500)) as down:
+        settings: dict[str, Any] = {"judge": "helpfulness", "judge_model": f"{down.url}#m", "breaker_failures": 1}
+        for fail, status in (("closed", 503), ("open", 200)):
+            with guarding(upstream.url, **settings, fail=fail, breaker_cooldown_s=600) as guard:
+                assert guard.get("/readyz").json() == {"status": "ready"}
+                guard.chat()
+                after = guard.get("/readyz")
+                assert (after.status_code, after.json()["judges"]) == (status, {"default": "not answering"})
+
+
 def test_a_judge_that_hangs_holds_no_answer_for_ever(upstream: ModelServer) -> None:
     """Without a setting an answer has a deadline, which a policy may move."""
     settings: dict[str, Any] = {"judge": "helpfulness", "judge_model": "http://127.0.0.1:9/v1#m"}

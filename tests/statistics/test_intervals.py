@@ -67,11 +67,13 @@ def test_rows_of_one_question_count_as_one() -> None:
     """Ten answers to each of 20 questions are 20 cases, by text or `question_id`; of one question they are 200."""
     rows = [{"question": f"q {n % 20}", "answer": "long" if n % 20 < 4 else "s"} for n in range(200)]
     summary = evaluate(rows, "length:at_most=3")["length"]
-    assert (summary.scored, summary.questions, summary.mean) == (200, 20, pytest.approx(0.8))
+    assert (summary.scored, summary.questions) == (200, 20)
+    assert summary.mean == pytest.approx(0.8)
     assert summary.passed_interval == pytest.approx(wilson(16, 20))
     named = [{**row, "question": f"q {n}", "question_id": n % 20} for n, row in enumerate(rows)]
     assert evaluate(named, "length:at_most=3")["length"].mean_interval == summary.mean_interval
     single = evaluate([{**row, "question": "q"} for row in rows], "length:at_most=3")["length"]
-    assert (single.questions, single.passed_interval) == (None, pytest.approx(wilson(160, 200)))
+    assert single.questions is None
+    assert single.passed_interval == pytest.approx(wilson(160, 200))
     uneven = [{"question": "a", "answer": "s"}, *({"question": "b", "answer": "long"} for _ in range(3))]
     assert evaluate(uneven, "length:at_most=3")["length"].mean == 0.5

@@ -87,6 +87,11 @@ class Breaker(SharedByCopies):
                 if probe or self.failures == self._most:
                     self._opened = self._clock()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether calls fail at once now, until the cooldown has passed."""
+        return self.failures >= self._most and self._clock() < self._opened + self._cooldown
+
     def _refuse(self) -> None:
         if self.failures < self._most:
             return

@@ -684,7 +684,6 @@ def _key(
         [calibration.kind, calibration.judges, calibration.max_attempts, calibration.patience],
         list(policies),
         [settings.alpha, settings.delta, settings.method, settings.risk, float(settings.good), *weighted, *breaks],
-        *(("once",) if settings.once else ()),
         settings.estimand,
         None if settings.method == "anytime" else sorted(labels),
     ]

@@ -61,21 +61,25 @@ class LabelUses:
             ConfigurationError: If nothing is left, or a ledger cannot be read.
         """
         entries = [entry for entry in self._entries() if not labels.isdisjoint(entry["labels"])]
-        number = next((entry["use"] for entry in entries if entry["key"] == key), 0)
-        for entry in entries if not number else ():
-            if entry["once"] or once:
-                remedy = "" if entry["once"] else ", or leave out once=True (--once)"
-                raise ConfigurationError(
-                    f"these labels were used for a certificate before, and not all of delta is left for this one: "
-                    f"label fresh rows{remedy}"
-                )
-        number = number or len({entry["key"] for entry in entries}) + 1
-        return number, delta if once else delta / (number * (number + 1))
+        own = [entry for entry in entries if entry["key"] == key]
+        others = [entry for entry in entries if entry["key"] != key]
+        is_spent = not own and any(entry["once"] for entry in others)
+        if is_spent or (once and others):
+            remedy = "" if is_spent else ", or leave out once=True (--once)"
+            raise ConfigurationError(
+                f"these labels were used for a certificate before, and not all of delta is left for this one: "
+                f"label fresh rows{remedy}"
+            )
+        if once or any(entry["once"] for entry in own):
+            return 1, delta
+        number = own[0]["use"] if own else len({entry["key"] for entry in others}) + 1
+        return number, delta / (number * (number + 1))
 
     def enter(self, labels: frozenset[str], key: str, *, use: int, delta: float, once: bool = False) -> None:
         """Write down that labels were used; what stands there already is not written again."""
-        if any(entry["key"] == key and labels <= set(entry["labels"]) for entry in self._entries()):
-            return
+        for entry in self._entries():
+            if entry["key"] == key and entry["once"] >= once and labels <= set(entry["labels"]):
+                return
         entry = {"key": key, "use": use, "delta": delta, "once": once, "labels": sorted(labels)}
         try:
             file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -144,7 +144,8 @@ export class Detail {
     this.traces = traces;
     this.outcome = outcome;
     this.onLabelled = onLabelled;
-    this.number = outcome.released ?? outcome.attempts.at(-1)?.number;
+    const numbers = outcome.attempts.map((attempt) => attempt.number);
+    this.number = numbers.includes(outcome.released) ? outcome.released : numbers.at(-1);
     this.element = h("div", { class: "detail" }, this.facts(record), conversationOf(outcome), evidenceOf(outcome),
       outcome.attempts.map((attempt, index) => attemptView(attempt, outcome.attempts[index - 1])),
       outcome.answer && h("article", { class: "attempt released" }, h("header", {}, h("strong", {}, "Answer"), h("span", { class: "tag" }, "released")), textView(outcome.answer)), rawOf(outcome),

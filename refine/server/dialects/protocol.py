@@ -206,6 +206,10 @@ _LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
 NO_QUESTION = "an answer to no message of the user is not judged"
 GOES_ON = "an answer that goes on from the client's own words is not judged"
 STORED = "an answer that is stored (store, conversation) is not judged, since rejected drafts would be stored too"
+CHAINED = (
+    "an answer that goes on from a stored response (previous_response_id) is not judged, since what that holds is "
+    "not in the request; send the conversation as input"
+)
 ASKING = ("user", "tool", "function")
 """Roles of messages that ask for an answer."""
 

@@ -13,6 +13,7 @@ from graphs.generators import Delta
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
     ASKING,
+    CHAINED,
     GOES_ON,
     NO_QUESTION,
     STORED,
@@ -67,6 +68,8 @@ def _reason_to_skip(body: Json) -> str:
         return "an answer that is made in the background is not judged"
     if read_flag(body, "store") or body.get("conversation") is not None:
         return STORED
+    if body.get("previous_response_id") is not None:
+        return CHAINED
     items = body.get("input")
     if isinstance(items, str):
         return ""

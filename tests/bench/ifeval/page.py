@@ -50,6 +50,7 @@ towards a rule (`python -m tests.bench.ifeval.agreement`). The others, and who i
 
 - It is one small model ({models}, answers of at most {tokens} tokens). Of larger ones it says
   nothing: find out with [a trial](trial.md) on your own questions and model.
+- At temperature 0 `fresh` can only repeat itself: what `restated` is better than there is the first answer.
 - The loop's judge checks rules and is almost always right. A judge that is wrong breaks good answers, too.
 - The prompts are English, and their rules are about form. Nothing here is about facts.
 - IFEval's prompts are those that need no sentence tokenizer (Apache-2.0, arXiv 2311.07911).

@@ -1,0 +1,167 @@
+"""The input judge: a judge of the question, asked before the first draft or beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from langchain_core.messages import AnyMessage
+
+from graphs.drivers import DeadlinePassed, Effect, RunContext, aperform, perform
+from graphs.outcome import question_of
+from graphs.refinement import Refinement
+from judges.errors import ConfigurationError, shortened
+from judges.judge import Judge
+from judges.runtime.flow import DaemonThreads, leave_unjoined, let_calls_be_left
+from judges.runtime.observation import current, observing
+from judges.verdict import Usage, Verdict
+
+InputMode = Literal["beside", "before"]
+"""When the input judge is asked: beside the first draft, which is given up if it refuses, or before it."""
+
+
+class QuestionEnded(Exception):  # noqa: N818 - what happened
+    """The first draft was given up, since the question is refused or cannot be judged; `verdict` says which.
+
+    Args:
+        verdict: The verdict.
+        draft: The draft, where there was one already; None where its call was cancelled.
+
+    Attributes:
+        spent: What was consumed by it, as far as that is known.
+    """
+
+    def __init__(self, verdict: Verdict, draft: Any) -> None:
+        super().__init__("the question is not answered")
+        self.verdict = verdict
+        self.draft = draft
+        self.spent = Usage()
+
+
+@dataclass(frozen=True)
+class InputJudging:
+    """Asks the input judge about a question.
+
+    Args:
+        judge: The judge, see `judges.compose.of_question.as_input_judge`.
+        mode: When it is asked.
+    """
+
+    judge: Judge
+    mode: InputMode = "beside"
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("beside", "before"):
+            raise ConfigurationError(f"input_mode is 'beside' or 'before', not {shortened(self.mode)}")
+
+    def effect(
+        self, refinement: Refinement, messages: Sequence[AnyMessage], context: RunContext, now: float
+    ) -> Effect:
+        """Return the call that judges the question; beside a draft, one call of the budget is left to that."""
+        reserved = 1 if self.mode == "beside" else 0
+        allowance = refinement.allowance(now, purpose="the question was judged", reserved_calls=reserved)
+        outer = current.get().allowance
+        observed = observing(
+            allowance=outer if allowance is None else allowance.inside(outer),
+            log_texts=refinement.policy.log_texts,
+            outcome_id=refinement.id,
+            longest_shown=refinement.policy.max_conversation_chars,
+        )
+        sample = question_of(messages, {})
+
+        def run() -> Verdict:
+            with observed:
+                return self.judge(sample)
+
+        async def arun() -> Verdict:
+            with observed:
+                return await self.judge.acall(sample)
+
+        config, seconds = context.for_judge(lambda: "question"), refinement.seconds_left(now)
+        return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
+
+
+def too_late(effect: Effect) -> Verdict:
+    """Return the verdict of a judge that took longer than there was time."""
+    verdict = Verdict.without_score("deadline", "the input judge took too long")
+    return verdict.model_copy(update={"usage": effect.spent})
+
+
+@dataclass(frozen=True)
+class BothCalls:
+    """A draft and the judgement of its question, side by side.
+
+    Args:
+        generating: Makes the draft. Where the question ends, it is cancelled, and nobody waits for it.
+        judging: Judges the question.
+        ends: Whether a verdict ends the question.
+    """
+
+    generating: Effect
+    judging: Effect
+    ends: Callable[[Verdict], bool]
+
+    def effect(self) -> Effect:
+        """Return both calls as one, whose result is the draft, or its error, and the verdict.
+
+        It raises `QuestionEnded`. An error of the draft waits for the verdict, whose call is paid for.
+        """
+        run = None if self.generating.run is None else self._run
+        return replace(self.generating, run=run, arun=self._arun, seconds=None, allowance=None, attempt=None)
+
+    @property
+    def _drafting(self) -> Effect:
+        return replace(self.generating, events=tuple)
+
+    def _judge(self) -> Verdict:
+        try:
+            verdict: Verdict = perform(self.judging)
+        except DeadlinePassed:
+            return too_late(self.judging)
+        return verdict
+
+    async def _ajudge(self) -> Verdict:
+        try:
+            verdict: Verdict = await aperform(self.judging)
+        except DeadlinePassed:
+            return too_late(self.judging)
+        return verdict
+
+    def _run(self) -> tuple[Any, Verdict]:
+        with DaemonThreads(2) as threads:
+            asked, drafting = threads.submit(self._judge), threads.submit(perform, self._drafting)
+            verdict = asked.result()
+            if self.ends(verdict):
+                leave_unjoined()
+                raise self._ended(verdict, drafting)
+            error = drafting.exception()
+            return (drafting.result() if error is None else error), verdict
+
+    async def _arun(self) -> tuple[Any, Verdict]:
+        let_calls_be_left()
+        asked, drafting = asyncio.ensure_future(self._ajudge()), asyncio.ensure_future(aperform(self._drafting))
+        try:
+            verdict = await asked
+            if self.ends(verdict):
+                raise self._ended(verdict, drafting)
+            await asyncio.wait((drafting,))
+            error = drafting.exception()
+            return (drafting.result() if error is None else error), verdict
+        finally:
+            for task in (asked, drafting):
+                task.add_done_callback(_retrieve)
+                task.cancel()
+
+    def _ended(self, verdict: Verdict, drafting: Future[Any] | asyncio.Future[Any]) -> QuestionEnded:
+        self.generating.abandon()
+        has_draft = drafting.done() and drafting.exception() is None
+        return QuestionEnded(verdict, drafting.result() if has_draft else None)
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a task that was given up, so that asyncio does not warn about it."""
+    if not task.cancelled():
+        task.exception()
