@@ -236,12 +236,13 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         return cls(generator, judge, **fail_closed(settings, called="grounded"))
 
     @property
-    def generator(self) -> GeneratorLike:
+    def generator(self) -> Any:
         """The generator, as it was given."""
-        return self._parts["generator"]
+        generator: GeneratorLike = self._parts["generator"]
+        return generator
 
     @property
-    def judge(self) -> JudgeLike:
+    def judge(self) -> Any:
         """The judge; one that was given by its name is loaded."""
         return self._parts["judge"]
 

@@ -50,7 +50,7 @@ def naming_settings(**guesses: str) -> Callable[[_F], _F]:
             unknown = next((name for name in settings if name not in known), None)
             if unknown is None:
                 return function(*arguments, **settings)
-            hint = f"it is {guesses[unknown]}=... here" if unknown in guesses else suggestion(unknown, known)
+            hint = f"here it is {guesses[unknown]}=..." if unknown in guesses else suggestion(unknown, known)
             raise TypeError(f"{called}() has no setting {unknown!r}; {hint}")
 
         return call  # type: ignore[return-value]  # it has the signature that it wraps

@@ -356,9 +356,8 @@ def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
         raise ConfigurationError(f"a table is by one of {known}, not by {shortened(by)}")
     if by in SERIES.c and _are_many(connection, where):
         rows = sums.summed(connection, where, _WIDTHS[-1], _conditions)
-        times = {
-            name: judges.get("", {}) for name, judges in sums.tallied(connection, where, by, _conditions).items()
-        }
+        tallies = sums.tallied(connection, where, by, _conditions)
+        times = {name: judges.get("", Counter()) for name, judges in tallies.items()}
     else:
         rows, times = _latest(connection, by, where)
     groups: dict[str, list[Row]] = defaultdict(list)

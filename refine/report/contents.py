@@ -159,7 +159,8 @@ def build_report(
     if len(runs) > 1:
         comparison = _compare(runs, seed)
         sections.insert(0, Section("verdict", "In one sentence", (_verdict(comparison, runs),)))
-        blocks = tuple(_comparison_blocks(comparison, *runs, rows))
+        before, after = runs
+        blocks = tuple(_comparison_blocks(comparison, before, after, rows))
         sections.append(Section("comparison", "Against the run before", blocks))
     if slices:
         sections.append(Section("slices", "By group", tuple(_slices(run, slices))))

@@ -70,9 +70,7 @@ CASES: Mapping[str, Case] = {
     "reply_language": Case(bad={"response": "Der Turm steht in London, und niemand hat ihn dort jemals gebaut."}),
     "verifiable_instructions": Case({"instructions": [{"kind": "keywords", "words": ["1889"]}]}),
     "checklist": Case({"items": ["Does it name the city?", "Does it name the year?"]}),
-    "dimensions": Case(
-        {"dimensions": {"place": {"criteria": CRITERION, "levels": {1: "no", 2: "hardly", 3: "yes"}}}}
-    ),
+    "dimensions": Case({"dimensions": {"place": {"criteria": CRITERION, "levels": LEVELS}}}),
     "discrete": Case({"prompt": CRITERION, "allowed": ["no", "partly", "yes"]}),
     "numeric": Case({"prompt": CRITERION}),
     "ranking": Case({"prompt": CRITERION, "threshold": 1}),

@@ -295,7 +295,7 @@ async def test_the_loop_takes_names() -> None:
         graph = self_refine(llm, ["helpfulness", "length:at_most=99"])
     assert graph.invoke({"messages": [("user", "?")]})["messages"][-1].text == "an answer"
     free = SelfRefine(llm, ["length:at_most=99", f"{HERE}:Worded", "pii_leakage"])
-    assert free.judge.models == ()  # type: ignore[attr-defined]
+    assert free.judge.models == ()
     copy = pickle.loads(pickle.dumps(SelfRefine("openai:gpt-5-mini", "length:at_most=9")))  # noqa: S301 - its own
     assert copy.judge.name == "length"
 
@@ -307,7 +307,7 @@ def test_a_generator_that_is_no_model_cannot_be_asked(file: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"'helpfulness' asks a model; give judges\.load"):
         SelfRefine(SelfRefine(helpful(), "length:at_most=9"), "helpfulness")
     judge = SelfRefine(lambda _: "an answer", str(file)).judge
-    assert [model.name for model in judge.models] == ["openai:gpt-5-mini"]  # type: ignore[attr-defined]
+    assert [model.name for model in judge.models] == ["openai:gpt-5-mini"]
     fallbacks = helpful().with_fallbacks([helpful()])
     with pytest.warns(SelfJudgingWarning):
         assert SelfRefine(fallbacks, "helpfulness").invoke("?").text

@@ -110,9 +110,21 @@ def test_only_what_is_there_is_shown() -> None:
 def test_the_prompt_speaks_the_language_of_the_question(language: str) -> None:
     """Each language has its own instructions, levels, example and reminder."""
     words = {
-        "en": ("How warm is Paris?", "You assess", "Excellent", "Give the exact command", "Assess the answer"),
-        "zh": ("巴黎现在多少度？", "你负责", "优秀", "请给出确切的命令", "请按照开头"),
-        "ru": ("Сколько градусов в Париже?", "Ты оцениваешь", "Отлично", "Приведи точную команду", "Оцени прив"),
+        "en": (
+            "How warm is Paris?",
+            "You assess",
+            "Nothing that the person needs",
+            "Give the exact command",
+            "Assess the answer",
+        ),
+        "zh": ("巴黎现在多少度？", "你负责", "提问者需要的一样不缺", "请给出确切的命令", "请按照开头"),
+        "ru": (
+            "Сколько градусов в Париже?",
+            "Ты оцениваешь",
+            "Есть всё, что нужно",
+            "Приведи точную команду",
+            "Оцени прив",
+        ),
     }
     question, *expected = words[language]
     model = asking()
@@ -183,7 +195,7 @@ def test_a_folder_overrides_the_packaged_prompts(tmp_path: Path) -> None:
     model = asking()
     judge = Helpfulness(model, prompts=tmp_path)
     judge(ROW)
-    assert instructions(model).startswith("Mine: 1: Useless")
+    assert instructions(model).startswith("Mine: 1: Does not serve")
     assert "\n4: Superb." in instructions(model)
     assert str(model.prompts[-1][-1].text).endswith("\nRate.")
     judge(question="多少度？", answer="15")

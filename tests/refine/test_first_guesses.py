@@ -292,14 +292,14 @@ WRONG_CALLS: tuple[tuple[str, Callable[[], object], str], ...] = (
     (
         "a setting of another library",
         lambda: evaluate([{"answer": "x"}], Length(at_most=9), batch_size=3),  # type: ignore[call-arg]  # the mistake
-        "it is max_concurrency=... here",
+        "here it is max_concurrency=...",
     ),
     (
         "a misspelt setting of the client",
         lambda: OpenAICompatible("http://127.0.0.1:9/v1", model="m", temprature=0),  # type: ignore[call-arg]  # the mistake
         "did you mean 'temperature'?",
     ),
-    ("another name for a limit", lambda: Limiter(8, rpm=60), "it is requests_per_minute=... here"),  # type: ignore[call-arg]  # the mistake
+    ("another name for a limit", lambda: Limiter(8, rpm=60), "here it is requests_per_minute=..."),  # type: ignore[call-arg]  # the mistake
     (
         "a misspelt pass mark",
         lambda: load("helpfulness", ScriptedModel([]), treshold=3),

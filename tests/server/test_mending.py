@@ -100,7 +100,7 @@ def test_what_is_refused_never_goes_out(
 def test_arguments_of_a_call_are_left_alone(upstream: ModelServer) -> None:
     """A call that the request forces is judged by its arguments, and never masked: it is asked for again."""
     upstream.reply = lambda asked: reply_in(asked, "", call={"pin": PIN})
-    forced = {"tool_choice": {"type": "function", "function": {"name": "look"}}}
+    forced: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": "look"}}}
     try:
         with guarding(upstream.url, **MENDS, max_attempts=2) as guard:
             response = guard.post(PATHS["chat"], body_in("chat", **forced))
@@ -114,7 +114,7 @@ def test_the_record_and_its_filter_tell(upstream: ModelServer, tmp_path: Path) -
     """An attempt's kind, and who asked, stand in record, filter, export and metrics; of these only the key."""
     file = tmp_path / "record.db"
     keys = [{"name": "shop", "sha256": digest_of("rf-shop")}]
-    who = {"user": "u-7", "metadata": {"session_id": "s-1", "thread_id": "t-1"}}
+    who: dict[str, Any] = {"user": "u-7", "metadata": {"session_id": "s-1", "thread_id": "t-1"}}
     with guarding(upstream.url, **MENDS, record=str(file), keys=keys) as guard:
         headers = {"authorization": "Bearer rf-shop"}
         assert guard.post(PATHS["chat"], body_in("chat", **who), headers=headers).status_code == 200
@@ -128,8 +128,9 @@ def test_the_record_and_its_filter_tell(upstream: ModelServer, tmp_path: Path) -
     for name, value in told.items():
         (row,) = record.outcomes(OutcomeFilter(**{name: value}))
         assert not record.outcomes(OutcomeFilter(**{name: "another"}))
-    attempts = record.outcome(row["id"])["attempts"]
+    outcome = record.outcome(row["id"])
     exported = list(record.attempts())
     record.close()
-    assert [attempt["kind"] for attempt in attempts] == [None, "mended"]
+    assert outcome is not None
+    assert [attempt["kind"] for attempt in outcome["attempts"]] == [None, "mended"]
     assert all(told.items() <= row.items() for row in exported)

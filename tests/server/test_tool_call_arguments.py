@@ -83,7 +83,7 @@ def test_an_agents_call_is_made_again() -> None:
         return AIMessage("", tool_calls=[{"name": "look", "args": arguments, "id": "c", "type": "tool_call"}])
 
     model = ScriptedModel([calling(place="Rome"), calling(city="Rome"), "good"])
-    agent = create_agent(model, [look], middleware=[SelfRefineMiddleware(rates)])
+    agent: Any = create_agent(model, [look], middleware=[SelfRefineMiddleware(rates)])
     result = agent.invoke({"messages": [("user", "How is Rome?")]})
     assert seen == ["Rome"]
     assert result["messages"][-1].text == "good"

@@ -31,7 +31,7 @@ from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.rows.replies import row_of
 from judges.runtime import faults
 from judges.runtime.flow import DaemonThreads
-from judges.runtime.validation import judge_name, naming_settings
+from judges.runtime.validation import judge_name
 
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 
@@ -40,6 +40,7 @@ _OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("metrics", "scorers", "evaluators", "judge", "scoring_functions"), "judges"),
     **dict.fromkeys(("llm", "judge_model", "evaluator_llm"), "model"),
     **dict.fromkeys(("concurrency", "max_workers", "num_workers", "num_threads", "workers"), "max_concurrency"),
+    **dict.fromkeys(("batch_size", "n_jobs"), "max_concurrency"),
     **dict.fromkeys(("column_map", "column_mapping", "columns"), "map"),
     **dict.fromkeys(("callback", "on_row", "progress_callback"), "on_result"),
     **dict.fromkeys(("output", "output_path", "output_file"), "out"),
@@ -75,24 +76,6 @@ def _with_other_names(evaluating: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @_with_other_names
-@naming_settings(
-    batch_size="max_concurrency",
-    concurrency="max_concurrency",
-    max_workers="max_concurrency",
-    num_workers="max_concurrency",
-    n_jobs="max_concurrency",
-    dataset="samples",
-    rows="samples",
-    data="samples",
-    metrics="judges",
-    evaluators="judges",
-    judge="judges",
-    output="out",
-    columns="map",
-    column_map="map",
-    column_mapping="map",
-    run_name="run",
-)
 def evaluate(
     samples: Iterable[RowInput],
     judges: object,
