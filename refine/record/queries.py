@@ -354,10 +354,10 @@ def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
     if by not in _GROUPS or by not in OUTCOME.c:
         known = ", ".join(name for name in _GROUPS if name in OUTCOME.c)
         raise ConfigurationError(f"a table is by one of {known}, not by {shortened(by)}")
+    times: Mapping[str, Counter[int]]
     if by in SERIES.c and _are_many(connection, where):
-        rows = sums.summed(connection, where, _WIDTHS[-1], _conditions)
-        tallies = sums.tallied(connection, where, by, _conditions)
-        times = {name: judges.get("", Counter()) for name, judges in tallies.items()}
+        rows = sums.summed(connection, where, _WIDTHS[-1], _conditions, by=by)
+        times = {name: judges[""] for name, judges in sums.tallied(connection, where, by, _conditions).items()}
     else:
         rows, times = _latest(connection, by, where)
     groups: dict[str, list[Row]] = defaultdict(list)

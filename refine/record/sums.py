@@ -38,6 +38,7 @@ from refine.record.schema import (
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 _WIDTHS = (DAY, HOUR, MINUTE)
 _DIMENSIONS = ("refiner", "model", "judge", "key", "passed", "stop_reason", "rating", "attempts")
+_ENDS = ("passed", "stop_reason", "rating", "attempts")
 _FILTERS = frozenset(_DIMENSIONS) - {"attempts"}
 _MOST = 10**12
 """Largest share of one outcome in a sum, so that nonsense from a provider makes none overflow."""
@@ -250,18 +251,21 @@ def _edges(connection: Connection, where: OutcomeFilter, conditions: Any) -> Sum
     return total
 
 
-def summed(connection: Connection, where: OutcomeFilter, width: int, conditions: Any) -> list[dict[str, Any]]:
-    """Return the sums of a filter's outcomes: a row for each bucket of time and series.
+def summed(
+    connection: Connection, where: OutcomeFilter, width: int, conditions: Any, *, by: str = "passed"
+) -> list[dict[str, Any]]:
+    """Return the sums of a filter's outcomes: a row for each bucket of time, and how they ended.
 
     Args:
         connection: The database.
         where: Which outcomes; see `can_sum`.
         width: Width of a bucket, at least a minute.
         conditions: Returns a filter as a condition on the outcomes themselves.
+        by: What else tells rows apart.
     """
     widths = [one for one in _WIDTHS if width % one == 0]
     bucket = (SUMS.c.start - SUMS.c.start % width).label("bucket")
-    dimensions = [SERIES.c[name] for name in _DIMENSIONS]
+    dimensions = [SERIES.c[name] for name in dict.fromkeys((*_ENDS, by))]
     measures = [func.sum(SUMS.c[name]).label(name) for name in MEASURES]
     query = select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
     query = query.where(_condition(SUMS, where, widths)).group_by(bucket, *dimensions)

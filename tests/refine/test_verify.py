@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/record.db"
     server: Cluster = request.getfixturevalue("postgres")
-    return server.make_database("verified")
+    return server.make_database(f"v{time.time_ns()}")
 
 
 def answered(count: int, *, of: str = "o") -> list[Outcome]:
