@@ -17,7 +17,7 @@ from importlib import resources
 from string import Template
 from typing import TypeVar
 
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ConfigDict
 
 from graphs.answers import draft_message
@@ -40,6 +40,9 @@ FEEDBACK_LIMIT = 4_000
 
 QUESTION_LIMIT = 8_000
 """Maximum number of characters of the question that are sent again; it stands in full above."""
+
+RELEASED_LIMIT = 20_000
+"""Maximum number of characters of what was released that the generator is shown again, from its end."""
 
 _WORDED = ("restated", "last_draft", "all_drafts", "verify_first")
 """The forms that have words of their own."""
@@ -205,6 +208,50 @@ _AUGMENTERS: dict[AugmenterName, Augmenter] = {
 def named(name: AugmenterName) -> Augmenter:
     """Return the augmenter of a name."""
     return _AUGMENTERS[name]
+
+
+class _ContinuationWords(BaseModel):
+    """The words that ask for the rest of an answer, in one language.
+
+    Args:
+        begun: What stands around the text that was released, `$begun`.
+        amend: The same where the answer is whole, and an amendment is to follow.
+        faults: What stands around the list `$faults`.
+        last: What stands at the end.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    begun: str
+    amend: str
+    faults: str
+    last: str
+
+
+_MARK_END = re.compile(r"<(?=\s*/?\s*begun\b)", re.IGNORECASE)
+
+
+def continuation_messages(refinement: Refinement) -> list[AnyMessage]:
+    """Return the messages that ask for the rest of an answer, as the policy's `continuation` says."""
+    if refinement.policy.continuation == "prefill":
+        begun = AIMessage("".join(refinement.released_pieces), additional_kwargs={MARK: "draft"})
+        return [_request("restated", refinement, refinement.attempts[-1]), begun]
+    return [_note_on_released(refinement, is_whole=False)]
+
+
+def amendment_messages(refinement: Refinement) -> list[AnyMessage]:
+    """Return the message that asks for an amendment to an answer that is out, and was refused as a whole."""
+    return [_note_on_released(refinement, is_whole=True)]
+
+
+def _note_on_released(refinement: Refinement, *, is_whole: bool) -> AnyMessage:
+    last = refinement.attempts[-1]
+    words = read_pack(_ContinuationWords, _language(refinement, last), "continued")
+    released = _MARK_END.sub("‹", "".join(refinement.released_pieces)[-RELEASED_LIMIT:].strip())
+    faults = "\n".join(f"- {fault}" for fault in faults_of(last, refinement))
+    named = Template(words.faults).substitute(faults=faults) if faults else ""
+    asked = Template(words.amend if is_whole else words.begun).substitute(begun=released)
+    return _note("\n\n".join(part.strip() for part in (asked, named, words.last) if part))
 
 
 def words() -> object:

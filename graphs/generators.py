@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, aclosing, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -20,6 +20,7 @@ from langchain_core.messages import (
     ToolMessage,
     message_chunk_to_message,
 )
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
@@ -149,6 +150,25 @@ class Draft:
         return kind_of_answer(self.answer)
 
 
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What a generator has written since the last one.
+
+    Args:
+        text: The text; empty for reasoning, or for what tells of the reply alone.
+        is_call: Whether a tool is called, so that there may be no answer to judge.
+        calls: As of a draft, as far as the generator says it already.
+    """
+
+    text: str = ""
+    is_call: bool = False
+    calls: tuple[tuple[str | None, Usage], ...] = ()
+
+
+OnDelta = Callable[[Delta], None]
+"""Takes what a generator has written; raises to have it stop."""
+
+
 def _copy_draft(draft: Draft) -> Draft:
     """Return a draft that shares nothing with a generator which may use its messages again."""
     return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
@@ -270,8 +290,45 @@ class _DirectGenerator:
         del config
         return self._draft(await self.client.achat(_request(_dicts(prompt), temperature)))
 
+    def draft_stream(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    ) -> Draft:
+        """Return a draft, and tell of it while it is written; otherwise as `draft`."""
+        del config
+        request = self._continued(prompt, temperature)
+        return self._draft(self.client.chat(request, on_chunk=lambda chunk: on_delta(delta_of(chunk))))
+
+    async def adraft_stream(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    ) -> Draft:
+        """Return a draft without blocking, and tell of it while it is written."""
+        del config
+        request = self._continued(prompt, temperature)
+        return self._draft(await self.client.achat(request, on_chunk=lambda chunk: on_delta(delta_of(chunk))))
+
+    def _continued(self, prompt: list[BaseMessage], temperature: float | None) -> dict[str, Any]:
+        """Return the request, which asks vLLM to go on with what the assistant has begun, where it has."""
+        request = _request(_dicts(prompt), temperature)
+        return {**request, **GOES_ON} if prompt[-1].type == "ai" else request
+
     def _draft(self, completion: dict[str, Any]) -> Draft:
         return _draft_of_completion(completion, self.client.name)
+
+
+GOES_ON: Mapping[str, JsonValue] = {"continue_final_message": True, "add_generation_prompt": False}
+"""Fields of a request whose last message is the beginning of the answer, as vLLM has them."""
+
+
+def delta_of(chunk: Mapping[str, Any]) -> Delta:
+    """Return what a chunk of a chat completion adds to its first choice."""
+    choices = chunk.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    delta = first.get("delta") if isinstance(first, dict) and not first.get("index") else None
+    if not isinstance(delta, dict):
+        return Delta()
+    text = delta.get("content")
+    is_call = bool(delta.get("tool_calls") or delta.get("function_call"))
+    return Delta(text if isinstance(text, str) else "", is_call)
 
 
 class RequestGenerator:
@@ -490,6 +547,41 @@ class _RunnableGenerator:
             output = await runnable.ainvoke(model_input, own, **self._settings(temperature))
         return self._draft_of(output, prompt)
 
+    def draft_stream(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    ) -> Draft:
+        self._check_allowed()
+        own = self._config(config)
+        runnable, model_input = _muted(self._runnable), self._input(prompt, own)
+        chunks: list[Any] = []
+        with _inheriting(own, config):
+            stream: Any = runnable.stream(model_input, own, **self._settings(temperature))
+            with closing(stream):
+                for chunk in stream:
+                    chunks.append(chunk)
+                    on_delta(_delta_in(chunk))
+        return self._draft_of(_sum_of(chunks), prompt)
+
+    async def adraft_stream(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    ) -> Draft:
+        self._check_allowed()
+        own = self._config(config)
+        runnable, model_input = _muted(self._runnable), self._input(prompt, own)
+        chunks: list[Any] = []
+        with _inheriting(own, config):
+            stream: Any = runnable.astream(model_input, own, **self._settings(temperature))
+            async with aclosing(stream):
+                async for chunk in stream:
+                    chunks.append(chunk)
+                    on_delta(_delta_in(chunk))
+        return self._draft_of(_sum_of(chunks), prompt)
+
+    @property
+    def writes_in_chunks(self) -> bool:
+        """Whether its answer can be read while it is written; a graph streams states instead."""
+        return not self._is_graph
+
     def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
         is_read_only = self._is_trusted and not config.get("callbacks")
         messages = prompt if is_read_only else copy_messages(prompt)
@@ -534,6 +626,30 @@ class _RunnableGenerator:
         model = _chat_model_in(self._runnable)
         if model is not None:
             check_allowed(type(model).__name__, model)
+
+
+def _delta_in(chunk: object) -> Delta:
+    if isinstance(chunk, str):
+        return Delta(chunk)
+    if not isinstance(chunk, AIMessage):
+        return Delta()
+    calls = getattr(chunk, "tool_call_chunks", None) or chunk.tool_calls
+    known = chunk.usage_metadata is not None
+    name = chunk.response_metadata.get("model_name")
+    return Delta(str(chunk.text), bool(calls), ((name, usage_of(chunk)),) if known else ())
+
+
+def _sum_of(chunks: Sequence[Any]) -> object:
+    """Return what a runnable returns whose stream holds these chunks."""
+    if chunks and all(isinstance(chunk, AIMessageChunk) for chunk in chunks):
+        return add_ai_message_chunks(chunks[0], *chunks[1:]) if len(chunks) > 1 else chunks[0]
+    total: Any = None
+    for chunk in chunks:
+        try:
+            total = chunk if total is None else total + chunk
+        except TypeError:
+            total = chunk
+    return total
 
 
 class _FunctionGenerator:
@@ -611,6 +727,16 @@ class _NamedGenerator:
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         return await self._generator.adraft(prompt, config, temperature)
+
+    def draft_stream(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    ) -> Draft:
+        return self._generator.draft_stream(prompt, config, temperature, on_delta)
+
+    async def adraft_stream(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    ) -> Draft:
+        return await self._generator.adraft_stream(prompt, config, temperature, on_delta)
 
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:

@@ -29,6 +29,8 @@ from graphs.generators import GeneratorLike
 from graphs.loop import Loop
 from graphs.outcome import Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides, overrides_in
+from graphs.piece_loop import PieceLoop
+from graphs.pieces import check_installed
 from graphs.policy import Policy, PolicySettings, policy_of
 from graphs.questions import InputJudging, InputMode
 from graphs.refinement import Refinement, Status, evolve
@@ -47,6 +49,7 @@ from graphs.turns import (
 from judges.catalogue.names import named, one_judge
 from judges.compose import JudgeLike
 from judges.compose.of_question import as_input_judge
+from judges.compose.panel import Panel
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
@@ -66,6 +69,7 @@ def build_loop(
     *,
     name: str,
     bounds: Bounds | None = None,
+    piece_judge: object = None,
     questions: InputJudging | None = None,
 ) -> Loop:
     """Return the loop around a generator and a judge, and warn if a model is to judge itself.
@@ -84,6 +88,10 @@ def build_loop(
         )
     for doubt in check_certificate(coerced, policy, generator):
         warnings.warn(doubt, CertificateWarning, stacklevel=3)
+    if may_release_pieces(policy, bounds, piece_judge, questions):
+        parts = judges_of_pieces(generator, coerced, piece_judge)
+        if not policy.held_back:
+            return PieceLoop(generator, coerced, policy, name=name, bounds=bounds, **parts)
     kind = Loop if policy.candidates == 1 else CandidatesLoop
     return kind(generator, coerced, policy, name=name, bounds=bounds, questions=questions)
 
@@ -108,6 +116,70 @@ def input_judging(
     default = generator if _is_model(generator) else None
     resolve = partial(named, model=model, default=default, remedy=remedy)
     return InputJudging(as_input_judge(judge, resolve=resolve), mode)
+
+
+def may_release_pieces(
+    policy: Policy, bounds: Bounds | None, piece_judge: object = None, questions: InputJudging | None = None
+) -> bool:
+    """Check whether a loop, or a request to it, releases pieces.
+
+    Raises:
+        ConfigurationError: If it does not, and there is a judge of pieces; or if questions are judged, too.
+    """
+    may = "pieces" in (policy.release, None if bounds is None else bounds.release)
+    if may and questions is not None:
+        raise ConfigurationError(
+            "release='pieces' lets pieces out before a judge of the question is heard; judge questions before the "
+            "loop, or leave one of the two out"
+        )
+    if piece_judge is not None and not may:
+        raise ConfigurationError("piece_judge is for release='pieces'; set that too, or leave it out")
+    return may
+
+
+def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None) -> PieceJudges:
+    """Return the judge of pieces, and the one that closes.
+
+    Args:
+        generator: What a judge that is given by its name asks.
+        judge: The whole judge. Of a panel that is as strict as its strictest member, the members that hold for a
+            part judge pieces, and the others close.
+        piece_judge: What judges pieces, outright; the whole judge then closes, unless it is the same.
+
+    Raises:
+        ConfigurationError: If none of them judges parts.
+    """
+    check_installed()
+    if piece_judge is not None:
+        own = judge_for(generator, piece_judge)
+        return PieceJudges(piece_judge=own, closing_judge=None if own is judge else judge)
+    if judge.judges_parts:
+        return PieceJudges(piece_judge=judge, closing_judge=None)
+    members = judge.judges if isinstance(judge, Panel) and judge.is_strict else {}
+    parts = {name: one for name, one in members.items() if one.judges_parts}
+    others = {name: one for name, one in members.items() if name not in parts}
+    if not parts:
+        raise ConfigurationError(
+            f"release='pieces' needs a judge that holds for a part of an answer, and {judge.name!r} is none; give "
+            f"one beside it, SelfRefine(..., [judge, 'safety']), or say piece_judge=... outright"
+        )
+    return PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
+
+
+def _panel(members: Mapping[str, Judge], around: Judge) -> Judge:
+    return next(iter(members.values())) if len(members) == 1 else Panel(members, name=around.name)
+
+
+class PieceJudges(TypedDict):
+    """The judges of a loop that releases pieces.
+
+    Attributes:
+        piece_judge: Judges pieces.
+        closing_judge: Judges the whole; None where nothing is left to judge.
+    """
+
+    piece_judge: Judge
+    closing_judge: Judge | None
 
 
 def judge_for(generator: object, judge: object) -> Judge:

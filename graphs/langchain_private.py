@@ -26,6 +26,9 @@ from langchain_core.callbacks import (
     StdOutCallbackHandler,
     UsageMetadataCallbackHandler,
 )
+from langchain_core.callbacks.manager import CallbackManagerForLLMRun
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
@@ -174,6 +177,57 @@ def manager_of(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManage
     manager = callbacks.copy()
     manager.handlers, manager.inheritable_handlers = handlers, select(callbacks.inheritable_handlers)
     return manager
+
+
+class TokenRun:
+    """Shows handlers released text as they are shown the tokens of a chat model.
+
+    Args:
+        managers: Managers of the handlers that show tokens, each with the run inside which it is.
+        name: Name of the run.
+        message_id: Id of the message that the text is part of.
+    """
+
+    def __init__(self, managers: Sequence[CallbackManager], name: str, message_id: str) -> None:
+        self._managers = managers
+        self._name = name
+        self._id = message_id
+        self._runs: list[CallbackManagerForLLMRun] = []
+
+    @classmethod
+    def under(cls, configs: Sequence[RunnableConfig], name: str, message_id: str) -> TokenRun | None:
+        """Return one for the handlers of configs; None where none of them shows tokens."""
+        managers = [manager for config in configs if (manager := _token_manager(config)) is not None]
+        return cls(managers, name, message_id) if managers else None
+
+    def send(self, text: str, **fields: Any) -> None:
+        """Show a text; `fields` are further fields of the message's chunk."""
+        for manager in self._managers if not self._runs else ():
+            self._runs += manager.on_chat_model_start({"name": self._name}, [[]], name=self._name)
+        chunk = AIMessageChunk(content=text, id=self._id, **fields)
+        for run in self._runs:
+            run.on_llm_new_token(text, chunk=ChatGenerationChunk(message=chunk))
+
+    def end(self) -> None:
+        """End the run, if anything was shown."""
+        for run in self._runs:
+            run.on_llm_end(LLMResult(generations=[[ChatGeneration(message=AIMessage("", id=self._id))]]))
+        self._runs = []
+
+
+def _token_manager(config: RunnableConfig) -> CallbackManager | None:
+    handlers = [one for one in listeners(config) if feeds_stream(one) or _hears_tokens(one)]
+    if not handlers:
+        return None
+    callbacks = config.get("callbacks")
+    own = callbacks if isinstance(callbacks, BaseCallbackManager) else None
+    return CallbackManager(
+        handlers=handlers,
+        inheritable_handlers=handlers,
+        parent_run_id=None if own is None else own.parent_run_id,
+        tags=list(config.get("tags") or ()),
+        metadata={**(own.metadata if own is not None else {}), **(config.get("metadata") or {})},
+    )
 
 
 def mute_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:

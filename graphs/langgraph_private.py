@@ -38,7 +38,8 @@ from judges.runtime.observation import setting
 T = TypeVar("T")
 
 _DECISION, _OVERRIDES, _RECORDS = "__refine_decision", "__refine_overrides", "__refine_records"
-_KEYS = (_DECISION, _OVERRIDES, _RECORDS)
+_OUTLET = "__refine_outlet"
+_KEYS = (_DECISION, _OVERRIDES, _RECORDS, _OUTLET)
 """Keys of a config's `configurable`; what is called inside of a step does not inherit them."""
 
 
@@ -53,6 +54,19 @@ def with_overrides(config: RunnableConfig | None, overrides: object) -> Runnable
 def overrides_of(config: RunnableConfig) -> Any:
     """Return what the request of a run overrides; None where it overrides nothing."""
     return config.get("configurable", {}).get(_OVERRIDES)
+
+
+def with_outlet(config: RunnableConfig | None, outlet: object) -> RunnableConfig:
+    """Return the config of a run that hands the pieces of its answer to an outlet; None is none."""
+    if outlet is None:
+        return config or {}
+    configurable = (config or {}).get("configurable") or {}
+    return {**(config or {}), "configurable": {**configurable, _OUTLET: outlet}}
+
+
+def outlet_of(config: RunnableConfig) -> Any:
+    """Return where a run hands the pieces of its answer; None where nobody takes them."""
+    return (config.get("configurable") or {}).get(_OUTLET)
 
 
 @dataclass
@@ -577,7 +591,7 @@ def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
     A step limit bounds what is called inside, not the loop.
     """
     inside = durable_config(muted_config(config, silent=False))
-    muted = with_overrides(inside, overrides_of(config))
+    muted = with_outlet(with_overrides(inside, overrides_of(config)), outlet_of(config))
     limit = _requested_limit(config)
     muted["recursion_limit"] = _UNLIMITED_STEPS
     if limit is not None:

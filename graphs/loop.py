@@ -91,12 +91,18 @@ def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
     return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
 
 
-def _finish_with_answer(
-    refinement: Refinement, messages: Messages, answer: AIMessage, now: float, *, throttle: WarningThrottle
+def finish_with_answer(
+    refinement: Refinement,
+    messages: Messages,
+    answer: AIMessage,
+    now: float,
+    *,
+    throttle: WarningThrottle,
+    id: str | None = None,  # noqa: A002 - the field's name
 ) -> Transition:
     """End the turn with an answer, under a message id of its own."""
     metadata = dict(answer.response_metadata)
-    final = answer.model_copy(update={"id": secrets.token_hex(16), "response_metadata": metadata})
+    final = answer.model_copy(update={"id": id or secrets.token_hex(16), "response_metadata": metadata})
     warnings = () if _is_flawless(refinement) else release_warnings(refinement, messages, throttle)
     outcome = Outcome.of(refinement, messages, final, now=now)
     metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
@@ -127,9 +133,10 @@ def _finish_rejected(refinement: Refinement, messages: Messages, now: float) -> 
     )
 
 
-def _unanswered(
+def unanswered(
     refinement: Refinement, messages: Messages, policy: Policy, now: float, *, raised: bool
 ) -> Unanswered:
+    """Return the error of a turn without an answer that may be released; `raised` where the policy says so."""
     outcome = Outcome.of(refinement, messages, None, now=now)
     message = f"no answer may be released: {refinement.stop_reason} after {len(refinement.attempts)} attempts"
     message = f"{message} ({refinement.detail})" if refinement.detail else message
@@ -143,7 +150,7 @@ def _unanswered(
     return (JudgeFailed if failed else NotAccepted)(message, outcome)
 
 
-def _usage_of(effect: Effect, draft: Draft, policy: Policy) -> Usage:
+def usage_of_draft(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     """Return what a generator consumed: as counted call by call, unless its messages report more calls.
 
     They do so for calls that an agent made before it stopped for a human. If no call was counted and none
@@ -168,7 +175,7 @@ def _raise_if_error(draft: object) -> None:
         raise draft
 
 
-def _subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
+def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
     """Return what tells a draft, or a prompt, from every other one that a human may be asked about in a turn."""
     digest = sha256()
     for message in messages:
@@ -331,7 +338,7 @@ class Loop:
         except BaseException as error:
             self._break_off(error, refinement, messages, effect.spent, clock())
             raise
-        usage = _usage_of(effect, draft, self.policy)
+        usage = usage_of_draft(effect, draft, self.policy)
         if draft.pending:
             return Transition(refinement=refinement.pause(usage, now=clock()))
         latency_s = time.perf_counter() - started
@@ -366,7 +373,7 @@ class Loop:
         try:
             draft, verdict = yield pair.effect()
         except QuestionEnded as ended:
-            ended.spent = effect.spent if ended.draft is None else _usage_of(effect, ended.draft, self.policy)
+            ended.spent = effect.spent if ended.draft is None else usage_of_draft(effect, ended.draft, self.policy)
             raise
         except (Exception, GeneratorExit):
             raise
@@ -447,7 +454,7 @@ class Loop:
         name, is_silent = self._run_name(number), not self.policy.show_drafts
         allowance = self._generators_allowance(generator, refinement, now)
         prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
-        subject = partial(_subject_of, "draft", number, prompt)
+        subject = partial(subject_of, "draft", number, prompt)
         config = context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
         draft: Callable[..., Draft] | None = getattr(generator, "draft", None)
 
@@ -528,7 +535,7 @@ class Loop:
         if left is not None and left <= 0:
             return self._to_finish(refinement.stop("deadline", "it passed before the judge was asked", now=now))
         sample = judged_sample(messages, refinement)
-        effect = self._judgement(refinement, sample, context, now)
+        effect = self.ask_judge(refinement, sample, context, now)
         try:
             verdict = yield effect
         except DeadlinePassed:
@@ -589,13 +596,30 @@ class Loop:
         needs = (name for _, fields in needs_of(explanation) for need in fields for name in need.split(" or "))
         return frozenset((*needs, *explanation.reads))
 
-    def _judgement(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
+    def ask_judge(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
+        """Return the call of the judge about a sample, within what the budget leaves."""
         allowance, seconds = refinement.allowance(now), refinement.seconds_left(now)
         draft = refinement.attempts[-1]
-        config = context.for_judge(partial(_subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
+        config = context.for_judge(partial(subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
+        judge, observed = self._judge, self._observation(refinement, config, context, allowance)
+
+        def run() -> Verdict:
+            with observed:
+                return judge(sample)
+
+        async def arun() -> Verdict:
+            with observed:
+                return await judge.acall(sample)
+
+        return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
+
+    def _observation(
+        self, refinement: Refinement, config: RunnableConfig, context: RunContext, allowance: Allowance | None
+    ) -> observing:
+        """Return what bounds and watches a judge."""
         observation: dict[str, Any] = {"observer": observer_under(config)} if context.is_heard else {}
         outer = current.get().allowance
-        observed = observing(
+        return observing(
             allowance=outer if allowance is None else allowance.inside(outer),
             **observation,
             raised_instead=langgraph_private.unanswerable_interrupt,
@@ -603,16 +627,6 @@ class Loop:
             outcome_id=refinement.id,
             longest_shown=self.policy.max_conversation_chars,
         )
-
-        def run() -> Verdict:
-            with observed:
-                return self._judge(sample)
-
-        async def arun() -> Verdict:
-            with observed:
-                return await self._judge.acall(sample)
-
-        return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
 
     def _record_verdict(
         self,
@@ -646,7 +660,7 @@ class Loop:
         now, (ending, chosen) = time.time(), refinement.conclusion
         if ending == "interrupt" and chosen is not None:
             config = context.for_review(
-                partial(_subject_of, "review", chosen.number, (*chosen.steps, chosen.answer))
+                partial(subject_of, "review", chosen.number, (*chosen.steps, chosen.answer))
             )
             call = review_of(refinement, chosen, config)
             review = yield Effect(run=call.run, arun=call.arun, config=config)
@@ -665,9 +679,9 @@ class Loop:
             answer = AIMessage(self.policy.fallback or "")
         else:
             events = partial(finished_events, refinement)
-            error = _unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
+            error = unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
             return Transition(refinement=refinement, events=events, error=error)
-        return _finish_with_answer(refinement, messages, answer, now, throttle=self._throttle)
+        return finish_with_answer(refinement, messages, answer, now, throttle=self._throttle)
 
     def _to_finish(self, refinement: Refinement) -> Transition:
         return Transition(refinement=refinement, goto="finish", events=partial(stopped_events, refinement))

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 from graphs.answers import reply_without_reasoning
 from graphs.policy import Policy
 from graphs.redaction import withhold
-from graphs.refinement import Attempt, Refinement, StopReason
+from graphs.refinement import Attempt, Piece, Refinement, StopReason
 from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
 from judges.messages import Conversation, Message
 from judges.models.retry import kind_of
@@ -65,6 +65,8 @@ class Outcome(HintsAtGuesses, Frozen):
         certificate: Id of the certificate whose promise covers this answer; None without one, where no attempt was
             accepted, where the request changed what it is about, and where a model answered that was not
             calibrated.
+        held_back: Why the answer was released whole although the policy releases pieces: `"candidates"`,
+            `"tool_call"`, ...; empty where it was not.
         question_verdict: What the input judge said of the question; None where there is none.
     """
 
@@ -85,6 +87,7 @@ class Outcome(HintsAtGuesses, Frozen):
     id: str = ""
     raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
     certificate: str | None = None
+    held_back: str = ""
     question_verdict: Verdict | None = None
 
     @property
@@ -132,6 +135,7 @@ class Outcome(HintsAtGuesses, Frozen):
             id=refinement.id,
             raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
             certificate=certificate_of(refinement) if refinement.passed and number is not None else None,
+            held_back="" if refinement.policy.release == "answer" else _held_back(refinement),
             question_verdict=refinement.question_verdict,
         )
 
@@ -164,6 +168,7 @@ class Outcome(HintsAtGuesses, Frozen):
         if asked is not None:
             summary["question"] = {"judge": asked.judge, "passed": asked.passed, "unscored": asked.unscored}
         further = {"certificate": self.certificate, "covered": self.covered, "missing": self.missing}
+        further["held_back"] = self.held_back
         return {**summary, **{name: value for name, value in further.items() if value}}
 
     def samples(self) -> list[Sample]:
@@ -192,6 +197,15 @@ class Outcome(HintsAtGuesses, Frozen):
         sample = sample_of(conversation, draft, self.evidence)
         metadata = {name: value for name, value in labels.items() if value is not None}
         return sample.model_copy(update={"metadata": {**sample.metadata, **metadata}})
+
+
+def _held_back(refinement: Refinement) -> str:
+    """Return why an answer was released whole although it was to be released in pieces."""
+    reason = refinement.policy.held_back or refinement.held_back
+    if reason or refinement.released_pieces or not refinement.attempts:
+        return reason
+    kind = refinement.attempts[-1].kind
+    return kind if refinement.stop_reason == "skipped" else ""
 
 
 def outcome_of(error: BaseException) -> Outcome | None:
@@ -268,6 +282,9 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         "unscored": None if verdict is None else verdict.unscored,
         "latency_s": attempt.latency_s,
     }
+    if attempt.pieces:
+        figures["pieces"] = [{"released": piece.released, "rating": _rating(piece)} for piece in attempt.pieces]
+        figures["usage_estimated"] = attempt.is_estimated
     if verdict is not None and verdict.p_pass is not None:
         figures["p_pass"] = verdict.p_pass
     missing = {} if verdict is None else verdict.missing
@@ -280,6 +297,10 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
     if attempt.unchosen:
         figures["unchosen"] = [_figures(draft) for draft in attempt.unchosen]
     return figures
+
+
+def _rating(piece: Piece) -> int | None:
+    return None if piece.verdict is None else piece.verdict.rating
 
 
 _FRAME = 40
@@ -303,9 +324,23 @@ def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sam
         conversation = memo.recall("conversation", messages, read)
         steps = tuple(_steps_within(attempt.steps, limit))
         return sample_of(conversation, attempt.model_copy(update={"steps": steps}), refinement.evidence)
-    key = (*messages, refinement.evidence)
-    question = memo.recall("question", key, lambda: question_of(read(), refinement.evidence))
-    return question.model_copy(update={"response": attempt.text, "trajectory": ()})
+    return _question(messages, refinement).model_copy(update={"response": attempt.text, "trajectory": ()})
+
+
+def piece_sample(messages: Sequence[AnyMessage], refinement: Refinement, released: str, piece: str) -> Sample:
+    """Return the sample for a judge of pieces: what was released so far stands between question and piece."""
+    before = (Message(role="assistant", content=released),) if released else ()
+    return _question(messages, refinement).model_copy(update={"response": piece.strip(), "trajectory": before})
+
+
+def _question(messages: Sequence[AnyMessage], refinement: Refinement) -> Sample:
+    """Return what all samples of a question share; the conversation is read once."""
+    limit, key = refinement.policy.max_conversation_chars, (*messages, refinement.evidence)
+
+    def read() -> Sample:
+        return question_of(_read_conversation(_conversation_within(messages, limit)), refinement.evidence)
+
+    return refinement.memo.recall("question", key, read)
 
 
 def _conversation_within(messages: Sequence[AnyMessage], limit: int) -> Sequence[AnyMessage]:

@@ -24,7 +24,7 @@ from typing import Any, Self
 from pydantic import Field, JsonValue
 
 from graphs.errors import InputError
-from graphs.policy import FrozenSettings, Policy
+from graphs.policy import FrozenSettings, Policy, ReleaseForm
 from judges.errors import ConfigurationError, shortened
 from judges.sample import Guidelines, Rubrics, canonical_field
 from judges.verdict import Rating
@@ -52,6 +52,7 @@ class _RequestSettings(FrozenSettings):
     max_retries: int | None = Field(default=None, ge=0, strict=True)
     deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=True)
     patience: int | None = Field(default=None, ge=1, strict=True)
+    release: ReleaseForm | None = None
 
 
 class Overrides(_RequestSettings):
@@ -66,6 +67,7 @@ class Overrides(_RequestSettings):
         max_retries: Maximum number of repeats of requests whose transport failed, in judging one draft.
         deadline_s: Seconds from the question after which the loop stops waiting for anything.
         patience: Stop after this many consecutive attempts that were no better than the best before them.
+        release: `"answer"` holds the answer back until all of it is judged, `"pieces"` releases pieces of it.
         guidelines: Rules that the answer must follow, a text or a list of texts, added to those of the evidence;
             `criteria` is another name. The judge must be one that reads a sample's `guidelines`, such as
             `Rubric(..., own_guidelines=True)`, an agent, or a function with a parameter of that name.
@@ -200,6 +202,8 @@ class Bounds(_RequestSettings):
         max_retries: As above.
         deadline_s: As above, in seconds.
         patience: As above.
+        release: `"pieces"` lets a request have its answer in pieces where the policy holds it back; to hold it
+            back is always allowed.
         max_criteria_chars: Most characters of the `guidelines` and `rubrics` of a request together, also of those
             among its evidence; 0 refuses them, since they may weaken what is judged by.
         max_evidence_chars: Most characters of the other `evidence` of a request; 0 refuses it, None takes any.
@@ -223,6 +227,10 @@ class Bounds(_RequestSettings):
             highest = getattr(policy, name) if bound is None else bound
             if value is not None and highest is not None and value > highest:
                 raise InputError(f"a request may set {name} to {highest} at most, not to {value}")
+        if overrides.release == "pieces" and "pieces" not in (policy.release, self.release):
+            raise InputError(
+                "a request may not set release to 'pieces' here; the bounds say so where it may, release='pieces'"
+            )
         if overrides.max_cost is not None and not policy.prices:
             raise InputError(f"a request cannot set max_cost={overrides.max_cost} here: no prices are known")
         self.check_evidence(overrides.criteria)

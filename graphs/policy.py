@@ -68,6 +68,7 @@ _RATINGS = (
 )
 _GUESSES = {
     "success_rating": _RATINGS,
+    "success_score": ("least_score", "accepted_score", "score_cutoff"),
     "max_attempts": (
         *("max_iterations", "max_iters", "max_iter", "iterations", "num_iterations", "n_iterations", "max_loops"),
         *(
@@ -233,6 +234,13 @@ def _named_today(form: object) -> object:
 
 _OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
 _OnJudgeError = Literal["accept", "reject", "raise"]
+ReleaseForm = Literal["answer", "pieces"]
+"""What is judged before it is released: the whole answer, or each piece of it while the next ones are written."""
+
+ContinuationForm = Literal["instructed", "prefill"]
+"""How an answer goes on after a refused piece: a message asks for the rest, or the assistant's own is begun."""
+
+_OnLateRefusal = Literal["flag", "append"]
 OnRefusal = Literal["retry", "mend", "mend_or_block", "block"]
 """What follows a refusal."""
 
@@ -320,6 +328,12 @@ class PolicySettings(TypedDict, total=False):
     show_drafts: bool
     log_texts: bool
     keep_reasoning: bool
+    release: ReleaseForm
+    piece_chars: int
+    piece_chars_most: int
+    pieces_in_flight: int
+    continuation: ContinuationForm
+    on_late_refusal: _OnLateRefusal
     certificate: IssuedCertificate | str | os.PathLike[str] | None
 
 
@@ -400,6 +414,17 @@ class Policy(FrozenSettings):
         log_texts: Write drafts, rationale and feedback to the log.
         keep_reasoning: Release the reasoning of a thinking model also where an attempt was refused before; it may
             speak of the refused draft and the feedback, so it is otherwise left to the record.
+        release: What is judged before anybody sees it: the whole `"answer"`, or `"pieces"` of it, sentences and
+            blocks, each released as it is accepted while the next ones are written. A refused piece ends the
+            attempt, and the next one goes on after what was released.
+        piece_chars: Characters that a piece has at least, unless the answer ends: shorter sentences go together.
+        piece_chars_most: Characters after which a long block is cut.
+        pieces_in_flight: Most pieces that are judged at once.
+        continuation: How an answer goes on after a refused piece: `"instructed"`, by a message that quotes what
+            was released, with the feedback; `"prefill"`, with that as the beginning of the assistant's message,
+            for endpoints that go on with it (vLLM, llama.cpp).
+        on_late_refusal: What to do when pieces were released and the judge of the whole refuses: `"flag"` the
+            answer, which has then not passed, or `"append"` an amendment, judged like the answer.
         certificate: The path of a certificate that `refine certify` wrote for this loop: it sets `success_rating`
             or `success_score`, and a loop that it is not about, by judge, generator or policy, is refused. Its id
             is in every outcome; its promise is about the answers that pass.
@@ -436,6 +461,12 @@ class Policy(FrozenSettings):
     show_drafts: bool = False
     log_texts: bool = False
     keep_reasoning: bool = False
+    release: ReleaseForm = "answer"
+    piece_chars: int = Field(default=80, ge=1, strict=True)
+    piece_chars_most: int = Field(default=2_000, ge=1, strict=True)
+    pieces_in_flight: int = Field(default=4, ge=1, le=64, strict=True)
+    continuation: ContinuationForm = "instructed"
+    on_late_refusal: _OnLateRefusal = "flag"
     certificate: IssuedCertificate | None = None
 
     def __init__(self, **settings: Unpack[PolicySettings]) -> None:
@@ -498,6 +529,21 @@ class Policy(FrozenSettings):
         """The setting at which an answer is accepted, as it is written."""
         by_rating = self.success_score is None
         return f"success_rating={self.success_rating}" if by_rating else f"success_score={self.success_score:g}"
+
+    @property
+    def held_back(self) -> str:
+        """Why answers are released whole although they are to be released in pieces; empty where they are not."""
+        if self.release == "answer":
+            return ""
+        reasons = {
+            "candidates": self.candidates > 1,
+            "shadow": self.shadow,
+            "review": self.on_exhausted == "interrupt",
+            "skip": self.skip is not None,
+            "on_refusal": self.on_refusal != "retry",
+            "show_drafts": self.show_drafts,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     @property
     def has_limits(self) -> bool:

@@ -50,6 +50,24 @@ def evolve(record: T, **changes: Any) -> T:
     return twin
 
 
+class Piece(Frozen):
+    """A stretch of an answer that was judged by itself.
+
+    Args:
+        text: The stretch, with the white space before it.
+        verdict: What was said of it; None where it was dropped before, or was not to be judged.
+        released: Whether it went out.
+        at_s: Seconds from the question until it went out; None where it did not.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str
+    verdict: Verdict | None = None
+    released: bool = False
+    at_s: float | None = None
+
+
 class Attempt(Frozen):
     """One generated answer and its verdict.
 
@@ -68,6 +86,8 @@ class Attempt(Frozen):
         review: What a reviewer asked to change; empty where no reviewer sent the answer back.
         copied: What the draft copied in place of an answer of its own; None where it is one.
         kept: What the generator said to keep its earlier answer, which this is; a step for the judge to see.
+        pieces: The stretches of it that this attempt wrote, where they were judged one by one.
+        is_estimated: Whether the tokens of generating are an estimate, as its stream was aborted.
         mended: What is masked in it, by kind, with the places in the draft before it, which this is otherwise;
             nothing was generated for it.
         misfit: What is wrong with the arguments of its tool calls; empty where nothing is.
@@ -90,6 +110,8 @@ class Attempt(Frozen):
     review: str = ""
     copied: Copied | None = None
     kept: str = ""
+    pieces: tuple[Piece, ...] = ()
+    is_estimated: bool = False
     mended: tuple[MaskedSpan, ...] = ()
     misfit: str = ""
     is_withheld: bool = False
@@ -171,10 +193,10 @@ class Attempt(Frozen):
         """Return the attempt as plain data and LangChain messages, for a checkpoint."""
         candidate = {} if self.candidate is None else {"candidate": self.candidate}
         unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
-        copied = {
-            name: value for name in ("copied", "kept", "misfit", "is_withheld") if (value := getattr(self, name))
-        }
+        names = ("copied", "kept", "misfit", "is_withheld", "is_estimated")
+        copied = {name: value for name in names if (value := getattr(self, name))}
         mended = {"mended": [span.model_dump() for span in self.mended]} if self.mended else {}
+        pieces = {"pieces": [piece.model_dump(mode="json") for piece in self.pieces]} if self.pieces else {}
         return {
             "number": self.number,
             "answer": self.answer,
@@ -190,6 +212,7 @@ class Attempt(Frozen):
             "review": self.review,
             **copied,
             **mended,
+            **pieces,
         }
 
 
@@ -215,6 +238,7 @@ def best_attempt(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
 
 StopReason = Literal[
     "accepted",
+    "late_refusal",
     "max_attempts",
     "blocked",
     "question_refused",
@@ -228,7 +252,8 @@ StopReason = Literal[
     "broken_off",
 ]
 """Why the loop stopped; `blocked`: a judge refused whose refusal ends it (`on_refusal`); `question_refused`: the
-input judge refused the question; `broken_off`: a cancellation, or an error of something around it, ended it."""
+input judge refused the question; `late_refusal`: what was released in pieces was refused as a whole; `broken_off`:
+a cancellation, or an error of something around it, ended it."""
 
 
 class _Memo(dict[str, tuple[Sequence[object], Any]]):
@@ -315,6 +340,7 @@ class Refinement:
         revisions: For each time that a reviewer sent an answer back, how many attempts there were.
         decision: How a reviewer ended the turn; None where none did.
         outdated: How many attempts were judged by other evidence than there is now.
+        held_back: Why this answer is released whole although the policy releases pieces; empty where it is not.
         question_verdict: What the input judge says of the question; None where there is none, or not yet.
         memo: What was made of the conversation; not stored in checkpoints.
     """
@@ -338,6 +364,7 @@ class Refinement:
     revisions: tuple[int, ...] = ()
     decision: _Decision | None = None
     outdated: int = 0
+    held_back: str = ""
     question_verdict: Verdict | None = None
     memo: _Memo = field(default_factory=_Memo, compare=False, repr=False)
 
@@ -365,6 +392,8 @@ class Refinement:
         usage: Usage | None = None,
         latency_s: float = 0.0,
         now: float | None = None,
+        pieces: Sequence[Piece] = (),
+        is_estimated: bool = False,
     ) -> Self:
         """Record a draft; end the refinement if the draft is not to be judged."""
         self._require_running()
@@ -383,8 +412,10 @@ class Refinement:
             latency_s=latency_s,
             copied="echo" if is_echo else None,
             kept=kept,
+            pieces=tuple(pieces),
+            is_estimated=is_estimated,
         )
-        if attempt.copied is None and self._twin_of(attempt) is not None:
+        if not pieces and attempt.copied is None and self._twin_of(attempt) is not None:
             attempt = attempt.model_copy(update={"copied": "repeat"})
         updated_at = self.updated_at if now is None else now
         extended = evolve(self, attempts=(*attempts, attempt), updated_at=updated_at)
@@ -646,6 +677,11 @@ class Refinement:
     # Next step
 
     @property
+    def released_pieces(self) -> tuple[str, ...]:
+        """The pieces of the answer that went out, in order."""
+        return tuple(piece.text for attempt in self.attempts for piece in attempt.pieces if piece.released)
+
+    @property
     def done(self) -> bool:
         """Whether the refinement has stopped."""
         return self.stop_reason is not None
@@ -843,6 +879,7 @@ class Refinement:
             "sent_back": list(self.revisions),
             "decision": self.decision,
             **({"outdated": self.outdated} if self.outdated else {}),
+            **({"held_back": self.held_back} if self.held_back else {}),
             **(
                 {}
                 if (asked := self.question_verdict) is None

@@ -115,8 +115,8 @@ SHARED: Mapping[str, FieldInfo] = {
     ),
     "probabilities": Field(
         description="Whether the model is also asked how likely each rating was (`logprobs`), so that the score "
-        "is the expectation over the ratings; only of a judge that asks for one rating.",
-        examples=[True],
+        "is the expectation over the ratings; True only of a judge that asks for one rating.",
+        examples=[False],
     ),
     "name": Field(description="Name of the judge; None takes its qualified name.", examples=["mine"]),
     "variant": Field(

@@ -8,8 +8,9 @@ import inspect
 import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from contextvars import copy_context
+from functools import partial
 from typing import Any, ClassVar, Generic, NotRequired, Self, TypeVar, overload
 from uuid import UUID
 
@@ -47,6 +48,7 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from judges.judge import waited_for
 from judges.runtime.faults import logging_safely
+from refine.streaming import astream_pieces, stream_pieces
 
 _ModelQuestion = LanguageModelInput | Command[Any] | None
 """A question as a chat model takes it: text, messages or a prompt value; or a reviewer's `Command`.
@@ -593,14 +595,18 @@ class AnswersQuestions(BindsToGenerator):
         context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> Iterator[_RefineOutput]:
-        """Stream the answer, once it is accepted, as one chunk; progress is sent as custom events meanwhile."""
+        """Stream the answer: once it is accepted, as one chunk, or under `release="pieces"` piece by piece.
+
+        Progress is sent as custom events meanwhile. The chunks share one id and add up to the message.
+        """
         if unknown:
             raise _refusal_of(unknown)
         if context is not None:
             config = self._with_overrides(config, context)
         inputs = iter([self._read(input, evidence, config)])
         try:
-            for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
+            transform = self._stream_pieces if self._streams_pieces(input) else self._stream_answer
+            for answer in self._transform_stream_with_config(inputs, transform, config):
                 yield _streamed(answer, input, config)
         except Rejected as rejected:
             yield _reply_without_answer(rejected, input, config)
@@ -646,8 +652,11 @@ class AnswersQuestions(BindsToGenerator):
             yield self._read(input, evidence, config)
 
         try:
-            async for answer in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
-                yield _streamed(answer, input, config)
+            transform = self._astream_pieces if self._streams_pieces(input) else self._astream_answer
+            answers: Any = self._atransform_stream_with_config(inputs(), transform, config)
+            async with aclosing(answers):
+                async for answer in answers:
+                    yield _streamed(answer, input, config)
         except Rejected as rejected:
             yield _reply_without_answer(rejected, input, config)
 
@@ -674,6 +683,25 @@ class AnswersQuestions(BindsToGenerator):
         del run_manager
         yield await self._aanswer(await anext(inputs), config)
 
+    def _streams_pieces(self, value: RefineInput) -> bool:
+        """Check whether the answer goes out in pieces; an update of a state has one message."""
+        return self.policy.release == "pieces" and _state_fields(value) is None
+
+    def _stream_pieces(
+        self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig
+    ) -> Iterator[AIMessage]:
+        del run_manager
+        yield from stream_pieces(partial(self._answer, next(inputs)), config)
+
+    async def _astream_pieces(
+        self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
+    ) -> AsyncIterator[AIMessage]:
+        del run_manager
+        pieces: Any = astream_pieces(partial(self._aanswer, await anext(inputs)), config)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
 
 def _refusal_of(unknown: Mapping[str, Any]) -> ConfigurationError:
     return ConfigurationError(
@@ -690,7 +718,9 @@ def _release(outcome: Outcome) -> AIMessage:
 
 
 def _streamed(answer: AIMessage, value: RefineInput, config: RunnableConfig | None) -> _RefineOutput:
-    """Return the answer in the form that matches the question; a message is streamed as one chunk."""
+    """Return the answer in the form that matches the question; a whole message is streamed as one chunk."""
+    if isinstance(answer, AIMessageChunk):
+        return answer
     output = reply(answer, value, config)
     return _chunk(output) if isinstance(output, AIMessage) else output
 

@@ -124,6 +124,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             recording, not for people who wait. Not inside a graph, nor with a checkpointer.
         on_outcome: Called with the `Outcome` of every question, sync or async, also of one without an answer.
             What it raises is a WARNING of the logger `refine`.
+        piece_judge: Under `release="pieces"`, what judges pieces, outright; the judge then judges the whole when
+            its last piece is out. None takes what of the judge holds for a part of an answer.
         input_judge: A judge of the question alone, such as `"prompt_injection"`: any that needs no more than the
             question, or a text, which is then the question; or a list of them. A question that it refuses is not
             answered: there is the fallback text, or `QuestionRefused`. Where it gives no verdict, `on_judge_error`
@@ -153,6 +155,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         bounds: Bounds | None = None,
         explore: float | None = None,
         on_outcome: Callable[[Outcome], object] | None = None,
+        piece_judge: object = None,
         input_judge: object = None,
         input_mode: InputMode = "beside",
         **settings: Unpack[PolicySettings],
@@ -167,6 +170,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             self.policy,
             name=name,
             bounds=bounds,
+            piece_judge=piece_judge,
             questions=input_judging(input_judge, input_mode, generator=generator),
         )
         if durability is not None:
@@ -201,6 +205,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             "bounds": bounds,
             "explore": explore,
             "on_outcome": on_outcome,
+            "piece_judge": piece_judge,
             "input_judge": input_judge,
             "input_mode": input_mode,
         }

@@ -141,6 +141,7 @@ _OTHER_NAMES: Mapping[str, _Rule] = {
 
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 _ONE_SUFFICES = ("any", "max", "or", "some", "highest", "best")
+_USUAL_SUCCESS = 3
 _FAILING = 2
 """The highest rating of a member that missed its own pass mark."""
 
@@ -257,6 +258,11 @@ class Panel(CompositeJudge):
         self._veto = _checked_veto(tuple(members.key(member) for member in veto), tuple(members), self._rule)
         self._quorum = None if quorum is None else _checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether every member must pass, so that each may be asked by itself."""
+        return self._rule == "min" and self._quorum is None and self._success == _USUAL_SUCCESS
 
     def explain(self) -> Explanation:
         """Describe what each of its judges needs, asks and costs."""

@@ -236,6 +236,11 @@ def policy_of(policy: Policy | None, settings: Mapping[str, Any]) -> Policy:
             "on_exhausted='interrupt' is not for a middleware, where resuming would repeat every model call; put "
             "the agent inside instead: SelfRefine(agent, judge, on_exhausted='interrupt', checkpointer=...)"
         )
+    if policy.release == "pieces":
+        raise ConfigurationError(
+            "release='pieces' is not for a middleware, whose model calls come whole; put the agent inside "
+            "instead: SelfRefine(agent, judge, release='pieces')"
+        )
     if policy.candidates > 1:
         raise ConfigurationError(
             f"candidates={policy.candidates} is not for a middleware, where each draft may call the agent's tools "

@@ -24,10 +24,12 @@ from graphs import (
     Refinement,
     Unanswered,
     arun,
+    langgraph_private,
     outcome_of,
     withhold,
 )
 from graphs.answers import media_in
+from graphs.piece_loop import Outlet
 from judges.errors import BadSample
 from judges.verdict import Usage
 from refine.server.access import ServedGuard
@@ -74,6 +76,7 @@ class GuardedRequest:
         dialect: The protocol spoken.
         request: The request.
         headers: Headers for the upstream, with the key.
+        outlet: Takes the pieces of the answer, where the client reads a stream.
         records: What came of it so far, also where it is broken off.
     """
 
@@ -82,6 +85,7 @@ class GuardedRequest:
     dialect: ApiDialect
     request: JudgedRequest
     headers: Mapping[str, str] = field(repr=False)
+    outlet: Outlet | None = field(default=None, repr=False)
     records: list[OutcomeRecord] = field(default_factory=list, repr=False)
 
 
@@ -163,11 +167,13 @@ async def _answer(question: GuardedRequest) -> GuardReply:
     loop = guard.loop.with_generator(generator)
     try:
         refinement = _begin(loop, guard, conversation, request)
+        if refinement.policy.release == "pieces":
+            refinement = replace(refinement, held_back=_reason_to_hold(question))
     except (InputError, BadSample) as error:
         raise ApiError(400, str(error), code="invalid", param="refine") from error
     with trace_question(guard.name, texts=loop.policy.log_texts) as on_outcome:
         try:
-            outcome, summary = await _run(loop, refinement, conversation, request)
+            outcome, summary = await _run(loop, refinement, conversation, question)
         except BaseException as error:
             ended = outcome_of(error)
             if ended is not None:
@@ -184,11 +190,24 @@ async def _answer(question: GuardedRequest) -> GuardReply:
         return failure(error, dialect)
 
 
+def _reason_to_hold(question: GuardedRequest) -> str:
+    """Return why an answer is released whole; empty where it may go out in pieces."""
+    request = question.request
+    if request.skip_reason:
+        return "unjudged"
+    if request.choices > 1:
+        return "choices"
+    is_structured = request.forces_call or question.dialect.asks_for_form(request.payload)
+    return "structured" if is_structured else ""
+
+
 async def _run(
-    loop: Loop, refinement: Refinement, conversation: Sequence[AnyMessage], request: JudgedRequest
+    loop: Loop, refinement: Refinement, conversation: Sequence[AnyMessage], question: GuardedRequest
 ) -> tuple[Outcome, Json]:
     """Answer, and return the outcome with its summary."""
-    outcome = await arun(loop, {"messages": conversation}, begun=refinement)
+    request, outlet = question.request, question.outlet
+    config = None if outlet is None else langgraph_private.with_outlet(None, outlet)
+    outcome = await arun(loop, {"messages": conversation}, config, begun=refinement)
     assert outcome.answer is not None  # noqa: S101 - nobody reviews here, so that a loop without one raises
     if not request.skip_reason:
         return outcome, outcome.answer.response_metadata[SUMMARY]
@@ -238,6 +257,9 @@ def _release_answer(
         text = "" if outcome.answer is None else str(outcome.answer.text)
         raw = RawAnswer(question.dialect.write_reply(text, question.request.model), [])
     document = raw.document
+    if outcome.answer is not None and any(attempt.pieces for attempt in outcome.attempts):
+        is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"
+        document = question.dialect.with_released_text(document, str(outcome.answer.text), is_filtered=is_filtered)
     if released is not None and released.mended:
         document = question.dialect.with_text(document, released.text)
     if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:

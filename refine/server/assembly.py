@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from graphs import Bounds, Loop, PerRequest, Policy, check_certificate
-from graphs.graph import input_judging
+from graphs.graph import input_judging, judges_of_pieces, may_release_pieces
+from graphs.piece_loop import PieceLoop
+from graphs.questions import InputJudging
 from judges import OpenAICompatible, known_prices
 from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
 from judges.certificate import IssuedCertificate
@@ -129,7 +131,8 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         if questions is not None:
             connect_models(questions.judge)
     with _at(f"{place}on_refusal", policy.on_refusal):
-        loop = Loop(PerRequest(), judge, policy, name=name, bounds=bounds, questions=questions)
+        own = settings.piece_judge and one_judge(settings.piece_judge, model=model, remedy=_MODEL_REMEDY)
+        loop = _loop(name, judge, policy, bounds, piece_judge=own or None, questions=questions)
     return ServedGuard(
         name=name,
         judge=judge,
@@ -146,6 +149,22 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         counts_all=settings.usage == "all",
         doubts=doubts,
     )
+
+
+def _loop(
+    name: str,
+    judge: Judge,
+    policy: Policy,
+    bounds: Bounds,
+    *,
+    piece_judge: Judge | None,
+    questions: InputJudging | None,
+) -> Loop:
+    if may_release_pieces(policy, bounds, piece_judge, questions) and not policy.held_back:
+        parts = judges_of_pieces(None, judge, piece_judge)
+        connect_models(parts["piece_judge"])
+        return PieceLoop(PerRequest(), judge, policy, name=name, bounds=bounds, **parts)
+    return Loop(PerRequest(), judge, policy, name=name, bounds=bounds, questions=questions)
 
 
 def _unjudged(settings: NamedGuardSettings, policy: Policy) -> Unjudged:
@@ -183,7 +202,7 @@ def _policy(settings: NamedGuardSettings) -> tuple[Policy, dict[int, str]]:
             raise ConfigurationError(f"{name} is no setting of a guard; leave it out")
     values |= {
         name: getattr(settings, name)
-        for name in ("certificate", "success_rating", "max_attempts", "on_refusal")
+        for name in ("certificate", "success_rating", "max_attempts", "on_refusal", "release")
         if getattr(settings, name) is not None
     }
     if settings.fail is not None:

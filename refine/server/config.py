@@ -32,7 +32,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from graphs.policy import OnRefusal
+from graphs.policy import OnRefusal, ReleaseForm
 from graphs.questions import InputMode
 from judges.errors import ConfigurationError, one_line, shortened
 
@@ -82,6 +82,10 @@ class GuardSettings(BaseModel):
         judge_key: Key for that server; `"env:NAME"` reads it from the environment. Left out: `OPENAI_API_KEY`.
         success_rating: Rating from 1 to 4 at which an answer is accepted.
         max_attempts: Most answers generated for one question.
+        release: What is judged before the client sees it: the whole `"answer"`, or `"pieces"` of it, each
+            released as it is accepted; see `graphs.Policy`.
+        piece_judge: What judges pieces, named as `judge` is; the judge then judges the whole at the end. Left
+            out: what of the judge holds for a part of an answer.
         input: A judge of the question alone, by name as in `judge`, or a list of them: `"prompt_injection"`. A
             question that it refuses gets the fallback text, or a 400 (`question_refused`); where it gives no
             verdict, `fail` decides.
@@ -130,6 +134,8 @@ class GuardSettings(BaseModel):
     judge_key: SecretStr | None = None
     success_rating: int | None = Field(default=None, ge=1, le=4)
     max_attempts: int | None = Field(default=None, ge=1)
+    release: ReleaseForm | None = None
+    piece_judge: str | list[str] | None = None
     input: str | list[str] | None = None
     input_mode: InputMode = "beside"
     on_refusal: OnRefusal | dict[str, OnRefusal] | None = None

@@ -31,6 +31,7 @@ from refine.server.dialects.protocol import (
     GuardReply,
     Json,
     JudgedRequest,
+    PieceEvents,
     RawHeaders,
     failure,
     read_object,
@@ -117,12 +118,14 @@ class Client:
         send: ASGI's send.
         headers: Headers of every response: the request's id.
         body: What is received before anything else can be, where the body is still handed on.
+        is_streaming: Whether the head of a stream of events was sent.
     """
 
     receive: Receive
     send: Send
     headers: RawHeaders
     body: PassedBody | None = None
+    is_streaming: bool = False
 
     async def left(self) -> None:
         """Wait until the client has left."""
@@ -140,6 +143,7 @@ class Client:
 
     async def start_events(self, headers: RawHeaders) -> None:
         """Send the head of a stream of events."""
+        self.is_streaming = True
         await self.start(200, [*_EVENTS, _UNBUFFERED, *headers])
 
     async def some(self, part: bytes, *, last: bool = False) -> None:
@@ -184,8 +188,6 @@ class _RequestTask:
         self._keep_alive_s = keep_alive_s
         self._task: asyncio.Task[Any] | None = None
         self._ended_by: type[Exception] | None = None
-        self.started = False
-        """Whether the head of a stream of events was sent."""
 
     async def done(self, work: Coroutine[Any, Any, R]) -> R:
         """Do the work, and return what it returns.
@@ -224,9 +226,8 @@ class _RequestTask:
     async def _watch(self) -> None:
         """Send comments until the client leaves."""
         while self._keep_alive_s is not None and not await self._left_within(self._keep_alive_s):
-            if not self.started:
+            if not self._client.is_streaming:
                 await self._client.start_events([])
-                self.started = True
             await self._client.some(self._keep_alive)
         if self._keep_alive_s is None:
             await self._client.left()
@@ -248,6 +249,7 @@ async def respond(
     keep_alive_s: float | None,
     catch: Callable[[Exception], ApiError],
     running: set[_RequestTask],
+    pieces: PieceOutlet | None = None,
 ) -> GuardReply | None:
     """Do the work and send what it came to; return that, or None where the client left.
 
@@ -258,6 +260,7 @@ async def respond(
         keep_alive_s: Seconds between comments to a streaming client; None sends one whole response.
         catch: Turns an error of the work into one to send.
         running: Where the work is kept while it goes on; whoever cancels it there ends the request with an error.
+        pieces: What of the answer went out already, where it goes out in pieces.
     """
     under_way = _RequestTask(client, running, keep_alive=form.KEEP_ALIVE, keep_alive_s=keep_alive_s)
     try:
@@ -271,7 +274,7 @@ async def respond(
     if keep_alive_s is None:
         await client.whole(reply)
     else:
-        await _stream(reply, client, form, started=under_way.started)
+        await _stream(reply, client, form, pieces)
     return reply
 
 
@@ -292,16 +295,55 @@ async def race(work: Coroutine[Any, Any, None], client: Client, running: set[_Re
     return True
 
 
-async def _stream(reply: GuardReply, client: Client, form: ApiDialect, *, started: bool) -> None:
+async def _stream(reply: GuardReply, client: Client, form: ApiDialect, pieces: PieceOutlet | None) -> None:
     """Send a reply to a client that streams: as events, or an error with its status if that is not out yet."""
     is_answer = reply.status == _OK and reply.body is None
-    if not is_answer and not started:
+    if not is_answer and not client.is_streaming:
         await client.whole(reply)
         return
-    events = b"".join(form.events(reply.document) if is_answer else form.error_events(reply.document))
-    if not started:
+    if pieces is not None and pieces.writer is not None:
+        events = pieces.writer.end(reply.document) if is_answer else pieces.writer.fail(reply.document)
+    else:
+        events = b"".join(form.events(reply.document) if is_answer else form.error_events(reply.document))
+    if not client.is_streaming:
         await client.start_events(reply.headers)
     await client.some(events, last=True)
+
+
+class PieceOutlet:
+    """Sends the pieces of an answer to a client as they are released.
+
+    Args:
+        client: The client.
+        form: How events are written.
+        model: Name of the model asked for.
+
+    Attributes:
+        writer: What wrote the events that went out; None where none did.
+    """
+
+    def __init__(self, client: Client, form: ApiDialect, model: str) -> None:
+        self._client = client
+        self._form = form
+        self._model = model
+        self.writer: PieceEvents | None = None
+
+    def send(self, text: str, message_id: str) -> None:
+        """Refuse: the guard never blocks."""
+        raise NotImplementedError
+
+    async def asend(self, text: str, message_id: str) -> None:
+        """Send a piece."""
+        if self.writer is None:
+            self.writer = self._form.PieceWriter(message_id.removeprefix("answer-"), self._model)
+        events = self.writer.piece(text)
+        if not self._client.is_streaming:
+            await self._client.start_events([])
+        await self._client.some(events)
+
+    def when_closed(self, leave: Callable[[], None]) -> None:
+        """Do nothing: the request's task is cancelled where the client leaves."""
+        del leave
 
 
 _log = logging.getLogger("refine.server")
@@ -574,20 +616,27 @@ class JudgedRoute(PostRoute):
         """Answer one request; see the base class."""
         service, request = self._service, self._dialect.read_request(body)
         guard = exchange.choose_guard(request.model, caller, api=self._dialect.API)
+        pieces = PieceOutlet(client, self._dialect, request.model) if request.streamed else None
         return await respond(
-            self._answer(exchange, guard, request, caller),
+            self._answer(exchange, guard, request, caller, pieces),
             client,
             self._dialect,
             keep_alive_s=service.keep_alive_s if request.streamed else None,
             catch=report_unexpected,
             running=service.running,
+            pieces=pieces,
         )
 
     async def _answer(
-        self, exchange: Exchange, guard: ServedGuard, request: JudgedRequest, caller: Caller
+        self,
+        exchange: Exchange,
+        guard: ServedGuard,
+        request: JudgedRequest,
+        caller: Caller,
+        pieces: PieceOutlet | None,
     ) -> GuardReply:
         headers = {**exchange.upstream_headers(guard, caller, self._dialect), "content-type": "application/json"}
-        question = GuardedRequest(guard, guard.required_upstream, self._dialect, request, headers)
+        question = GuardedRequest(guard, guard.required_upstream, self._dialect, request, headers, pieces)
         bind_contextvars(**exchange.log_fields())  # for the lines of this request, whose task ends with it
         try:
             exchange.span.ask(model=request.model, provider=guard.provider)

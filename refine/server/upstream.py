@@ -10,7 +10,7 @@ import asyncio
 import io
 import math
 import zlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -23,12 +23,14 @@ from yarl import URL
 
 from graphs import Draft, RefineError
 from graphs.answers import CUT_AS_ASKED
+from graphs.generators import OnDelta
 from graphs.mending import CALL_AS_TEXT
 from graphs.tool_calls import misfit_of, schemas_in
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
-from judges.models.providers.http_errors import EndpointReplyError
+from judges.models.providers.http_errors import EndpointError, EndpointReplyError
+from judges.models.providers.openai_replies import ChunkReader
 from judges.models.providers.sessions import Sessions
 from judges.models.wrappers.breaker import Breaker
 from judges.verdict import Usage
@@ -284,6 +286,29 @@ class Upstream:
             self._check(response.status, response.headers.get("location"))
             yield response
 
+    async def post_stream(
+        self, path: str, body: bytes, headers: Mapping[str, str], on_part: Callable[[bytes], None]
+    ) -> UpstreamReply:
+        """Post JSON, hand on the parts of a reply that is no error, and return the whole; otherwise as `post`.
+
+        The connection is closed where this is broken off.
+        """
+        parts, size = [], 0
+        async with self.open("POST", path, "", headers, body) as response:
+            kind = response.headers.get("content-type", "application/json")
+            try:
+                async for part in response.content.iter_any():
+                    parts.append(part)
+                    size += len(part)
+                    if size > self._max_reply_bytes:
+                        text = f"the upstream's reply is larger than {self._max_reply_bytes:,} bytes"
+                        raise UpstreamFailed(502, text, code="upstream_reply")
+                    if response.status in _OK:
+                        on_part(part)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._failure(error) from None
+            return UpstreamReply(response.status, kind, to_client(response.headers.items()), b"".join(parts))
+
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
         await self._sessions.close()
@@ -426,9 +451,43 @@ class UpstreamGenerator:
         payload = self._payload(prompt, number, temperature)
         reply = await self._upstream.post(self._dialect.PATH, write_json(payload), self._headers_of(number))
         reply = _uncompress(reply)
-        document = _document(reply)
+        return self._draft(number, reply, _document(reply))
+
+    async def adraft_stream(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    ) -> Draft:
+        """Return the upstream's answer, and tell of it while it is written; otherwise as `adraft`."""
+        del config
+        number, dialect, events = next(self._numbers), self._dialect, list[Json]()
+        payload = dialect.as_stream(self._payload(prompt, number, temperature))
+        if prompt[-1].type == "ai":
+            payload = dialect.going_on(payload)
+
+        def on_event(event: Json) -> None:
+            events.append(event)
+            on_delta(dialect.delta_in(event))
+
+        reader = ChunkReader(on_event)
+        body, headers = write_json(payload), self._headers_of(number)
+        reply = await self._upstream.post_stream(dialect.PATH, body, headers, reader.feed)
+        if not events or reply.status not in _OK:
+            return self._draft(number, reply, _document(reply))
+        try:
+            document = dialect.assembled(reply.body, events)
+        except (EndpointError, KeyError, TypeError, ValueError):
+            text = "the stream of the upstream's reply broke off, or holds what is no part of one"
+            raise UpstreamFailed(502, text, code="upstream_broken") from None
+        if isinstance(document.get("error"), dict):
+            raise UpstreamRefused(replace(reply, status=_status_in(document["error"]), body=write_json(document)))
+        return self._draft(number, reply, document)
+
+    def _draft(self, number: int, reply: UpstreamReply, document: Json) -> Draft:
         answer, usage = self._read(document)
-        misfit = misfit_of(answer.tool_calls, schemas_in(payload.get("tools"))) if answer.tool_calls else ""
+        misfit = (
+            misfit_of(answer.tool_calls, schemas_in(self._request.payload.get("tools")))
+            if answer.tool_calls
+            else ""
+        )
         if self._request.forces_call and answer.tool_calls:
             answer = _spoken(answer)
         document = self._dialect.judged_part(document)

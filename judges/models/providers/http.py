@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Self
@@ -115,6 +115,10 @@ _CONNECTING_S = 10.0
 _SHORTEST_S = 0.001
 _CHUNK = 65_536
 _LONGEST_DETAIL = 200
+_OK = 200
+OnPart = Callable[[bytes], None]
+"""Takes a part of a body."""
+
 _UNCOMPRESSED = {"accept-encoding": "identity"}
 _INSTALL = "install selfrefine[http]"
 
@@ -177,13 +181,20 @@ class Endpoint(SharedByCopies):
             )
         return _unpickle, self._pickled
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> EndpointResponse:
+    def post(
+        self,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+        on_part: OnPart | None = None,
+    ) -> EndpointResponse:
         """Post JSON and wait for the response.
 
         Args:
             path: Path below the address.
             body: The JSON.
             headers: Headers of this request alone, for instance a caller's own key; they go before the endpoint's.
+            on_part: Called with each part of the body of a response that is no error, as it comes.
 
         Raises:
             EndpointError: If there is no response, or it is too large.
@@ -192,14 +203,20 @@ class Endpoint(SharedByCopies):
         pool, target = self._connections(), self._target(path)
         try:
             with hidden_target(target):
-                return self._exchange(pool, target, body, with_trace(headers))
+                return self._exchange(pool, target, body, with_trace(headers), on_part)
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
             failure = self.failure(error)
         raise failure  # outside the handler: a client's own error holds the headers sent
 
-    async def apost(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> EndpointResponse:
+    async def apost(
+        self,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+        on_part: OnPart | None = None,
+    ) -> EndpointResponse:
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
         session = self._sessions.opened() or await self._sessions.current()
         own = with_trace(headers)
@@ -207,12 +224,33 @@ class Endpoint(SharedByCopies):
             own = {name.lower(): text for name, text in own.items()}
         post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
         try:
+            if on_part is not None:
+                return await self._aread_parts(session, path, body, own, on_part)
             return await post(session, body, own, seconds=self._seconds())
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
             failure = self.failure(error)
         raise failure
+
+    async def _aread_parts(
+        self, session: ClientSession, path: str, body: bytes, own: Mapping[str, str] | None, on_part: OnPart
+    ) -> EndpointResponse:
+        """Post JSON, and hand on the body as it comes; the connection is closed where that is broken off."""
+        from aiohttp import ClientTimeout  # noqa: PLC0415 - an extra, loaded with the session
+
+        timeout = ClientTimeout(total=self._seconds(), sock_connect=min(_CONNECTING_S, self._timeout_s))
+        request = session.post(self.url(path), data=body, headers=own, timeout=timeout, allow_redirects=False)
+        parts, size = [], 0
+        async with request as response:
+            async for part in response.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST_REPLY:
+                    raise self._too_large()
+                if response.status == _OK:
+                    on_part(part)
+            return EndpointResponse(response.status, response.headers, b"".join(parts))
 
     async def session(self) -> ClientSession:
         """Return the connections of the running event loop."""
@@ -279,7 +317,12 @@ class Endpoint(SharedByCopies):
         return bounded(pool)
 
     def _exchange(
-        self, pool: HTTPConnectionPool, target: str, body: bytes, own: Mapping[str, str] | None
+        self,
+        pool: HTTPConnectionPool,
+        target: str,
+        body: bytes,
+        own: Mapping[str, str] | None,
+        on_part: OnPart | None,
     ) -> EndpointResponse:
         headers = {**pool.headers, **{name.lower(): text for name, text in own.items()}} if own else None
         seconds = self._seconds()
@@ -298,21 +341,24 @@ class Endpoint(SharedByCopies):
                 decode_content=False,
             )
             try:
-                return EndpointResponse(response.status, response.headers, self._read(response, until))
+                on_part = on_part if response.status == _OK else None
+                return EndpointResponse(response.status, response.headers, self._read(response, until, on_part))
             except BaseException:
                 response.close()
                 raise
         finally:
             exchange_end.reset(token)
 
-    def _read(self, response: BaseHTTPResponse, until: float) -> bytes:
+    def _read(self, response: BaseHTTPResponse, until: float, on_part: OnPart | None) -> bytes:
         promised = response.length_remaining
-        if promised is not None and promised <= LARGEST_REPLY:
+        if promised is not None and promised <= LARGEST_REPLY and on_part is None:
             return response.read(decode_content=False)
         parts, size = [], 0
         while part := response.read1(_CHUNK):
             parts.append(part)
             size += len(part)
+            if on_part is not None:
+                on_part(part)
             if size > LARGEST_REPLY:
                 raise self._too_large()
             if time.monotonic() > until:

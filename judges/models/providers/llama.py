@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from judges.errors import ConfigurationError, one_line, shortened
-from judges.models.providers.http import Endpoint
+from judges.models.providers.http import Endpoint, OnPart
 from judges.models.providers.http_errors import EndpointResponse
 from judges.models.providers.openai_fields import local_name
 from judges.runtime.flow import in_thread
@@ -333,13 +333,17 @@ class LlamaEndpoint(Endpoint):
         """What tells this model from others."""
         return f"local:{self._model.digest}"
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> EndpointResponse:
+    def post(
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None, on_part: OnPart | None = None
+    ) -> EndpointResponse:
         """Post JSON and wait for the response."""
-        return self._open(_servers.serve(self._model)).post(path, body, headers)
+        return self._open(_servers.serve(self._model)).post(path, body, headers, on_part)
 
-    async def apost(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> EndpointResponse:
+    async def apost(
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None, on_part: OnPart | None = None
+    ) -> EndpointResponse:
         """Post JSON without blocking, also while the server starts."""
-        return await (await self._aopen()).apost(path, body, headers)
+        return await (await self._aopen()).apost(path, body, headers, on_part)
 
     async def session(self) -> ClientSession:
         """Return the connections of the running event loop."""

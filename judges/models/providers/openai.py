@@ -21,7 +21,7 @@ from judges.models.providers import llm_runs
 from judges.models.providers.http import Connected, Endpoint
 from judges.models.providers.http_errors import EndpointResponse, error_in
 from judges.models.providers.llama import TIMEOUT_S, LlamaEndpoint, LocalModel
-from judges.models.providers.openai_chat import PATH, ChatCalls, ChatSettings, Fields
+from judges.models.providers.openai_chat import PATH, ChatCalls, ChatSettings, Fields, OnChunk
 from judges.models.providers.openai_fields import (
     address_for,
     checked_endings,
@@ -226,7 +226,13 @@ class OpenAICompatible(Connected):
         call = partial(self._aexchange, request)
         return await (llm_runs.aobserved(self._judging(request), call) if llm_runs.is_observed() else call())
 
-    def chat(self, request: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Fields:
+    def chat(
+        self,
+        request: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        on_chunk: OnChunk | None = None,
+    ) -> Fields:
         """Send a chat-completions request, and return the completion as the endpoint sent it.
 
         The call is claimed from the budget of the loop around it, if there is one, and repeated where its
@@ -235,6 +241,8 @@ class OpenAICompatible(Connected):
         Args:
             request: The request's fields, `messages` among them; they go before those of this client.
             headers: Headers of this request alone; they go before those of this client.
+            on_chunk: Called with each chunk of the reply as it comes, which is then requested as a stream; what
+                it raises breaks the reply off.
 
         Raises:
             judges.models.providers.http_errors.EndpointError: If the request fails;
@@ -242,15 +250,21 @@ class OpenAICompatible(Connected):
             judges.runtime.budget.Refused: If the budget is spent.
             ConfigurationError: If the request cannot be sent.
         """
-        calls = self._calls(headers)
+        calls = self._calls(headers, on_chunk)
         try:
             return calls.send(request)
         finally:
             self._remember_limit(calls)
 
-    async def achat(self, request: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Fields:
+    async def achat(
+        self,
+        request: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        on_chunk: OnChunk | None = None,
+    ) -> Fields:
         """Send a chat-completions request without blocking; otherwise as `chat`."""
-        calls = self._calls(headers)
+        calls = self._calls(headers, on_chunk)
         try:
             return await calls.asend(request)
         finally:
@@ -389,10 +403,12 @@ class OpenAICompatible(Connected):
     def _judging(self, request: ModelRequest) -> LlmRun[ModelResponse]:
         return llm_runs.run_of_judging(self.name, request)
 
-    def _calls(self, headers: Mapping[str, str] | None) -> ChatCalls:
+    def _calls(self, headers: Mapping[str, str] | None, on_chunk: OnChunk | None = None) -> ChatCalls:
         check_allowed(self.name, self)
         limit = self._plan.limit or "max_tokens"
-        return ChatCalls(self._endpoint, self._chat, retries=self.retries, limit=limit, headers=headers)
+        return ChatCalls(
+            self._endpoint, self._chat, retries=self.retries, limit=limit, headers=headers, on_chunk=on_chunk
+        )
 
     def _remember_limit(self, calls: ChatCalls) -> None:
         if self._plan.limit not in (None, calls.limit):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -19,7 +19,7 @@ from judges.models.providers.http_errors import (
     error_in,
 )
 from judges.models.providers.openai_fields import GENERATING, SETTINGS, checked_bound, checked_name, encoded
-from judges.models.providers.openai_replies import model_in, read_completion, texts_in, usage_in
+from judges.models.providers.openai_replies import ChunkReader, model_in, read_completion, texts_in, usage_in
 from judges.runtime import budget, flow
 from judges.runtime.observation import current
 
@@ -35,6 +35,9 @@ _Limit = Literal["max_tokens", "max_completion_tokens"]
 
 Fields = dict[str, Any]
 """The fields of a request, or of its reply."""
+
+OnChunk = Callable[[Fields], None]
+"""Takes a chunk of a reply."""
 
 _Sending = Generator[Fields, Fields, Fields]
 """Yields requests to send until there is a completion, and returns that."""
@@ -105,6 +108,7 @@ class ChatCalls:
         retries: How often a request whose transport failed is repeated.
         limit: Name of the field that limits the length of a reply.
         headers: Headers of these requests alone.
+        on_chunk: Called with each chunk of a reply, which then comes as a stream; raises to break it off.
     """
 
     def __init__(
@@ -115,9 +119,11 @@ class ChatCalls:
         retries: int,
         limit: _Limit,
         headers: Mapping[str, str] | None,
+        on_chunk: OnChunk | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._settings = settings
+        self._settings = settings if on_chunk is None else replace(settings, stream=True)
+        self._on_chunk = on_chunk
         self._retries = retries
         self._headers = headers
         self.limit: _Limit = limit
@@ -180,26 +186,35 @@ class ChatCalls:
         return is_ours and is_refused and self.limit == "max_tokens"
 
     def _deliver(self, fields: Fields) -> Fields:
-        body = encoded(fields)
+        body, reader = encoded(fields), self._reader()
 
         def post() -> Fields:
-            return self._read(self._endpoint.post(PATH, body, self._headers), fields)
+            on_part = None if reader is None else reader.feed
+            return self._read(self._endpoint.post(PATH, body, self._headers, on_part), fields)
 
         try:
             return post()
-        except Exception as first:  # noqa: BLE001 - raised again unless transient
+        except Exception as first:
+            if reader is not None and reader.has_begun:  # what was read is not read twice
+                raise
             return retry.persist(post, first, self._retries)
 
     async def _adeliver(self, fields: Fields) -> Fields:
-        body = encoded(fields)
+        body, reader = encoded(fields), self._reader()
 
         async def post() -> Fields:
-            return self._read(await self._endpoint.apost(PATH, body, self._headers), fields)
+            on_part = None if reader is None else reader.feed
+            return self._read(await self._endpoint.apost(PATH, body, self._headers, on_part), fields)
 
         try:
             return await post()
-        except Exception as first:  # noqa: BLE001 - raised again unless transient
+        except Exception as first:
+            if reader is not None and reader.has_begun:  # as above
+                raise
             return await retry.apersist(post, first, self._retries)
+
+    def _reader(self) -> ChunkReader | None:
+        return None if self._on_chunk is None else ChunkReader(self._on_chunk)
 
     def _read(self, response: EndpointResponse, fields: Fields) -> Fields:
         hidden = texts_in([fields.get("messages"), *(self._headers or {}).values()])

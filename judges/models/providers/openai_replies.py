@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,33 @@ _DONE = "[DONE]"
 def is_stream(body: bytes) -> bool:
     """Check whether a body is a stream of events, which never begins like JSON."""
     return body[:64].lstrip().startswith((b"data:", b":", b"event:", b"id:", b"retry:"))
+
+
+class ChunkReader:
+    """Reads the chunks of a completion from the bytes of a stream of events, as they come.
+
+    Args:
+        on_chunk: Called with each chunk.
+    """
+
+    def __init__(self, on_chunk: Callable[[dict[str, Any]], None]) -> None:
+        self._on_chunk = on_chunk
+        self._rest = b""
+        self.has_begun = False
+
+    def feed(self, part: bytes) -> None:
+        """Take what came; what is no chunk is left to whoever reads the whole."""
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        for line in lines:
+            data = line[5:].strip() if line.startswith(b"data:") else b""
+            if not data.startswith(b"{"):
+                continue
+            try:
+                chunk = json.loads(data)
+            except ValueError:
+                continue
+            self.has_begun = True
+            self._on_chunk(chunk)
 
 
 def assembled(body: bytes) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 
 from graphs import reply_without_reasoning
+from graphs.generators import GOES_ON, Delta, delta_of
 from judges.models.providers.openai_messages import answer_of, to_dicts, to_message
+from judges.models.providers.openai_replies import assembled as whole_completion
 from judges.models.providers.openai_replies import usage_in
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
@@ -22,6 +24,8 @@ from refine.server.dialects.protocol import (
     read_count,
     read_flag,
     reason_in_messages,
+    string,
+    unsent,
     up_to_question,
     write_json,
 )
@@ -169,6 +173,83 @@ def _delta(choice: Json) -> Json:
         calls = objects(delta["tool_calls"])
         delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
     return {**rest, "delta": delta}
+
+
+def asks_for_form(payload: Json) -> bool:
+    """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
+    form = payload.get("response_format")
+    return isinstance(form, dict) and form.get("type") != "text"
+
+
+def as_stream(payload: Json) -> Json:
+    """Return a request whose reply comes as a stream."""
+    return {**payload, "stream": True, "stream_options": {"include_usage": True}}
+
+
+def going_on(payload: Json) -> Json:
+    """Return a request whose last message the endpoint is to go on with, as vLLM has it."""
+    return {**payload, **GOES_ON}
+
+
+def delta_in(event: Json) -> Delta:
+    """Return what an event of the upstream's stream adds to the answer."""
+    return delta_of(event)
+
+
+def assembled(body: bytes, events: Sequence[Json]) -> Json:
+    """Return the reply whose stream this is."""
+    del events
+    return whole_completion(body)
+
+
+def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
+    """Return a reply with another text; `is_filtered` says that it was stopped."""
+    first, *others = objects(reply["choices"])
+    choice = {**first, "message": {**first["message"], "content": text}}
+    if is_filtered:
+        choice["finish_reason"] = "content_filter"
+    return {**reply, "choices": [choice, *others]}
+
+
+class PieceWriter:
+    """Writes the events of one answer that goes out in pieces.
+
+    Args:
+        identifier: What its id ends in.
+        model: Name of the model asked for.
+    """
+
+    def __init__(self, identifier: str, model: str) -> None:
+        self._head = {
+            "id": f"chatcmpl-{identifier}",
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
+        self.sent = ""
+
+    def piece(self, text: str) -> bytes:
+        """Return the events of a piece."""
+        delta = {"content": text} if self.sent else {"role": "assistant", "content": text}
+        self.sent += text
+        return self._chunk([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}], {})
+
+    def end(self, reply: Json) -> bytes:
+        """Return the events of what did not go out yet, and of the end."""
+        choices = [_delta(choice) for choice in objects(reply.get("choices"))[:1]]
+        for choice in choices:
+            delta = {name: value for name, value in choice["delta"].items() if name not in ("role", "content")}
+            rest = unsent(string(choice["delta"].get("content")), self.sent)
+            choice["delta"] = {**delta, "content": rest} if rest else delta
+        others = {name: value for name, value in reply.items() if name not in (*self._head, "choices")}
+        return self._chunk(choices, others) + _DONE
+
+    def fail(self, body: Json) -> bytes:
+        """Return the events of an error that ends the answer."""
+        return b"".join(error_events(body))
+
+    def _chunk(self, choices: list[Json], others: Json) -> bytes:
+        return b"data: " + write_json({**self._head, "choices": choices, **others}) + b"\n\n"
 
 
 def error_body(error: ApiError) -> Json:

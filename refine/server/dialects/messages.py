@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 
+from graphs.generators import Delta
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
     Json,
@@ -15,8 +16,10 @@ from refine.server.dialects.protocol import (
     judged_request,
     message,
     objects,
+    read_json,
     reason_in_messages,
     string,
+    unsent,
     up_to_question,
     write_json,
 )
@@ -166,10 +169,18 @@ def _sequence(reply: Json) -> Iterator[Json]:
     start = {**reply, "content": [], "stop_reason": None, "stop_sequence": None}
     yield {"type": "message_start", "message": start}
     for index, block in enumerate(objects(reply.get("content"))):
-        empty, deltas = _block(block)
-        yield {"type": "content_block_start", "index": index, "content_block": empty}
-        yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
-        yield {"type": "content_block_stop", "index": index}
+        yield from _block_events(index, block)
+    yield from _ending(reply)
+
+
+def _block_events(index: int, block: Json) -> Iterator[Json]:
+    empty, deltas = _block(block)
+    yield {"type": "content_block_start", "index": index, "content_block": empty}
+    yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
+    yield {"type": "content_block_stop", "index": index}
+
+
+def _ending(reply: Json) -> Iterator[Json]:
     ending = {"stop_reason": reply.get("stop_reason"), "stop_sequence": reply.get("stop_sequence")}
     counts = reply.get("usage")
     counts = counts if isinstance(counts, dict) else {"output_tokens": 0}
@@ -194,6 +205,129 @@ def _block(block: Json) -> tuple[Json, list[Json]]:
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": text}]
         case _:
             return block, []
+
+
+def asks_for_form(payload: Json) -> bool:
+    """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
+    return any(payload.get(name) is not None for name in ("output_format", "output_config"))
+
+
+def as_stream(payload: Json) -> Json:
+    """Return a request whose reply comes as a stream."""
+    return {**payload, "stream": True}
+
+
+def going_on(payload: Json) -> Json:
+    """Return the request: an answer of the assistant at its end is always gone on with."""
+    return payload
+
+
+def delta_in(event: Json) -> Delta:
+    """Return what an event of the upstream's stream adds to the answer."""
+    delta, block = event.get("delta"), event.get("content_block")
+    if event.get("type") == "content_block_start" and isinstance(block, dict):
+        return Delta(string(block.get("text")), block.get("type") == "tool_use")
+    is_text = isinstance(delta, dict) and delta.get("type") == "text_delta"
+    return Delta(string(delta.get("text")) if is_text and isinstance(delta, dict) else "")
+
+
+def assembled(body: bytes, events: Sequence[Json]) -> Json:
+    """Return the reply whose stream this is.
+
+    Raises:
+        UpstreamFailed: If it broke off.
+    """
+    del body
+    reply: Json = {}
+    blocks: dict[int, Json] = {}
+    for event in events:
+        match event.get("type"):
+            case "message_start":
+                reply = dict(event["message"])
+            case "content_block_start":
+                blocks[event["index"]] = dict(event["content_block"])
+            case "content_block_delta":
+                _add_delta(blocks[event["index"]], event["delta"])
+            case "message_delta":
+                counts = {**(reply.get("usage") or {}), **(event.get("usage") or {})}
+                reply = {**reply, **event["delta"], "usage": counts}
+            case "error":
+                return {**event}
+    if not reply.get("stop_reason"):
+        raise UpstreamFailed(502, "the stream of the upstream's reply broke off", code="upstream_broken")
+    return {**reply, "content": [_whole_block(blocks[index]) for index in sorted(blocks)]}
+
+
+_ADDED = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+
+
+def _add_delta(block: Json, delta: Json) -> None:
+    name = _ADDED.get(string(delta.get("type")))
+    if name is not None:
+        block[name] = string(block.get(name)) + string(delta.get(name))
+    elif delta.get("type") == "input_json_delta":
+        block["partial"] = string(block.get("partial")) + string(delta.get("partial_json"))
+    elif delta.get("type") == "citations_delta":
+        block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
+
+
+def _whole_block(block: Json) -> Json:
+    if "partial" not in block:
+        return block
+    whole = {name: value for name, value in block.items() if name != "partial"}
+    try:
+        return {**whole, "input": read_json(block["partial"].encode())}
+    except ValueError:
+        return {**whole, "input": block["partial"]}
+
+
+def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
+    """Return a reply with another text; `is_filtered` says that it was stopped."""
+    others = [block for block in objects(reply["content"]) if block.get("type") != "text"]
+    ending = {"stop_reason": "refusal"} if is_filtered else {}
+    return {**reply, **ending, "content": [*([{"type": "text", "text": text}] if text else []), *others]}
+
+
+class PieceWriter:
+    """Writes the events of one answer that goes out in pieces.
+
+    Args:
+        identifier: What its id ends in.
+        model: Name of the model asked for.
+    """
+
+    def __init__(self, identifier: str, model: str) -> None:
+        self._head = {**write_reply("", model), "id": f"msg_{identifier}", "content": [], "stop_reason": None}
+        self.sent = ""
+
+    def piece(self, text: str) -> bytes:
+        """Return the events of a piece."""
+        events: list[Json] = []
+        if not self.sent:
+            empty = {"type": "text", "text": ""}
+            events = [
+                {"type": "message_start", "message": self._head},
+                {"type": "content_block_start", "index": 0, "content_block": empty},
+            ]
+        self.sent += text
+        return b"".join(map(_event, [*events, self._delta(text)]))
+
+    def end(self, reply: Json) -> bytes:
+        """Return the events of what did not go out yet, and of the end."""
+        blocks = objects(reply.get("content"))
+        rest = unsent("".join(string(one.get("text")) for one in blocks if one.get("type") == "text"), self.sent)
+        events = [*([self._delta(rest)] if rest else []), {"type": "content_block_stop", "index": 0}]
+        others = [block for block in blocks if block.get("type") not in ("text", *_THOUGHTS)]
+        for index, block in enumerate(others, 1):
+            events += _block_events(index, block)
+        return b"".join(map(_event, [*events, *_ending(reply)]))
+
+    def fail(self, body: Json) -> bytes:
+        """Return the events of an error that ends the answer."""
+        return b"".join(error_events(body))
+
+    def _delta(self, text: str) -> Json:
+        return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
 
 
 def error_body(error: ApiError) -> Json:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol
 import orjson
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
+from graphs.generators import Delta
 from judges.errors import shortened
 from judges.verdict import Usage
 from refine.server.errors import ApiError
@@ -75,6 +76,33 @@ def failure(error: ApiError, form: ApiDialect) -> GuardReply:
     return GuardReply(error.status, form.error_body(error), error.headers)
 
 
+class PieceEvents(Protocol):
+    """Writes the events of one answer that goes out in pieces.
+
+    Attributes:
+        sent: The text that went out.
+    """
+
+    sent: str
+
+    def piece(self, text: str) -> bytes:
+        """Return the events of a piece."""
+        ...
+
+    def end(self, reply: Json) -> bytes:
+        """Return the events of what did not go out yet, and of the end."""
+        ...
+
+    def fail(self, body: Json) -> bytes:
+        """Return the events of an error that ends the answer."""
+        ...
+
+
+def unsent(text: str, sent: str) -> str:
+    """Return what of a text did not go out yet; nothing where something else did."""
+    return text[len(sent) :] if text.startswith(sent) else ""
+
+
 class ApiDialect(Protocol):
     """The functions of a dialect; each dialect is a module."""
 
@@ -132,6 +160,34 @@ class ApiDialect(Protocol):
 
     def events(self, reply: Json) -> list[bytes]:
         """Return a whole reply, with its `refine` object, as the events of a stream."""
+        ...
+
+    def asks_for_form(self, payload: Json) -> bool:
+        """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
+        ...
+
+    def as_stream(self, payload: Json) -> Json:
+        """Return a request whose reply comes as a stream."""
+        ...
+
+    def going_on(self, payload: Json) -> Json:
+        """Return a request whose last message the endpoint is to go on with."""
+        ...
+
+    def delta_in(self, event: Json) -> Delta:
+        """Return what an event of the upstream's stream adds to the answer."""
+        ...
+
+    def assembled(self, body: bytes, events: Sequence[Json]) -> Json:
+        """Return the reply whose stream this is, as bytes and as the data of its events."""
+        ...
+
+    def with_released_text(self, reply: Json, text: str, *, is_filtered: bool) -> Json:
+        """Return a reply with another text; `is_filtered` says that it was stopped."""
+        ...
+
+    def PieceWriter(self, identifier: str, model: str) -> PieceEvents:  # noqa: N802 - a class of the module
+        """Return what writes the events of one answer, by what its id ends in and the name of the model."""
         ...
 
     def error_body(self, error: ApiError) -> Json:

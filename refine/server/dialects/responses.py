@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
+from graphs.generators import Delta
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
     ASKING,
@@ -24,6 +25,7 @@ from refine.server.dialects.protocol import (
     objects,
     read_flag,
     string,
+    unsent,
     up_to_question,
     write_json,
 )
@@ -188,7 +190,7 @@ def _usage(reply: Json) -> Usage:
 
 def write_reply(text: str, model: str) -> Json:
     """Return a reply of the guard's own: the fallback text."""
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    part = _text_part(text)
     answer = {
         "type": "message",
         "id": f"msg_{uuid4().hex}",
@@ -224,9 +226,7 @@ def _sequence(reply: Json) -> Iterator[Json]:
     yield {"type": "response.in_progress", "response": begun}
     for index, item in enumerate(objects(reply.get("output"))):
         yield from _item_events(index, item)
-    status = string(reply.get("status"))
-    ended = status if status in ("failed", "incomplete") else "completed"
-    yield {"type": f"response.{ended}", "response": reply}
+    yield {"type": f"response.{_ending_of(reply)}", "response": reply}
 
 
 def _item_events(index: int, item: Json) -> Iterator[Json]:
@@ -270,6 +270,124 @@ def _part_events(where: Json, part: Json) -> Iterator[Json]:
     yield {"type": "response.content_part.done", **where, "part": part}
 
 
+def asks_for_form(payload: Json) -> bool:
+    """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
+    text = payload.get("text")
+    form = text.get("format") if isinstance(text, dict) else None
+    return isinstance(form, dict) and form.get("type") != "text"
+
+
+def as_stream(payload: Json) -> Json:
+    """Return a request whose reply comes as a stream."""
+    return {**payload, "stream": True}
+
+
+def going_on(payload: Json) -> Json:
+    """Return the request: this API has no way to say it."""
+    return payload
+
+
+def delta_in(event: Json) -> Delta:
+    """Return what an event of the upstream's stream adds to the answer."""
+    kind, item = event.get("type"), event.get("item")
+    is_call = kind == "response.output_item.added" and isinstance(item, dict) and item.get("type") in _WAITING
+    return Delta(string(event.get("delta")) if kind == "response.output_text.delta" else "", is_call)
+
+
+def assembled(body: bytes, events: Sequence[Json]) -> Json:
+    """Return the reply whose stream this is: its last event has it whole."""
+    del body
+    for event in reversed(events):
+        if isinstance(event.get("response"), dict) and event.get("type") in _ENDED:
+            return event["response"]  # type: ignore[no-any-return]  # an object, by the line above
+    raise UpstreamFailed(502, "the stream of the upstream's reply broke off", code="upstream_broken")
+
+
+_ENDED = ("response.completed", "response.incomplete", "response.failed")
+
+
+def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
+    """Return a reply with another text; `is_filtered` says that it was stopped."""
+    items = objects(reply["output"])
+    own = write_reply(text, "")["output"] if text else []
+    ending = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}} if is_filtered else {}
+    return {**reply, **ending, "output": [*own, *(item for item in items if item.get("type") != "message")]}
+
+
+class PieceWriter:
+    """Writes the events of one answer that goes out in pieces.
+
+    Args:
+        identifier: What its ids end in.
+        model: Name of the model asked for.
+    """
+
+    def __init__(self, identifier: str, model: str) -> None:
+        begun = write_reply("", model)
+        self._head = {"id": f"resp_{identifier}", "created_at": begun["created_at"], "model": model}
+        self._begun = {**begun, **self._head, "status": "in_progress", "output": [], "usage": None}
+        self._item = f"msg_{identifier}"
+        self._where = {"output_index": 0, "item_id": self._item, "content_index": 0}
+        self._number = 0
+        self.sent = ""
+
+    def piece(self, text: str) -> bytes:
+        """Return the events of a piece."""
+        events: list[Json] = []
+        if not self.sent:
+            item = {**self._whole_item("", "in_progress"), "content": []}
+            events = [
+                {"type": "response.created", "response": self._begun},
+                {"type": "response.in_progress", "response": self._begun},
+                {"type": "response.output_item.added", "output_index": 0, "item": item},
+                {"type": "response.content_part.added", **self._where, "part": _text_part("")},
+            ]
+        self.sent += text
+        return self._written([*events, self._delta(text)])
+
+    def end(self, reply: Json) -> bytes:
+        """Return the events of what did not go out yet, and of the end."""
+        items = objects(reply.get("output"))
+        text = "".join(string(part.get("text")) for item in items for part in objects(item.get("content")))
+        rest = unsent(text, self.sent)
+        whole = self._whole_item(self.sent + rest, "completed")
+        others = [item for item in items if item.get("type") not in ("message", "reasoning")]
+        reply = {**reply, **self._head, "output": [whole, *others]}
+        events = [
+            *([self._delta(rest)] if rest else []),
+            {"type": "response.output_text.done", **self._where, "text": self.sent + rest, "logprobs": []},
+            {"type": "response.content_part.done", **self._where, "part": whole["content"][0]},
+            {"type": "response.output_item.done", "output_index": 0, "item": whole},
+            *(event for index, item in enumerate(others, 1) for event in _item_events(index, item)),
+            {"type": f"response.{_ending_of(reply)}", "response": reply},
+        ]
+        return self._written(events)
+
+    def fail(self, body: Json) -> bytes:
+        """Return the events of an error that ends the answer."""
+        return self._written([_error_event(body)])
+
+    def _delta(self, text: str) -> Json:
+        return {"type": "response.output_text.delta", **self._where, "delta": text, "logprobs": []}
+
+    def _whole_item(self, text: str, status: str) -> Json:
+        content = [_text_part(text)]
+        return {"type": "message", "id": self._item, "role": "assistant", "status": status, "content": content}
+
+    def _written(self, events: Sequence[Json]) -> bytes:
+        first, self._number = self._number, self._number + len(events)
+        return b"".join(_event(number, event) for number, event in enumerate(events, first))
+
+
+def _text_part(text: str) -> Json:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _ending_of(reply: Json) -> str:
+    status = string(reply.get("status"))
+    return status if status in ("failed", "incomplete") else "completed"
+
+
 def error_body(error: ApiError) -> Json:
     """Return the body of an error of the guard's own."""
     return openai_error(error)
@@ -277,11 +395,15 @@ def error_body(error: ApiError) -> Json:
 
 def error_events(body: Json) -> list[bytes]:
     """Return an error in the midst of a stream, after the beginning of a response, as clients want it."""
+    begun = {**write_reply("", ""), "status": "in_progress", "output": [], "usage": None}
+    return [_event(0, {"type": "response.created", "response": begun}), _event(1, _error_event(body))]
+
+
+def _error_event(body: Json) -> Json:
     error = body.get("error")
     error = error if isinstance(error, dict) else {"message": string(error)}
     fields = {"code": error.get("code"), "message": string(error.get("message")), "param": error.get("param")}
-    begun = {**write_reply("", ""), "status": "in_progress", "output": [], "usage": None}
-    return [_event(0, {"type": "response.created", "response": begun}), _event(1, {"type": "error", **fields})]
+    return {"type": "error", **fields}
 
 
 def _event(number: int, event: Json) -> bytes:

@@ -1,0 +1,680 @@
+"""A loop whose answers are released in pieces: written, judged and released at once, and mended in the middle.
+
+One effect is one attempt: the generator's stream is read while pieces of it are judged and go out. What is decided
+stands in `graphs.release`; here are the calls, as tasks of an event loop or as threads. All of them end with the
+attempt, however that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphBubbleUp, ParentCommand
+
+from graphs import langchain_private, langgraph_private
+from graphs.answers import fault_of, kind_of_answer, rejection_for, without_reasoning
+from graphs.augment import added_messages, amendment_messages, continuation_messages
+from graphs.drivers import DeadlinePassed, Effect, Messages, Node, RunContext, Transition
+from graphs.errors import DraftError
+from graphs.events import Event, finished_events, judged_events, started_events
+from graphs.generators import AsyncGenerator, Delta, Draft
+from graphs.loop import Loop, finish_with_answer, release_answer, subject_of, unanswered, usage_of_draft
+from graphs.outcome import add_outcome, piece_sample
+from graphs.overrides import Bounds
+from graphs.policy import Policy
+from graphs.refinement import Piece, Refinement, RunningClock, evolve
+from graphs.release import AnswerText, PieceRelease, is_failure, verdict_on, with_cost_of
+from graphs.review import Decided
+from judges.compose.quick import Quick
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.models.providers.llm_runs import metered
+from judges.prompting.prompts import language_of
+from judges.runtime.budget import Allowance, with_cost
+from judges.runtime.flow import let_calls_be_left
+from judges.runtime.observation import also_within, within
+from judges.verdict import Usage, Verdict
+
+_CHARS_OF_A_TOKEN = 4
+"""Characters of a prompt that make a token, where an aborted stream leaves nothing else to count."""
+
+
+class Outlet(Protocol):
+    """Takes the pieces of an answer as they are released."""
+
+    def send(self, text: str, message_id: str) -> None:
+        """Take a piece of the message with this id, blocking; raises where nobody wants more."""
+
+    async def asend(self, text: str, message_id: str) -> None:
+        """Take a piece without blocking; otherwise as `send`."""
+
+    def when_closed(self, leave: Callable[[], None]) -> None:
+        """Have a function called when nobody wants more, from any thread."""
+
+
+class ClientLeft(BaseException):
+    """Nobody waits for the answer any more; raised through the code of a generator that blocks."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What is going on in an attempt.
+
+    Args:
+        release: What goes out.
+        text: What is written, on its way to pieces.
+        clock: Returns the seconds since the question.
+        prompt_chars: Characters of the prompt.
+        deltas: Chunks of text so far.
+        written: The text so far.
+        calls: What the generator says of its calls, as far as it does.
+        draft: The whole draft; None where it did not come to one.
+        is_held: Whether the rest is held back, since a tool is called.
+        stop: Ends what goes on in threads.
+    """
+
+    release: PieceRelease
+    text: AnswerText
+    clock: Callable[[], float]
+    prompt_chars: int = 0
+    deltas: int = 0
+    written: list[str] = field(default_factory=list)
+    calls: tuple[tuple[str | None, Usage], ...] = ()
+    draft: Draft | None = None
+    is_held: bool = False
+    stop: Callable[[], None] = tuple  # type: ignore[assignment]  # does nothing
+
+    def hear(self, delta: Delta) -> None:
+        """Take what the generator wrote; from the first call of a tool on it is held back."""
+        self.calls = delta.calls or self.calls
+        self.is_held = self.is_held or delta.is_call
+        if delta.text:
+            self.deltas += 1
+            self.written.append(delta.text)
+            if not self.is_held:
+                self.release.add(self.text.feed(delta.text))
+
+    def end(self, draft: Draft, *, is_last: bool) -> None:
+        """Take the whole draft; one that calls a tool or was cut off has no last piece to judge."""
+        self.draft = draft
+        if not self.deltas and draft.answer.text:
+            self.hear(Delta(str(draft.answer.text)))
+        kind = kind_of_answer(draft.answer)
+        is_whole = kind == "text" or (kind == "cut" and is_last)
+        if is_whole and not self.is_held and not draft.fault and not draft.skip_reason:
+            self.release.add(self.text.close())
+        elif kind == "cut":
+            self.release.drop(self.text.close())
+        self.release.is_complete = True
+
+    def estimated(self) -> tuple[str | None, Usage]:
+        """Return what an aborted call consumed: what is known of it, and as many tokens as there were chunks."""
+        name, known = self.calls[-1] if self.calls else (None, Usage())
+        sent = known.input_tokens or max(1, self.prompt_chars // _CHARS_OF_A_TOKEN)
+        return name, Usage.of_call(sent, max(1, self.deltas, known.output_tokens))
+
+
+class PieceLoop(Loop):
+    """The steps of a loop that releases pieces; its step `generate` writes, judges and releases.
+
+    Args:
+        generator: As for `Loop`.
+        judge: The whole judge.
+        policy: The policy.
+        name: Name of the loop.
+        bounds: How far a request may go.
+        piece_judge: Judges pieces.
+        closing_judge: Judges the whole answer when its last piece is out; None where nothing is left to judge.
+    """
+
+    def __init__(
+        self,
+        generator: object,
+        judge: Judge,
+        policy: Policy,
+        *,
+        name: str = "self_refine",
+        bounds: Bounds | None = None,
+        piece_judge: Judge,
+        closing_judge: Judge | None,
+    ) -> None:
+        super().__init__(generator, judge, policy, name=name, bounds=bounds)
+        self._piece_judge = piece_judge
+        self._closing = None if closing_judge is None else evolve(self, _judge=closing_judge)
+
+    def generate(
+        self, refinement: Refinement, messages: Messages, context: RunContext
+    ) -> Generator[Effect, Any, Transition]:
+        """Write an attempt, judge its pieces, and release those that are accepted."""
+        if refinement.policy.release == "answer" or refinement.held_back:
+            return (yield from super().generate(refinement, messages, context))
+        clock = RunningClock(refinement)
+        limit = refinement.limit_reached(clock())
+        if limit is not None:
+            return self._to_finish(refinement.stop(*limit, now=clock()))
+        started = time.perf_counter()
+        attempt = self._begin_attempt(refinement, clock)
+        effect = self._writing(attempt, refinement, messages, context, clock())
+        record = partial(self._record, attempt, refinement, effect, started)
+        try:
+            yield effect
+        except (GraphBubbleUp, ConfigurationError) as error:
+            attempt.stop()
+            if isinstance(error, ParentCommand):
+                return self._hand_off(refinement, messages, error)
+            raise
+        except BaseException as error:  # noqa: BLE001 - recorded, and raised unless an answer is left to release
+            attempt.stop()
+            recorded = record(clock())
+            return self._stop_writing(error, refinement, messages, spent=effect.spent, recorded=recorded)
+        if attempt.draft is not None and attempt.draft.pending:
+            usage = usage_of_draft(effect, attempt.draft, self.policy)
+            return Transition(refinement=refinement.pause(usage, now=clock()))
+        recorded = record(clock())
+        goto: Node = "finish" if recorded.stop_reason is not None else "judge"
+        return Transition(refinement=recorded, goto=goto, events=partial(_written_events, recorded))
+
+    def _stop_writing(
+        self,
+        error: BaseException,
+        refinement: Refinement,
+        messages: Messages,
+        *,
+        spent: Usage,
+        recorded: Refinement,
+    ) -> Transition:
+        """Stop for what ended an attempt; pieces of it that went out are on record, and stay the answer."""
+        now = recorded.updated_at or time.time()
+        has_pieces = bool(recorded.attempts[-1].pieces)
+        if not isinstance(error, Exception):
+            if has_pieces:
+                add_outcome(error, recorded, messages, now=now)
+            else:
+                self._break_off(error, refinement, messages, spent, now)
+            raise error
+        if not has_pieces or isinstance(error, DraftError):
+            return self._stop_for(error, refinement, messages, spent, now)
+        return self._stop_for(error, recorded, messages, Usage(), now)
+
+    def _begin_attempt(self, refinement: Refinement, clock: Callable[[], float]) -> _Attempt:
+        policy, before = refinement.policy, refinement.attempts[-1] if refinement.attempts else None
+        dropped = next((piece for piece in before.pieces if not piece.released), None) if before else None
+        blank = "\n\n" if dropped is None else dropped.text[: len(dropped.text) - len(dropped.text.lstrip())]
+        return _Attempt(
+            release=PieceRelease(policy, is_judged=refinement.is_judged),
+            text=AnswerText(policy, refinement.released_pieces, blank),
+            clock=lambda: clock() - refinement.started_at,
+        )
+
+    def _record(
+        self,
+        attempt: _Attempt,
+        refinement: Refinement,
+        effect: Effect,
+        started: float,
+        now: float,
+    ) -> Refinement:
+        """Record the attempt with its pieces; one that was aborted with an estimate of what it consumed."""
+        draft, pieces = attempt.draft, attempt.release.pieces
+        is_estimated = draft is None
+        if draft is None:
+            name, usage = attempt.estimated()
+            usage = with_cost(usage, name, self.policy.prices) if self.policy.prices else usage
+            draft = Draft(answer=AIMessage("", response_metadata={"model_name": name} if name else {}))
+        else:
+            usage = usage_of_draft(effect, draft, self.policy)
+        answer = draft.answer
+        if pieces:
+            text = "".join([*refinement.released_pieces, *(piece.text for piece in pieces)])
+            rest = "" if not attempt.is_held else "".join(attempt.written)[len("".join(p.text for p in pieces)) :]
+            if str(answer.text) != text + rest:
+                answer = answer.model_copy(update={"content": text + rest})
+        return refinement.add_draft(
+            answer,
+            steps=draft.steps,
+            evidence=draft.evidence,
+            raw=draft.raw,
+            fault=draft.fault,
+            misfit=draft.misfit if self.policy.check_tool_calls else "",
+            skip_reason=draft.skip_reason,
+            usage=usage,
+            latency_s=time.perf_counter() - started,
+            now=now,
+            pieces=pieces,
+            is_estimated=is_estimated,
+        )
+
+    def _writing(
+        self, attempt: _Attempt, refinement: Refinement, messages: Messages, context: RunContext, now: float
+    ) -> Effect:
+        """Return the call that writes an attempt, judges its pieces and releases them."""
+        number = refinement.number
+        generator, temperature = self._generator_for(number)
+        prompt = refinement.prompt(messages)
+        attempt.prompt_chars = sum(len(str(message.text)) for message in prompt)
+        subject = partial(subject_of, "draft", number, prompt)
+        config = context.for_generator(
+            self._run_name(number), subject, may_interrupt=generator.may_interrupt, silent=True
+        )
+        shared = refinement.allowance(now, purpose="the answer was written")
+        allowance = self._generators_allowance(generator, refinement, now)
+        allowance = None if allowance is None else Allowance(prices=self.policy.prices)
+        calls = _Calls(
+            write=_Writer(generator, prompt, config, temperature, allowance),
+            judge=partial(self._judgement_of_piece, refinement, messages, context),
+            out=_Release(context, refinement),
+            attempt=attempt,
+            is_last=len(refinement.attempts) + 1 >= refinement.max_attempts_now,
+        )
+
+        def run() -> None:
+            with also_within(shared):
+                calls.run()
+
+        async def arun() -> None:
+            with also_within(shared):
+                await calls.arun()
+
+        return Effect(
+            run=run if hasattr(generator, "draft") else None,
+            arun=arun,
+            config=config,
+            seconds=refinement.seconds_left(now),
+            events=partial(started_events, refinement),
+            refinement=refinement,
+            allowance=allowance,
+            attempt=number,
+        )
+
+    def _judgement_of_piece(
+        self, refinement: Refinement, messages: Messages, context: RunContext, released: str, piece: str
+    ) -> tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]:
+        """Return the call that judges a piece, blocking and not."""
+        before = "".join(refinement.released_pieces)
+        sample = piece_sample(messages, refinement, f"{before}{released}", piece)
+        config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
+        prices, judge = self.policy.prices, self._piece_judge
+        quick = judge if isinstance(judge, Quick) else None
+        observed = self._observation(refinement, config, context, None)
+
+        def run() -> Verdict:
+            with observed, within(Allowance(prices=prices)) if prices else nullcontext():
+                verdict = judge(sample) if quick is None else quick.first(sample)
+                is_decided = quick is None or not quick.is_unsure(verdict)
+                return verdict if is_decided or quick is None else _after(verdict, quick.judge(sample))
+
+        async def arun() -> Verdict:
+            with observed, within(Allowance(prices=prices)) if prices else nullcontext():
+                verdict = await (judge if quick is None else quick.first).acall(sample)
+                is_decided = quick is None or not quick.is_unsure(verdict)
+                return verdict if is_decided or quick is None else _after(verdict, await quick.judge.acall(sample))
+
+        return run, arun
+
+    def judge(
+        self, refinement: Refinement, messages: Messages, context: RunContext
+    ) -> Generator[Effect, Verdict, Transition]:
+        """Record what the pieces came to; if all were accepted, ask the closing judge about the whole."""
+        clock, last = RunningClock(refinement), refinement.attempts[-1]
+        now = clock()
+        refused = next((piece for piece in last.pieces if not piece.released), None)
+        if refused is not None and refused.verdict is not None:
+            verdict = yield from self._with_feedback(refused, refinement, messages, context)
+            others = [piece for piece in last.pieces if piece is not refused]
+            return self._record_verdict(refinement, messages, with_cost_of(others, verdict), clock())
+        fault = fault_of(last.kind, last.answer, is_last=refinement.is_last) if not last.fault else None
+        if (
+            refinement.policy.release == "answer"
+            or not refinement.released_pieces
+            or last.misfit
+            or fault == "invalid_tool_call"
+        ):
+            return (yield from super().judge(refinement, messages, context))
+        if fault == "cut":
+            verdict = rejection_for(fault, language_of(refinement.question or last.text))
+            return self._record_verdict(refinement, messages, with_cost_of(last.pieces, verdict), now)
+        verdict = verdict_on(last.pieces, judge=self._piece_judge.name)
+        failed = any(piece.verdict is not None and is_failure(piece.verdict) for piece in last.pieces)
+        if self._closing is None or failed:
+            return self._record_verdict(refinement, messages, verdict, now)
+        end = yield from Loop.judge(evolve(self._closing, record_with=last.pieces), refinement, messages, context)
+        return end
+
+    def _with_feedback(
+        self, refused: Piece, refinement: Refinement, messages: Messages, context: RunContext
+    ) -> Generator[Effect, Verdict, Verdict]:
+        """Return the verdict on a refused piece; one of a single token gets feedback of the judge behind it."""
+        verdict, quick = refused.verdict, self._piece_judge
+        assert verdict is not None  # noqa: S101 - it was refused
+        if not isinstance(quick, Quick) or verdict.feedback or verdict.unscored or refinement.is_last:
+            return verdict
+        before = "".join(refinement.released_pieces)
+        sample = piece_sample(messages, refinement, before, refused.text)
+        behind: Any = evolve(self, _judge=quick.judge)
+        asked = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
+        try:
+            said = yield asked
+        except DeadlinePassed:
+            return verdict.model_copy(update={"usage": verdict.usage + asked.spent})
+        words = {"rationale": said.rationale, "feedback": said.feedback}
+        return verdict.model_copy(update={**words, "usage": verdict.usage + said.usage})
+
+    def _record_verdict(
+        self,
+        refinement: Refinement,
+        messages: Messages,
+        verdict: Verdict,
+        now: float,
+        *,
+        warnings: tuple[Event, ...] = (),
+    ) -> Transition:
+        """Record the verdict; the next attempt, if there is one, goes on after what was released."""
+        pieces = vars(self).get("record_with")
+        if pieces is not None:
+            verdict = with_cost_of(pieces, verdict)
+        judged = refinement.add_verdict(verdict, now=now)
+        is_out = bool(judged.released_pieces)
+        is_late = is_out and all(piece.released for piece in judged.attempts[-1].pieces)
+        is_late = is_late and verdict.unscored is None and judged.stop_reason != "accepted"
+        is_late = is_late and judged.attempts[-1].kind != "cut"
+        if is_late and (self.policy.on_late_refusal == "flag" or judged.stop_reason is not None):
+            detail = "the answer was refused as a whole when its pieces were out"
+            judged = evolve(judged, stop_reason="late_refusal", detail=detail, ended_at=now)
+        events = partial(judged_events, judged)
+        if judged.stop_reason is not None:
+            return Transition(refinement=judged, goto="finish", events=events, warnings=warnings)
+        try:
+            added = self._added(judged, is_late=is_late)
+        except Exception as error:  # the policy's function raised it, or returned no messages
+            add_outcome(error, judged, messages, now=now)
+            raise
+        return Transition(refinement=judged.add_messages(added), goto="generate", events=events, warnings=warnings)
+
+    def _added(self, judged: Refinement, *, is_late: bool) -> Sequence[AnyMessage]:
+        if not judged.released_pieces:
+            return added_messages(judged)
+        return amendment_messages(judged) if is_late else continuation_messages(judged)
+
+    def finish(
+        self, refinement: Refinement, messages: Messages, context: RunContext
+    ) -> Generator[Effect, Decided, Transition]:
+        """Append the answer: what was released, and what the policy adds to it."""
+        last = refinement.attempts[-1] if refinement.attempts else None
+        was_piecewise = any(attempt.pieces for attempt in refinement.attempts)
+        if last is None or not was_piecewise or (refinement.stop_reason == "skipped" and not last.pieces):
+            return (yield from super().finish(refinement, messages, context))
+        now, (ending, _) = time.time(), refinement.conclusion
+        if ending == "raise" or (ending == "nothing" and not refinement.released_pieces):
+            events = partial(finished_events, refinement)
+            error = unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
+            return Transition(refinement=refinement, events=events, error=error)
+        answer = self._answer(refinement, ending)
+        refinement = refinement.release(last.number)
+        transition = finish_with_answer(
+            refinement, messages, answer, now, throttle=self._throttle, id=message_id(refinement)
+        )
+        return transition
+
+    def _answer(self, refinement: Refinement, ending: str) -> AIMessage:
+        """Return the message of what was released; where that is not all, it says that it was filtered."""
+        last = refinement.attempts[-1]
+        text = "".join(refinement.released_pieces)
+        if refinement.stop_reason == "skipped":
+            return release_answer(last, self.policy)
+        if refinement.passed or refinement.stop_reason == "late_refusal":
+            answer = release_answer(last, self.policy)
+            return answer if str(answer.text) == text else answer.model_copy(update={"content": text})
+        if ending == "fallback":
+            text = "\n\n".join(part for part in (text, self.policy.fallback) if part)
+        answer = without_reasoning(last.answer).model_copy(update={"content": text, "tool_calls": []})
+        is_open = all(piece.released for piece in last.pieces)
+        metadata = answer.response_metadata
+        return answer.model_copy(
+            update={"response_metadata": metadata if is_open else {**metadata, "finish_reason": "content_filter"}}
+        )
+
+
+def _after(first: Verdict, verdict: Verdict) -> Verdict:
+    """Return the verdict of a whole judge, with what the quick one consumed before it."""
+    return verdict.model_copy(update={"usage": first.usage + verdict.usage})
+
+
+def message_id(refinement: Refinement) -> str:
+    """Return the id of the message whose pieces go out before it is whole."""
+    return f"answer-{refinement.id}"
+
+
+def _written_events(refinement: Refinement) -> tuple[Event, ...]:
+    attempt = refinement.attempts[-1]
+    figures = {
+        "attempt": attempt.number,
+        "kind": attempt.kind,
+        "calls": attempt.usage.calls,
+        "tokens": attempt.usage.tokens,
+        "latency_s": round(attempt.latency_s, 6),
+        "pieces": len(attempt.pieces),
+        "released": sum(piece.released for piece in attempt.pieces),
+    }
+    return (Event("attempt", figures, {"text": attempt.text}),)
+
+
+class _Release:
+    """Where the pieces of an attempt go: to an outlet, and to handlers that show tokens."""
+
+    def __init__(self, context: RunContext, refinement: Refinement) -> None:
+        self._outlet: Outlet | None = langgraph_private.outlet_of(context.config)
+        self._id = message_id(refinement)
+        self._tokens = langchain_private.TokenRun.under(
+            langgraph_private.progress_configs(context.config),
+            refinement.refiner,
+            self._id,
+        )
+
+    def send(self, text: str) -> None:
+        if self._tokens is not None:
+            self._tokens.send(text)
+        if self._outlet is not None:
+            self._outlet.send(text, self._id)
+
+    async def asend(self, text: str) -> None:
+        if self._tokens is not None:
+            self._tokens.send(text)
+        if self._outlet is not None:
+            await self._outlet.asend(text, self._id)
+
+    def when_closed(self, leave: Callable[[], None]) -> None:
+        if self._outlet is not None:
+            self._outlet.when_closed(leave)
+
+    def end(self) -> None:
+        if self._tokens is not None:
+            self._tokens.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """The generator's call of an attempt."""
+
+    generator: AsyncGenerator
+    prompt: list[Any]
+    config: RunnableConfig
+    temperature: float | None
+    allowance: Allowance | None
+
+    def run(self, on_delta: Callable[[Delta], None]) -> Draft:
+        with nullcontext() if self.allowance is None else metered(self.allowance):
+            generator: Any = self.generator
+            if not _streams(generator, "draft_stream"):
+                return generator.draft(self.prompt, self.config, self.temperature)  # type: ignore[no-any-return]  # of a protocol
+            return generator.draft_stream(self.prompt, self.config, self.temperature, on_delta)  # type: ignore[no-any-return]  # as above
+
+    async def arun(self, on_delta: Callable[[Delta], None]) -> Draft:
+        with nullcontext() if self.allowance is None else metered(self.allowance):
+            generator: Any = self.generator
+            if not _streams(generator, "adraft_stream"):
+                return await generator.adraft(self.prompt, self.config, self.temperature)  # type: ignore[no-any-return]  # as above
+            return await generator.adraft_stream(self.prompt, self.config, self.temperature, on_delta)  # type: ignore[no-any-return]  # as above
+
+
+def _streams(generator: Any, form: str) -> bool:
+    return hasattr(generator, form) and getattr(generator, "writes_in_chunks", True)
+
+
+_Happening = Callable[[], None]
+"""What happened, as a function that takes note of it; raises what ended the attempt."""
+
+
+class _Threads:
+    """Calls in threads, which end by themselves once they are left."""
+
+    def __init__(self) -> None:
+        self._happened: SimpleQueue[_Happening] = SimpleQueue()
+        self._left = threading.Event()
+
+    def start(self, call: Callable[[], Any], note: Callable[[Any], None]) -> None:
+        def work() -> None:
+            try:
+                self._happened.put(partial(note, call()))
+            except BaseException as error:  # noqa: BLE001 - raised where the attempt is conducted
+                self._happened.put(partial(_throw, error))
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(work,), daemon=True, name="refine-piece").start()
+
+    def hear(self, note: Callable[[Delta], None], delta: Delta) -> None:
+        """Take what a generator wrote; break it off where it is not wanted any more."""
+        if self._left.is_set():
+            raise ClientLeft
+        self._happened.put(partial(note, delta))
+
+    def next(self) -> None:
+        """Wait until something happened, and take note of it."""
+        self._happened.get()()
+
+    def break_off(self) -> None:
+        """Have the generator stop with the next chunk."""
+        self._left.set()
+
+    def leave(self) -> None:
+        """Wake whoever waits for the attempt, and end it."""
+        self._left.set()
+        self._happened.put(partial(_throw, ClientLeft()))
+
+
+class _Tasks:
+    """Calls in tasks, all of which have ended when they are left."""
+
+    def __init__(self) -> None:
+        let_calls_be_left()
+        self._happened: asyncio.Queue[_Happening] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, call: Callable[[], Awaitable[Any]], note: Callable[[Any], None]) -> asyncio.Task[None]:
+        async def work() -> None:
+            try:
+                self._happened.put_nowait(partial(note, await call()))
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised where the attempt is conducted
+                self._happened.put_nowait(partial(_throw, error))
+
+        task = asyncio.ensure_future(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def hear(self, note: Callable[[Delta], None], delta: Delta) -> None:
+        """Take what a generator wrote."""
+        self._happened.put_nowait(partial(note, delta))
+
+    async def next(self) -> None:
+        """Wait until something happened, and take note of it."""
+        (await self._happened.get())()
+
+    async def end(self) -> None:
+        """End all calls, and wait until they have."""
+        left = list(self._tasks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """The calls of one attempt, side by side: one that writes, and those that judge.
+
+    Args:
+        write: The generator's call.
+        judge: Returns the call about a piece, by what stands before it in this attempt.
+        out: Where accepted pieces go.
+        attempt: What has come of them.
+        is_last: Whether no attempt follows.
+    """
+
+    write: _Writer
+    judge: Callable[[str, str], tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]]
+    out: _Release
+    attempt: _Attempt
+    is_last: bool
+
+    def run(self) -> None:
+        """Write, judge and release, each call in a thread."""
+        release, threads = self.attempt.release, _Threads()
+        self.attempt.stop = threads.leave
+        self.out.when_closed(threads.leave)
+        threads.start(partial(self.write.run, partial(threads.hear, self.attempt.hear)), self._end)
+        try:
+            while not release.is_settled:
+                threads.next()
+                for number, (judge, _) in self._due():
+                    threads.start(judge, partial(release.judge, number))
+                for text in self._released():
+                    self.out.send(text)
+                if release.refused is not None:
+                    threads.break_off()
+        finally:
+            threads.break_off()
+            self.out.end()
+
+    async def arun(self) -> None:
+        """Write, judge and release, each call in a task; all have ended when this returns."""
+        release, tasks = self.attempt.release, _Tasks()
+        writing = tasks.start(partial(self.write.arun, partial(tasks.hear, self.attempt.hear)), self._end)
+        try:
+            while not release.is_settled:
+                await tasks.next()
+                for number, (_, judge) in self._due():
+                    tasks.start(judge, partial(release.judge, number))
+                for text in self._released():
+                    await self.out.asend(text)
+                if release.refused is not None:
+                    writing.cancel()
+        finally:
+            self.out.end()
+            await tasks.end()
+
+    def _end(self, draft: Draft) -> None:
+        self.attempt.end(draft, is_last=self.is_last)
+
+    def _due(self) -> list[tuple[int, tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]]]:
+        """Return the calls that judge what is to be judged now, each with the number of its piece."""
+        due = self.attempt.release.take_due()
+        return [(number, self.judge(self.attempt.release.text_before(number), text)) for number, text in due]
+
+    def _released(self) -> list[str]:
+        return self.attempt.release.take_released(self.attempt.clock())
+
+
+def _throw(error: BaseException) -> None:
+    raise error

@@ -1,0 +1,280 @@
+"""Release of an answer in pieces, without I/O: what is judged next, what goes out, when writing ends.
+
+A piece goes out once it and every piece before it is accepted. One that is refused ends the attempt: whatever was
+written after it is dropped. The next attempt goes on after what went out, and models repeat themselves: `Seam`
+cuts the beginning of a continuation to what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from graphs.pieces import PieceSplitter, open_block
+from graphs.policy import Policy
+from graphs.refinement import Piece
+from judges.verdict import NOTHING_TO_JUDGE, Usage, Verdict
+
+
+class Fate(Enum):
+    """What becomes of a piece."""
+
+    WAITS = "waits"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    DROPPED = "dropped"
+
+
+_WITHOUT_EVIDENCE = frozenset({"no_contexts", "no_reference", "no_question", "no_guidelines", "no_rubrics"})
+_HOLDS_NOTHING = NOTHING_TO_JUDGE - _WITHOUT_EVIDENCE
+"""Why a judge says nothing of a piece that has nothing for it: a greeting makes no claims."""
+
+_LIMITS = ("budget", "deadline")
+
+
+def fate_of(verdict: Verdict, policy: Policy) -> Fate:
+    """Return what becomes of a piece by its verdict."""
+    if verdict.unscored is None:
+        return Fate.ACCEPTED if policy.accepts(verdict) else Fate.REFUSED
+    if verdict.unscored in _HOLDS_NOTHING:
+        return Fate.ACCEPTED
+    is_open = policy.on_judge_error == "accept" and verdict.unscored not in _LIMITS
+    return Fate.ACCEPTED if is_open else Fate.REFUSED
+
+
+def is_failure(verdict: Verdict) -> bool:
+    """Check whether a judge had something to say of a piece, and failed to."""
+    return verdict.unscored is not None and verdict.unscored not in _HOLDS_NOTHING
+
+
+@dataclass(slots=True)
+class _Written:
+    text: str
+    fate: Fate = Fate.WAITS
+    verdict: Verdict | None = None
+    at_s: float | None = None
+
+
+class PieceRelease:
+    """The pieces of one attempt, in order.
+
+    Args:
+        policy: Says which verdict accepts, and how many pieces are judged at once.
+        is_judged: Whether they are judged at all.
+    """
+
+    def __init__(self, policy: Policy, *, is_judged: bool) -> None:
+        self._policy = policy
+        self._is_judged = is_judged
+        self._written: list[_Written] = []
+        self._asked = 0
+        self._out = 0
+        self._in_flight = 0
+        self.is_complete = False
+        """Whether nothing more is written."""
+
+    def add(self, pieces: Sequence[str]) -> None:
+        """Take pieces that were written; after a refused one they are dropped."""
+        if self.refused is None:
+            fate = Fate.WAITS if self._is_judged else Fate.ACCEPTED
+            self._written += [_Written(text, fate) for text in pieces]
+
+    def drop(self, pieces: Sequence[str]) -> None:
+        """Take what was written last, and is neither judged nor released."""
+        if self.refused is None:
+            self._written += [_Written(text, Fate.DROPPED) for text in pieces]
+
+    def take_due(self) -> list[tuple[int, str]]:
+        """Return the pieces that are to be judged now, each with its number."""
+        if not self._is_judged or self.refused is not None:
+            return []
+        written = sum(piece.fate is not Fate.DROPPED for piece in self._written)
+        end = min(written, self._asked + self._policy.pieces_in_flight - self._in_flight)
+        due = [(number, self._written[number].text) for number in range(self._asked, end)]
+        self._asked, self._in_flight = max(self._asked, end), self._in_flight + len(due)
+        return due
+
+    def text_before(self, number: int) -> str:
+        """Return what stands before a piece."""
+        return "".join(piece.text for piece in self._written[:number])
+
+    def judge(self, number: int, verdict: Verdict) -> None:
+        """Record the verdict on a piece."""
+        self._in_flight -= 1
+        piece = self._written[number]
+        piece.verdict, piece.fate = verdict, fate_of(verdict, self._policy)
+
+    def take_released(self, at_s: float) -> list[str]:
+        """Return the pieces that go out now."""
+        released = []
+        while self._out < len(self._written) and self._written[self._out].fate is Fate.ACCEPTED:
+            self._written[self._out].at_s = at_s
+            released.append(self._written[self._out].text)
+            self._out += 1
+        return released
+
+    @property
+    def refused(self) -> int | None:
+        """The number of the first piece that is refused, as far as is known."""
+        return next((at for at, piece in enumerate(self._written) if piece.fate is Fate.REFUSED), None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more can go out: all is out, or what comes next is refused."""
+        if self._out < len(self._written):
+            return self._written[self._out].fate in (Fate.REFUSED, Fate.DROPPED)
+        return self.is_complete
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """All pieces, as they go on record."""
+        return tuple(
+            Piece(text=piece.text, verdict=piece.verdict, released=number < self._out, at_s=piece.at_s)
+            for number, piece in enumerate(self._written)
+        )
+
+
+def verdict_on(pieces: Sequence[Piece], *, judge: str) -> Verdict:
+    """Return the verdict on an answer whose pieces were all judged: that of the worst, which says what it cost.
+
+    One that a judge failed to give comes before all others.
+    """
+    verdicts = [piece.verdict for piece in pieces if piece.verdict is not None]
+    failed = next((verdict for verdict in verdicts if is_failure(verdict)), None)
+    scored = [verdict for verdict in verdicts if verdict.score is not None]
+    worst = failed or min(scored, key=lambda verdict: verdict.score or 0.0, default=None)
+    if worst is None:
+        worst = Verdict.checked(passed=True, judge=judge, detail="no piece held anything to judge")
+    return with_cost_of(pieces, worst.model_copy(update={"usage": Usage(), "latency_s": 0.0}))
+
+
+def with_cost_of(pieces: Sequence[Piece], verdict: Verdict) -> Verdict:
+    """Return a verdict that also has what judging the pieces cost."""
+    verdicts = [piece.verdict for piece in pieces if piece.verdict is not None]
+    usage = Usage.total([verdict.usage, *(one.usage for one in verdicts)])
+    latency_s = verdict.latency_s + sum(one.latency_s for one in verdicts)
+    return verdict.model_copy(update={"usage": usage, "latency_s": latency_s})
+
+
+_THINK, _THOUGHT = "<think>", "</think>"
+_LEAST_OVERLAP = 6
+_LONGEST_COMPARED = 20_000
+"""Characters at the end of what was released in which a continuation is looked for."""
+
+
+class Seam:
+    """Cuts what a continuation repeats, and mends the white space before what is new.
+
+    Args:
+        released: The pieces that went out.
+        blank: The white space before the piece that was refused, which the next one takes the place of.
+    """
+
+    def __init__(self, released: Sequence[str], blank: str) -> None:
+        self._released = _normalise("".join(released)[-_LONGEST_COMPARED:])[0].rstrip()
+        self._known = [_normalise(piece)[0].strip() for piece in released]
+        self._next = 0
+        self._blank = blank
+        self._text: str | None = "" if released else None
+
+    def feed(self, text: str, *, is_final: bool = False) -> str:
+        """Return what is new of a text, as far as that is known."""
+        if self._text is None:
+            return text
+        self._text += text
+        written, ends = _normalise(self._text)
+        if not is_final and (not written.strip() or written.rstrip() in self._released):
+            return ""
+        new, self._text = self._mended(self._text[self._overlap(written, ends) :]), None
+        return new
+
+    def _overlap(self, written: str, ends: Sequence[int]) -> int:
+        """Return how many characters of a text are the end of what was released."""
+        longest = min(len(written), len(self._released))
+        for length in range(longest, min(_LEAST_OVERLAP, len(self._released)) - 1, -1):
+            if length < 1 or not self._released.endswith(written[:length]):
+                continue
+            if not (written[length - 1].isalnum() and written[length : length + 1].isalnum()):
+                return ends[length - 1]
+        return 0
+
+    def _mended(self, new: str) -> str:
+        own = new[: len(new) - len(new.lstrip())]
+        if not new.strip() or (own and ("\n" in own or "\n" not in self._blank)):
+            return new
+        return self._blank + new.lstrip()
+
+    def drop_repeated(self, pieces: Sequence[str]) -> list[str]:
+        """Return pieces without those at the beginning of a continuation that were released, in order."""
+        kept = list(pieces)
+        while kept and self._next < len(self._known):
+            piece = _normalise(kept[0])[0].strip()
+            if piece not in self._known[self._next :]:
+                self._next = len(self._known)
+                break
+            self._next = self._known.index(piece, self._next) + 1
+            del kept[0]
+        return kept
+
+
+def _normalise(text: str) -> tuple[str, list[int]]:
+    """Return a text without case and with single blanks, and where each of its characters ends in the text."""
+    written: list[str] = []
+    ends: list[int] = []
+    for at, character in enumerate(text, 1):
+        if character.isspace():
+            if not written:
+                continue
+            if written[-1] == " ":
+                ends[-1] = at
+                continue
+        folded = " " if character.isspace() else character.casefold()
+        written += folded
+        ends += [at] * len(folded)
+    return "".join(written), ends
+
+
+class AnswerText:
+    """The text of an attempt on its way to pieces: without thoughts, without what is repeated.
+
+    Args:
+        policy: Says how long pieces are.
+        released: The pieces that went out before.
+        blank: The white space before the piece that was refused.
+    """
+
+    def __init__(self, policy: Policy, released: Sequence[str], blank: str) -> None:
+        self._splitter = PieceSplitter(
+            least=policy.piece_chars, most=policy.piece_chars_most, block=open_block("".join(released))
+        )
+        self._seam = Seam(released, blank)
+        self._thought: str | None = ""
+
+    def feed(self, text: str) -> list[str]:
+        """Return the pieces that are whole now."""
+        new = self._seam.feed(self._without_thought(text))
+        return self._seam.drop_repeated(self._splitter.feed(new)) if new else []
+
+    def close(self) -> list[str]:
+        """Return the pieces that are left at the end."""
+        text = self._without_thought("", is_final=True)
+        new = self._seam.feed(text, is_final=True)
+        return self._seam.drop_repeated([*self._splitter.feed(new), *self._splitter.close()])
+
+    def _without_thought(self, text: str, *, is_final: bool = False) -> str:
+        """Return a text without thoughts at its beginning; nothing while it is unknown whether there are any."""
+        if self._thought is None:
+            return text
+        self._thought += text
+        begun = self._thought.lstrip()
+        if not is_final and len(begun) < len(_THINK) and _THINK.startswith(begun):
+            return ""
+        if not begun.startswith(_THINK):
+            text, self._thought = self._thought, None
+            return text
+        _, end, after = begun.partition(_THOUGHT)
+        if end:
+            text, self._thought = after.lstrip(), None
+            return text
+        return ""

@@ -1,0 +1,304 @@
+"""Release in pieces: what goes out, in which order, and that everything ends, under any schedule."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.runnables import RunnableLambda
+
+from graphs import Outcome, Unanswered
+from judges import ConfigurationError, Verdict, as_judge
+from judges.judge import Judge
+from judges.requests import Apply, Deliberation
+from judges.sample import Sample
+from judges.testing import ScriptedModel
+from refine import SelfRefine
+
+_GOOD = "Sentence {0} of it is good."
+_BAD = "Sentence {0} of it is BAD."
+
+
+class _Schedule:
+    """What happens in one run: what is written and when, how long judges take, and what is still going on.
+
+    Args:
+        seed: Decides all of it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.pick = random.Random(seed)
+        kinds = (_GOOD, _BAD, "Sentence {0} is ODD.")
+        weights = (16, self.pick.choice((0, 2, 6)), self.pick.choice((0, 0, 2)))
+        self.answers = [
+            " ".join(
+                kind.format(f"{attempt}{chr(97 + place)}")
+                for place, kind in enumerate(self.pick.choices(kinds, weights, k=self.pick.randint(1, 8)))
+            )
+            for attempt in range(4)
+        ]
+        self.slowest = self.pick.choice((2, 30))
+        self.written = self.open = self.judging = 0
+
+    async def rest(self, most: int) -> None:
+        """Let others go on for some turns of the event loop."""
+        for _ in range(self.pick.randint(0, most)):
+            await asyncio.sleep(0)
+
+    async def write(self) -> AsyncGenerator[AIMessageChunk]:
+        """Write the next answer in chunks of any size."""
+        text = self.answers[min(self.written, 3)]
+        self.written += 1
+        self.open += 1
+        try:
+            while text:
+                await self.rest(3)
+                size = self.pick.randint(1, 12)
+                yield AIMessageChunk(content=text[:size])
+                text = text[size:]
+        finally:
+            self.open -= 1
+
+
+_schedule: ContextVar[_Schedule] = ContextVar("schedule")
+
+
+async def _write(messages: list[BaseMessage]) -> AsyncIterator[AIMessageChunk]:
+    del messages
+    async with aclosing(_schedule.get().write()) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+class _Judge(Judge):
+    """Refuses what is bad, and fails on what is odd."""
+
+    name = "schedule"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Wait as the schedule says, and look for the words."""
+
+        async def wait(given: Sample) -> None:
+            schedule = _schedule.get()
+            schedule.judging += 1
+            try:
+                await schedule.rest(schedule.slowest)
+            finally:
+                schedule.judging -= 1
+
+        yield Apply(id, sample, wait)
+        answer = sample.answer or ""
+        if "ODD" in answer and "BAD" not in answer:
+            raise RuntimeError("the judge is down")
+        return Verdict.checked("BAD" not in answer, feedback="SECRET-FEEDBACK")
+
+
+def _refiner_of(seed: int, outcomes: list[Outcome]) -> SelfRefine:
+    pick, judge = random.Random(seed), _Judge()
+    on_exhausted: Any = pick.choice(("best", "fallback", "raise"))
+    return SelfRefine(
+        RunnableLambda(_write),
+        judge,
+        piece_judge=judge,
+        release="pieces",
+        piece_chars=pick.choice((1, 60)),
+        pieces_in_flight=pick.randint(1, 5),
+        max_attempts=pick.randint(1, 4),
+        on_exhausted=on_exhausted,
+        fallback="Ask a person." if on_exhausted == "fallback" else None,
+        on_judge_error=pick.choice(("accept", "reject", "raise")),
+        on_outcome=outcomes.append,
+    )
+
+
+async def _run(seed: int, refiner: SelfRefine, outcomes: list[Outcome]) -> None:
+    """Run one schedule, and check what the client saw."""
+    schedule = _Schedule(seed)
+    _schedule.set(schedule)
+    outcomes.clear()
+    leaves_after = schedule.pick.choice((None, None, None, 0, 1, 3))
+    chunks: list[Any] = []
+    stream: Any = refiner.astream("Why?")
+    with suppress(Unanswered):  # where the policy says so
+        async for chunk in stream:
+            chunks.append(chunk)
+            if leaves_after is not None and len(chunks) > leaves_after:
+                break
+    await stream.aclose()
+    text = "".join(str(chunk.text) for chunk in chunks)
+    assert "BAD" not in text
+    assert "SECRET" not in text
+    assert len({chunk.id for chunk in chunks}) <= 1
+    assert (schedule.open, schedule.judging, len(asyncio.all_tasks())) == (0, 0, 1)
+    if leaves_after is None:
+        _check_record(outcomes[0], text)
+
+
+def _check_record(outcome: Outcome, text: str) -> None:
+    """Check that a client saw what the record says, and that no aborted call is free."""
+    pieces = [piece for attempt in outcome.attempts for piece in attempt.pieces]
+    released = "".join(piece.text for piece in pieces if piece.released)
+    assert text in (released, f"{released}\n\nAsk a person.", "Ask a person.")
+    assert text.startswith(released)
+    assert outcome.answer is None or outcome.text == text
+    assert not any("BAD" in piece.text for piece in pieces if piece.released)
+    assert all(attempt.usage.output_tokens > 0 for attempt in outcome.attempts if attempt.is_estimated)
+
+
+async def test_random_schedules() -> None:
+    """The client has exactly the accepted pieces in order, no refused letter; calls and tasks have ended."""
+    offenders = []
+    for settings in range(25):
+        outcomes: list[Outcome] = []
+        refiner = _refiner_of(settings, outcomes)
+        for seed in range(settings * 20, settings * 20 + 20):
+            try:
+                await _run(seed, refiner, outcomes)
+            except AssertionError as error:
+                offenders.append((seed, str(error).splitlines()[0]))
+    assert offenders == []
+
+
+def _refuses(answer: str) -> tuple[bool, str]:
+    return "BAD" not in answer, "Say nothing bad."
+
+
+def _accepts(answer: str) -> bool:
+    return bool(answer)
+
+
+def _refiner(*answers: object, **settings: Any) -> tuple[SelfRefine, ScriptedModel]:
+    model = ScriptedModel(answers)
+    parts = {"piece_judge": as_judge(_refuses), "release": "pieces", "piece_chars": 1}
+    return SelfRefine(model, as_judge(_accepts), **{**parts, **settings}), model
+
+
+_FIRST = "One is good. Two is BAD. Three is never seen."
+
+
+def test_a_refused_piece_is_written_anew() -> None:
+    """The answer goes on after what was released; stream and invoke give the same."""
+    refiner, model = _refiner(_FIRST, "Two is better. And three.", _FIRST, "Two is better. And three.")
+    chunks = list(refiner.stream("Count."))
+    assert [str(chunk.text) for chunk in chunks] == ["One is good.", " Two is better.", " And three.", ""]
+    assert chunks[-1].response_metadata["refine"]["passed"] is True
+    assert refiner.invoke("Count.").text == "One is good. Two is better. And three."
+    asked = model.prompts[1][-1].text
+    assert "One is good." in asked
+    assert "BAD" not in asked
+    assert "Say nothing bad." in asked
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "Two is better.",
+        " Two is better.",
+        "One is good. Two is better.",
+        "one is  GOOD. Two is better.",
+        "is good. Two is better.",
+        "\nOne is good.\nTwo is better.",
+        "<think>What was BAD?</think>\n\nTwo is better.",
+    ],
+)
+def test_what_a_continuation_repeats_is_cut(second: str) -> None:
+    """However a continuation begins anew, the answer has each sentence once, and white space between."""
+    refiner, _ = _refiner(_FIRST, second)
+    assert " ".join(refiner.invoke("Count.").text.split()) == "One is good. Two is better."
+
+
+def test_a_fence_goes_on() -> None:
+    """A continuation in the midst of a code block is still in it."""
+    first = "```python\nx = 1. Y\ny = 2. Z\nBAD = 3\n```"
+    refiner, _ = _refiner(first, "z = 3. A\n```\nThat is it.", piece_chars_most=24)
+    outcome = refiner.refine("Code.")
+    assert outcome.text == "```python\nx = 1. Y\nz = 3. A\n```\nThat is it."
+    assert [piece.text for piece in outcome.attempts[1].pieces] == ["\nz = 3. A\n```", "\nThat is it."]
+
+
+def test_a_first_piece_that_is_refused_is_a_plain_retry() -> None:
+    """Nothing was released, so the question is asked again."""
+    refiner, model = _refiner("It is BAD. Rest of it.", "All is good.")
+    assert refiner.invoke("Count.").text == "All is good."
+    assert "<begun>" not in model.prompts[1][-1].text
+
+
+@pytest.mark.parametrize(
+    ("on_exhausted", "text"), [("best", "One is good."), ("fallback", "One is good.\n\nAsk a person.")]
+)
+def test_exhausted(on_exhausted: Any, text: str) -> None:
+    """What was released stays, flagged, and the refused piece is never sent."""
+    fallback = "Ask a person." if on_exhausted == "fallback" else None
+    refiner, _ = _refiner(
+        _FIRST, "Two is BAD again.", max_attempts=2, on_exhausted=on_exhausted, fallback=fallback
+    )
+    chunks = list(refiner.stream("Count."))
+    assert "".join(str(chunk.text) for chunk in chunks) == text
+    metadata = chunks[-1].response_metadata
+    assert (metadata["refine"]["passed"], metadata["finish_reason"]) == (False, "content_filter")
+
+
+@pytest.mark.parametrize(
+    ("on_late_refusal", "text"), [("flag", "One. Two."), ("append", "One. Two.\n\nThree is short.")]
+)
+def test_late_refusals(on_late_refusal: Any, text: str) -> None:
+    """The judge of the whole refuses what is out: it is flagged, or an amendment follows."""
+    closing = as_judge(lambda answer: ("Three" in answer, "Three is missing."), name="closing")
+    model = ScriptedModel(["One. Two.", "Three is short."])
+    refiner = SelfRefine(
+        model,
+        closing,
+        piece_judge=as_judge(_refuses),
+        release="pieces",
+        piece_chars=1,
+        on_late_refusal=on_late_refusal,
+    )
+    outcome = refiner.refine("Count.")
+    assert (outcome.text, outcome.passed) == (text, on_late_refusal == "append")
+    assert outcome.stop_reason == ("accepted" if on_late_refusal == "append" else "late_refusal")
+
+
+def test_judges_of_parts_judge_pieces() -> None:
+    """Members of a panel that hold for a part judge pieces, the others the whole; without any it is refused."""
+    model = ScriptedModel(["My number is 4111 1111 1111 1111. Bye.", "I gave none. Bye."], cycle=True)
+    refiner = SelfRefine(
+        model, ["pattern:forbidden=[0-9]{4}", "length:at_most=500"], release="pieces", piece_chars=1
+    )
+    outcome = refiner.refine("Card?")
+    assert outcome.text == "I gave none. Bye."
+    assert {verdict.judge for verdict in (outcome.attempts[1].verdict,) if verdict} == {"length"}
+    with pytest.raises(ConfigurationError, match="piece_judge"):
+        SelfRefine(model, "length:at_most=500", release="pieces")
+
+
+def test_tool_calls_are_handed_on() -> None:
+    """A turn that calls a tool is not judged, and says why it came whole."""
+    from judges.messages import ToolCall  # noqa: PLC0415 - of this test alone
+
+    refiner, _ = _refiner(ToolCall(name="look", args={}))
+    outcome = refiner.refine("Look.")
+    assert outcome.answer is not None
+    assert outcome.answer.tool_calls[0]["name"] == "look"
+    assert outcome.held_back == "tool_call"
+
+
+async def test_messages_of_a_graph_are_pieces() -> None:
+    """Inside a graph `stream_mode="messages"` shows the pieces as they are released, and once."""
+    from langgraph.graph import END, START, MessagesState, StateGraph  # noqa: PLC0415 - of this test alone
+
+    refiner, _ = _refiner(_FIRST, "Two is better.")
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", refiner)
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", END)
+    graph: Any = builder.compile()
+    parts = [part async for part, _ in graph.astream({"messages": [("user", "Count.")]}, stream_mode="messages")]
+    shown = [str(part.text) for part in parts if part.type != "human"]
+    assert [text for text in shown if text] == ["One is good.", " Two is better."]
+    assert len({part.id for part in parts if part.type != "human"}) == 1

@@ -1,0 +1,165 @@
+"""The guard releases answers in pieces: streams that the official clients read, in all three protocols."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from judges import Verdict
+from tests.guarding import QUESTION, Guarded, events_of, guarding, wait_until
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
+from tests.server.apis import DIALECTS, body_in, reply_in
+from tests.server.evasions import PATHS
+
+FIRST = "One is good. Two is BAD. Three is never seen."
+SECOND = "Two is better. And three."
+WHOLE = "One is good. Two is better. And three."
+
+
+def refuses(answer: str) -> Verdict:
+    """Refuse what is bad; the judge of pieces."""
+    return Verdict.checked("BAD" not in answer, feedback="SECRET-FEEDBACK")
+
+
+def _events(asked: Asked, text: str) -> Wire:
+    """Say a text as a stream of the API that was asked, a word an event."""
+    words = text.replace(" ", " |").split("|")
+    path = asked["path"]
+    if path.startswith(PATHS["messages"]):
+        start = {
+            "id": "r1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": [],
+            "usage": {"input_tokens": 9, "output_tokens": 1},
+        }
+        deltas = [
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
+            for word in words
+        ]
+        events: list[Any] = [
+            {"type": "message_start", "message": start},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "ping"},
+            *deltas,
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}},
+            {"type": "message_stop"},
+        ]
+    else:
+        whole = json.loads(reply_in(asked, text).sent.partition(b"\r\n\r\n")[2])
+        deltas = [{"type": "response.output_text.delta", "delta": word} for word in words]
+        events = [{"type": "response.created"}, *deltas, {"type": "response.completed", "response": whole}]
+    lines = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    return answered(lines.encode(), kind="text/event-stream")
+
+
+def _script(*texts: str) -> Any:
+    left = list(texts)
+
+    def reply(asked: Asked) -> Reply | Wire:
+        text = left.pop(0) if len(left) > 1 else left[0]
+        return Reply(text) if asked["path"].startswith(PATHS["chat"]) else _events(asked, text)
+
+    return reply
+
+
+@contextmanager
+def _guarding(*texts: str, **settings: Any) -> Iterator[tuple[Guarded, ModelServer]]:
+    policy = {"piece_chars": 1, **settings.pop("policy", {})}
+    common = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
+    with (
+        serving(_script(*texts)) as upstream,
+        guarding(upstream.url, **{**common, "release": "pieces", "policy": policy, **settings}) as guard,
+    ):
+        yield guard, upstream
+
+
+def test_clients_read_pieces() -> None:
+    """Each official client assembles exactly the accepted pieces, and has the figures at the end."""
+    with _guarding(FIRST, SECOND, FIRST, SECOND, FIRST, SECOND) as (guard, _):
+        with openai.OpenAI(base_url=guard.url, api_key="k", max_retries=0) as client:
+            question: Any = QUESTION
+            chunks: list[Any] = list(client.chat.completions.create(model="m", messages=question, stream=True))
+            deltas = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
+            assert [delta for delta in deltas if delta] == ["One is good.", " Two is better.", " And three."]
+            assert chunks[-1].refine["passed"] is True
+            assert {chunk.id for chunk in chunks} == {chunks[0].id}
+            with client.responses.stream(model="m", input="Count.") as stream:
+                seen = [event.delta for event in stream if event.type == "response.output_text.delta"]
+                final = stream.get_final_response()
+            assert ("".join(seen), final.output_text) == (WHOLE, WHOLE)
+        with anthropic.Anthropic(base_url=guard.root, api_key="k", max_retries=0) as other:
+            asked: Any = {"model": "m", "max_tokens": 99, "messages": QUESTION}
+            with other.messages.stream(**asked) as texts:
+                assert "".join(texts.text_stream) == WHOLE
+                assert texts.get_final_message().content[0].text == WHOLE  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_whole_answer_is_the_same(dialect: Any) -> None:
+    """Without a stream the client gets the text that a stream would have held; nothing refused is in either."""
+    with _guarding(FIRST, SECOND, FIRST, SECOND) as (guard, _):
+        whole = guard.post(PATHS[dialect], body_in(dialect))
+        streamed = guard.post(PATHS[dialect], body_in(dialect, stream=True))
+    assert whole.status_code == 200
+    assert json.dumps(WHOLE)[1:-1] in whole.text
+    for text in (whole.text, streamed.text):
+        assert "BAD" not in text
+        assert "SECRET" not in text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_exhausted(dialect: Any) -> None:
+    """What was released stays, and its end says that it was filtered, in the words of the protocol."""
+    ending = {"chat": '"content_filter"', "responses": '"content_filter"', "messages": '"refusal"'}
+    with _guarding(FIRST, "Two is BAD again.", policy={"max_attempts": 2}) as (guard, _):
+        text = guard.post(PATHS[dialect], body_in(dialect, stream=True)).text
+    assert ending[dialect] in text
+    assert '"passed":false' in text
+    assert "BAD" not in text
+
+
+def test_structured_answers_are_held_back() -> None:
+    """JSON, several answers and requests that ask for it come whole, and the record says why."""
+    with _guarding("One is good. Two is good.") as (guard, _):
+        form = {"type": "json_object"}
+        held = [
+            json.loads(events_of(guard.chat(stream=True, **fields).text)[-2])
+            for fields in ({"response_format": form}, {"n": 2}, {"refine": {"release": "answer"}})
+        ]
+    assert held[0]["refine"]["held_back"] == "structured"
+    assert [one["choices"][0]["delta"]["content"] for one in held] == ["One is good. Two is good."] * 3
+
+
+def test_requests_ask_within_bounds() -> None:
+    """A request may have its answer in pieces only where the bounds say so."""
+    asked: Any = {"stream": True, "refine": {"release": "pieces"}}
+    with _guarding("One. Two.", release="answer", bounds={"release": "pieces"}) as (guard, _):
+        assert len(events_of(guard.chat(**asked).text)) == 4
+        assert len(events_of(guard.chat(stream=True).text)) == 2
+    with serving(_script("One. Two.")) as upstream, guarding(upstream.url) as plain:
+        assert plain.chat(**asked).status_code == 400
+
+
+def test_a_client_that_leaves_ends_everything() -> None:
+    """The upstream's connection is closed when the client is gone in the midst of its stream."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+    delta = {"choices": [{"index": 0, "delta": {"content": "One is good. Two is good. Three"}}]}
+    hanging = Wire((head + f"data: {json.dumps(delta)}\n\n".encode(),), then="hang")
+    settings: Any = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
+    settings |= {"release": "pieces", "policy": {"piece_chars": 1}}
+    with serving(lambda _: hanging) as upstream, guarding(upstream.url, **settings) as guard:
+        body = {"model": "m", "messages": QUESTION, "stream": True}
+        with guard.client.stream("POST", f"{guard.url}/chat/completions", json=body) as response:
+            first = next(response.iter_text())
+        assert "One is good." in first
+        wait_until(lambda: upstream.open_connections == 0, seconds=30)
+        wait_until(lambda: not guard.service.running, seconds=30)
