@@ -40,6 +40,9 @@ class QuestionEnded(Exception):  # noqa: N818 - what happened
         self.draft = draft
         self.spent = Usage()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.verdict, self.draft), vars(self)
+
 
 @dataclass(frozen=True)
 class InputJudging:

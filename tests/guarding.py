@@ -72,7 +72,7 @@ class Guarded:
 def guarding(upstream: str | None, **settings: Any) -> Iterator[Guarded]:
     """Run a guard while the block runs; settings are those of the configuration's top."""
     common = {"upstream": upstream, "judge": "tests.guarding:rates", "drain_s": 0.0}
-    client = httpx2.Client(timeout=20, trust_env=False, verify=False)
+    client = httpx2.Client(timeout=60, trust_env=False, verify=False)
     with client, RunningGuard({**common, **settings}) as guard:
         yield Guarded(guard.url, guard.service, client, guard.page_url)
 

@@ -33,6 +33,7 @@ from judges import (
     Panel,
     Repeat,
     Usage,
+    Verdict,
     as_judge,
 )
 from judges.catalogue.registry import catalogue
@@ -103,6 +104,8 @@ def made(kind: type[Exception]) -> Exception:
         "param": "model",
         "retry_after_s": 1.5,
         "allow": "GET, POST",
+        "draft": "the draft",
+        "verdict": Verdict.rated(1, judge="own"),
         "reply": UpstreamReply(status=500, kind="text/plain", headers=[], body=b"broken"),
     }
     if not inspect.isfunction(kind.__init__):

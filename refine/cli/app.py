@@ -565,7 +565,7 @@ def _monitor(options: of.MonitorOptions) -> int:
 
 @_command(_LOOPS)
 def _export(options: of.ExportOptions) -> int:
-    """Write recorded attempts as a dataset: one sample a line, or as .csv or .parquet.
+    """Write recorded attempts as a dataset: JSON lines, .csv or .parquet.
 
     \b
     refine export sqlite:///record.db --out rows.jsonl
@@ -584,7 +584,7 @@ def _export(options: of.ExportOptions) -> int:
 
 @_command(_LOOPS)
 def _verify(options: of.VerifyOptions) -> int:
-    """Say whether a record, or what was exported from it, is as it was written.
+    """Say whether a record, or its export, is as it was written.
 
     Every outcome carries a hash of itself and of the one before: what is changed, dropped or put elsewhere shows.
     With a key in REFINE_RECORD_SEAL_KEY nobody without it can seal anew. --save-heads notes where the chains end;

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
@@ -366,6 +366,22 @@ def _is_outage(error: Exception) -> bool:
     return isinstance(error, OperationalError) or type(error) is DatabaseError
 
 
+_FORKS = threading.RLock()
+"""Held in a transaction of SQLite: a child forked in the middle of one inherits what SQLite knows of its
+locks, and would find the file locked for ever."""
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_FORKS.acquire, after_in_parent=_FORKS.release, after_in_child=_FORKS.release)
+
+
+@contextmanager
+def _writing_to(engine: Engine) -> Iterator[Connection]:
+    """Connect for a transaction that writes."""
+    guard = _FORKS if engine.dialect.name == "sqlite" else nullcontext()
+    with guard, engine.connect().execution_options(writes=True) as connection, connection.begin():
+        yield connection
+
+
 class _Pen:
     """Writes outcomes, as links of the chain of this process.
 
@@ -381,10 +397,9 @@ class _Pen:
     @contextmanager
     def transaction(self) -> Iterator[tuple[Connection, Links]]:
         """Begin a transaction, in which the chain goes on."""
-        with self._engine.connect().execution_options(writes=True) as connection:
-            with connection.begin(), self._chain.extended(connection) as links:
-                yield connection, links
-            self._chain.keep(links)
+        with _writing_to(self._engine) as connection, self._chain.extended(connection) as links:
+            yield connection, links
+        self._chain.keep(links)
 
 
 def _write(pen: _Pen, batch: Sequence[OutcomeRows]) -> list[Exception]:
@@ -680,7 +695,7 @@ class Tables:
     def writing(self) -> Iterator[Connection]:
         """Connect for a transaction that writes."""
         self.check()
-        with self._transaction() as connection:
+        with _writing_to(self._engine) as connection:
             yield connection
 
     @contextmanager
@@ -697,15 +712,10 @@ class Tables:
 
     def _connected(self) -> Engine:
         if not self._ready:
-            with self._lock, self._transaction() as connection:
+            with self._lock, _writing_to(self._engine) as connection:
                 migrate(connection)
             self._ready = True
         return self._engine
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
-            yield connection
 
     @cached_property
     def _engine(self) -> Engine:

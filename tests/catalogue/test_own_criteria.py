@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from judges import Sample, load
+from judges.prompting.prompts import prompt
 from judges.requests import Ask
 from judges.testing import ScriptedModel
 
@@ -54,6 +55,8 @@ def test_the_model_is_told_which_direction_is_good(language: str) -> None:
         for good in (True, False, None)
     ]
     assert len({*tasks}) == 3
-    assert max(map(len, tasks[:2])) > len(tasks[2]) == min(map(len, tasks))
+    phrases = prompt("aspect_critic", language).feedback
+    assert [phrases["meeting_is_good"] in task for task in tasks] == [True, False, False]
+    assert [phrases["meeting_is_bad"] in task for task in tasks] == [False, True, False]
     labels = asked("databricks.custom", language, criteria=KIND, answer={"great": 1.0, "poor": 0.0, "fair": 0.5})
     assert "poor, fair, great" in labels.task

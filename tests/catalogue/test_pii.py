@@ -154,14 +154,16 @@ def judged(answer: str = ANSWER, *, question: str = "Who?", **settings: Any) -> 
 
 
 def test_a_verdict_has_kinds_and_places_and_never_the_text() -> None:
-    """Nothing of what was found is in any field of the verdict, the words for the writer included."""
+    """Nothing of what was found is in any field, the words for the writer included; only masks are."""
     verdict = judged()
     assert [item.subject for item in verdict.items] == ["email [11:24]", "phone [29:45]", "api_key [58:109]"]
     assert [item.value for item in verdict.items] == ["email", "phone", "api_key"]
     assert (verdict.rating, verdict.usage.calls) == (1, 0)
     assert "e-mail address, characters 12 to 24" in verdict.feedback
     assert verdict.detail == "names and addresses were not looked for: no model"
-    assert not [secret for secret in SECRETS if secret.lower() in verdict.model_dump_json().lower()]
+    told = verdict.model_dump_json(exclude={"replacement"})
+    assert not [secret for secret in SECRETS if secret.lower() in told.lower()]
+    assert verdict.replacement == "Ivan is at [EMAIL] and [PHONE]; the key is [API_KEY]"
 
 
 def test_what_the_user_gave_is_no_leak() -> None:

@@ -189,7 +189,7 @@ async def test_an_endpoint_that_refuses_connections_is_left_alone(way: Way) -> N
         model = limited(chat, Limiter(4), breaker=Breaker(5))
         verdicts = [await judged(way, model) for _ in range(3)]
     assert {one.unscored for one in verdicts} == {"judge_failed"}
-    assert verdicts[0].detail.endswith("ConnectionError from m")
+    assert verdicts[0].detail.endswith(f"ConnectionError from m at {url.removesuffix('/v1')}")
     assert [one.detail.partition(";")[0] for one in verdicts[1:]] == [
         "the endpoint is not answering (5 failures in a row)"
     ] * 2

@@ -69,11 +69,11 @@ def test_a_letter_asks_for_text(dialect: DialectName) -> None:
 
 PARTS: dict[DialectName, str] = {
     "prometheus": "###Task Description: | [RESULT] | ###The instruction to evaluate: | ###Response to evaluate: | "
-    "###Score Rubrics: | Score 1: Useless | Score 5: Excellent | ###Feedback: ",
+    "###Score Rubrics: | Score 1: Does not serve | Score 5: Nothing that | ###Feedback: ",
     "flow_judge": "# GOAL | <inputs> | </inputs> | <output> | </output> | <evaluation_criteria> | "
-    "<scoring_rubric> | Score 1: Useless | Score 5: Excellent | <feedback> | <score>",
-    "glider": "<INPUT> | </INPUT> | <OUTPUT> | </OUTPUT> | Pass Criteria: | Rubric: | Score 1: Useless | "
-    "Score 5: Excellent | <reasoning> | <highlight> | <score>",
+    "<scoring_rubric> | Score 1: Does not serve | Score 5: Nothing that | <feedback> | <score>",
+    "glider": "<INPUT> | </INPUT> | <OUTPUT> | </OUTPUT> | Pass Criteria: | Rubric: | Score 1: Does not serve | "
+    "Score 5: Nothing that | <reasoning> | <highlight> | <score>",
     "minicheck": 'Document: "Paris has 15 C."\nClaim: "15 C."',
 }
 
@@ -154,7 +154,7 @@ def test_each_score_is_described_by_the_level_it_becomes(dialect: DialectName) -
     _, model = judged(dialect, reply(dialect))
     text = model.prompts[0][-1].text
     lines = dict(re.findall(r"^Score (\d): (\w+ ?\w+)", text, re.MULTILINE))
-    assert lines["3"] == lines["4"] == "Mostly helpful"
+    assert lines["3"] == lines["4"] == "The main"
     assert not re.search(r"^\d: ", text, re.MULTILINE)
 
 

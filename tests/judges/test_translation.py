@@ -144,8 +144,8 @@ async def test_a_text_that_comes_twice_is_asked_for_once(tmp_path: Path) -> None
 async def test_levels_are_translated(tmp_path: Path) -> None:
     """The levels of a pack are texts too; the new judge rates on them."""
     judge = await adapted(Helpfulness("a:b"), translating(), tmp_path)
-    assert "1: Ü USELESS" in judge.explain().prompts["helpfulness"]
-    assert "1: Useless" in Helpfulness("a:b").explain().prompts["helpfulness"]
+    assert "1: Ü DOES NOT SERVE" in judge.explain().prompts["helpfulness"]
+    assert "1: Does not serve" in Helpfulness("a:b").explain().prompts["helpfulness"]
 
 
 async def test_criteria_of_the_user_stay(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_check_gives_the_best_or_the_worst(passed: bool, rating: int) -> None:
 @pytest.mark.parametrize("rating", [0, 5, -1, True, 4.0, "4", None])
 def test_what_is_no_rating_is_refused(rating: Any) -> None:
     """A rating is an integer from 1 to 4; lookalikes are rejected."""
-    with pytest.raises(ValidationError, match="rating"):
+    with pytest.raises(ValueError, match="rating"):
         Verdict.rated(rating)
 
 

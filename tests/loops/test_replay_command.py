@@ -30,7 +30,7 @@ def test_the_tables(tmp_path: Path) -> None:
     assert "15 loops, recorded with success rating 4, 4 attempts" in lines
     assert max(map(len, lines)) <= 100
     for part in (
-        "Raw change (includes regression to the mean)",
+        "part of that is luck: --rejudge removes it",
         "rating 4, 4 attempts (in force)",
         "80.0-86.7%",
         "93.3% (70-99%)",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, inspect, text
 
 from graphs import Overrides
 from judges import Verdict
@@ -48,7 +48,7 @@ def test_a_row_tells_all_of_its_attempt(tmp_path: Path) -> None:
     assert "stop_reason" not in first
     assert {len(str(row[name])) for row in written for name in ("policy_digest", "judge_digest")} == {32}
     assert {"calls", "input_tokens", "output_tokens"} <= set(first["usage"])  # type: ignore[call-overload]  # a mapping
-    own = {"outcome_id", "at", "generate_s", "judge_s"}
+    own = {"outcome_id", "at", "generate_s", "judge_s", "seal"}
     for a, b, c in zip(written, exported, without_texts, strict=True):
         assert {k: v for k, v in a.items() if k not in own} == {
             k: v for k, v in b.items() if k not in own and v != ""
@@ -98,6 +98,8 @@ def test_a_database_of_the_version_before_is_read(tmp_path: Path) -> None:
     with engine.begin() as connection:
         for table, column in newer:
             connection.execute(text(f'ALTER TABLE "{table}" DROP COLUMN "{column}"'))
+        for table in set(inspect(connection).get_table_names()) - {"outcome", "attempt", "label", "meta"}:
+            connection.execute(text(f'DROP TABLE "{table}"'))
         connection.execute(text("UPDATE meta SET version = 1"))
     engine.dispose()
     with DatabaseRecord(url) as record:

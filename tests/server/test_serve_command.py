@@ -156,7 +156,7 @@ def test_what_is_said_of_record_and_exposure(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("REFINE_RECORD", "false")
     assert run(*base)[1].count("nothing is recorded") == 1
     for host, expense in (("0.0.0.0", False), ("::", True)):  # noqa: S104 - what the warning is about
-        monkeypatch.setenv("REFINE_UPSTREAM_KEY", "sk-operator" if expense else "caller")
+        monkeypatch.setenv("REFINE_UPSTREAM_KEY", "sk-operator-of-24-letters" if expense else "caller")
         lines = run(*base, "--host", host)[1]
         assert lines.count(f"whoever reaches {host} is answered") == 1
         assert ("at this server's expense" in lines) == expense

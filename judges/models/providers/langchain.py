@@ -339,7 +339,8 @@ class _Binding:
 
 def _is_function(tools: Any) -> bool:
     """Check whether tools are one function in the form of chat completions."""
-    return isinstance(tools, list) and len(tools) == 1 and set(tools[0]) == {"type", "function"}
+    is_one = isinstance(tools, list) and len(tools) == 1 and isinstance(tools[0], Mapping)
+    return is_one and set(tools[0]) == {"type", "function"}
 
 
 def _unwrap(chat: Any) -> _Binding:
