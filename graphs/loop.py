@@ -72,7 +72,7 @@ from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.questions import BothCalls, InputJudging, QuestionEnded, too_late
-from graphs.refinement import Attempt, Refinement, RunningClock, StopReason, evolve
+from graphs.refinement import Attempt, Refinement, StopReason, evolve
 from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
@@ -83,6 +83,24 @@ from judges.runtime.budget import Allowance, Refused, with_cost
 from judges.runtime.observation import current, observing
 from judges.sample import Sample, is_long
 from judges.verdict import Usage, Verdict
+
+
+class RunningClock:
+    """The time from a refinement's last event on, in seconds since the epoch, by the monotonic clock.
+
+    A change of the computer's clock, a wait for a human and a rest between two processes leave it as it was.
+
+    Args:
+        refinement: The record as the step begins.
+    """
+
+    def __init__(self, refinement: Refinement) -> None:
+        self._at = refinement.started_at if refinement.updated_at is None else refinement.updated_at
+        self._since = time.monotonic()
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self._at + time.monotonic() - self._since
 
 
 def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
@@ -156,12 +174,11 @@ def usage_of_draft(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     They do so for calls that an agent made before it stopped for a human. If no call was counted and none
     reported, how many there were is unknown.
     """
-    reported = Usage.total(
-        [
-            usage if usage.cost is None and not policy.prices else with_cost(usage, model, policy.prices)
-            for model, usage in draft.calls
-        ]
-    )
+    usages = [
+        usage if usage.cost is None and not policy.prices else with_cost(usage, model, policy.prices)
+        for model, usage in draft.calls
+    ]
+    reported = usages[0] if len(usages) == 1 else Usage.total(usages)
     if effect.allowance is None:
         return reported if reported.calls else Usage()
     counted = effect.spent
@@ -286,7 +303,8 @@ class Loop:
             raise InputError("the last message is an answer already; end with a message of the user or of a tool")
         question_text = next((message.text for message in reversed(messages) if message.type == "human"), "")
         evidence = self._evidence(question.get("evidence"))
-        self.bounds.check_evidence(evidence)
+        if evidence:
+            self.bounds.check_evidence(evidence)
         return Refinement(
             policy=self.policy,
             question=question_text,
@@ -449,11 +467,11 @@ class Loop:
         return self._fail(error, refinement, messages, spent, now)
 
     def _generation(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
-        number = refinement.number
-        generator, temperature = self._generator_for(refinement.generated)
-        name, is_silent = self._run_name(number), not self.policy.show_drafts
+        is_first = not self.policy.overrides
+        generator, temperature = (self._generator, None) if is_first else self._generator_for(refinement.generated)
         allowance = self._generators_allowance(generator, refinement, now)
-        prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
+        number, prompt, seconds = refinement.number, refinement.prompt(messages), refinement.seconds_left(now)
+        name, is_silent = self._run_name(number), not self.policy.show_drafts
         subject = partial(subject_of, "draft", number, prompt)
         config = context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
         draft: Callable[..., Draft] | None = getattr(generator, "draft", None)
