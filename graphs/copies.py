@@ -115,9 +115,12 @@ def is_echo(made: Draft, refinement: Refinement, conversation: Sequence[BaseMess
         refinement: The record before it.
         conversation: The messages up to the question; what stands there may be repeated.
     """
-    if made.kind not in ("text", "cut", "invalid_tool_call") or made.kept or made.skip_reason:
+    if made.kept or made.skip_reason or not _repeats(text_of_answer(made.answer), refinement, conversation):
         return False
-    text = text_of_answer(made.answer)
+    return made.kind in ("text", "cut", "invalid_tool_call")
+
+
+def _repeats(text: str, refinement: Refinement, conversation: Sequence[BaseMessage]) -> bool:
     if refinement.policy.augment in _LETS_KEEP and _keeps(text):
         return True
     draft = _Text(text)

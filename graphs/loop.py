@@ -234,7 +234,7 @@ class Loop:
 
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
-        return evolve(self, _generator=as_generator(generator), _needs=self._needs)
+        return evolve(self, _generator=as_generator(generator), _needs=self._needs, _asks_models=self._asks_models)
 
     @property
     def input_judge(self) -> Judge | None:
@@ -335,9 +335,9 @@ class Loop:
             refinement = yield from self._ask_first(refinement, messages, context)
         clock = RunningClock(refinement)
         now = clock()
-        limit = None if refinement.done else refinement.limit_reached(now)
+        limit = None if refinement.stop_reason is not None else refinement.limit_reached(now)
         refinement = refinement if limit is None else refinement.stop(*limit, now=now)
-        if refinement.done:
+        if refinement.stop_reason is not None:
             return self._to_finish(refinement)
         started = time.perf_counter()
         effect = self._generation(refinement, messages, context, now)
@@ -467,11 +467,13 @@ class Loop:
         return self._fail(error, refinement, messages, spent, now)
 
     def _generation(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
-        is_first = not self.policy.overrides
-        generator, temperature = (self._generator, None) if is_first else self._generator_for(refinement.generated)
-        allowance = self._generators_allowance(generator, refinement, now)
-        number, prompt, seconds = refinement.number, refinement.prompt(messages), refinement.seconds_left(now)
+        number = len(refinement.attempts) + 1
         name, is_silent = self._run_name(number), not self.policy.show_drafts
+        generator, temperature = self._generator, None
+        if self.policy.overrides:
+            generator, temperature = self._generator_for(refinement.generated)
+        allowance = self._generators_allowance(generator, refinement, now)
+        prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
         subject = partial(subject_of, "draft", number, prompt)
         config = context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
         draft: Callable[..., Draft] | None = getattr(generator, "draft", None)
@@ -574,7 +576,7 @@ class Loop:
 
     def _warnings_about(self, sample: Sample, refinement: Refinement, verdict: Verdict) -> tuple[Event, ...]:
         """Return the warnings that a judge lacked evidence, or was not shown all of it, or of the draft."""
-        warnings = set_aside_warnings(refinement, self._throttle)
+        warnings = set_aside_warnings(refinement, self._throttle) if refinement.evidence else ()
         if self._needs:
             warnings += missing_evidence_warnings(self._needs, sample, verdict, self._throttle)
         if self._asks_models and is_long(sample, limit := self.policy.max_conversation_chars):

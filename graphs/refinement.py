@@ -650,6 +650,12 @@ class Refinement:
         """
         if draft.number == 1 or draft.fault or draft.copied == "echo" or draft.own_kind != "text":
             return None
+        parts = (draft.answer, draft.steps, draft.evidence, draft.kept, self.evidence, self.policy)
+        return self.memo.recall(
+            "twin", (*parts, *self.attempts[: draft.number - 1]), partial(self._find_twin, draft)
+        )
+
+    def _find_twin(self, draft: Attempt) -> Attempt | None:
         text = _plain(draft.text)
         for attempt in self.attempts[self.outdated : draft.number - 1]:
             for other in attempt.drafts:
@@ -777,6 +783,11 @@ class Refinement:
     @property
     def usage(self) -> Usage:
         """What all attempts consumed, generating and judging."""
+        return self.memo.recall(
+            "usage", (self.attempts, self.unfinished, self.question_verdict), self._total_usage
+        )
+
+    def _total_usage(self) -> Usage:
         usages = [self.unfinished]
         if self.question_verdict is not None:
             usages.append(self.question_verdict.usage)
