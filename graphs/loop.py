@@ -73,7 +73,7 @@ from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.questions import BothCalls, InputJudging, QuestionEnded, too_late
 from graphs.refinement import Attempt, Refinement, StopReason, evolve
-from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of
+from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of, visible_to_generator
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -686,7 +686,7 @@ class Loop:
             review = yield Effect(run=call.run, arun=call.arun, config=config)
             refinement = apply_review(refinement, chosen, review)
             if not refinement.done:
-                added = added_messages(refinement.visible_to_generator(after=chosen.number))
+                added = added_messages(visible_to_generator(refinement, after=chosen.number))
                 return Transition(refinement=refinement.add_messages(added), goto="generate")
             if refinement.decision == "rejected":
                 return _finish_rejected(refinement, messages, now)

@@ -289,8 +289,8 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         figures["usage_estimated"] = attempt.is_estimated
     if verdict is not None and verdict.p_pass is not None:
         figures["p_pass"] = verdict.p_pass
-    is_whole = verdict is None or (verdict.unscored is None and not verdict.items)
-    if not is_whole and (missing := verdict.missing):
+    missing = verdict.missing if verdict is not None and (verdict.items or verdict.unscored) else {}
+    if missing:
         figures["missing"] = missing
     if attempt.mended:
         figures["masked"] = [span.kind for span in attempt.mended]

@@ -302,7 +302,7 @@ Status = Literal["running", "waiting", "done"]
 to decide. `done`: nothing is called any more; there is an answer, or an error said why there is none.
 """
 
-_Decision = Literal["accepted", "rewritten", "rejected"]
+Decision = Literal["accepted", "rewritten", "rejected"]
 """What a reviewer made of a turn: released its draft, wrote the answer, or let there be none."""
 
 
@@ -366,7 +366,7 @@ class Refinement:
     refiner: str = ""
     overrides: Mapping[str, JsonValue] = field(default_factory=dict)
     revisions: tuple[int, ...] = ()
-    decision: _Decision | None = None
+    decision: Decision | None = None
     outdated: int = 0
     held_back: str = ""
     question_verdict: Verdict | None = None
@@ -534,43 +534,9 @@ class Refinement:
         unfinished = self.unfinished + usage
         return evolve(self, attempts=(*self.attempts, attempt), unfinished=unfinished, updated_at=now)
 
-    def review(self, decision: _Decision, released: int | None, detail: str) -> Self:
-        """Record how a reviewer ended the turn, with a new `detail`; the stop reason stays."""
-        return evolve(self.release(released, detail=detail), decision=decision)
-
-    def revise(self, number: int, feedback: str) -> Self:
-        """Record that a reviewer sent an attempt back, for one more attempt; it is then not released any more."""
-        if not self.may_be_revised:
-            raise ValueError("the refinement awaits no review, or no further attempt is allowed")
-        attempts = tuple(
-            attempt.model_copy(update={"review": feedback}) if attempt.number == number else attempt
-            for attempt in self.attempts
-        )
-        revisions = (*self.revisions, len(attempts))
-        return evolve(
-            self,
-            attempts=attempts,
-            revisions=revisions,
-            stop_reason=None,
-            detail="",
-            ended_at=None,
-            updated_at=self.ended_at if self.updated_at is None else self.updated_at,
-        )
-
     def _require_running(self) -> None:
         if self.stop_reason is not None:
             raise ValueError(f"the refinement is done ({self.stop_reason!r}) and takes no further event")
-
-    @property
-    def may_be_revised(self) -> bool:
-        """Whether a reviewer who is asked may send the answer back: revisions, budgets and time leave room."""
-        ended_at = self.started_at if self.ended_at is None else self.ended_at
-        return (
-            self.ending == "interrupt"
-            and len(self.revisions) < self.policy.max_revisions
-            and not self.awaits_verdict
-            and self.limit_reached(ended_at) is None
-        )
 
     @property
     def awaits_verdict(self) -> bool:
@@ -677,12 +643,6 @@ class Refinement:
         before = self.revisions[-1] if self.revisions else 0
         most = before + 1 if self.revisions else self.policy.max_attempts
         return most + len([attempt for attempt in self.attempts[before:] if attempt.mended])
-
-    def visible_to_generator(self, *, after: int) -> Self:
-        """Return the record as the generator is to see it: with the attempt that was sent back as the last."""
-        others = (attempt for attempt in self.attempts if attempt.number != after)
-        last = (attempt for attempt in self.attempts if attempt.number == after)
-        return evolve(self, attempts=(*others, *last))
 
     # Next step
 
