@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from importlib import resources
 from string import Template
 from typing import TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from graphs.answers import draft_message
 from graphs.isolation import copy_messages, copy_refinement
@@ -261,9 +261,14 @@ def words() -> object:
 
 def faults_of(attempt: Attempt, refinement: Refinement) -> tuple[str, ...]:
     """Return what a generator is told to change in a draft: one line a fault, in the order of the feedback."""
+    find = partial(_find_faults, attempt, refinement.evidence)
+    return refinement.memo.recall(f"faults {attempt.number}", (attempt, refinement.evidence), find)
+
+
+def _find_faults(attempt: Attempt, evidence: Mapping[str, JsonValue]) -> tuple[str, ...]:
     feedback = attempt.feedback[: 2 * FEEDBACK_LIMIT]
-    if refinement.evidence:
-        feedback = withhold(feedback, refinement.evidence)
+    if evidence:
+        feedback = withhold(feedback, evidence)
     lines = map(_line, feedback[:FEEDBACK_LIMIT].splitlines())
     return tuple(dict.fromkeys(filter(None, lines)))
 

@@ -23,12 +23,12 @@ from graphs.drivers import Effect, Messages, RunContext, Transition, aperform, p
 from graphs.errors import DraftError
 from graphs.events import CANDIDATE_FAILED, Event, Needs, candidate_events, candidates_events, started_events
 from graphs.generators import as_generator
-from graphs.loop import Loop
+from graphs.loop import Loop, RunningClock
 from graphs.outcome import add_outcome
 from graphs.overrides import Bounds
 from graphs.policy import Policy
 from graphs.questions import InputJudging
-from graphs.refinement import Refinement, RunningClock, evolve
+from graphs.refinement import Refinement, evolve
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.providers.llm_runs import metered

@@ -25,6 +25,9 @@ from graphs.generators import Draft
 from graphs.refinement import Refinement
 from judges.prompting.prompts import LANGUAGES
 
+_LETS_KEEP = ("verify_first", verify_first)
+"""The form of a retry that lets an answer be kept, by its name and as a function."""
+
 _LONGEST_TEXT = 50_000
 """Most characters of a draft that are searched."""
 
@@ -112,10 +115,13 @@ def is_echo(made: Draft, refinement: Refinement, conversation: Sequence[BaseMess
         refinement: The record before it.
         conversation: The messages up to the question; what stands there may be repeated.
     """
-    if made.kind not in ("text", "cut", "invalid_tool_call") or made.kept or made.skip_reason:
+    if made.kept or made.skip_reason or not _repeats(text_of_answer(made.answer), refinement, conversation):
         return False
-    text = text_of_answer(made.answer)
-    if _keeps(text, refinement):
+    return made.kind in ("text", "cut", "invalid_tool_call")
+
+
+def _repeats(text: str, refinement: Refinement, conversation: Sequence[BaseMessage]) -> bool:
+    if refinement.policy.augment in _LETS_KEEP and _keeps(text):
         return True
     draft = _Text(text)
     said_before = cache(lambda: _Text("\n".join(str(message.text) for message in conversation)[-_LONGEST_TEXT:]))
@@ -132,21 +138,19 @@ def keep_answer(made: Draft, refinement: Refinement) -> Draft:
 
     There is one to keep only where it may be released. Its evidence and its raw reply belong to it.
     """
-    if made.fault or made.kind != "text":
+    if refinement.policy.augment not in _LETS_KEEP or made.fault or made.kind != "text":
         return made
     text = text_of_answer(made.answer)
     last = answers_of(refinement)[-1]
-    if not _keeps(text, refinement) or last.is_unfit or last.own_kind != "text":
+    if not _keeps(text) or last.is_unfit or last.own_kind != "text":
         return made
     steps = (*last.steps, *(step for step in made.steps if step not in last.steps))
     answer = made.answer.model_copy(update={"content": last.answer.content})
     return replace(made, answer=answer, steps=steps, evidence=last.evidence, raw=last.raw, kept=text)
 
 
-def _keeps(text: str, refinement: Refinement) -> bool:
+def _keeps(text: str) -> bool:
     """Check whether a draft begins with the word by which the form that asked for it lets an answer be kept."""
-    if refinement.policy.augment not in ("verify_first", verify_first):
-        return False
     start = _START.sub("", unicodedata.normalize("NFKC", text[:200]))
     words = [unicodedata.normalize("NFKC", word) for word in keep_words()]
     spelt = tuple(word.rstrip(":") for word in words if word.isupper())

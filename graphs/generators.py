@@ -41,7 +41,7 @@ from judges.models.providers.openai_fields import names_direct_client
 from judges.models.providers.openai_messages import MessageDict, answer_of, to_dicts, to_messages
 from judges.models.providers.openai_replies import model_in, usage_in
 from judges.runtime.flow import in_thread
-from judges.runtime.validation import check_allowed
+from judges.runtime.validation import ban, check_allowed
 from judges.sample import Sample
 from judges.verdict import Usage
 
@@ -623,7 +623,7 @@ class _RunnableGenerator:
             )
 
     def _check_allowed(self) -> None:
-        model = _chat_model_in(self._runnable)
+        model = _chat_model_in(self._runnable) if ban.depth else None
         if model is not None:
             check_allowed(type(model).__name__, model)
 

@@ -72,8 +72,8 @@ from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.questions import BothCalls, InputJudging, QuestionEnded, too_late
-from graphs.refinement import Attempt, Refinement, RunningClock, StopReason, evolve
-from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of
+from graphs.refinement import Attempt, Refinement, StopReason, evolve
+from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of, visible_to_generator
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -83,6 +83,24 @@ from judges.runtime.budget import Allowance, Refused, with_cost
 from judges.runtime.observation import current, observing
 from judges.sample import Sample, is_long
 from judges.verdict import Usage, Verdict
+
+
+class RunningClock:
+    """The time from a refinement's last event on, in seconds since the epoch, by the monotonic clock.
+
+    A change of the computer's clock, a wait for a human and a rest between two processes leave it as it was.
+
+    Args:
+        refinement: The record as the step begins.
+    """
+
+    def __init__(self, refinement: Refinement) -> None:
+        self._at = refinement.started_at if refinement.updated_at is None else refinement.updated_at
+        self._since = time.monotonic()
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self._at + time.monotonic() - self._since
 
 
 def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
@@ -156,12 +174,11 @@ def usage_of_draft(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     They do so for calls that an agent made before it stopped for a human. If no call was counted and none
     reported, how many there were is unknown.
     """
-    reported = Usage.total(
-        [
-            usage if usage.cost is None and not policy.prices else with_cost(usage, model, policy.prices)
-            for model, usage in draft.calls
-        ]
-    )
+    usages = [
+        usage if usage.cost is None and not policy.prices else with_cost(usage, model, policy.prices)
+        for model, usage in draft.calls
+    ]
+    reported = usages[0] if len(usages) == 1 else Usage.total(usages)
     if effect.allowance is None:
         return reported if reported.calls else Usage()
     counted = effect.spent
@@ -217,7 +234,7 @@ class Loop:
 
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
-        return evolve(self, _generator=as_generator(generator), _needs=self._needs)
+        return evolve(self, _generator=as_generator(generator), _needs=self._needs, _asks_models=self._asks_models)
 
     @property
     def input_judge(self) -> Judge | None:
@@ -286,7 +303,8 @@ class Loop:
             raise InputError("the last message is an answer already; end with a message of the user or of a tool")
         question_text = next((message.text for message in reversed(messages) if message.type == "human"), "")
         evidence = self._evidence(question.get("evidence"))
-        self.bounds.check_evidence(evidence)
+        if evidence:
+            self.bounds.check_evidence(evidence)
         return Refinement(
             policy=self.policy,
             question=question_text,
@@ -317,9 +335,9 @@ class Loop:
             refinement = yield from self._ask_first(refinement, messages, context)
         clock = RunningClock(refinement)
         now = clock()
-        limit = None if refinement.done else refinement.limit_reached(now)
+        limit = None if refinement.stop_reason is not None else refinement.limit_reached(now)
         refinement = refinement if limit is None else refinement.stop(*limit, now=now)
-        if refinement.done:
+        if refinement.stop_reason is not None:
             return self._to_finish(refinement)
         started = time.perf_counter()
         effect = self._generation(refinement, messages, context, now)
@@ -449,9 +467,11 @@ class Loop:
         return self._fail(error, refinement, messages, spent, now)
 
     def _generation(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
-        number = refinement.number
-        generator, temperature = self._generator_for(refinement.generated)
+        number = len(refinement.attempts) + 1
         name, is_silent = self._run_name(number), not self.policy.show_drafts
+        generator, temperature = self._generator, None
+        if self.policy.overrides:
+            generator, temperature = self._generator_for(refinement.generated)
         allowance = self._generators_allowance(generator, refinement, now)
         prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
         subject = partial(subject_of, "draft", number, prompt)
@@ -556,7 +576,7 @@ class Loop:
 
     def _warnings_about(self, sample: Sample, refinement: Refinement, verdict: Verdict) -> tuple[Event, ...]:
         """Return the warnings that a judge lacked evidence, or was not shown all of it, or of the draft."""
-        warnings = set_aside_warnings(refinement, self._throttle)
+        warnings = set_aside_warnings(refinement, self._throttle) if refinement.evidence else ()
         if self._needs:
             warnings += missing_evidence_warnings(self._needs, sample, verdict, self._throttle)
         if self._asks_models and is_long(sample, limit := self.policy.max_conversation_chars):
@@ -666,7 +686,7 @@ class Loop:
             review = yield Effect(run=call.run, arun=call.arun, config=config)
             refinement = apply_review(refinement, chosen, review)
             if not refinement.done:
-                added = added_messages(refinement.visible_to_generator(after=chosen.number))
+                added = added_messages(visible_to_generator(refinement, after=chosen.number))
                 return Transition(refinement=refinement.add_messages(added), goto="generate")
             if refinement.decision == "rejected":
                 return _finish_rejected(refinement, messages, now)

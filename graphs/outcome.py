@@ -167,9 +167,11 @@ class Outcome(HintsAtGuesses, Frozen):
         asked = self.question_verdict
         if asked is not None:
             summary["question"] = {"judge": asked.judge, "passed": asked.passed, "unscored": asked.unscored}
-        further = {"certificate": self.certificate, "covered": self.covered, "missing": self.missing}
-        further["held_back"] = self.held_back
-        return {**summary, **{name: value for name, value in further.items() if value}}
+        for name in ("certificate", "covered", "missing", "held_back"):
+            value = getattr(self, name)
+            if value:
+                summary[name] = value
+        return summary
 
     def samples(self) -> list[Sample]:
         """Return every draft as a sample, so that the judges used online can judge them again offline.
@@ -287,7 +289,7 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         figures["usage_estimated"] = attempt.is_estimated
     if verdict is not None and verdict.p_pass is not None:
         figures["p_pass"] = verdict.p_pass
-    missing = {} if verdict is None else verdict.missing
+    missing = verdict.missing if verdict is not None and (verdict.items or verdict.unscored) else {}
     if missing:
         figures["missing"] = missing
     if attempt.mended:

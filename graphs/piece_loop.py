@@ -29,11 +29,19 @@ from graphs.drivers import DeadlinePassed, Effect, Messages, Node, RunContext, T
 from graphs.errors import DraftError
 from graphs.events import Event, finished_events, judged_events, started_events
 from graphs.generators import AsyncGenerator, Delta, Draft
-from graphs.loop import Loop, finish_with_answer, release_answer, subject_of, unanswered, usage_of_draft
+from graphs.loop import (
+    Loop,
+    RunningClock,
+    finish_with_answer,
+    release_answer,
+    subject_of,
+    unanswered,
+    usage_of_draft,
+)
 from graphs.outcome import add_outcome, piece_sample
 from graphs.overrides import Bounds
 from graphs.policy import Policy
-from graphs.refinement import Piece, Refinement, RunningClock, evolve
+from graphs.refinement import Piece, Refinement, evolve
 from graphs.release import AnswerText, PieceRelease, is_failure, verdict_on, with_cost_of
 from graphs.review import Decided
 from judges.compose.quick import Quick

@@ -5,12 +5,12 @@ An `Attempt` is a draft with what it is judged by, its verdict and what both cos
 
 from __future__ import annotations
 
-import time
+import operator
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
@@ -168,6 +168,8 @@ class Attempt(Frozen):
     @property
     def tools(self) -> list[dict[str, Any]]:
         """Tool calls of this attempt in order: `name`, `args`, and `result`, the text returned, or None."""
+        if not self.steps:
+            return []
         results = {step.tool_call_id: str(step.text) for step in self.steps if isinstance(step, ToolMessage)}
         return [
             {"name": call["name"], "args": deepcopy(call["args"]), "result": results.get(call["id"] or "")}
@@ -179,6 +181,8 @@ class Attempt(Frozen):
     @property
     def drafts(self) -> list[Attempt]:
         """All drafts of the attempt by the number of their candidate, this one included."""
+        if not self.unchosen:
+            return [self]
         return sorted((self, *self.unchosen), key=lambda draft: draft.candidate or 0)
 
     def add_usages(self, usages: list[Usage]) -> None:
@@ -233,7 +237,7 @@ def best_attempt(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
         return reaches, attempt.score, attempt.wholeness
 
     rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.is_unfit]
-    return max(reversed(rated), key=rank, default=None)
+    return max(reversed(rated), key=rank) if len(rated) > 1 else next(iter(rated), None)
 
 
 StopReason = Literal[
@@ -268,7 +272,7 @@ class _Memo(dict[str, tuple[Sequence[object], Any]]):
             make: Makes it.
         """
         before, result = self.get(name, ((), None))
-        if len(before) != len(parts) or any(old is not new for old, new in zip(before, parts, strict=True)):
+        if len(before) != len(parts) or not all(map(operator.is_, before, parts)):
             result = make()
             self[name] = tuple(parts), result
         typed: T = result
@@ -298,7 +302,7 @@ Status = Literal["running", "waiting", "done"]
 to decide. `done`: nothing is called any more; there is an answer, or an error said why there is none.
 """
 
-_Decision = Literal["accepted", "rewritten", "rejected"]
+Decision = Literal["accepted", "rewritten", "rejected"]
 """What a reviewer made of a turn: released its draft, wrote the answer, or let there be none."""
 
 
@@ -362,7 +366,7 @@ class Refinement:
     refiner: str = ""
     overrides: Mapping[str, JsonValue] = field(default_factory=dict)
     revisions: tuple[int, ...] = ()
-    decision: _Decision | None = None
+    decision: Decision | None = None
     outdated: int = 0
     held_back: str = ""
     question_verdict: Verdict | None = None
@@ -530,43 +534,9 @@ class Refinement:
         unfinished = self.unfinished + usage
         return evolve(self, attempts=(*self.attempts, attempt), unfinished=unfinished, updated_at=now)
 
-    def review(self, decision: _Decision, released: int | None, detail: str) -> Self:
-        """Record how a reviewer ended the turn, with a new `detail`; the stop reason stays."""
-        return evolve(self.release(released, detail=detail), decision=decision)
-
-    def revise(self, number: int, feedback: str) -> Self:
-        """Record that a reviewer sent an attempt back, for one more attempt; it is then not released any more."""
-        if not self.may_be_revised:
-            raise ValueError("the refinement awaits no review, or no further attempt is allowed")
-        attempts = tuple(
-            attempt.model_copy(update={"review": feedback}) if attempt.number == number else attempt
-            for attempt in self.attempts
-        )
-        revisions = (*self.revisions, len(attempts))
-        return evolve(
-            self,
-            attempts=attempts,
-            revisions=revisions,
-            stop_reason=None,
-            detail="",
-            ended_at=None,
-            updated_at=self.ended_at if self.updated_at is None else self.updated_at,
-        )
-
     def _require_running(self) -> None:
-        if self.done:
+        if self.stop_reason is not None:
             raise ValueError(f"the refinement is done ({self.stop_reason!r}) and takes no further event")
-
-    @property
-    def may_be_revised(self) -> bool:
-        """Whether a reviewer who is asked may send the answer back: revisions, budgets and time leave room."""
-        ended_at = self.started_at if self.ended_at is None else self.ended_at
-        return (
-            self.ending == "interrupt"
-            and len(self.revisions) < self.policy.max_revisions
-            and not self.awaits_verdict
-            and self.limit_reached(ended_at) is None
-        )
 
     @property
     def awaits_verdict(self) -> bool:
@@ -646,15 +616,21 @@ class Refinement:
         """
         if draft.number == 1 or draft.fault or draft.copied == "echo" or draft.own_kind != "text":
             return None
+        parts = (draft.answer, draft.steps, draft.evidence, draft.kept, self.evidence, self.policy)
+        return self.memo.recall(
+            "twin", (*parts, *self.attempts[: draft.number - 1]), partial(self._find_twin, draft)
+        )
+
+    def _find_twin(self, draft: Attempt) -> Attempt | None:
         text = _plain(draft.text)
         for attempt in self.attempts[self.outdated : draft.number - 1]:
             for other in attempt.drafts:
-                verdict = other.verdict
-                if verdict is None or verdict.rating is None or self.policy.accepts(verdict):
-                    continue
                 is_text = other.own_kind == "text" and not other.fault and other.copied != "echo"
                 is_text = is_text and bool(other.kept) >= bool(draft.kept)
-                if is_text and _plain(other.text) == text and _is_shown_alike(other, draft):
+                verdict = other.verdict if is_text and _plain(other.text) == text else None
+                if verdict is None or verdict.rating is None or not _is_shown_alike(other, draft):
+                    continue
+                if not self.policy.accepts(verdict):
                     return other
         return None
 
@@ -666,13 +642,7 @@ class Refinement:
         """
         before = self.revisions[-1] if self.revisions else 0
         most = before + 1 if self.revisions else self.policy.max_attempts
-        return most + sum(bool(attempt.mended) for attempt in self.attempts[before:])
-
-    def visible_to_generator(self, *, after: int) -> Self:
-        """Return the record as the generator is to see it: with the attempt that was sent back as the last."""
-        others = (attempt for attempt in self.attempts if attempt.number != after)
-        last = (attempt for attempt in self.attempts if attempt.number == after)
-        return evolve(self, attempts=(*others, *last))
+        return most + len([attempt for attempt in self.attempts[before:] if attempt.mended])
 
     # Next step
 
@@ -694,7 +664,7 @@ class Refinement:
     @property
     def generated(self) -> int:
         """Number of the next attempt among those that are generated, which mended ones are not."""
-        return self.number - sum(bool(attempt.mended) for attempt in self.attempts)
+        return len([attempt for attempt in self.attempts if not attempt.mended]) + 1
 
     def prompt(self, conversation: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the generator's prompt: the unchanged conversation and, on a retry, the added messages."""
@@ -773,6 +743,11 @@ class Refinement:
     @property
     def usage(self) -> Usage:
         """What all attempts consumed, generating and judging."""
+        return self.memo.recall(
+            "usage", (self.attempts, self.unfinished, self.question_verdict), self._total_usage
+        )
+
+    def _total_usage(self) -> Usage:
         usages = [self.unfinished]
         if self.question_verdict is not None:
             usages.append(self.question_verdict.usage)
@@ -788,7 +763,8 @@ class Refinement:
     @property
     def best(self) -> Attempt | None:
         """The attempt with the highest score, the latest on a tie; None while none is rated and releasable."""
-        return best_attempt(self.attempts, self.policy)
+        find = partial(best_attempt, self.attempts, self.policy)
+        return self.memo.recall("best", (self.attempts, self.policy), find)
 
     @property
     def chosen(self) -> Attempt | None:
@@ -804,7 +780,7 @@ class Refinement:
         if self.stop_reason == "judge_failed" and accepts_unjudged:
             return last
         since_revision = self.attempts[self.revisions[-1] :] if self.revisions else ()
-        best = best_attempt(since_revision or self.attempts, policy)
+        best = best_attempt(since_revision, policy) if since_revision else self.best
         if policy.on_exhausted == "last":
             return last if last is not None and (last.rating is not None or accepts_unjudged) else best
         return best or (last if accepts_unjudged else None)
@@ -887,10 +863,6 @@ class Refinement:
             ),
         }
 
-    def _question_state(self) -> dict[str, Any]:
-        verdict = self.question_verdict
-        return {} if verdict is None else {"question_verdict": verdict.model_dump(mode="json")}
-
     @classmethod
     def read(cls, state: Refinement | Mapping[str, Any], policy: Policy) -> Refinement:
         """Restore a record under a policy from a checkpoint's plain data; a `Refinement` is returned as it is."""
@@ -911,29 +883,11 @@ class Refinement:
 def _plain(text: str) -> str:
     """Return a text without what no reader sees: blanks at ends of lines, and ways to write one character."""
     lines = unicodedata.normalize("NFC", text).strip().splitlines()
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(map(str.rstrip, lines))
 
 
 def _is_shown_alike(one: Attempt, other: Attempt) -> bool:
     return one.tools == other.tools and one.evidence == other.evidence
-
-
-class RunningClock:
-    """The time from a refinement's last event on, in seconds since the epoch, by the monotonic clock.
-
-    A change of the computer's clock, a wait for a human and a rest between two processes leave it as it was.
-
-    Args:
-        refinement: The record as the step begins.
-    """
-
-    def __init__(self, refinement: Refinement) -> None:
-        self._at = refinement.started_at if refinement.updated_at is None else refinement.updated_at
-        self._since = time.monotonic()
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self._at + time.monotonic() - self._since
 
 
 def _unpriced_models(attempts: Sequence[Attempt]) -> Iterator[str]:

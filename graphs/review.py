@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, Validat
 from graphs.errors import InputError, Rejected
 from graphs.outcome import Outcome
 from graphs.redaction import withhold
-from graphs.refinement import Attempt, Refinement
+from graphs.refinement import Attempt, Decision, Refinement, evolve
 from graphs.turns import aclaim_decision, aread_claim, claim_decision, read_claim
 
 _FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"
@@ -62,7 +62,7 @@ def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) 
         "rating": attempt.rating,
         "feedback": withhold(attempt.feedback, refinement.evidence),
     }
-    schema: type[Decided] = Review if refinement.may_be_revised else FinalReview
+    schema: type[Decided] = Review if _may_be_revised(refinement) else FinalReview
 
     def decide(claimed: JsonValue) -> Decided:
         if claimed is not None:
@@ -89,13 +89,56 @@ def apply_review(refinement: Refinement, attempt: Attempt, review: Decided) -> R
     """Return the record with what a reviewer decided about an attempt."""
     match review.root:
         case WrittenAnswer():
-            return refinement.review("rewritten", None, "written by a reviewer")
+            return _decide(refinement, "rewritten", None, "written by a reviewer")
         case SentBack(feedback=feedback):
-            return refinement.revise(attempt.number, feedback)
+            return _revise(refinement, attempt.number, feedback)
         case "accept":
-            return refinement.review("accepted", attempt.number, "released by a reviewer")
+            return _decide(refinement, "accepted", attempt.number, "released by a reviewer")
         case _:
-            return refinement.review("rejected", None, "refused by a reviewer")
+            return _decide(refinement, "rejected", None, "refused by a reviewer")
+
+
+def _decide(refinement: Refinement, decision: Decision, released: int | None, detail: str) -> Refinement:
+    """Record how a reviewer ended the turn, with a new `detail`; the stop reason stays."""
+    return evolve(refinement.release(released, detail=detail), decision=decision)
+
+
+def _revise(refinement: Refinement, number: int, feedback: str) -> Refinement:
+    """Record that a reviewer sent an attempt back, for one more attempt; it is then not released any more."""
+    if not _may_be_revised(refinement):
+        raise ValueError("the refinement awaits no review, or no further attempt is allowed")
+    attempts = tuple(
+        attempt.model_copy(update={"review": feedback}) if attempt.number == number else attempt
+        for attempt in refinement.attempts
+    )
+    revisions = (*refinement.revisions, len(attempts))
+    return evolve(
+        refinement,
+        attempts=attempts,
+        revisions=revisions,
+        stop_reason=None,
+        detail="",
+        ended_at=None,
+        updated_at=refinement.ended_at if refinement.updated_at is None else refinement.updated_at,
+    )
+
+
+def _may_be_revised(refinement: Refinement) -> bool:
+    """Whether a reviewer who is asked may send the answer back: revisions, budgets and time leave room."""
+    ended_at = refinement.started_at if refinement.ended_at is None else refinement.ended_at
+    return (
+        refinement.ending == "interrupt"
+        and len(refinement.revisions) < refinement.policy.max_revisions
+        and not refinement.awaits_verdict
+        and refinement.limit_reached(ended_at) is None
+    )
+
+
+def visible_to_generator(refinement: Refinement, *, after: int) -> Refinement:
+    """Return the record as the generator is to see it: with the attempt that was sent back as the last."""
+    others = (attempt for attempt in refinement.attempts if attempt.number != after)
+    last = (attempt for attempt in refinement.attempts if attempt.number == after)
+    return evolve(refinement, attempts=(*others, *last))
 
 
 def rejection(outcome: Outcome) -> Rejected:
@@ -108,7 +151,7 @@ def rejection(outcome: Outcome) -> Rejected:
 
 def _refusal(error: ValidationError, refinement: Refinement) -> str:
     """Return why a decision is refused, without its text."""
-    if refinement.may_be_revised:
+    if _may_be_revised(refinement):
         return f"the review cannot be read; a review is {_ALL_FORMS}"
     if _is_sent_back(error.errors(include_url=False)[0]["input"]):
         limit = refinement.limit_reached(refinement.ended_at or refinement.started_at)

@@ -25,7 +25,7 @@ from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Delibe
 from judges.runtime import budget, faults, flow
 from judges.runtime.flow import DaemonThreads, in_thread
 from judges.runtime.observation import Observation, Shared, current, observing, shared_work
-from judges.sample import Sample, copy_sample, excerpt_of
+from judges.sample import Sample, copy_sample, excerpt_of, is_long
 from judges.settings import MADE_WITH, checking_settings, setting_called, settings_of
 from judges.verdict import Usage, Verdict
 
@@ -136,7 +136,7 @@ def _as_seen(judge: Deliberates, sample: Sample) -> Sample:
     One that itself asks a model gets the excerpt that its model is shown; the members of a panel are told apart.
     """
     limit = current.get().longest_shown
-    if limit is not None and _asks_itself(judge):
+    if limit is not None and is_long(sample, limit) and _asks_itself(judge):
         sample = excerpt_of(sample, limit)
     return sample if getattr(judge, "is_of_this_package", False) else copy_sample(sample)
 

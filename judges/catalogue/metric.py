@@ -114,7 +114,7 @@ class Metric(Judge):
     def language_for(self, sample: Sample) -> Language:
         """Return the language of prompts and feedback for a sample."""
         texts = (sample.question, sample.answer, sample.reference, *(sample.retrieved_contexts or ()))
-        return self._language or language_of(next((text for text in texts if text and text.strip()), ""))
+        return self._language or language_of(next(filter(str.strip, filter(None, texts)), ""))
 
     def say(self, phrase: str, sample: Sample, **values: object) -> str:
         """Return one of the pack's feedback phrases, filled in, in the language of the sample."""
@@ -131,8 +131,10 @@ class Metric(Judge):
         2507.08794), with a reference beside them, too. Whatever asks a model, vectors or a classifier about the
         answer refuses them first; `variant="compat"` asks, as the original does.
         """
+        if not self._refuses_non_answers():
+            return None
         answer = sample.answer or ""
-        if not (answer.strip() and self._refuses_non_answers()):
+        if not answer.strip():
             return None
         kind = classify_non_answer(answer, question=sample.question, reference=sample.reference)
         if kind is None:

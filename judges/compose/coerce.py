@@ -100,9 +100,9 @@ def verdict_of(result: object, *, judge: str, returns: Returns | None = None) ->
 
 
 def _convert(result: object, returns: Returns | None) -> Verdict | None:
+    if isinstance(result, Verdict):
+        return result
     match _plain(result):
-        case Verdict() as verdict:
-            return verdict
         case bool(passed):
             return Verdict.checked(passed)
         case int(number) if number in {0, 1} and returns != "rating":

@@ -228,7 +228,8 @@ def _begin(
         BadSample: If the evidence cannot be read.
     """
     evidence, bounds = request.refine.get("evidence"), guard.bounds
-    bounds.check_evidence(evidence)
+    if evidence:
+        bounds.check_evidence(evidence)
     settings = {name: value for name, value in request.refine.items() if name != "evidence"}
     if not settings:
         begun = loop.begin({"messages": conversation, "evidence": evidence})

@@ -148,7 +148,9 @@ class Rubric(ModelJudge):
 
     def _data(self, sample: Sample) -> dict[str, JsonValue]:
         """Return what the model is shown of a sample."""
-        guidelines = sample.model_dump(mode="json", include={"guidelines"}) if self._own_guidelines else {}
+        if not self._own_guidelines:
+            return evidence(sample)
+        guidelines = sample.model_dump(mode="json", include={"guidelines"})
         return {name: value for name, value in {**guidelines, **evidence(sample)}.items() if value}
 
     def _rendered_examples(self, examples: Iterable[GradedExample]) -> tuple[WorkedExample, ...]:

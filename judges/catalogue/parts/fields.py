@@ -71,12 +71,13 @@ def _named(
 
 def evidence(sample: Sample) -> dict[str, JsonValue]:
     """Return the non-empty parts of a sample as shown to a judge, by name."""
+    steps, answer = sample.steps, sample.answer
     fields: dict[str, JsonValue] = {
         "conversation": _conversation(sample),
-        "steps": transcript(sample.steps),
+        "steps": transcript(steps),
         "documents": list(sample.retrieved_contexts or ()),
         "reference": sample.reference,
-        "answer": sample.answer,
+        "answer": answer,
     }
     return {name: value for name, value in fields.items() if value}
 

@@ -213,8 +213,8 @@ def parse_completion(body: bytes, request: ModelRequest | None = None, *, refuse
         broken_calls=broken,
         finish_reason=ending if isinstance(ending := choices[0].get("finish_reason"), str) else reason_in(ending),
         refusal=_string(message.get("refusal")),
-        usage=usage_in(payload),
         model=model_in(payload),
+        usage=usage_in(payload),
     )
     if request is None or not (request.is_rated or request.digits):
         return response
