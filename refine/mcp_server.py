@@ -8,8 +8,8 @@ import logging
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from io import StringIO
@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from graphs import DeadlinePassed, Outcome, Unanswered, acall_within, arun
+from graphs import DeadlinePassed, GeneratorFailed, Outcome, Unanswered, acall_within, arun
 from graphs.errors import RefineError
 from judges.catalogue.finding import find
 from judges.catalogue.names import JudgeSpec, is_judges_file, is_reference
@@ -240,7 +240,7 @@ class McpServer:
         guard = self._guard(caller)
         if guard is None or guard.upstream is None:
             raise ConfigurationError("refine needs an upstream and a judge; start refine mcp with --config FILE")
-        outcome = await self._answer(guard, question, model or self.model, caller)
+        outcome = await self._answer(guard, question, model or self.model or "", caller)
         self._spend(caller, outcome.usage)
         return Refined.of(outcome)
 
@@ -273,9 +273,7 @@ class McpServer:
         """Say which answers `refine label` would show next, blind to the verdict; nothing is labelled."""
         return await asyncio.to_thread(_queue, self._within(source), by or getpass.getuser(), most)
 
-    async def _answer(
-        self, guard: ServedGuard, question: str, model: str | None, caller: Caller | None
-    ) -> Outcome:
+    async def _answer(self, guard: ServedGuard, question: str, model: str, caller: Caller | None) -> Outcome:
         upstream, own = guard.required_upstream, {} if caller is None else caller.credentials
         payload: Json = {
             "messages": [{"role": "user", "content": question}],
@@ -286,17 +284,18 @@ class McpServer:
         generator = UpstreamGenerator(
             upstream,
             chat,
-            JudgedRequest(payload=payload, model=model or "", streamed=False, refine={}),
+            JudgedRequest(payload=payload, model=model, streamed=False, refine={}),
             length=len(conversation),
             headers=headers,
             models=guard.attempt_models,
         )
         try:
             return await arun(guard.loop.with_generator(generator), {"messages": conversation})
+        except GeneratorFailed as error:
+            self._spend(caller, error.outcome.usage)
+            raise ConfigurationError(_describe_failure(error, model, headers)) from None
         except Unanswered as error:
             return error.outcome
-        except UpstreamRefused as error:
-            raise ConfigurationError(f"{error}{_remedy(error.status_code, model, headers)}") from None
 
     def _guard(self, caller: Caller | None) -> ServedGuard | None:
         if self.service is None:
@@ -320,6 +319,16 @@ class McpServer:
         self.service.budgets.enter(caller.name)
         with self.service.admission.place(caller.name):
             yield
+
+    @asynccontextmanager
+    async def open(self, _: MCPServer[Any]) -> AsyncIterator[None]:
+        """Close the connections to the upstreams when the server ends."""
+        try:
+            yield
+        finally:
+            guards = () if self.service is None else tuple(self.service.guards)
+            for upstream in {guard.upstream for guard in guards if guard.upstream is not None}:
+                await upstream.aclose()
 
     @cached_property
     def _default_model(self) -> object:
@@ -366,7 +375,7 @@ class _OneLineErrors(MCPServer[Any]):
     """The server, whose errors are one line each, without judged text."""
 
     def __init__(self, tools: McpServer) -> None:
-        super().__init__("selfrefine", instructions=_GUIDE, log_level="ERROR")
+        super().__init__("selfrefine", instructions=_GUIDE, log_level="ERROR", lifespan=tools.open)
         self._tools = tools
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: _Context | None = None) -> Any:
@@ -431,10 +440,14 @@ def _checked_spec(text: str) -> JudgeSpec:
     return spec
 
 
-def _remedy(status: int, model: str | None, headers: Mapping[str, str]) -> str:
-    if status in _UNAUTHORIZED and not {"authorization", "x-api-key", "api-key"} & headers.keys():
-        return '; no key was sent: set upstream_key = "env:NAME"'
-    return "" if model else "; name the upstream's model"
+def _describe_failure(error: GeneratorFailed, model: str, headers: Mapping[str, str]) -> str:
+    """Say why an upstream gave no answer, without its own text, and what to do."""
+    cause = error.__cause__
+    if not isinstance(cause, UpstreamRefused):
+        return str(cause if isinstance(cause, ApiError) else error)
+    if cause.status_code in _UNAUTHORIZED and not {"authorization", "x-api-key", "api-key"} & headers.keys():
+        return f'{cause}; no key was sent: set upstream_key = "env:NAME"'
+    return str(cause) if model else f"{cause}; name the upstream's model"
 
 
 _SHOWING = threading.Lock()

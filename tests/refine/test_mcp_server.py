@@ -24,7 +24,9 @@ from judges.offline.trust.label import Labelling, items_of
 from judges.offline.trust.label_file import LabelFile
 from judges.offline.trust.rows import labels_file, read_judged
 from refine.cli.app import app
+from refine.mcp_server import McpServer
 from refine.server.access import describe_new_key
+from refine.server.config import load_settings
 from tests.guarding import wait_until
 from tests.model_server import ModelServer, Reply, Wire, in_turn, serving
 
@@ -189,6 +191,74 @@ async def test_wrong_input_is_an_error_of_one_line(tmp_path: Path) -> None:
             if not result.is_error or expected not in text or "\n" in text or PRIVATE in text:
                 broken.append((tool, arguments, text))
     assert broken == []
+
+
+def tools_with(folder: Path, **settings: Any) -> Client:
+    """Return a client of a server in this process, with settings of a guard."""
+    return Client(McpServer(settings=load_settings(None, settings), root=folder).make_server())
+
+
+@pytest.mark.parametrize(
+    ("reply", "settings", "expected"),
+    [
+        (Reply("no", status=401), {}, 'upstream_key = "env:NAME"'),
+        (Reply("no", status=400), {"upstream_key": "k" * 20}, "name the upstream's model"),
+        (Wire(then="close"), {}, "the connection to the upstream broke"),
+    ],
+)
+async def test_an_upstream_that_fails_is_an_error_of_one_line(
+    reply: Reply | Wire, settings: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    """What to do is said, and nothing of the upstream's own text."""
+    with serving(lambda _: reply) as upstream:
+        async with tools_with(tmp_path, judge=BRIEF, upstream=upstream.url, **settings) as client:
+            result = await client.call_tool("refine", {"question": "q"})
+    assert result.is_error
+    assert expected in text_of(result)
+    assert "\n" not in text_of(result)
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    [
+        ({}, LONG.strip()),
+        (
+            {
+                "judge": "pattern:forbidden=long",
+                "release": "pieces",
+                "policy": {"on_exhausted": "fallback", "fallback": "Sorry."},
+            },
+            "Sorry.",
+        ),
+        ({"policy": {"on_exhausted": "raise"}}, None),
+    ],
+)
+async def test_without_an_accepted_answer_the_policy_decides(
+    settings: dict[str, Any], answer: str | None, tmp_path: Path
+) -> None:
+    """The best answer, a fallback or none comes back, marked as not accepted."""
+    with serving(lambda _: Reply(LONG.strip())) as upstream:
+        settings = {"judge": BRIEF, "upstream": upstream.url, "max_attempts": 2, **settings}
+        async with tools_with(tmp_path, **settings) as client:
+            refined = await structured(client, "refine", question="q", model="m")
+    assert (refined["answer"], refined["passed"], refined["stop_reason"]) == (answer, False, "max_attempts")
+
+
+async def test_the_page_names_the_tools_and_its_configuration_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table has every tool, and what stands there as settings of a guard and of an agent can be used."""
+    page = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"^```(toml|json)\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    monkeypatch.setenv("OPENAI_API_KEY", "k" * 20)
+    config = tmp_path / "refine.toml"
+    config.write_text(blocks["toml"])
+    async with Client(McpServer(settings=load_settings(config, {}), root=tmp_path).make_server()) as client:
+        tools = [tool.name for tool in (await client.list_tools()).tools]
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == tools
+    (server,) = json.loads(blocks["json"])["mcpServers"].values()
+    help_text = CliRunner().invoke(app, [server["args"][0], "--help"]).output
+    assert server["args"][1] in help_text
 
 
 @WAYS
