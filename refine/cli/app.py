@@ -647,7 +647,7 @@ _FOR_TOOLS = frozenset({"config", "http", "model", "root"})
 
 @_command(_GUARD)
 def _mcp(options: of.McpOptions) -> int:
-    """Serve the tools of a coding agent by the Model Context Protocol.
+    """Be the tools of a coding agent: serve the protocol MCP.
 
     judge, refine, find_judge, explain_run and next_to_label, over standard input and output.
 
