@@ -37,6 +37,7 @@ FRAMEWORKS = frozenset(
         "langchain_openai",
         "langgraph",
         "langsmith",
+        "mcp",
         "mlflow",
         "nltk",
         "numpy",
@@ -80,6 +81,7 @@ DOORS: dict[str, frozenset[str]] = {
     "graphs/": frozenset({"langchain_core", "langgraph"}),
     "refine/": frozenset({"langchain", "langchain_core", "langgraph"}),
     "refine/cli/": frozenset({"prompt_toolkit", "rich", "typer"}),
+    "refine/mcp_server.py": frozenset({"mcp", "starlette", "uvicorn"}),
     "refine/page/": frozenset({"langchain_core", "starlette"}),
     "refine/record/": frozenset({"langchain_core", "sqlalchemy"}),
     "refine/server/": frozenset(

@@ -641,6 +641,33 @@ def _serve(options: of.ServeOptions) -> int:
     return 0
 
 
+_FOR_TOOLS = frozenset({"config", "http", "model", "root"})
+"""Options of `refine mcp` that are no settings of the guard."""
+
+
+@_command(_GUARD)
+def _mcp(options: of.McpOptions) -> int:
+    """Be the tools of a coding agent: serve the protocol MCP.
+
+    judge, refine, find_judge, explain_run and next_to_label, over standard input and output.
+
+    \b
+    refine mcp
+    refine mcp --config refine.toml --model gpt-5-mini
+    refine mcp --config refine.toml --http --port 8001
+
+    Exit code: 2 wrong settings.
+    """
+    _require((*_SERVER, "mcp"), "mcp")
+    from refine.mcp_server import McpServer, serve_http, serve_stdio
+    from refine.server.config import load_settings
+
+    flags = {name: value for name, value in asdict(options).items() if name not in _FOR_TOOLS}
+    tools = McpServer(settings=load_settings(options.config, flags), root=options.root, model=options.model)
+    (serve_http if options.http else serve_stdio)(tools)
+    return 0
+
+
 @_command(_GUARD)
 def _key(options: of.KeyOptions) -> int:
     """Make a key for `refine serve`.

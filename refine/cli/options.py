@@ -505,6 +505,22 @@ class ServeOptions(CommandOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class McpOptions(CommandOptions):
+    """The options of `refine mcp`; those that `refine serve` has mean the same."""
+
+    config: Path | None = _option("TOML file of a guard, as `refine serve` reads it.", "FILE")
+    upstream: str | None = _option("Address of the model's API, for the tool refine.", "URL")
+    model: str | None = _option("The upstream's model, where a call names none.", "NAME")
+    judge: str | None = _option("Judge where a call names none.", "NAME", autocompletion=_judge_names)
+    judge_base_url: str | None = _option("OpenAI-compatible server of the judge's model.", "URL")
+    judge_model: str | None = _option("The judge's model there, or PROVIDER:NAME.", "NAME")
+    root: Path = _option("Runs and rows are read below this folder alone.", "FOLDER", default=Path())
+    http: bool = _flag("Serve streamable HTTP at /mcp, behind the configuration's keys.")
+    host: str | None = _option("With --http: listen here. Default: 127.0.0.1", "HOST")
+    port: int | None = _option("With --http: port to listen at; 0: any. Default: 8000", "N")
+
+
+@dataclass(frozen=True, kw_only=True)
 class KeyOptions(CommandOptions):
     """The options of `refine key`."""
 

@@ -40,7 +40,7 @@ _MODEL_REMEDY = "add --judge-model NAME with --judge-base-url URL, or --judge-mo
 _NEVER = {
     "on_exhausted": ("interrupt", "nobody is there to review; use 'best', 'last', 'raise' or 'fallback'"),
 }
-_DEADLINE_S = 120.0
+DEADLINE_S = 120.0
 """Seconds that an answer may take unless the policy says so: no client waits for ever on a judge that hangs."""
 _NOT_HERE = ("skip", "show_drafts")
 
@@ -107,7 +107,7 @@ def _merge(shared: Mapping[str, Any], own: NamedGuardSettings) -> NamedGuardSett
 
 def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuard:
     with _within(place):
-        model = _judge_model(settings)
+        model = judge_model(settings)
     with _at(f"{place}judge", settings.judge):
         judge = _judge(settings, model)
     with _at(f"{place}judge_model", settings.judge_model):
@@ -210,7 +210,7 @@ def _policy(settings: NamedGuardSettings) -> tuple[Policy, dict[int, str]]:
             raise ConfigurationError("on_judge_error and fail say the same; leave one out")
         values["on_judge_error"] = "accept" if settings.fail == "open" else "raise"
     if settings.certificate is None or _has_default_deadline(settings.certificate):
-        values.setdefault("deadline_s", _DEADLINE_S)
+        values.setdefault("deadline_s", DEADLINE_S)
     if values.get("prices") == "known":
         values["prices"] = known_prices()
     overrides, models = _overrides(values.pop("overrides", {}))
@@ -219,7 +219,7 @@ def _policy(settings: NamedGuardSettings) -> tuple[Policy, dict[int, str]]:
 
 def _has_default_deadline(certificate: str) -> bool:
     """Check whether a certificate is about a guard with the usual deadline; those of earlier releases had none."""
-    return IssuedCertificate.read(certificate).subject.policy.get("deadline_s") == _DEADLINE_S
+    return IssuedCertificate.read(certificate).subject.policy.get("deadline_s") == DEADLINE_S
 
 
 def _overrides(table: object) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
@@ -329,7 +329,7 @@ def _judge(settings: GuardSettings, model: JudgeModel | None) -> Judge:
     return replace(spec, settings=merged).load(model=model, remedy=_MODEL_REMEDY)
 
 
-def _judge_model(settings: GuardSettings) -> JudgeModel | None:
+def judge_model(settings: GuardSettings) -> JudgeModel | None:
     """Return the model that the judge asks, with those in reserve; None where the settings name none."""
     names = [settings.judge_model] if isinstance(settings.judge_model, str) else settings.judge_model or []
     key = None if settings.judge_key is None else secret_of(settings.judge_key, "judge_key").get_secret_value()

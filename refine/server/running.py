@@ -201,7 +201,7 @@ def describe(guard: ServedGuard) -> str:
 
 def _exposure(settings: ServerSettings, service: Service) -> str:
     """Return a warning that others than this machine's users are let in without a key, if they are."""
-    if service.keys or _is_loopback(settings.host):
+    if service.keys or is_loopback(settings.host):
         return ""
     own_key = any(guard.upstream and guard.upstream.credentials({}, "authorization") for guard in service.guards)
     price = ", at this server's expense" if own_key else ""
@@ -211,7 +211,8 @@ def _exposure(settings: ServerSettings, service: Service) -> str:
     )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Check whether a host to listen at lets in this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
