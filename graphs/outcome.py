@@ -12,7 +12,7 @@ from graphs.answers import reply_without_reasoning
 from graphs.policy import Policy
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Piece, Refinement, StopReason
-from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
+from judges.first_guesses import OF_AN_OUTCOME, HintsAtKeys
 from judges.messages import Conversation, Message
 from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
@@ -44,7 +44,7 @@ def answering_model(refinement: Refinement) -> str | None:
     return name if isinstance(name, str) else None
 
 
-class Outcome(HintsAtGuesses, Frozen):
+class Outcome(HintsAtKeys, Frozen):
     """The result of a question: the answer, whether it passed, and every attempt with its draft and verdict.
 
     Args:

@@ -62,6 +62,8 @@ _OF_JUDGES = _table(
     (("register", "register_judge"), "any function is a judge: judges.as_judge(function)"),
 )
 
+_MIDDLEWARE = ("Middleware", "RefineMiddleware", "AgentMiddleware", "SelfRefineAgent", "Agent")
+
 _OF_REFINE = _table(
     (
         (
@@ -81,7 +83,7 @@ _OF_REFINE = _table(
         "the loop is SelfRefine, a graph of it self_refine: SelfRefine(generator, judge).invoke(question)",
     ),
     (
-        ("Middleware", "RefineMiddleware", "AgentMiddleware", "SelfRefineAgent", "Agent"),
+        _MIDDLEWARE,
         "in an agent it is SelfRefineMiddleware: create_agent(..., middleware=[SelfRefineMiddleware(judge)])",
     ),
     (
@@ -101,6 +103,49 @@ _OF_REFINE = _table(
         "the guard is the command `refine serve`; in Python it is refine.server",
     ),
 )
+
+_OF_GRAPHS = _table(
+    (
+        ("interrupt", "Interrupt", "human", "approve", "review"),
+        "a human is asked by a setting: self_refine(generator, judge, on_exhausted='interrupt', checkpointer=...)",
+    ),
+    (("Command",), "it is LangGraph's: from langgraph.types import Command"),
+    (("StateGraph", "START", "END", "MessagesState"), "it is LangGraph's: from langgraph.graph import ..."),
+)
+
+_ROWS = "rows are samples, or mappings: evaluate([{'question': ..., 'answer': ...}], judge)"
+_ONE_MIDDLEWARE = (
+    "the one middleware is SelfRefineMiddleware: create_agent(..., middleware=[SelfRefineMiddleware(judge)])"
+)
+
+_OF_PACKAGES: Mapping[str, Mapping[str, str]] = {
+    "judges": _OF_JUDGES,
+    "graphs": {**_OF_REFINE, **_OF_GRAPHS},
+    "refine": {
+        **_OF_REFINE,
+        "judge": "a judge is made by its name: from judges import load",
+        **{name: f"it is a package of its own: import {name}" for name in ("judges", "graphs")},
+    },
+    "refine.middleware": dict.fromkeys(("JudgeMiddleware", *_MIDDLEWARE), _ONE_MIDDLEWARE),
+    "judges.offline": _table(
+        (("Dataset", "EvaluationDataset", "DataFrame", "Samples"), _ROWS),
+        (
+            ("load_rows", "read", "read_jsonl", "read_csv", "load_dataset"),
+            "rows of a file are read_rows('rows.jsonl')",
+        ),
+        (("EvaluationResult", "Result", "Results", "Report"), "the result of evaluate is an Evaluation"),
+        (("evaluate_async", "async_evaluate", "run", "score", "judge"), "it is evaluate, or await aevaluate"),
+    ),
+    "judges.testing": _table(
+        (
+            ("FakeModel", "FakeChatModel", "MockModel", "FakeListChatModel", "FakeLLM", "MockLLM"),
+            "it is ScriptedModel",
+        ),
+        (("FakeJudge", "MockJudge", "StubJudge"), "it is ScriptedJudge"),
+        (("FakeEmbeddings", "MockEmbeddings"), "it is ScriptedEmbeddings"),
+    ),
+}
+"""What to use instead of a name, by the package that is asked for it."""
 
 _CALL = "call the judge: judge(question=..., answer=...)"
 _AWAIT = "it is acall: await judge.acall(question=..., answer=...)"
@@ -212,6 +257,18 @@ OF_A_REFINER = _table(
     ),
 )
 
+OF_A_GRAPH = _table(
+    (("compile",), "it is compiled: graph.invoke({'messages': [('user', question)]})"),
+    (
+        ("refine", "arefine", "run", "arun", "chat", "ask", "generate"),
+        "it is invoke({'messages': [('user', question)]}); the record is that of SelfRefine(...).refine(question)",
+    ),
+    (
+        ("add_node", "add_edge", "add_conditional_edges"),
+        "it is finished: put it as a node into a StateGraph of your own, builder.add_node('refine', graph)",
+    ),
+)
+
 
 def of_package(
     package: str, name: str, others: Mapping[str, Collection[str]] | None = None, own: Collection[str] = ()
@@ -227,9 +284,11 @@ def of_package(
     for other, names in (others or {}).items():
         if name in names:
             return f"it is in {other}: from {other} import {name}"
-    known = (_OF_JUDGES if package == "judges" else _OF_REFINE).get(name) or _ELSEWHERE.get(name)
-    if known:
-        return known
+    return _OF_PACKAGES.get(package, {}).get(name) or _ELSEWHERE.get(name) or nearest(name, own)
+
+
+def nearest(name: str, own: Collection[str]) -> str:
+    """Return the question whether a name is meant that is alike; empty where there is none."""
     by_spelling = {other.lower(): other for other in own}
     near = get_close_matches(name.lower(), by_spelling, n=1, cutoff=_ALIKE)
     return f"did you mean {by_spelling[near[0]]!r}?" if near else ""
@@ -267,3 +326,16 @@ class HintsAtGuesses:
             if inherited is not None:
                 return inherited(name)
             return object.__getattribute__(self, name)  # raises again, so that a property's own error is told
+
+
+class HintsAtKeys(HintsAtGuesses):
+    """A record whose fields are attributes, and which says so where one is asked for by a key."""
+
+    if not TYPE_CHECKING:  # for type checkers a record has no keys
+
+        def __getitem__(self, key: object) -> Any:
+            guess = "" if not isinstance(key, str) else self._guesses.get(key, "")
+            hint = guess or "its fields are attributes"
+            if isinstance(key, str) and (key in type(self).model_fields or hasattr(type(self), key)):
+                hint = f"it is the attribute .{key}"
+            raise TypeError(f"{type(self).__name__!r} object has no keys such as {key!r:.80}; {hint}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -25,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from judges.compose.coerce import verdict_of
 from judges.errors import ConfigurationError, shortened
+from judges.first_guesses import no_such_name, of_package
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.models.retry import pause
@@ -42,6 +44,13 @@ __all__ = [
     "no_waiting",
     "raising",
 ]
+
+
+def __getattr__(name: str) -> object:
+    others = {package: import_module(package).__all__ for package in ("judges", "judges.offline")}
+    hint = "" if name.startswith("_") else of_package(__name__, name, others, __all__)
+    raise no_such_name(__name__, name, hint)
+
 
 T = TypeVar("T")
 

@@ -6,6 +6,8 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+from judges.first_guesses import no_such_name, of_package
+
 
 class _Catalogue(ModuleType):
     """A callable package: `judges.catalogue` is both the package and the function that lists its judges."""
@@ -13,6 +15,12 @@ class _Catalogue(ModuleType):
     def __call__(self) -> object:
         """Return the entries of all judges; see `judges.catalogue.registry.catalogue`."""
         return import_module("judges.catalogue.registry").catalogue()
+
+
+def __getattr__(name: str) -> object:
+    others = {"judges": import_module("judges").__all__}
+    hint = "" if name.startswith("_") else of_package(__name__, name, others)
+    raise no_such_name(__name__, name, hint)
 
 
 sys.modules[__name__].__class__ = _Catalogue

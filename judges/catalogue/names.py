@@ -371,7 +371,10 @@ def _tables(path: Path) -> tuple[str | None, Mapping[str, Any]]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise ConfigurationError(f"the judges file {path} cannot be read: {error.strerror}") from None
+        raise ConfigurationError(
+            f"the judges file {path} cannot be read: {error.strerror}; "
+            "give the path of a TOML file, or a judge's name"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {one_line(error)}") from None
     model, tables = document.pop("model", None), document.pop("judges", None)

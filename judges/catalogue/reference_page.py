@@ -79,7 +79,7 @@ def page(entries: Iterable[Entry] | None = None) -> str:
 
 def _own() -> list[Entry]:
     """Return the entries of this package, without those of other distributions."""
-    return [entry_of(make) for make in default_registry().classes if make.__module__.startswith("judges.")]
+    return [entry_of(make) for make in default_registry().classes if getattr(make, "is_of_this_package", False)]
 
 
 def _source(entry: Entry) -> str:

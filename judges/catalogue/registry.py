@@ -154,6 +154,9 @@ def hint_at_class(name: str) -> str:
     registry = _own_registry()
     if name in registry:
         return f"a judge of the catalogue is made by judges.load({name!r}, ...)"
+    of_source = next((entry for entry in registry.entries if entry.startswith(f"{name}.")), None)
+    if of_source is not None:
+        return f"its judges are made by their names: judges.load({of_source!r}, ...)"
     near = _similar_names(name, registry.entries)
     return f"judges.load({near[0]!r}, ...) makes a judge by its name" if near else ""
 

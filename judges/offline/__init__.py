@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from judges.first_guesses import no_such_name, of_package
 from judges.offline.compare import Comparison, acompare, compare
 from judges.offline.dataset.pairing import paired
 from judges.offline.dataset.reading import read_rows
@@ -86,6 +87,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        others = {"judges": import_module("judges").__all__}
+        hint = "" if name.startswith("_") else of_package(__name__, name, others, __all__)
+        raise no_such_name(__name__, name, hint)
     value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
     return value

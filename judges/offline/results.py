@@ -242,6 +242,8 @@ class Evaluation(HintsAtGuesses, BaseModel):
     def __repr__(self) -> str:
         rows = len(self)
         means = {name: "unscored" if one.mean is None else f"{one.mean:.3f}" for name, one in self.summary.items()}
+        if not rows:
+            return "Evaluation(0 rows: nothing was judged; samples was empty, or an iterator that was read before)"
         figures = [f"{rows} row{'' if rows == 1 else 's'}", *(f"{name} {mean}" for name, mean in means.items())]
         return f"Evaluation({', '.join(figures)})"
 

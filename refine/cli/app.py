@@ -36,7 +36,11 @@ _GUESSES = {
     **dict.fromkeys(("cost", "price"), "estimate"),
     **dict.fromkeys(("annotate", "rate"), "label"),
     **dict.fromkeys(("create", "init", "new", "scaffold"), "new-judge"),
-    **dict.fromkeys(("ab", "experiment", "prove"), "trial"),
+    **dict.fromkeys(("ab", "experiment", "prove", "refine", "loop"), "trial"),
+    **dict.fromkeys(("view", "results", "summary"), "show"),
+    **dict.fromkeys(("record", "records", "log"), "export"),
+    **dict.fromkeys(("trust", "certificate"), "certify"),
+    "version": "--version",
     "diff": "compare",
     "watch": "monitor",
 }

@@ -53,7 +53,9 @@ def open_database(source: str) -> DatabaseRecord:
     if not isinstance(record, DatabaseRecord):
         raise ConfigurationError(f"{source!r} is no database; a record of JSON lines is a dataset as it is")
     if record.file is not None and not record.file.exists():
-        raise ConfigurationError(f"there is no record {str(record.file)!r}")
+        raise ConfigurationError(
+            f"there is no record {str(record.file)!r}; give the database that a loop writes by record='sqlite:///FILE'"
+        )
     return record
 
 

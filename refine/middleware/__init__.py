@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from judges import ConfigurationError
+from judges.first_guesses import no_such_name, of_package
 
 try:
     import langchain.agents  # noqa: F401 - only looked for
@@ -12,3 +13,8 @@ except ImportError as error:
 from refine.middleware.agent import SelfRefineMiddleware
 
 __all__ = ["SelfRefineMiddleware"]
+
+
+def __getattr__(name: str) -> object:
+    hint = "" if name.startswith("_") else of_package(__name__, name, own=__all__)
+    raise no_such_name(__name__, name, hint)

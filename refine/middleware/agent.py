@@ -6,7 +6,7 @@ import atexit
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, TypeVar, Unpack
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -169,7 +169,28 @@ class RefineState(AgentState[Any]):
     refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge_turns]]
 
 
-class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list with those of any state and context
+class _TakesAJudgeAlone:
+    """A middleware, which leaves the model to its agent, and says so where it is given both."""
+
+    if not TYPE_CHECKING:  # type checkers read the signature of __init__
+
+        def __new__(cls, *parts: object, **settings: object) -> Self:  # noqa: ARG004 - __init__ takes them
+            """Return a new one.
+
+            Raises:
+                TypeError: If something beside the judge is given without a name.
+            """
+            if len(parts) > 1:
+                raise TypeError(
+                    f"{cls.__name__}(judge, ...) takes the judge alone, and settings by name; the model is the "
+                    f"agent's: create_agent(model, tools, middleware=[{cls.__name__}(judge)])"
+                )
+            return super().__new__(cls)
+
+
+class SelfRefineMiddleware(
+    _TakesAJudgeAlone, AgentMiddleware[Any, Any, Any]
+):  # fits into a list with those of any state and context
     """Judge the answers of an agent, and have them written again until one is accepted.
 
     A reply of the model that calls a tool goes to the agent, and the refinement goes on at the next model call, so

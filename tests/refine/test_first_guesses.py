@@ -245,9 +245,13 @@ def test_a_key_may_be_a_secret() -> None:
 
 
 _FIRST_IMPORTS = {
-    "refine": "Refiner Judge load as_judge Bounds Middleware Config Report evaluate_dataset self_refin",
-    "graphs": "SelfRefine selfrefine create_graph Judge evaluate Outcomes NotAcceptedError",
-    "judges": "SelfRefine evaluate LLMJudge Faithfulness faithfulness score RAGEvaluator Helpfullness",
+    "refine": "judge judges graph graphs Refiner load as_judge Bounds Middleware Report evaluate_rows self_refin",
+    "graphs": "interrupt StateGraph SelfRefine selfrefine create_graph Judge evaluate Outcomes NotAcceptedError",
+    "judges": "ragas SelfRefine evaluate LLMJudge Faithfulness faithfulness score RAGEvaluator Helpfullness",
+    "judges.catalogue": "load Judge",
+    "judges.offline": "evalute load Dataset SelfRefine",
+    "judges.testing": "ScriptedModle FakeModel MockJudge Length evaluate",
+    "refine.middleware": "JudgeMiddleware Middleware SelfRefineMidleware SelfRefine",
 }
 
 
@@ -306,6 +310,31 @@ WRONG_CALLS: tuple[tuple[str, Callable[[], object], str], ...] = (
         "did you mean 'threshold'? Here success_rating=... is the rating from which it passes",
     ),
     ("a rating of 5", lambda: Verdict.rated(5), "a rating is 1, 2, 3 or 4, not 5"),
+    ("a verdict of 5", lambda: Verdict(rating=5), "should be 1, 2, 3 or 4 (given 5); make one by Verdict"),  # type: ignore[arg-type]  # the mistake
+    (
+        "a verdict without marks",
+        lambda: Verdict(detail="x"),
+        "a verdict has score, rating and passed, or the reason",
+    ),
+    ("a field of another library", lambda: Verdict(rating=3, reason="x"), "no field 'reason'; it is rationale"),  # type: ignore[call-arg]  # the mistake
+    (
+        "a key of an outcome",
+        lambda: refiner(max_attempts=1).refine("what?")["answer"],
+        "it is the attribute .answer",
+    ),
+    (
+        "a guessed key of an outcome",
+        lambda: refiner(max_attempts=1).refine("what?")["response"],
+        "the answer is outcome.answer",
+    ),
+    ("a key of a verdict", lambda: Verdict.rated(3)["reason"], "it is rationale"),  # type: ignore[index]  # the mistake
+    ("a refiner that is called", lambda: refiner()("what?"), "invoke(question) returns the answer"),
+    (
+        "a model for the middleware",
+        lambda: middleware.SelfRefineMiddleware(ScriptedModel(["x"]), Length(at_most=9)),  # type: ignore[call-arg,arg-type]  # the mistake
+        "create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)])",
+    ),
+    ("texts for rows", lambda: evaluate(["a", "b"], Length(at_most=9)), "[{'answer': text} for text in texts]"),  # type: ignore[list-item]  # the mistake
 )
 
 
@@ -318,6 +347,20 @@ def test_a_wrong_call_says_in_one_line_what_to_write(
         call()
     assert remedy in str(raised.value), mistake
     assert "\n" not in str(raised.value), mistake
+
+
+def test_a_graph_is_compiled_already() -> None:
+    """As other attributes that one may guess, this says what to write, and is missing all the same."""
+    with pytest.raises(AttributeError, match=r"it is compiled: graph\.invoke"):
+        graph().compile()
+    assert not hasattr(graph(), "compile")
+
+
+def test_an_evaluation_of_nothing_says_so() -> None:
+    """Where it is printed, in one line."""
+    assert str(evaluate([], Length(at_most=9))).startswith(
+        "Evaluation(0 rows: nothing was judged; samples was empty"
+    )
 
 
 def test_an_error_names_the_address_and_the_model() -> None:

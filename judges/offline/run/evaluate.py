@@ -319,6 +319,8 @@ def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | No
         raise ConfigurationError(
             "samples are rows, not an Evaluation; give [row.sample for row in evaluation.rows]"
         )
+    if isinstance(samples, list | tuple) and samples and all(isinstance(row, str) for row in samples):
+        raise ConfigurationError("samples are rows, not texts; give [{'answer': text} for text in texts]")
     if columns is None and isinstance(samples, list):
         return samples
     rows = rows_in(samples)

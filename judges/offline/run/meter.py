@@ -9,7 +9,7 @@ import time
 from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
 
-from judges.errors import ConfigurationError, one_line
+from judges.errors import ConfigurationError, JudgesError, one_line
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.prompt_size import tokens_of
@@ -304,7 +304,7 @@ class CallMeter:
         if status not in _HOPELESS and not (status in {400, 422} and _NO_SUCH_MODEL.search(_message_of(error))):
             return error
         remedy = "check the key" if status in {401, 403} else "check the model's name and the address"
-        reason = f": {one_line(error)}" if type(error).__module__.startswith("judges.") else ""
+        reason = f": {one_line(error)}" if isinstance(error, JudgesError) else ""
         return self.stop(
             ConfigurationError(
                 f"the endpoint of {model.name!r} refuses all calls (status {status}); {remedy}{reason}"
