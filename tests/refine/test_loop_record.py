@@ -61,7 +61,7 @@ def test_a_row_has_its_pieces(tmp_path: Path) -> None:
     file, script = tmp_path / "attempts.jsonl", ["One is good. Two is BAD. Three.", "Two is better."]
     settings: dict[str, Any] = {"release": "pieces", "piece_chars": 1}
     settings["piece_judge"] = as_judge(lambda answer: "BAD" not in answer, name="decent")
-    SelfRefine(ScriptedModel(script), "length", record=file, **settings).invoke("what?")
+    SelfRefine(ScriptedModel(script), "length:at_most=99", record=file, **settings).invoke("what?")
     first, second = (row["pieces"] for row in lines(file))
     assert [(piece["text"], piece["released"], piece.get("passed")) for piece in [*first, *second]] == [  # type: ignore[misc, has-type]
         ("One is good.", True, True),
@@ -72,7 +72,7 @@ def test_a_row_has_its_pieces(tmp_path: Path) -> None:
     assert first[0]["at_s"] > 0  # type: ignore[index]
     redact = [lambda text: text.replace("good. Two", "[hidden]")]
     with DatabaseRecord(f"sqlite:///{tmp_path / 'record.db'}", texts=True, redact=redact) as record:
-        SelfRefine(ScriptedModel(script), "length", record=record, **settings).invoke("what?")
+        SelfRefine(ScriptedModel(script), "length:at_most=99", record=record, **settings).invoke("what?")
         assert record.flush()
         stored = [row["metadata"]["pieces"] for row in record.rows()]
     assert [[piece["released"] for piece in pieces] for pieces in stored] == [[True, False, False], [True]]

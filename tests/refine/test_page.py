@@ -160,7 +160,9 @@ def test_pieces_are_seen(browser: Browser, record: DatabaseRecord) -> None:
     """An attempt that was released in pieces shows each: what went out, what was refused, and what came after."""
     model = ScriptedModel(["One is good. Two is BAD. Three too.", "Two is better."])
     judge = as_judge(lambda answer: "BAD" not in answer, name="decent")
-    refiner = SelfRefine(model, "length", piece_judge=judge, release="pieces", piece_chars=1, record=record)
+    refiner = SelfRefine(
+        model, "length:at_most=99", piece_judge=judge, release="pieces", piece_chars=1, record=record
+    )
     outcome = refiner.refine("Count.")
     assert record.flush()
     with serving(record) as address, opened(browser, address) as page:
