@@ -63,7 +63,7 @@ def test_a_row_has_its_pieces(tmp_path: Path) -> None:
     settings["piece_judge"] = as_judge(lambda answer: "BAD" not in answer, name="decent")
     SelfRefine(ScriptedModel(script), "length:at_most=99", record=file, **settings).invoke("what?")
     first, second = (row["pieces"] for row in lines(file))
-    assert [(piece["text"], piece["released"], piece.get("passed")) for piece in [*first, *second]] == [  # type: ignore[misc, has-type]
+    assert [(piece["text"], piece["released"], piece.get("passed")) for piece in [*first, *second]] == [  # type: ignore[misc]
         ("One is good.", True, True),
         (" Two is BAD.", False, False),
         (" Three.", False, None),
