@@ -34,6 +34,7 @@ from graphs.pieces import check_installed
 from graphs.policy import Policy, PolicySettings, policy_of
 from graphs.questions import InputJudging, InputMode
 from graphs.refinement import Refinement, Status, evolve
+from graphs.structure import is_structured
 from graphs.turns import (
     ConcurrentTurns,
     OnNewQuestion,
@@ -89,12 +90,15 @@ def build_loop(
         )
     for doubt in check_certificate(coerced, policy, generator):
         warnings.warn(doubt, CertificateWarning, stacklevel=3)
-    if may_release_pieces(policy, bounds, piece_judge, questions):
+    may_release = may_release_pieces(policy, bounds, piece_judge, questions)
+    held_back = "structured" if may_release and is_structured(generator) else ""
+    if may_release and not held_back:
         parts = judges_of_pieces(generator, coerced, piece_judge)
         if not policy.held_back:
             return PieceLoop(generator, coerced, policy, name=name, bounds=bounds, **parts)
     kind = Loop if policy.candidates == 1 else CandidatesLoop
-    return kind(generator, coerced, policy, name=name, bounds=bounds, questions=questions)
+    loop = kind(generator, coerced, policy, name=name, bounds=bounds, questions=questions)
+    return evolve(loop, held_back=held_back) if held_back else loop
 
 
 def input_judging(
@@ -649,6 +653,7 @@ def self_refine(
     concurrent_turns: ConcurrentTurns = "queue",
     on_new_question: OnNewQuestion = "refuse",
     bounds: Bounds | None = None,
+    piece_judge: object = None,
     **settings: Unpack[PolicySettings],
 ) -> LoopGraph:
     """Compile the loop around a generator: generate, judge, augment, generate again, finish.
@@ -702,13 +707,17 @@ def self_refine(
             as one does whose answer was rejected.
         bounds: How far a request may go with its `Overrides`; None allows what is stricter or cheaper than the
             policy.
+        piece_judge: Under `release="pieces"`, what judges pieces, outright; the judge then judges the whole when
+            its last piece is out. None takes what of the judge holds for a part of an answer.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
     Raises:
         ConfigurationError: If the generator or the judge is not valid, or the policy requires what they cannot do,
             or a human's decision without a checkpointer to wait with.
     """
-    loop = build_loop(generator, judge, policy_of(policy, settings), name=name, bounds=bounds)
+    loop = build_loop(
+        generator, judge, policy_of(policy, settings), name=name, bounds=bounds, piece_judge=piece_judge
+    )
     return compile_loop(
         loop,
         checkpointer=checkpointer,

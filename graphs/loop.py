@@ -203,7 +203,13 @@ def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
 
 
 class Loop:
-    """The steps around one generator and one judge, under one policy."""
+    """The steps around one generator and one judge, under one policy.
+
+    Attributes:
+        held_back: Why its answers are released whole although they may be in pieces; empty where they are not.
+    """
+
+    held_back: str = ""
 
     def __init__(
         self,
@@ -313,6 +319,7 @@ class Loop:
             is_judged=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
             id=secrets.token_hex(16),
             refiner=self.name,
+            held_back=self.held_back,
         )
 
     def _evidence(self, fields: object) -> dict[str, Any]:

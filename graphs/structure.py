@@ -227,6 +227,21 @@ def _bound(generator: object, change: Change, what: str, remedy: str) -> object:
     return bound
 
 
+_FORMATS = frozenset({"response_format", "ls_structured_output_format", "format", "response_schema"})
+"""Fields by which models are asked for JSON, under the names of several providers."""
+
+
+def is_structured(generator: object) -> bool:
+    """Check whether a generator is bound to write JSON, as far as that can be seen."""
+    if isinstance(generator, OpenAICompatible):
+        return generator.is_structured
+    if isinstance(generator, RunnableWithFallbacks):
+        return any(map(is_structured, generator.runnables))
+    if not isinstance(generator, RunnableBindingBase):
+        return False
+    return not _FORMATS.isdisjoint(generator.kwargs) or is_structured(generator.bound)
+
+
 def _rebound(runnable: Any, change: Change) -> Any | None:
     """Return a model changed below its bindings, retries and fallbacks; None where there is no model."""
     if isinstance(runnable, BaseChatModel):

@@ -440,10 +440,30 @@ def _attempt_texts(attempt: Attempt, redact: Sequence[Redact]) -> Row:
         row["steps"] = _json_of(_dump(Sample.read(trajectory=attempt.steps).trajectory), redact)
     if attempt.evidence:
         row["evidence"] = _json_of(attempt.evidence, redact)
-    if verdict is not None and verdict.items:
-        items = [item.model_dump(mode="json", exclude_defaults=True) for item in verdict.items]
+    items = [] if verdict is None else [_dump_verdict(item) for item in verdict.items]
+    if attempt.pieces:  # what is redacted may lie across two pieces, which then have no text
+        has_secrets = bool(redact) and _redact(attempt.text, redact) != attempt.text
+        items = [*_pieces(attempt, texts=not has_secrets), *items]
+    if items:
         row["items"] = _json_of(items, redact)
     return row
+
+
+def _dump_verdict(verdict: Verdict) -> Row:
+    return verdict.model_dump(mode="json", exclude_defaults=True)
+
+
+def _pieces(attempt: Attempt, *, texts: bool) -> list[Row]:
+    """Return the pieces of an attempt, each with whether it was released, and when, and its verdict in short."""
+    rows = []
+    for piece in attempt.pieces:
+        verdict = piece.verdict
+        row: Row = {"text": piece.text if texts else None, "released": piece.released, "at_s": piece.at_s}
+        if verdict is not None:
+            row |= {"judge": verdict.judge, "passed": verdict.passed, "rating": verdict.rating}
+            row |= {"unscored": verdict.unscored, "rationale": verdict.rationale or None}
+        rows.append(_present(row))
+    return rows
 
 
 def _dump(conversation: Any) -> list[Row]:
@@ -498,6 +518,7 @@ def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:
         **{name: outcome[name] for name in _OUTCOME},
         **{name: attempt.get(name) for name in _ATTEMPT},
         "probabilities": json.loads(attempt.get("probabilities") or "null"),
+        "pieces": _recorded_pieces(attempt.get("items")),
         "shadow": True if number > last else None,
         "observed_only": outcome["shadow"] or None,
         "stop_reason": outcome["stop_reason"] if number == last else None,
@@ -508,6 +529,13 @@ def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:
         "judge_usage": _present({name: attempt.get(f"judge_{name}") for name in _USAGE}),
     }
     return _present({name: value for name, value in row.items() if value not in ("", {})})
+
+
+def _recorded_pieces(items: str | None) -> list[Row] | None:
+    """Return the pieces among the verdicts on parts that a row has; None where there are none."""
+    if not items or '"released"' not in items:
+        return None
+    return [item for item in json.loads(items) if "released" in item] or None
 
 
 def _recorded_samples(pending: PendingOutcome) -> Iterator[Sample]:
@@ -521,6 +549,8 @@ def _recorded_samples(pending: PendingOutcome) -> Iterator[Sample]:
             row = _attempt_row(outcome["id"], draft, released=released)
             if draft.verdict is not None:
                 row |= {name: getattr(draft.verdict, name) for name in ("rationale", "feedback")}
+            if draft.pieces:
+                row["items"] = json.dumps(_pieces(draft, texts=True))
             sample = next(samples)
             metadata = {**sample.metadata, **metadata_of(outcome, row)}
             if draft is not attempt or attempt.number > outcome["attempts"]:

@@ -131,7 +131,7 @@ ATTEMPT = Table(
     Column("rationale", Text),
     Column("feedback", Text),
     Column("verdict_detail", Text),
-    Column("items", Text, comment="JSON: verdicts on the parts"),
+    Column("items", Text, comment="JSON: verdicts on the parts; pieces say `released`"),
 )
 
 LABEL = Table(

@@ -54,6 +54,9 @@ class Metrics:
         self.tokens = self._counter("refine_tokens", "Tokens consumed", "guard", "role", "kind")
         self.cost = self._counter("refine_cost_dollars", "US dollars spent, where prices are known", "guard")
         self.request_s = self._histogram("refine_request_duration_seconds", "From request to answer", "guard")
+        self.first_text_s = self._histogram(
+            "refine_first_text_seconds", "From request to the first text of an answer", "guard"
+        )
         self.generate_s = self._histogram("refine_generate_duration_seconds", "One call of the upstream", "guard")
         self.judge_s = self._histogram("refine_judge_duration_seconds", "One verdict", "judge")
         self.key_requests = self._counter("refine_key_requests", "Requests served, by name of the key", "key")
@@ -74,6 +77,8 @@ class Metrics:
         self._child(self.request_s, guard).observe(served.seconds)
         if served.caller:
             self._count_key(served.caller, served.usage)
+        if served.records and served.first_text_s is not None:
+            self._child(self.first_text_s, guard).observe(served.first_text_s)
         for record in served.records:
             self._count(guard, record.outcome)
         for verdict in served.verdicts:

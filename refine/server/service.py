@@ -119,6 +119,7 @@ class Client:
         headers: Headers of every response: the request's id.
         body: What is received before anything else can be, where the body is still handed on.
         is_streaming: Whether the head of a stream of events was sent.
+        first_text_at: When the first of an answer was sent, by `perf_counter`; None before.
     """
 
     receive: Receive
@@ -126,6 +127,7 @@ class Client:
     headers: RawHeaders
     body: PassedBody | None = None
     is_streaming: bool = False
+    first_text_at: float | None = None
 
     async def left(self) -> None:
         """Wait until the client has left."""
@@ -275,6 +277,8 @@ async def respond(
         await client.whole(reply)
     else:
         await _stream(reply, client, form, pieces)
+    if reply.status == _OK and client.first_text_at is None:
+        client.first_text_at = perf_counter()
     return reply
 
 
@@ -340,6 +344,8 @@ class PieceOutlet:
         if not self._client.is_streaming:
             await self._client.start_events([])
         await self._client.some(events)
+        if self._client.first_text_at is None:
+            self._client.first_text_at = perf_counter()
 
     def when_closed(self, leave: Callable[[], None]) -> None:
         """Do nothing: the request's task is cancelled where the client leaves."""
@@ -367,6 +373,8 @@ class ServedRequest:
         code: Code of the error that was the answer; empty for none.
         trace_id: Id of the trace that it was served in; empty where nothing is traced.
         requester: Who asked.
+        first_text_s: Seconds until the first of the answer was sent: the whole, or its first piece; None where
+            there was none.
     """
 
     guard: str
@@ -382,6 +390,7 @@ class ServedRequest:
     records: tuple[OutcomeRecord, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     requester: Requester = Requester()
+    first_text_s: float | None = None
 
     @property
     def is_unanswered(self) -> bool:
@@ -497,8 +506,10 @@ class Exchange:
         fields = {"key": who.key, "user": who.user, "session": who.session, "thread": who.thread}
         return {"request_id": self.incoming.id, **{name: text for name, text in fields.items() if text}}
 
-    def done(self, status: int | None, seconds: float, *, code: str = "") -> None:
-        """Tell the observers how it ended, with the code of an error."""
+    def done(
+        self, status: int | None, seconds: float, *, code: str = "", first_text_s: float | None = None
+    ) -> None:
+        """Tell the observers how it ended, with the code of an error, and when the answer began."""
         self._service.observe(
             ServedRequest(
                 guard=self.guard,
@@ -514,6 +525,7 @@ class Exchange:
                 records=tuple(self.records),
                 verdicts=tuple(self.verdicts),
                 requester=self.requester,
+                first_text_s=first_text_s,
             )
         )
 
@@ -549,7 +561,9 @@ class PostRoute(ABC):
                 await client.whole(reply)
             status, code = (None, "") if reply is None else (reply.status, _code_of(reply))
             exchange.span.answer(status)
-        exchange.done(status, perf_counter() - started, code=code)
+        first_at = client.first_text_at
+        first_text_s = None if first_at is None else first_at - started
+        exchange.done(status, perf_counter() - started, code=code, first_text_s=first_text_s)
 
     async def _serve(self, method: str, exchange: Exchange, client: Client) -> GuardReply | None:
         service, incoming = self._service, exchange.incoming

@@ -13,12 +13,13 @@ import pytest
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableLambda
 
-from graphs import Outcome, Unanswered
-from judges import ConfigurationError, Verdict, as_judge
+from graphs import Outcome, Unanswered, self_refine
+from graphs.structure import is_structured
+from judges import ConfigurationError, Helpfulness, OpenAICompatible, Quick, Verdict, as_judge
 from judges.judge import Judge
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample
-from judges.testing import ScriptedModel
+from judges.testing import Likely, ScriptedModel
 from refine import SelfRefine
 
 _GOOD = "Sentence {0} of it is good."
@@ -302,3 +303,77 @@ async def test_messages_of_a_graph_are_pieces() -> None:
     shown = [str(part.text) for part in parts if part.type != "human"]
     assert [text for text in shown if text] == ["One is good.", " Two is better."]
     assert len({part.id for part in parts if part.type != "human"}) == 1
+
+
+@pytest.mark.parametrize(("shares", "calls"), [({3: 0.9, 4: 0.1}, 1), ({2: 0.48, 3: 0.52}, 2)])
+def test_quick_judges_pieces(shares: dict[int, float], calls: int) -> None:
+    """One token that is sure decides alone; where it is unsure, the judge itself decides."""
+    judging = ScriptedModel([Likely(shares, {"rationale": "Fine.", "rating": 4, "feedback": ""})], cycle=True)
+    refiner, _ = _refiner("One is good.", piece_judge=Quick(Helpfulness(judging)))
+    outcome = refiner.refine("Count.")
+    verdict = outcome.attempts[0].pieces[0].verdict
+    assert verdict is not None
+    assert (outcome.passed, verdict.rationale) == (True, "Fine." if calls > 1 else "")
+    assert ["tools" in asked for asked in judging.settings] == [False, True][:calls]
+
+
+async def test_quick_refuses_a_piece_by_one_token() -> None:
+    """A clear refusal ends the stream; the judge itself is then asked for feedback, which the model is shown."""
+    prompts: list[str] = []
+    closed: list[bool] = []
+    closed_when_asked: list[bool] = []
+
+    async def write(messages: list[BaseMessage]) -> AsyncIterator[AIMessageChunk]:
+        prompts.append(str(messages[-1].text))
+        if len(prompts) > 1:
+            yield AIMessageChunk(content="Two is better.")
+            return
+        try:
+            yield AIMessageChunk(content="One is good. Two is POOR. Three is it. Four")
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    def line(messages: list[BaseMessage]) -> Likely:
+        if "tools" in judging.settings[-1]:
+            closed_when_asked.append(bool(closed))
+        if "POOR" not in str(messages[-1].text):
+            return Likely({1: 0.02, 2: 0.03, 3: 0.15, 4: 0.8})
+        reply = {"rationale": "", "rating": 1, "feedback": "Say it well."}
+        return Likely({1: 0.9, 2: 0.08, 3: 0.01, 4: 0.01}, reply)
+
+    judging = ScriptedModel(line)
+    refiner = SelfRefine(
+        RunnableLambda(write),
+        as_judge(_accepts),
+        piece_judge=Quick(Helpfulness(judging)),
+        release="pieces",
+        piece_chars=1,
+    )
+    async with asyncio.timeout(60):
+        answer = await refiner.ainvoke("Count.")
+    assert answer.text == "One is good. Two is better."
+    assert closed_when_asked == [True]
+    assert "Say it well." in prompts[1]
+
+
+def test_json_is_held_back() -> None:
+    """A generator that writes JSON by a form is released whole, judged as ever, and the record says why."""
+    refiner, _ = _refiner('{"day": "One. Two."}', '{"day": "One. Two."}')
+    bound = refiner.around(generator=refiner.generator.bind(response_format={"type": "json_object"}))
+    outcome = bound.refine("When?")
+    assert (outcome.text, outcome.passed, outcome.held_back) == ('{"day": "One. Two."}', True, "structured")
+    assert not outcome.attempts[0].pieces
+    direct = OpenAICompatible("http://127.0.0.1:9/v1", model="m").bind(response_format={"type": "json_object"})
+    assert is_structured(direct)
+    assert not is_structured(OpenAICompatible("http://127.0.0.1:9/v1", model="m"))
+
+
+def test_a_graph_takes_a_judge_of_pieces() -> None:
+    """`self_refine` has the same judge of pieces."""
+    model = ScriptedModel([_FIRST, "Two is better."])
+    graph: Any = self_refine(
+        model, as_judge(_accepts), piece_judge=as_judge(_refuses), release="pieces", piece_chars=1
+    )
+    end = graph.invoke({"messages": [("user", "Count.")]})
+    assert end["messages"][-1].text == "One is good. Two is better."

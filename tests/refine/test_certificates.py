@@ -111,6 +111,7 @@ def test_every_door_takes_it(certificate: Path) -> None:
         ({}, {"augment": "all_drafts"}, "what the generator is shown on a retry"),
         ({}, {"overrides": {2: {"temperature": 0.9}}}, "overrides was the default"),
         ({}, {"candidates": 2}, "candidates was the default and is 2"),
+        ({}, {"release": "pieces", "piece_judge": "length"}, "release was the default and is 'pieces'"),
         ({}, {"shadow": True}, "shadow was the default and is True"),
         ({}, {"success_rating": 2}, "success_rating=2 stands beside a certificate for success_rating=3"),
     ],
@@ -121,6 +122,15 @@ def test_it_survives_no_change(
     """Judge model, prompt, pack, generator, policy or number of attempts: one line names what changed."""
     with pytest.raises(ConfigurationError, match=message) as caught:
         SelfRefine(**parts(**change), **{"certificate": certificate, "max_attempts": 3, **settings})
+    assert "\n" not in str(caught.value)
+
+
+def test_loops_in_pieces_are_not_certified(folder: Path, tmp_path: Path) -> None:
+    """What loops showed that were released in pieces says nothing of other thresholds, and one line says so."""
+    text = (folder / "attempts.jsonl").read_text()
+    (tmp_path / "attempts.jsonl").write_text(text.replace('"policy": {', '"policy": {"release": "pieces", '))
+    with pytest.raises(ConfigurationError, match="released in pieces") as caught:
+        certify(tmp_path / "attempts.jsonl", folder / "labels.jsonl")
     assert "\n" not in str(caught.value)
 
 

@@ -11,7 +11,7 @@ from langchain.agents import create_agent
 from sqlalchemy import create_engine, inspect, text
 
 from graphs import Overrides
-from judges import Verdict
+from judges import Verdict, as_judge
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
@@ -54,6 +54,29 @@ def test_a_row_tells_all_of_its_attempt(tmp_path: Path) -> None:
             k: v for k, v in b.items() if k not in own and v != ""
         }
         assert b == c
+
+
+def test_a_row_has_its_pieces(tmp_path: Path) -> None:
+    """Each piece with its verdict and its time; where something of the draft is redacted, without text."""
+    file, script = tmp_path / "attempts.jsonl", ["One is good. Two is BAD. Three.", "Two is better."]
+    settings: dict[str, Any] = {"release": "pieces", "piece_chars": 1}
+    settings["piece_judge"] = as_judge(lambda answer: "BAD" not in answer, name="decent")
+    SelfRefine(ScriptedModel(script), "length:at_most=99", record=file, **settings).invoke("what?")
+    first, second = (row["pieces"] for row in lines(file))
+    assert [(piece["text"], piece["released"], piece.get("passed")) for piece in [*first, *second]] == [  # type: ignore[misc]
+        ("One is good.", True, True),
+        (" Two is BAD.", False, False),
+        (" Three.", False, None),
+        (" Two is better.", True, True),
+    ]
+    assert first[0]["at_s"] > 0  # type: ignore[index]
+    redact = [lambda text: text.replace("good. Two", "[hidden]")]
+    with DatabaseRecord(f"sqlite:///{tmp_path / 'record.db'}", texts=True, redact=redact) as record:
+        SelfRefine(ScriptedModel(script), "length:at_most=99", record=record, **settings).invoke("what?")
+        assert record.flush()
+        stored = [row["metadata"]["pieces"] for row in record.rows()]
+    assert [[piece["released"] for piece in pieces] for pieces in stored] == [[True, False, False], [True]]
+    assert not any("text" in piece for pieces in stored for piece in pieces)
 
 
 def test_the_policy_is_the_one_in_force(tmp_path: Path) -> None:

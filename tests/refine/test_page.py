@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 
 from graphs import Outcome, Policy
 from graphs.graph import build_loop
-from judges import ConfigurationError, Verdict
+from judges import ConfigurationError, Verdict, as_judge
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.page.routes import HEADERS, Event, TryQuestion, attempts_of, page_routes
@@ -154,6 +154,26 @@ def test_what_is_recorded_is_seen(browser: Browser, record: DatabaseRecord) -> N
         assert page.url == f"{address}/?id={outcome.id}"
         page.reload()
         expect(page.locator(".attempt")).to_have_count(2)
+
+
+def test_pieces_are_seen(browser: Browser, record: DatabaseRecord) -> None:
+    """An attempt that was released in pieces shows each: what went out, what was refused, and what came after."""
+    model = ScriptedModel(["One is good. Two is BAD. Three too.", "Two is better."])
+    judge = as_judge(lambda answer: "BAD" not in answer, name="decent")
+    refiner = SelfRefine(
+        model, "length:at_most=99", piece_judge=judge, release="pieces", piece_chars=1, record=record
+    )
+    outcome = refiner.refine("Count.")
+    assert record.flush()
+    with serving(record) as address, opened(browser, address) as page:
+        page.goto(f"{address}/?id={outcome.id}")
+        expect(page.locator(".attempt")).to_have_count(2)
+        first = page.locator(".attempt").first
+        assert first.locator(".pieces .out p").all_inner_texts() == ["✓One is good."]
+        assert first.locator(".pieces .kept p").all_inner_texts() == ["✗Two is BAD.", "✗Three too."]
+        expect(first.locator(".pieces .kept").first).to_contain_text("refused, not shown")
+        expect(first.locator(".pieces .kept").last).to_contain_text("dropped, not shown")
+        expect(page.locator(".attempt.released .pieces")).to_contain_text("Two is better.")
 
 
 MARKDOWN = "# Title\n\nRun **this**:\n\n```sh\ngit reset <b>\n```\n\n- [one](javascript:alert(1))\n- `two`"

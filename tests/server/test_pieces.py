@@ -139,6 +139,17 @@ def test_structured_answers_are_held_back() -> None:
     assert [one["choices"][0]["delta"]["content"] for one in held] == ["One is good. Two is good."] * 3
 
 
+def test_metrics_have_the_first_text() -> None:
+    """The time to the first text is counted for each answer, streamed in pieces or sent whole; not for errors."""
+    with _guarding(FIRST, SECOND, FIRST, SECOND) as (guard, _):
+        guard.chat(stream=True)
+        guard.chat()
+        guard.chat(n="many")
+        wait_until(lambda: not guard.service.running and guard.service.admission.in_flight == 0)
+        metrics = guard.get("/metrics").text
+    assert 'refine_first_text_seconds_count{guard="default"} 2.0' in metrics
+
+
 def test_requests_ask_within_bounds() -> None:
     """A request may have its answer in pieces only where the bounds say so."""
     asked: Any = {"stream": True, "refine": {"release": "pieces"}}

@@ -270,6 +270,11 @@ class OpenAICompatible(Connected):
         finally:
             self._remember_limit(calls)
 
+    @property
+    def is_structured(self) -> bool:
+        """Whether its answers are bound to be JSON."""
+        return "response_format" in self._chat.generating
+
     def bind(self, **fields: Any) -> Self:
         """Return the same client with further fields in each request, and the same connections.
 

@@ -577,6 +577,11 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
     if read.strangers:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
     own = settings.subject or recorded_by
+    if own.policy.get("release") == "pieces":
+        raise ConfigurationError(
+            "these loops were released in pieces, and what they show says nothing of other thresholds; record the "
+            "loop with release='answer' to certify it"
+        )
     most = recorded_attempts(rows, own, settings.max_attempts, independent=settings.independent_attempts)
     return _Calibration(
         runs=runs,

@@ -39,7 +39,20 @@ function likelihood(attempt) {
     h("small", {}, `passes with ${attempt.p_pass.toFixed(2)}, score ${attempt.score.toFixed(2)}`));
 }
 
+// Pieces of an answer that was released while it was judged: what went out when, and what was refused.
+function piecesView(list) {
+  return h("ol", { class: "pieces", "aria-label": "Pieces" }, list.map((piece) => {
+    const said = piece.unscored ? `not judged: ${piece.unscored}` : piece.rating ? `rated ${piece.rating} of 4` : piece.passed === false ? "refused" : "";
+    return h("li", { class: piece.released ? "out" : "kept" },
+      h("p", {}, h("span", { class: `mark ${piece.released ? "yes" : "no"}` }, piece.released ? "✓" : "✗"), (piece.text ?? "text redacted").trim()),
+      h("small", {}, [piece.released ? `released after ${seconds(piece.at_s ?? 0)}` : piece.judge ? "refused, not shown" : "dropped, not shown", said !== "refused" && said, !piece.released && piece.rationale].filter(Boolean).join(" · ")));
+  }));
+}
+
 const WHO = ["key", "user", "session", "thread"];
+
+const pieces = (attempt) => (attempt.items ?? []).filter((item) => item.released !== undefined);
+const parts = (attempt) => (attempt.items ?? []).filter((item) => item.released === undefined);
 
 function verdictOf(attempt) {
   return h("div", { class: "verdict" },
@@ -47,18 +60,19 @@ function verdictOf(attempt) {
     attempt.unscored && h("p", { class: "unscored" }, `no rating: ${attempt.unscored}${attempt.verdict_detail ? `, ${attempt.verdict_detail}` : ""}`),
     likelihood(attempt),
     attempt.rationale && h("p", {}, attempt.rationale),
-    attempt.items?.length > 0 && items(attempt.items),
+    parts(attempt).length > 0 && items(parts(attempt)),
     attempt.feedback && h("p", { class: "feedback" }, h("strong", {}, "Feedback "), attempt.feedback),
     attempt.judge_s !== undefined && h("small", { class: "spent" }, `${seconds(attempt.judge_s)} to judge`, attempt.judge_cost ? `, ${dollars(attempt.judge_cost)}` : ""));
 }
 
 function draftOf(attempt, before) {
+  if (pieces(attempt).length > 0) return piecesView(pieces(attempt));
   if (attempt.draft === null || attempt.draft === undefined) return h("p", { class: "nothing" }, attempt.waiting ? "writing…" : "recorded without texts");
   const plain = textView(attempt.draft);
   if (!before?.draft || before.draft === attempt.draft) return plain;
-  const pieces = diff(before.draft, attempt.draft);
-  const kept = pieces.reduce((sum, piece) => sum + (typeof piece === "string" ? piece.length : 0), 0);
-  const changes = h("div", { class: "text diff", hidden: true }, pieces);
+  const spans = diff(before.draft, attempt.draft);
+  const kept = spans.reduce((sum, piece) => sum + (typeof piece === "string" ? piece.length : 0), 0);
+  const changes = h("div", { class: "text diff", hidden: true }, spans);
   const toggle = h("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => {
     changes.hidden = !changes.hidden;
     plain.hidden = !plain.hidden;
