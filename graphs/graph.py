@@ -29,7 +29,7 @@ from graphs.generators import GeneratorLike
 from graphs.loop import Loop
 from graphs.outcome import Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides, overrides_in
-from graphs.piece_loop import PieceLoop
+from graphs.piece_loop import PieceLoop, whole_judge
 from graphs.pieces import check_installed
 from graphs.policy import Policy, PolicySettings, policy_of
 from graphs.questions import InputJudging, InputMode
@@ -96,6 +96,8 @@ def build_loop(
         parts = judges_of_pieces(generator, coerced, piece_judge)
         if not policy.held_back:
             return PieceLoop(generator, coerced, policy, name=name, bounds=bounds, **parts)
+    if piece_judge is not None:
+        coerced = whole_judge(coerced, judge_for(generator, piece_judge))
     kind = Loop if policy.candidates == 1 else CandidatesLoop
     loop = kind(generator, coerced, policy, name=name, bounds=bounds, questions=questions)
     return evolve(loop, held_back=held_back) if held_back else loop

@@ -44,6 +44,7 @@ from graphs.policy import Policy
 from graphs.refinement import Piece, Refinement, evolve
 from graphs.release import AnswerText, PieceRelease, is_failure, verdict_on, with_cost_of
 from graphs.review import Decided
+from judges.compose.panel import Panel
 from judges.compose.quick import Quick
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -133,6 +134,16 @@ class _Attempt:
         return name, Usage.of_call(sent, max(1, self.deltas, known.output_tokens))
 
 
+def whole_judge(judge: Judge, piece_judge: Judge | None) -> Judge:
+    """Return what judges an answer that comes whole: the judge, and the one of pieces where that is another.
+
+    What pieces are refused for would else go out with whatever is held back: an answer in JSON, or one of several.
+    """
+    if piece_judge is None or piece_judge is judge:
+        return judge
+    return Panel({"whole": judge, "pieces": piece_judge}, name=judge.name)
+
+
 class PieceLoop(Loop):
     """The steps of a loop that releases pieces; its step `generate` writes, judges and releases.
 
@@ -157,7 +168,8 @@ class PieceLoop(Loop):
         piece_judge: Judge,
         closing_judge: Judge | None,
     ) -> None:
-        super().__init__(generator, judge, policy, name=name, bounds=bounds)
+        whole = judge if closing_judge is not judge else whole_judge(judge, piece_judge)
+        super().__init__(generator, whole, policy, name=name, bounds=bounds)
         self._piece_judge = piece_judge
         self._closing = None if closing_judge is None else evolve(self, _judge=closing_judge)
 

@@ -236,7 +236,6 @@ OF_A_REFINER = _table(
             "complete",
             "execute",
             "query",
-            "__call__",
         ),
         "invoke(question) returns the answer, refine(question) the whole record",
     ),

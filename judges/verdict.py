@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from judges.first_guesses import OF_A_VERDICT, HintsAtKeys, nearest
+from judges.first_guesses import OF_A_VERDICT, HintsAtKeys
 
 
 class Frozen(BaseModel):
@@ -234,41 +234,7 @@ def mask_spans(text: str, spans: Iterable[MaskedSpan]) -> str:
     return "".join([*parts, text[place:]])
 
 
-if TYPE_CHECKING:  # type checkers read the fields
-    from pydantic._internal._model_construction import ModelMetaclass as _VerdictType
-else:
-
-    class _VerdictType(type(Frozen)):
-        """Makes verdicts, and says in one line what is wrong with one."""
-
-        def __call__(cls, *unnamed: object, **fields: Any) -> Any:
-            try:
-                return super().__call__(*unnamed, **fields)
-            except ValidationError as error:
-                raise ValueError(_fault_of(error)) from None
-
-
-def _fault_of(error: ValidationError) -> str:
-    """Return what is wrong with the fields of a verdict; never what they say."""
-    fault = error.errors(include_url=False)[-1]
-    name = ".".join(map(str, fault["loc"]))
-    if fault["type"] == "extra_forbidden":
-        hint = OF_A_VERDICT.get(name) or nearest(name, Verdict.model_fields) or _MAKERS
-        return f"a verdict has no field {name!r}; {hint}"
-    message = fault["msg"].removeprefix("Value error, ")
-    if not name:
-        return f"{message}; {_MAKERS}"
-    value = fault["input"]
-    actual = value if isinstance(value, bool | int | float) else f"a {type(value).__name__}"
-    return f"{name} of a verdict: {message[0].lower()}{message[1:]} (given {actual}); {_MAKERS}"
-
-
-_MAKERS = (
-    "make one by Verdict.rated(3), Verdict.scored(0.8), Verdict.checked(True) or Verdict.without_score(reason)"
-)
-
-
-class Verdict(HintsAtKeys, Frozen, metaclass=_VerdictType):
+class Verdict(HintsAtKeys, Frozen):
     """The result of judging one sample.
 
     Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep

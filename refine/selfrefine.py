@@ -70,14 +70,6 @@ class NamesItsParts(HintsAtGuesses):
                     raise TypeError(f"{cls.__name__}() has no argument {guess!r}; it is {part}=... here{also}")
             return super().__new__(cls)
 
-        def __call__(self, *_question, **_settings):  # noqa: ANN002, ANN003, ANN204 - a graph reads its types
-            """Refuse: a runnable is invoked.
-
-            Raises:
-                TypeError: Always.
-            """
-            raise TypeError(f"{type(self).__name__!r} object is not called; {self._guesses['__call__']}")
-
 
 _log = logging.getLogger("refine")
 

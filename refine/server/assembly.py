@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from graphs import Bounds, Loop, PerRequest, Policy, check_certificate
 from graphs.graph import input_judging, judges_of_pieces, may_release_pieces
-from graphs.piece_loop import PieceLoop
+from graphs.piece_loop import PieceLoop, whole_judge
 from graphs.questions import InputJudging
 from judges import OpenAICompatible, known_prices
 from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
@@ -164,7 +164,8 @@ def _loop(
         parts = judges_of_pieces(None, judge, piece_judge)
         connect_models(parts["piece_judge"])
         return PieceLoop(PerRequest(), judge, policy, name=name, bounds=bounds, **parts)
-    return Loop(PerRequest(), judge, policy, name=name, bounds=bounds, questions=questions)
+    whole = whole_judge(judge, piece_judge)
+    return Loop(PerRequest(), whole, policy, name=name, bounds=bounds, questions=questions)
 
 
 def _unjudged(settings: NamedGuardSettings, policy: Policy) -> Unjudged:

@@ -310,13 +310,6 @@ WRONG_CALLS: tuple[tuple[str, Callable[[], object], str], ...] = (
         "did you mean 'threshold'? Here success_rating=... is the rating from which it passes",
     ),
     ("a rating of 5", lambda: Verdict.rated(5), "a rating is 1, 2, 3 or 4, not 5"),
-    ("a verdict of 5", lambda: Verdict(rating=5), "should be 1, 2, 3 or 4 (given 5); make one by Verdict"),  # type: ignore[arg-type]  # the mistake
-    (
-        "a verdict without marks",
-        lambda: Verdict(detail="x"),
-        "a verdict has score, rating and passed, or the reason",
-    ),
-    ("a field of another library", lambda: Verdict(rating=3, reason="x"), "no field 'reason'; it is rationale"),  # type: ignore[call-arg]  # the mistake
     (
         "a key of an outcome",
         lambda: refiner(max_attempts=1).refine("what?")["answer"],
@@ -328,7 +321,6 @@ WRONG_CALLS: tuple[tuple[str, Callable[[], object], str], ...] = (
         "the answer is outcome.answer",
     ),
     ("a key of a verdict", lambda: Verdict.rated(3)["reason"], "it is rationale"),  # type: ignore[index]  # the mistake
-    ("a refiner that is called", lambda: refiner()("what?"), "invoke(question) returns the answer"),
     (
         "a model for the middleware",
         lambda: middleware.SelfRefineMiddleware(ScriptedModel(["x"]), Length(at_most=9)),  # type: ignore[call-arg,arg-type]  # the mistake
