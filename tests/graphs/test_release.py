@@ -369,6 +369,16 @@ def test_json_is_held_back() -> None:
     assert not is_structured(OpenAICompatible("http://127.0.0.1:9/v1", model="m"))
 
 
+def test_what_is_held_back_is_judged_as_pieces_are() -> None:
+    """An answer that comes whole is refused for what a piece of it would have been: JSON is no way round."""
+    model = ScriptedModel(['{"day": "This is BAD."}'], cycle=True)
+    settings: Any = {"piece_judge": as_judge(_refuses), "release": "pieces", "on_exhausted": "fallback"}
+    refiner = SelfRefine(model, as_judge(_accepts), fallback="No.", max_attempts=2, **settings)
+    for generator in (model.bind(response_format={"type": "json_object"}), model):
+        shown = refiner.around(generator=generator).refine("When?")
+        assert (shown.text, shown.passed) == ("No.", False)
+
+
 def test_a_graph_takes_a_judge_of_pieces() -> None:
     """`self_refine` has the same judge of pieces."""
     model = ScriptedModel([_FIRST, "Two is better."])

@@ -331,7 +331,7 @@ def test_a_full_disk_and_a_locked_file_only_delay(tmp_path: Path) -> None:
 
 
 def test_the_end_of_the_process_writes_what_is_queued(tmp_path: Path) -> None:
-    """A script that just ends, without closing anything, leaves all its outcomes, as does a forked child."""
+    """A script that just ends leaves all its outcomes, as do its children, forked while it writes."""
     script = f"""
 import os
 from judges.testing import ScriptedJudge
@@ -339,15 +339,20 @@ from refine import SelfRefine
 from refine.record import DatabaseRecord
 record = DatabaseRecord("sqlite:///{tmp_path}/record.db")
 asked = SelfRefine(lambda _: "draft", ScriptedJudge([4], cycle=True), record=record)
-asked.batch(["?"] * 20)
-record.flush()
-child = os.fork()
-asked.invoke("?")
-if child:
-    os.waitpid(child, 0)
+children = []
+for _ in range(5):
+    asked.batch(["?"] * 20)
+    child = os.fork()
+    if not child:
+        asked.invoke("?")
+        break
+    children.append(child)
+else:
+    for child in children:
+        os.waitpid(child, 0)
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, cwd=ROOT, timeout=60)
-    assert query(f"sqlite:///{tmp_path}/record.db", "SELECT count(*) FROM outcome") == [(22,)]
+    assert query(f"sqlite:///{tmp_path}/record.db", "SELECT count(*) FROM outcome") == [(105,)]
 
 
 def test_a_record_that_nobody_holds_leaves_no_thread(tmp_path: Path) -> None:
