@@ -55,7 +55,7 @@ def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _logs_as_users_find_them() -> Iterator[None]:
     """Leave logging unconfigured: what one test does to it would else decide where the warnings of others go."""
-    loggers = [logging.getLogger(name) for name in ("refine", "judges")]
+    loggers = [logging.getLogger(name) for name in ("refine", "refine.access", "judges")]
     before = [(one, one.handlers, one.propagate, one.level) for one in loggers]
     yield
     structlog.reset_defaults()

@@ -23,12 +23,24 @@ class AccessLog:
         """Write the line of one request, without any text of it."""
         if not _LOGGER.isEnabledFor(logging.INFO):
             return
-        fields = {name: value for name, value in _fields(served).items() if value not in ("", None)}
+        fields = {name: _printable(value) for name, value in _fields(served).items() if value not in ("", None)}
         with logging_safely():
             if structlog.is_configured():
                 structlog.get_logger(LOGGER).info("request", **fields)
             else:
-                _LOGGER.info("request %s", " ".join(f"{name}={value}" for name, value in fields.items()))
+                _LOGGER.info("request %s", " ".join(f"{name}={_word(value)}" for name, value in fields.items()))
+
+
+def _printable(value: Any) -> Any:
+    """Return what a client sent without what could begin a line of its own, or that no log can write."""
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
+
+
+def _word(value: Any) -> Any:
+    """Return a value as one word of a line, in quotes where it could pass for several fields."""
+    return repr(value) if isinstance(value, str) and (" " in value or "=" in value) else value
 
 
 def _fields(served: ServedRequest) -> dict[str, Any]:

@@ -171,9 +171,9 @@ def test_the_terminal_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """`evaluate` and `show` say who gave no verdict, and which rows have contradicted claims."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    Path("own_judges.py").write_text(JUDGES)
+    Path("judges_of_a_file.py").write_text(JUDGES)
     Path("rows.jsonl").write_text('{"question": "what?", "answer": "It."}\n' * 2)
-    judges = ("--judge", "own_judges:grounded", "--judge", "own_judges:panel")
+    judges = ("--judge", "judges_of_a_file:grounded", "--judge", "judges_of_a_file:panel")
     judged = refine("evaluate", "rows.jsonl", *judges, "--out", "run")
     for result in (judged, refine("show", "run")):
         lines = " ".join(result.output.split())

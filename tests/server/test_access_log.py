@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,3 +126,17 @@ def test_tracing_is_set_up_by_the_environment() -> None:
 
 
 OTLP = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+
+
+def test_no_client_writes_a_line_of_its_own(upstream: ModelServer, caplog: pytest.LogCaptureFixture) -> None:
+    """What a request names ends no line, passes for no other field, and can be written by every log."""
+    caplog.set_level(logging.INFO, "refine.access")
+    with guarding(upstream.url) as guard:
+        guard.chat(model="m\nrequest status=200 \ud800")
+        wait_until(lambda: bool(caplog.records))
+    (line,) = [record.message for record in caplog.records]
+    assert line.isprintable()
+    assert line.encode()
+    names = [word.partition("=")[0] for word in shlex.split(line)[1:]]
+    assert len(names) == len({*names})
+    assert "model" in names
