@@ -220,8 +220,8 @@ def test_calls_a_minute_are_held(tmp_path: Path) -> None:
 def test_tokens_a_minute_are_held(tmp_path: Path) -> None:
     """Tokens are counted when a call is over and estimated before; one that exceeds the window goes alone."""
     rows = write_rows(tmp_path / "rows.jsonl", 12)
-    for tokens, windows in ((4_400, 3), (500, 12)):
-        with serving(lambda _: Reply(text=RATED, usage=(1_000, 100))) as one, no_waiting() as waits:
+    for tokens, windows in ((12_400, 3), (500, 12)):
+        with serving(lambda _: Reply(text=RATED, usage=(3_000, 100))) as one, no_waiting() as waits:
             run = tmp_path / f"run-{tokens}"
             limits = ["--tokens-per-minute", tokens, "--max-concurrency", 1]
             assert refine(*begin(rows, run, one.url, *limits)).exit_code == 0
