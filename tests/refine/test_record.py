@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +31,11 @@ from refine.cli.app import app
 from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
 from refine.record.writer import read_url
-from tests.postgres import Cluster, cluster
+from tests.postgres import Cluster
 from tests.snippets import ROOT
 
 OUTAGE_S = float(os.environ.get("REFINE_OUTAGE_S", "1.5"))
 """Seconds that the database is stopped under load; the figure of the documentation is 30."""
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    """Start a PostgreSQL server for the tests of this module."""
-    with cluster() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Name an empty database of either kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/record.db"
-    server: Cluster = request.getfixturevalue("postgres")
-    return server.make_database(f"t{time.time_ns()}")
 
 
 def refiner(record: object, *ratings: object, draft: str = "a draft", **settings: Any) -> SelfRefine:

@@ -16,28 +16,11 @@ from judges.testing import ScriptedJudge
 from judges.verdict import Usage
 from refine import SelfRefine
 from refine.record import DatabaseRecord, Origin, OutcomeFilter
-from tests.postgres import Cluster, cluster
 from tests.refine.test_verify import older
 
 BEGIN = 1_790_000_000_000
 DAY = 86_400_000
 INEXACT = {"latency_p50", "latency_p95", "series"}
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    """Start a PostgreSQL server for the tests of this module."""
-    with cluster() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Name an empty database of either kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/record.db"
-    server: Cluster = request.getfixturevalue("postgres")
-    return server.make_database("summed")
 
 
 def outcomes(number: int) -> Iterator[tuple[Outcome, Origin]]:

@@ -10,8 +10,7 @@ import os
 import random
 import shutil
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,26 +25,9 @@ from refine import SelfRefine
 from refine.cli.app import app
 from refine.record import DatabaseRecord
 from refine.record.writer import read_url
-from tests.postgres import Cluster, cluster
 
 TAMPERS = int(os.environ.get("REFINE_TAMPERS", "100"))
 """Tampers that are tried; the figure of the documentation is 1,000."""
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    """Start a PostgreSQL server for the tests of this module."""
-    with cluster() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Name an empty database of either kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/record.db"
-    server: Cluster = request.getfixturevalue("postgres")
-    return server.make_database(f"v{time.time_ns()}")
 
 
 def answered(count: int, *, of: str = "o") -> list[Outcome]:
