@@ -14,14 +14,13 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.parts.fields import attach
-from judges.compose.weighing import weigh
+from judges.compose.quick import weigh
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.likelihood import Levels, levels_in
-from judges.models.prompt_and_reply import dialect_of, render_example, takes_media
-from judges.models.prompt_size import tokens_of
+from judges.models.prompt_and_reply import dialect_of, render_example, takes_media, tokens_of
 from judges.models.resolve import as_model
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, Question, ReplyCheck, language_of, prompts_of
 from judges.prompting.translation import Pack, atranslate, translate
