@@ -164,7 +164,7 @@ def test_retention_leaves_a_sealed_gap(url: str) -> None:
     run_sql(url, "UPDATE outcome SET at = at")  # touched, not changed
     with DatabaseRecord(url) as record:
         record.label("w0-1", 1, by="ann", rating=1)
-    with DatabaseRecord(url, keep_days=1e-9) as record:  # all that was written before it looks, which it does at once
+    with DatabaseRecord(url, keep_days=1e-9) as record:  # it looks at once
         record.check()
         wait_until(lambda: not record.outcomes(), seconds=60)
         gone = record.verify()
