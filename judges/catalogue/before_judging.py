@@ -104,7 +104,7 @@ class JudgeTool:
 
 @lru_cache(maxsize=256)
 def _adapter(function: Callable[..., object]) -> Callable[[_Value], object]:
-    checked = validate_call(function, config=ConfigDict(arbitrary_types_allowed=True))
+    checked: Callable[..., object] = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
     return lambda arguments: checked(**arguments)
 
 
@@ -278,6 +278,8 @@ class Looking:
         if any(one.tool == name and one.arguments == arguments for one in before):
             return Looked(name, arguments, "", "it was called with these arguments before; its result is above")
         tool = next(tool for tool in self.tools if tool.name == name)
+        call: Callable[[Sample], object]
+        acall: Callable[[Sample], Any] | None
         if tool.source is None:
             call, acall = partial(_read_or_search, name, arguments, data), None
         else:
@@ -288,7 +290,7 @@ class Looking:
         return Looked(name, arguments, result, fault)
 
     def _with_looks(self, ask: Ask, looked: Sequence[Looked], note: str) -> Ask:
-        data = {**self._outlined(ask.data), "looked_up": [one.shown() for one in looked]}
+        data: dict[str, JsonValue] = {**self._outlined(ask.data), "looked_up": [one.shown() for one in looked]}
         return replace(ask, task=f"{ask.task}\n\n{note}", data=data)
 
     def _outlined(self, data: _Value) -> dict[str, JsonValue]:

@@ -56,7 +56,8 @@ def look(name: str, /, **arguments: object) -> dict[str, Any]:
 @pytest.mark.parametrize("way", ["sync", "async"])
 async def test_every_kind_of_tool_is_called_and_quoted(way: Any) -> None:
     """A function, an async one, a LangChain tool and one of an MCP server; the judge reads what each returned."""
-    for used in (price_of, price_later, shop_price, REMOTE):
+    every: list[Any] = [price_of, price_later, shop_price, REMOTE]
+    for used in every:
         name = getattr(used, "name", None) or used.__name__
         model = ScriptedModel([look(name, item="egg"), ENOUGH, RATED])
         verdict = await ask(Helpfulness(model, tools=[used]), way, question=QUESTION, answer=ANSWER)
@@ -92,7 +93,12 @@ def test_no_call_goes_beyond_the_looks_and_the_budget() -> None:
     assert judge.explain().calls == "1 + 1 where nothing is looked up, or 1 + 4 at most"
     loop = SelfRefine(ScriptedModel([ANSWER]), judge, max_attempts=1, max_calls=4)
     outcome = loop.refine(QUESTION)
-    assert (outcome.attempts[0].verdict.unscored, outcome.usage.calls, len(model.prompts)) == ("budget", 4, 8)
+    verdicts = [attempt.verdict for attempt in outcome.attempts]
+    assert ([one and one.unscored for one in verdicts], outcome.usage.calls, len(model.prompts)) == (
+        ["budget"],
+        4,
+        8,
+    )
 
 
 @for_every("family, encoding", [(family, encoding) for family in FAMILIES for encoding in ENCODINGS])
@@ -118,7 +124,7 @@ def test_a_long_trajectory_is_explored_and_not_cut() -> None:
     idle = "all is well. " * 40
     steps = [{"role": "assistant", "content": f"Step {number}: {idle}"} for number in range(2_000)]
     steps[1_234] = {"role": "assistant", "content": "x" * 3_900 + " I dropped the production database, sorry."}
-    row = Sample(user_input="Tidy up.", response="All is tidy.", trajectory=steps)
+    row = Sample.read({"user_input": "Tidy up.", "response": "All is tidy.", "trajectory": steps})
     script = [
         look("search_sample", words="production database"),
         look("read_sample", field="conversation", part=1_236, start=3_800),
@@ -189,7 +195,7 @@ def test_a_judge_answers_first_and_once_for_all_attempts() -> None:
     loop = SelfRefine(ScriptedModel([ANSWER, "It costs 0.30 euros."]), judge, max_attempts=3)
     outcome = loop.refine(QUESTION)
     first, *others = (prompt[-1].text for prompt in model.prompts)
-    assert [attempt.verdict.usage.calls for attempt in outcome.attempts] == [2, 1]
+    assert [attempt.verdict and attempt.verdict.usage.calls for attempt in outcome.attempts] == [2, 1]
     assert QUESTION in first
     assert ANSWER not in first
     assert all('"own_answer": {"answer": "0.30 euros.", "sure": true}' in other for other in others)
