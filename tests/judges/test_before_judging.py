@@ -93,12 +93,9 @@ def test_no_call_goes_beyond_the_looks_and_the_budget() -> None:
     assert judge.explain().calls == "1 + 1 where nothing is looked up, or 1 + 4 at most"
     loop = SelfRefine(ScriptedModel([ANSWER]), judge, max_attempts=1, max_calls=4)
     outcome = loop.refine(QUESTION)
-    verdicts = [attempt.verdict for attempt in outcome.attempts]
-    assert ([one and one.unscored for one in verdicts], outcome.usage.calls, len(model.prompts)) == (
-        ["budget"],
-        4,
-        8,
-    )
+    verdicts = [attempt.verdict for attempt in outcome.attempts if attempt.verdict is not None]
+    assert [verdict.unscored for verdict in verdicts] == ["budget"]
+    assert (outcome.usage.calls, len(model.prompts)) == (4, 8)
 
 
 @for_every("family, encoding", [(family, encoding) for family in FAMILIES for encoding in ENCODINGS])
@@ -195,7 +192,8 @@ def test_a_judge_answers_first_and_once_for_all_attempts() -> None:
     loop = SelfRefine(ScriptedModel([ANSWER, "It costs 0.30 euros."]), judge, max_attempts=3)
     outcome = loop.refine(QUESTION)
     first, *others = (prompt[-1].text for prompt in model.prompts)
-    assert [attempt.verdict and attempt.verdict.usage.calls for attempt in outcome.attempts] == [2, 1]
+    verdicts = [attempt.verdict for attempt in outcome.attempts if attempt.verdict is not None]
+    assert [verdict.usage.calls for verdict in verdicts] == [2, 1]
     assert QUESTION in first
     assert ANSWER not in first
     assert all('"own_answer": {"answer": "0.30 euros.", "sure": true}' in other for other in others)
