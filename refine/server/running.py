@@ -21,6 +21,7 @@ from judges.errors import ConfigurationError
 from judges.runtime.faults import logging_safely
 from refine.guesses import OneTimeLink
 from refine.logs import log_json_lines
+from refine.promise import watch_promise
 from refine.record import DatabaseRecord, Recorder
 from refine.server.access import ServedGuard
 from refine.server.app import make_guard_app
@@ -28,6 +29,7 @@ from refine.server.assembly import make_service
 from refine.server.config import ServerSettings, load_settings, unknown_variables
 from refine.server.dialects import chat, messages
 from refine.server.errors import ApiError
+from refine.server.labels import LabelRoute
 from refine.server.observers import Metrics, Recording, choose_record, make_page, open_guard_record
 from refine.server.service import GuardApp, ServedRequest, Service
 from refine.server.setup import doubt_about_record, doubts_about, write_configuration
@@ -336,9 +338,11 @@ def make_app(
     """
     record, link = open_guard_record(settings), OneTimeLink()
     recording = None if record is None else Recording(record, {guard.name: guard for guard in service.guards})
+    watches = {guard.name: watch_promise(record, guard.loop) for guard in service.guards}
+    promises = {name: watch for name, watch in watches.items() if watch is not None}
     metrics = None
     if settings.metrics:
-        metrics = Metrics() if recording is None else Metrics(recording.counts)
+        metrics = Metrics() if recording is None else Metrics(recording.counts, promises)
     service.observers = (
         *service.observers,
         AccessLog(),
@@ -347,6 +351,8 @@ def make_app(
     passed = settings.pass_through
 
     def close() -> None:
+        for watch in promises.values():
+            watch.close()
         if recording is not None:
             recording.close()
         on_close()
@@ -355,9 +361,10 @@ def make_app(
         service,
         metrics=metrics,
         pass_through=passed if isinstance(passed, list) else ["*"] if passed else [],
-        routes=make_page(settings, service, record, link),
+        routes=make_page(settings, service, record, link, promises),
         page_link=f"#link={link.token}" if settings.record_texts and settings.page_key is None else "",
         on_close=close,
+        label_route=LabelRoute(service, record if isinstance(record, DatabaseRecord) else None, promises),
     )
 
 

@@ -226,6 +226,11 @@ _CODE_BY_NAME: Mapping[str, str] = {
 }
 
 
+def english_name(code: str) -> str:
+    """Return the English name of a language with a known code: `"German"` for `"de"`."""
+    return _NAMES[code].partition("|")[0].strip().title()
+
+
 def _either(words: Iterable[str]) -> str:
     return "|".join(sorted(map(re.escape, words), key=len, reverse=True))
 
