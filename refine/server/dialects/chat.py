@@ -211,7 +211,7 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     return {**reply, "choices": [choice, *others]}
 
 
-class PieceWriter:
+class ChatPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -250,6 +250,9 @@ class PieceWriter:
 
     def _chunk(self, choices: list[Json], others: Json) -> bytes:
         return b"data: " + write_json({**self._head, "choices": choices, **others}) + b"\n\n"
+
+
+piece_writer = ChatPieceWriter
 
 
 def error_body(error: ApiError) -> Json:
