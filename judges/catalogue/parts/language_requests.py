@@ -97,6 +97,11 @@ _NAMES: Mapping[str, str] = {
 _CODES: Mapping[str, str] = {name.strip(): code for code, names in _NAMES.items() for name in names.split("|")}
 
 
+def english_name(code: str) -> str:
+    """Return the English name of a language with a known code: `"German"` for `"de"`."""
+    return _NAMES[code].partition("|")[0].strip().title()
+
+
 def _either(words: Iterable[str]) -> str:
     return "|".join(sorted(map(re.escape, words), key=len, reverse=True))
 
