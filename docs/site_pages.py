@@ -36,7 +36,12 @@ DOORS = {
 }
 """The public packages, and what each is for."""
 
-COPIES = {"changes.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "index.md": "README.md"}
+COPIES = {
+    "changes.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "index.md": "README.md",
+    "security.md": "SECURITY.md",
+}
 """Pages of the site that stand elsewhere in the repository."""
 
 logging.getLogger("mkdocs.plugins.griffe").setLevel(logging.ERROR)  # types of arguments stand in signatures
@@ -52,10 +57,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return a page without the backslash before a bar in code, which only GitHub's tables want."""
+    """Return a page without the backslash before a bar in code, which only GitHub's tables want; links lead on."""
     return "\n".join(
         _CODE.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
-        for line in markdown.splitlines()
+        for line in _to_copies(markdown).splitlines()
     )
 
 
@@ -149,5 +154,11 @@ def _cell(text: str) -> str:
 
 def _copy_of(file: Path) -> str:
     """Return a page from outside `docs`, with its links as they are from inside."""
-    text = file.read_text(encoding="utf-8").replace("](docs/", "](").replace("](SECURITY.md)", "](security.md)")
-    return text.replace("](CONTRIBUTING.md)", "](contributing.md)").replace("](CHANGELOG.md)", "](changes.md)")
+    return _to_copies(file.read_text(encoding="utf-8").replace("](docs/", "]("))
+
+
+def _to_copies(text: str) -> str:
+    """Return a text whose links to files at the root of the repository lead to their copies on the site."""
+    for path, name in COPIES.items():
+        text = text.replace(f"](../{name})", f"]({path})").replace(f"]({name})", f"]({path})")
+    return text
