@@ -219,6 +219,7 @@ def _judges(options: of.ListOptions) -> int:
     refine judges --needs contexts,reference --subject answer
     refine judges ragas.faithfulness
     refine judges helpfulness --check --model openai:gpt-5-mini
+    refine judges lint judges.toml
     """
     from refine.cli.judge_list import list_judges
 
