@@ -79,6 +79,7 @@ from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.providers.llm_runs import metered
 from judges.models.retry import kind_of, place_of
+from judges.promise import Standing
 from judges.runtime.budget import Allowance, Refused, with_cost
 from judges.runtime.observation import current, observing
 from judges.sample import Sample, is_long
@@ -222,7 +223,7 @@ class Loop:
         bounds: Bounds | None = None,
         questions: InputJudging | None = None,
     ) -> None:
-        self.policy = policy
+        self.policy = self._own_policy = policy
         self._questions = questions
         self.name = name
         self.bounds = bounds or Bounds()
@@ -241,6 +242,14 @@ class Loop:
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
         return evolve(self, _generator=as_generator(generator), _needs=self._needs, _asks_models=self._asks_models)
+
+    def follow(self, standing: Standing) -> bool:
+        """Go on under the policy that follows from where its certificate stands; return whether that is another.
+
+        Questions that have begun end under the policy under which they began.
+        """
+        before, self.policy = self.policy, self._own_policy.under(standing)
+        return self.policy != before
 
     @property
     def input_judge(self) -> Judge | None:

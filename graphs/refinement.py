@@ -246,6 +246,7 @@ StopReason = Literal[
     "max_attempts",
     "blocked",
     "question_refused",
+    "withdrawn",
     "budget",
     "deadline",
     "no_progress",
@@ -256,8 +257,9 @@ StopReason = Literal[
     "broken_off",
 ]
 """Why the loop stopped; `blocked`: a judge refused whose refusal ends it (`on_refusal`); `question_refused`: the
-input judge refused the question; `late_refusal`: what was released in pieces was refused as a whole; `broken_off`:
-a cancellation, or an error of something around it, ended it."""
+input judge refused the question; `late_refusal`: what was released in pieces was refused as a whole; `withdrawn`:
+the certificate was, and `on_alarm="closed"`; `broken_off`: a cancellation, or an error of something around it,
+ended it."""
 
 
 class _Memo(dict[str, tuple[Sequence[object], Any]]):
@@ -306,7 +308,7 @@ Decision = Literal["accepted", "rewritten", "rejected"]
 """What a reviewer made of a turn: released its draft, wrote the answer, or let there be none."""
 
 
-_FINAL = ("blocked", "question_refused")
+_FINAL = ("blocked", "question_refused", "withdrawn")
 """Stops after which no draft is released, whatever the policy says of the best one."""
 
 _STORED = ("sampled", "sent_back")
@@ -684,6 +686,8 @@ class Refinement:
         policy, usage = self.policy, self.usage
         if policy.deadline_s is not None and now - self.started_at >= policy.deadline_s:
             return "deadline", f"{policy.deadline_s:g} s passed"
+        if policy.is_closed:
+            return "withdrawn", "labels of released answers broke the certificate's promise; certify again"
         if policy.max_calls is not None and usage.calls >= policy.max_calls:
             return "budget", f"{usage.calls} of {policy.max_calls} model calls made"
         if policy.max_tokens is not None and usage.tokens >= policy.max_tokens:

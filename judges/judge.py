@@ -142,7 +142,8 @@ def _as_seen(judge: Deliberates, sample: Sample) -> Sample:
 
 
 def _asks_itself(judge: Deliberates) -> bool:
-    return bool(getattr(judge, "models", ())) and not (hasattr(judge, "judges") or hasattr(judge, "judge"))
+    is_whole = hasattr(judge, "judges") or hasattr(judge, "judge") or getattr(judge, "reads_whole_sample", False)
+    return bool(getattr(judge, "models", ())) and not is_whole
 
 
 def _requests_in(requested: object) -> tuple[Request, ...]:

@@ -41,6 +41,7 @@ from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.validation import SharedByCopies, check_picklable, one_of
 from refine.exploration import Explorer
+from refine.promise import watch_promise
 from refine.question import AnswersQuestions, OutcomeListener
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
@@ -187,6 +188,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         )
         self._record = None if record is None else open_record(record)
         self._origin = Origin() if record is None else Origin.of(name, judge, self.policy, generator=generator)
+        self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
         self._listener = OutcomeListener(on_outcome)
         self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
         self._parts: dict[str, Any] = {
@@ -399,8 +401,10 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
     def _write(self, outcome: Outcome, config: RunnableConfig, explored: float | None = None) -> None:
         if self._record is None:
             return
-        overrides = RunContext(config).overrides
-        changed = self.policy if overrides is None else overrides.applied_to(self.policy)
+        if self._watch is not None:
+            self._watch.start()
+        overrides, policy = RunContext(config).overrides, self._loop.policy
+        changed = policy if overrides is None else overrides.applied_to(policy)
         origin = self._origin if changed is self.policy else self._origin.under(changed)
         self._record.add(
             outcome, origin if explored is None else replace(origin, continuation_probability=explored)

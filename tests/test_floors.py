@@ -254,6 +254,7 @@ INNER: tuple[tuple[str, ...], ...] = (
     ("requests",),
     ("runtime",),
     ("certificate", "settings"),
+    ("promise",),
     ("models",),
     ("prompting",),
     ("judge",),

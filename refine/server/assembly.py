@@ -203,7 +203,7 @@ def _policy(settings: NamedGuardSettings) -> tuple[Policy, dict[int, str]]:
             raise ConfigurationError(f"{name} is no setting of a guard; leave it out")
     values |= {
         name: getattr(settings, name)
-        for name in ("certificate", "success_rating", "max_attempts", "on_refusal", "release")
+        for name in ("certificate", "on_alarm", "success_rating", "max_attempts", "on_refusal", "release")
         if getattr(settings, name) is not None
     }
     if settings.fail is not None:

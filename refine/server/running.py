@@ -15,11 +15,14 @@ from typing import Any, Self
 from judges.errors import ConfigurationError
 from refine.guesses import OneTimeLink
 from refine.logs import log_json_lines
+from refine.promise import watch_promise
+from refine.record import DatabaseRecord
 from refine.server.access import ServedGuard
 from refine.server.access_log import LOGGER, AccessLog
 from refine.server.app import make_guard_app
 from refine.server.assembly import make_service
 from refine.server.config import ServerSettings, load_settings, unknown_variables
+from refine.server.labels import LabelRoute
 from refine.server.live import ask_once
 from refine.server.observers import Metrics, Recording, choose_record, make_page, open_guard_record
 from refine.server.service import GuardApp, Service
@@ -147,9 +150,11 @@ def make_app(
     """
     record, link = open_guard_record(settings), OneTimeLink()
     recording = None if record is None else Recording(record, {guard.name: guard for guard in service.guards})
+    watches = {guard.name: watch_promise(record, guard.loop) for guard in service.guards}
+    promises = {name: watch for name, watch in watches.items() if watch is not None}
     metrics = None
     if settings.metrics:
-        metrics = Metrics() if recording is None else Metrics(recording.counts)
+        metrics = Metrics() if recording is None else Metrics(recording.counts, promises)
     service.observers = (
         *service.observers,
         AccessLog(),
@@ -158,6 +163,8 @@ def make_app(
     passed = settings.pass_through
 
     def close() -> None:
+        for watch in promises.values():
+            watch.close()
         if recording is not None:
             recording.close()
         on_close()
@@ -166,9 +173,10 @@ def make_app(
         service,
         metrics=metrics,
         pass_through=passed if isinstance(passed, list) else ["*"] if passed else [],
-        routes=make_page(settings, service, record, link),
+        routes=make_page(settings, service, record, link, promises),
         page_link=f"#link={link.token}" if settings.record_texts and settings.page_key is None else "",
         on_close=close,
+        label_route=LabelRoute(service, record if isinstance(record, DatabaseRecord) else None, promises),
     )
 
 
