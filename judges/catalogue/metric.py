@@ -68,12 +68,14 @@ class Metric(Judge):
             before the packaged ones. Each prompt is there in English, and in any other languages; where Chinese or
             Russian is wanted and missing, English is used.
         pass_mark: Default threshold.
+        own_places: Attributes that only say where files lie, of which a fingerprint has the content.
     """
 
     entry: ClassVar[Entry]
     pack: ClassVar[str] = ""
     pack_folder: ClassVar[Path | None] = None
     pass_mark: ClassVar[float] = 0.5
+    own_places: ClassVar[frozenset[str]] = frozenset({"_folder"})
 
     def __init__(
         self,

@@ -22,25 +22,31 @@ if TYPE_CHECKING:
     from judges.offline.trust.judge_trial import JudgeTrial, TrialPair, WorkedCase, try_judge
     from judges.offline.trust.monitor import MonitorReport, monitor
     from judges.offline.trust.replay import LoopReplay, replay
+    from judges.offline.tuning.learn import Learning, learn
+    from judges.offline.tuning.tune import Tuning, tune
 
 _HOMES = {
     "Alignment": "trust.align",
     "Change": "run_comparison",
     "IssuedCertificate": "trust.certify",
     "JudgeTrial": "trust.judge_trial",
+    "Learning": "tuning.learn",
     "LoopReplay": "trust.replay",
     "MonitorReport": "trust.monitor",
     "RayEvaluation": "run.ray",
     "RunComparison": "run_comparison",
     "align": "trust.align",
     "TrialPair": "trust.judge_trial",
+    "Tuning": "tuning.tune",
     "WorkedCase": "trust.judge_trial",
     "certify": "trust.certify",
     "compare_runs": "run_comparison",
     "evaluate_ray": "run.ray",
+    "learn": "tuning.learn",
     "monitor": "trust.monitor",
     "replay": "trust.replay",
     "try_judge": "trust.judge_trial",
+    "tune": "tuning.tune",
 }
 """What needs numpy and scipy, or Ray, and is loaded when it is used."""
 
@@ -52,6 +58,7 @@ __all__ = [
     "Evaluation",
     "IssuedCertificate",
     "JudgeTrial",
+    "Learning",
     "LoopReplay",
     "MonitorReport",
     "Progress",
@@ -64,6 +71,7 @@ __all__ = [
     "Summary",
     "SystemRanking",
     "TrialPair",
+    "Tuning",
     "WorkedCase",
     "acompare",
     "aevaluate",
@@ -73,6 +81,7 @@ __all__ = [
     "compare_runs",
     "evaluate",
     "evaluate_ray",
+    "learn",
     "load_run",
     "monitor",
     "paired",
@@ -80,6 +89,7 @@ __all__ = [
     "read_rows",
     "replay",
     "try_judge",
+    "tune",
 ]
 
 

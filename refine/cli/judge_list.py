@@ -21,6 +21,7 @@ from rich.text import Text
 
 from judges import ConfigurationError, Entry
 from judges.catalogue.finding import find
+from judges.catalogue.linting import lint
 from judges.catalogue.registry import default_registry
 from judges.entry import Setting
 from judges.errors import one_line, shortened
@@ -39,6 +40,7 @@ _NARROW = 120
 """Columns below which the fields of a judge stand below one another instead of in a table."""
 
 _MOST_MATCHES = 3
+_LINT = "lint"
 
 
 def list_judges(options: ListOptions) -> int:
@@ -54,6 +56,12 @@ def list_judges(options: ListOptions) -> int:
     if options.name is None or options.words is not None:
         _print_matches(options)
         return 0
+    if options.name == _LINT:
+        return _lint(options)
+    if options.files:
+        raise ConfigurationError(
+            f"Got unexpected extra argument ({one_line(options.files[0])}); files are read by `refine judges lint`"
+        )
     entry = _find_entry(options.name)
     if options.check:
         from refine.cli.trust import run_try_judge  # noqa: PLC0415 - loads numpy and the judges
@@ -64,6 +72,25 @@ def list_judges(options: ListOptions) -> int:
     else:
         _console().print(_card(entry))
     return 0
+
+
+def _lint(options: ListOptions) -> int:
+    """Print what is wrong with the wording of judges, a line each, and return the exit code: 1 where anything is.
+
+    Raises:
+        ConfigurationError: If there is no file, or one cannot be read.
+    """
+    if not options.files:
+        raise ConfigurationError("lint reads files of judges: refine judges lint judges.toml")
+    found = [finding for file in options.files for finding in lint(file)]
+    if options.as_json:
+        _print_json([asdict(finding) for finding in found])
+        return 1 if found else 0
+    for finding in found:
+        sys.stdout.write(f"{finding}\n")
+    files = ", ".join(map(str, options.files))
+    sys.stderr.write(f"refine: {len(found) or 'no'} finding{'' if len(found) == 1 else 's'} in {files}\n")
+    return 1 if found else 0
 
 
 def _find_entry(name: str) -> Entry:
@@ -80,7 +107,11 @@ def _find_entry(name: str) -> Entry:
 
 def _words_of(options: ListOptions) -> str | None:
     """Return the words of `--find`; those behind the first, as in `--find tool use`, are read as a name."""
-    return None if options.words is None else " ".join([*options.words, *filter(None, [options.name])])
+    return (
+        None
+        if options.words is None
+        else " ".join([*options.words, *filter(None, [options.name]), *map(str, options.files)])
+    )
 
 
 def _print_matches(options: ListOptions) -> None:

@@ -149,6 +149,9 @@ class Upstream:
         breaker_cooldown_s: Seconds until one call is let through again.
         name: What it is called in place of its address, where that is another after each start.
 
+    Attributes:
+        takes_callers_key: Whether requests go out with the key of whoever asks.
+
     Raises:
         judges.ConfigurationError: If the address is none.
     """
@@ -171,6 +174,7 @@ class Upstream:
         self._base = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
         self._query = f"?{url.query}" if url.query else ""
         self._key = key
+        self.takes_callers_key = key is None
         self._key_header = key_header
         self._timeout_s = timeout_s
         self._max_reply_bytes = max_reply_bytes
@@ -186,11 +190,6 @@ class Upstream:
     def url(self) -> str:
         """The whole address, which may hold what is not for a log."""
         return self._name or f"{self._base}{self._query}"
-
-    @property
-    def takes_callers_key(self) -> bool:
-        """Whether requests go out with the key of whoever asks."""
-        return self._key is None
 
     def credentials(self, caller: Mapping[str, str], header: str) -> Mapping[str, str]:
         """Return the headers that authenticate: the operator's key, or else the caller's own, as they came.
@@ -418,6 +417,7 @@ class UpstreamGenerator:
     """
 
     may_interrupt = False
+    uses_langchain = False
 
     def __init__(
         self,
