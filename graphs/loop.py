@@ -207,8 +207,8 @@ def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
     digest = sha256()
     for message in messages:
         calls = message.tool_calls if isinstance(message, AIMessage) else ()
-        asked = [[call["name"], call["args"]] for call in calls]
-        digest.update(repr((message.type, message.content, asked)).encode(errors="surrogatepass"))
+        calls_made = [[call["name"], call["args"]] for call in calls]
+        digest.update(repr((message.type, message.content, calls_made)).encode(errors="surrogatepass"))
     return f"{kind} {number} {digest.hexdigest()}"
 
 
@@ -550,8 +550,8 @@ class Loop:
     ) -> Transition:
         """Stop since the generator failed; raise where there is nothing to release."""
         generator, place = self._generator_for(refinement.number)[0], place_of(error)
-        asked = f" ({getattr(generator, 'asks', '')}{place})".replace("( ", "(") if place else ""
-        detail = f"{kind_of(error)} from the generator on attempt {refinement.number}{asked}"
+        whereabouts = f" ({getattr(generator, 'asks', '')}{place})".replace("( ", "(") if place else ""
+        detail = f"{kind_of(error)} from the generator on attempt {refinement.number}{whereabouts}"
         failed = refinement.stop("generator_failed", detail, now=now, usage=spent)
         if failed.attempts or failed.ending == "fallback":
             return self._to_finish(failed)

@@ -872,8 +872,8 @@ class Refinement:
             **({"held_back": self.held_back} if self.held_back else {}),
             **(
                 {}
-                if (asked := self.question_verdict) is None
-                else {"question_verdict": asked.model_dump(mode="json")}
+                if (verdict := self.question_verdict) is None
+                else {"question_verdict": verdict.model_dump(mode="json")}
             ),
         }
 
@@ -888,7 +888,7 @@ class Refinement:
             "unfinished": Usage.model_validate(state.get("unfinished", {})),
             "revisions": tuple(state.get("sent_back", ())),
             "is_judged": state.get("sampled", True),
-            "question_verdict": None if (asked := state.get("question_verdict")) is None else Verdict(**asked),
+            "question_verdict": None if (verdict := state.get("question_verdict")) is None else Verdict(**verdict),
         }
         kept = {name: value for name, value in state.items() if name not in _STORED}
         return cls(policy=policy, **{**kept, **values})

@@ -317,7 +317,7 @@ def _claim_embedding(here: Observation) -> None:
 
 
 def _embedded(embedded: EmbeddingResponse, model: EmbeddingModel, here: Observation) -> Completion:
-    usage = budget.charge(here.allowance, embedded.usage, embedded.model, asked=model.name, as_call=False)
+    usage = budget.charge(here.allowance, embedded.usage, embedded.model, requested=model.name, as_call=False)
     return Completion(embedded.vectors, usage=usage)
 
 

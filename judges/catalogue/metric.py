@@ -271,9 +271,9 @@ class ModelJudge(Metric):
         self._gate = gate
         if probabilities:  # no attribute unless it is set, so that fingerprints stay what they were
             self._probabilities = True
-        asked = self.questions if questions is None else questions
-        self._questions = tuple(question.as_compat() if self.compat else question for question in asked)
-        self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if asked else ()
+        own_questions = self.questions if questions is None else questions
+        self._questions = tuple(question.as_compat() if self.compat else question for question in own_questions)
+        self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if own_questions else ()
         if tools or commit:
             self._prepare_first_steps(Looking(as_tools(tools), looks) if tools else None, commit=commit)
         if probabilities and not self.levels:

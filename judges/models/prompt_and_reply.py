@@ -206,8 +206,8 @@ def _fields_in(text: str, schema: type[BaseModel]) -> Iterator[_WrittenField]:
         return
     names = {name.lower(): name for name in schema.model_fields}
     pattern = rf"""(["'])({"|".join(map(re.escape, names))})\1\s*:\s*([^\s,}}\]]{{0,{_LONGEST_WORD}}})"""
-    for found in re.finditer(pattern, text, re.IGNORECASE):
-        yield _WrittenField(names[found[2].lower()], _value_at(text, found.start(3)), found[3], found.start())
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        yield _WrittenField(names[match[2].lower()], _value_at(text, match.start(3)), match[3], match.start())
 
 
 def without_quotes(response: ModelResponse, ask: Ask) -> ModelResponse:

@@ -442,15 +442,15 @@ def _spread(columns: dict[str, Any], nested: Mapping[str, Any], fields: Mapping[
 def _unfold_inputs(columns: dict[str, Any], name: str, fields: Mapping[str, str]) -> None:
     """Take the question out of an application's inputs; what else is known in them becomes a column."""
     inputs = dict(columns[name])
-    found = [key for key in _QUESTION_KEYS if inputs.get(key) is not None]
-    if not found and len(inputs) == 1:
-        found = list(inputs)
-    if not found:
+    keys = [key for key in _QUESTION_KEYS if inputs.get(key) is not None]
+    if not keys and len(inputs) == 1:
+        keys = list(inputs)
+    if not keys:
         known = {key: inputs.pop(key) for key in list(inputs) if key in fields}
         columns[name] = as_json(inputs) if inputs else None
         _spread(columns, known, fields)
         return
-    question = inputs.pop(found[0])
+    question = inputs.pop(keys[0])
     columns[name] = question if isinstance(question, str) or is_messages(question) else as_json(question)
     _spread(columns, inputs, fields)
 

@@ -128,9 +128,9 @@ def _of_mapping(value: Mapping[str, Any]) -> Reply:
         return _of_messages((value,))
     if isinstance(value.get("output"), list) and value.get("object") == "response":
         return _of_responses(value["output"])
-    found = [key for key in _ANSWER_KEYS if value.get(key) is not None]
-    if found and (isinstance(value[found[0]], str) or len(value) == 1):
-        return reply_of(value[found[0]])
+    keys = [key for key in _ANSWER_KEYS if value.get(key) is not None]
+    if keys and (isinstance(value[keys[0]], str) or len(value) == 1):
+        return reply_of(value[keys[0]])
     texts = [text for text in value.values() if isinstance(text, str)]
     return Reply(texts[0]) if len(value) == 1 and texts else Reply(as_json(value))
 

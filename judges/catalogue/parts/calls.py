@@ -167,16 +167,16 @@ class CallComparison:
             expected: The expected calls, in order.
             parallel: The calls of each message, which were made at once.
         """
-        made = tuple(chain.from_iterable(parallel))
+        actual = tuple(chain.from_iterable(parallel))
         if all(len(calls) == 1 for calls in parallel):
-            return made
-        partner = {pair.actual: pair.expected for pair in self.align(expected, made, ordered=False).matched}
+            return actual
+        partner = {pair.actual: pair.expected for pair in self.align(expected, actual, ordered=False).matched}
         ordered: list[ToolCall] = []
         for calls in parallel:
             places = range(len(ordered), len(ordered) + len(calls))
-            ordered += [made[place] for place in sorted(places, key=lambda at: partner.get(at, len(expected)))]
-        as_made = self.align(expected, made, ordered=True).total
-        return made if as_made >= self.align(expected, ordered, ordered=True).total else tuple(ordered)
+            ordered += [actual[place] for place in sorted(places, key=lambda at: partner.get(at, len(expected)))]
+        as_made = self.align(expected, actual, ordered=True).total
+        return actual if as_made >= self.align(expected, ordered, ordered=True).total else tuple(ordered)
 
     def score(self, expected: ToolCall, actual: ToolCall) -> float:
         """Return how far the arguments of two calls agree, 0 to 1, whatever the tools."""
@@ -476,7 +476,7 @@ class Trajectories:
         self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, of_actual: bool = False
     ) -> bool:
         if of_actual:
-            pairing = _CallPairing(lambda made, wanted: self._fits(wanted, made), expected)
+            pairing = _CallPairing(lambda actual, wanted: self._fits(wanted, actual), expected)
             return all(map(pairing.add, actual))
         pairing = _CallPairing(self._fits, actual)
         return all(map(pairing.add, expected))

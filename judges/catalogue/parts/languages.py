@@ -279,10 +279,10 @@ def languages_named(text: str) -> LanguagesNamed:
     A question ("Can you answer in French?", "How do I answer that in French?") requires none, and what is
     forbidden ("not in French") is not named.
     """
-    found = [pair for sentence in _SENTENCE.findall(text) for pair in _named_in(sentence)]
+    requests = [pair for sentence in _SENTENCE.findall(text) for pair in _named_in(sentence)]
     return LanguagesNamed(
-        required=frozenset(code for code, is_required in found if is_required),
-        allowed=frozenset(code for code, is_required in found if not is_required),
+        required=frozenset(code for code, is_required in requests if is_required),
+        allowed=frozenset(code for code, is_required in requests if not is_required),
     )
 
 

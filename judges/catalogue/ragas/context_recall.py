@@ -190,8 +190,8 @@ class ContextEntityRecall(ModelJudge):
         for entity in filter(_fold, expected):
             names.setdefault(_fold(entity), entity)
         text = _fold(texts[1])
-        found = {name for name in names if _stands_in(name, text)}
-        items = _items(names, {*map(_fold, mentioned), *found})
+        verbatim = {name for name in names if _stands_in(name, text)}
+        items = _items(names, {*map(_fold, mentioned), *verbatim})
         if not items:
             raise CannotJudge("no_claims", "the reference names no entity")
         return self._verdict(sample, share(items), items)

@@ -526,7 +526,7 @@ class _ComparedRows:
         for name in sorted({name for row in self.labelled for name in row.marks} - {self.judge}):
             marks = [row.marks.get(name) for row in self.labelled]
             judged = [None if mark is None else mark.as_rating for mark in marks]
-            found = _agreement(
+            agreement = _agreement(
                 self.labelled,
                 judged,
                 name,
@@ -536,7 +536,7 @@ class _ComparedRows:
                 seed=self.seed,
             )
             costs = [mark.cost for mark in marks if mark is not None and mark.cost is not None]
-            yield SideBySide(judge=name, agreement=found, cost=sum(costs) / len(costs) if costs else None)
+            yield SideBySide(judge=name, agreement=agreement, cost=sum(costs) / len(costs) if costs else None)
 
     def _benefit(self) -> BenefitReport | None:
         """Return whether the loop helps; None where no row is an attempt of one that could try again."""

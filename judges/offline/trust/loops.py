@@ -292,8 +292,8 @@ def _loop(
     policy = _policy(first)
     stops = [reason for metadata, _ in ordered if isinstance(reason := metadata.get("stop_reason"), str)]
     says_so = any("released" in metadata for metadata, _ in ordered)
-    told = (number for number, (metadata, _) in enumerate(ordered, 1) if metadata.get("released") is True)
-    shown = next(told, None if says_so else len(ordered))
+    released = (number for number, (metadata, _) in enumerate(ordered, 1) if metadata.get("released") is True)
+    shown = next(released, None if says_so else len(ordered))
     attempts = [
         _attempt(number, metadata, sample, labels.of(identifier, number, sample, released=number == shown))
         for number, (metadata, sample) in enumerate(ordered, 1)
