@@ -10,6 +10,7 @@ from refine.record import DatabaseRecord, Recorder
 from refine.server.access import ServedGuard
 from refine.server.dialects import chat, messages
 from refine.server.errors import ApiError
+from refine.webhooks import Webhook
 
 _ROW = {
     "question": "What is the capital of France?",
@@ -21,8 +22,10 @@ _REFUSED = (401, 403)
 _FAILING = 500
 
 
-async def ask_once(guards: Iterable[ServedGuard], record: Recorder | None) -> tuple[list[str], list[str]]:
-    """Ask every judge, upstream and database once; return what answers, and what does not, a line each."""
+async def ask_once(
+    guards: Iterable[ServedGuard], record: Recorder | None, webhooks: Iterable[Webhook] = ()
+) -> tuple[list[str], list[str]]:
+    """Ask all judges, upstreams, databases and webhooks once; return what answers, what does not, a line each."""
     fine: list[str] = []
     faults: list[str] = []
     for guard in guards:
@@ -37,6 +40,12 @@ async def ask_once(guards: Iterable[ServedGuard], record: Recorder | None) -> tu
             fine.append("the record's database answers")
         except ConfigurationError as error:
             faults.append(f"record: {error}")
+    for webhook in webhooks:
+        try:
+            await asyncio.to_thread(webhook.post, "test", {"text": "refine serve --check --live"})
+            fine.append(f"the webhook to {webhook.host} answers")
+        except ConfigurationError as error:
+            faults.append(f"webhook: {error}")
     return fine, faults
 
 
