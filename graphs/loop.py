@@ -66,14 +66,23 @@ from graphs.events import (
     stopped_events,
 )
 from graphs.generators import AsyncGenerator, Draft, as_generator, check_temperature
-from graphs.handoff import handoff_events, handoff_warnings, hide_drafts
 from graphs.mending import check_judges
 from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.questions import BothCalls, InputJudging, QuestionEnded, too_late
 from graphs.refinement import Attempt, Refinement, StopReason, evolve
-from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of, visible_to_generator
+from graphs.review import (
+    Decided,
+    WrittenAnswer,
+    apply_review,
+    handoff_events,
+    handoff_warnings,
+    hide_drafts,
+    rejection,
+    review_of,
+    visible_to_generator,
+)
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel, ModelRequest, ModelResponse
-from judges.requests import Deliberates
+from judges.requests import BegunAnswer, Deliberates
 from judges.runtime.budget import Allowance
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -92,6 +92,7 @@ class Observation:
         log_texts: Whether what errors say, which may quote judged texts, is logged.
         outcome_id: Id of the outcome that lines of the log belong to, as lines of the logger `refine` have it.
         logged_faults: The faults of a run that were logged already: each is warned of once; None logs all.
+        begun: The answer of which a piece is judged; None where a whole answer is.
     """
 
     allowance: Allowance | None = None
@@ -106,6 +107,7 @@ class Observation:
     log_texts: bool = False
     outcome_id: str = ""
     logged_faults: set[str] | None = None
+    begun: BegunAnswer | None = None
 
 
 current: ContextVar[Observation] = ContextVar("judges.observation", default=Observation())  # noqa: B039 - immutable

@@ -25,7 +25,7 @@ from judges.model import JudgeModel
 from judges.models.providers.llama import serve_locally
 from judges.models.providers.openai_fields import local_name
 from judges.models.resolve import as_model
-from judges.models.wrappers.breaker import Breaker
+from judges.models.wrappers.limiter import Breaker
 from refine.process import see_modules_here
 from refine.server.access import Guards, Keys, ServedGuard, upstream_identity
 from refine.server.budgets import Budgets

@@ -22,17 +22,16 @@ from pydantic import SecretStr
 from yarl import URL
 
 from graphs import Draft, RefineError
-from graphs.answers import CUT_AS_ASKED
+from graphs.answers import CUT_AS_ASKED, misfit_of, schemas_in
 from graphs.generators import OnDelta
 from graphs.mending import CALL_AS_TEXT
-from graphs.tool_calls import misfit_of, schemas_in
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
 from judges.models.providers.http_errors import EndpointError, EndpointReplyError
 from judges.models.providers.openai_replies import ChunkReader
 from judges.models.providers.sessions import Sessions
-from judges.models.wrappers.breaker import Breaker
+from judges.models.wrappers.limiter import Breaker
 from judges.verdict import Usage
 from refine.server.dialects.protocol import ApiDialect, Json, JudgedRequest, RawHeaders, read_json, write_json
 from refine.server.errors import ApiError, UpstreamFailed
