@@ -27,6 +27,7 @@ from refine.server.dialects.protocol import (
     string,
     unsent,
     up_to_question,
+    without_prompt,
     write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
@@ -121,6 +122,25 @@ def with_usage(reply: Json, usage: Usage) -> Json:
 def judged_part(reply: Json) -> Json:
     """Return a reply with its first choice alone."""
     return reply if len(reply["choices"]) == 1 else {**reply, "choices": reply["choices"][:1]}
+
+
+_KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "text", "thinking", "video")
+
+
+def known_part(reply: Json) -> Json:
+    """Return a reply without parts of a kind that is not known, and without what tells of its prompt."""
+    choices = [_known_choice(choice) for choice in objects(reply["choices"])]
+    return {**without_prompt(reply), "choices": choices}
+
+
+def _known_choice(choice: Json) -> Json:
+    others = ("text", "delta")  # of other APIs, and read by some clients
+    known = {name: value for name, value in without_prompt(choice).items() if name not in others}
+    content = choice["message"].get("content")
+    if isinstance(content, list):
+        parts = [part for part in content if isinstance(part, str) or part.get("type") in _KNOWN_PARTS]
+        known["message"] = {**choice["message"], "content": parts}
+    return known
 
 
 def join_choices(replies: Sequence[Json]) -> Json:
