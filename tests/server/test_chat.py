@@ -283,7 +283,7 @@ def test_an_upstream_without_a_usable_reply(
 
 
 def test_errors_sent_with_status_200_and_other_forms(upstream: ModelServer, guard: Guarded) -> None:
-    """An error inside a 200 gets the status it names; one that is no JSON gets the API's form, without its text."""
+    """An error inside a 200 gets the status it names; one that is no JSON gets the form of the API."""
     script(upstream, answered({"error": {"code": 429, "message": "x"}}))
     assert guard.chat().status_code == 429
     script(upstream, answered(b"Bad Gateway", status=502, kind="text/plain"))

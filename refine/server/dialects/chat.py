@@ -129,18 +129,16 @@ _KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "
 
 def known_part(reply: Json) -> Json:
     """Return a reply without parts of a kind that is not known, and without what tells of its prompt."""
-    choices = [_known_choice(choice) for choice in objects(reply["choices"])]
-    return {**without_prompt(reply), "choices": choices}
-
-
-def _known_choice(choice: Json) -> Json:
-    others = ("text", "delta")  # of other APIs, and read by some clients
-    known = {name: value for name, value in without_prompt(choice).items() if name not in others}
+    choice = without_prompt(reply["choices"][0])
     content = choice["message"].get("content")
     if isinstance(content, list):
-        parts = [part for part in content if isinstance(part, str) or part.get("type") in _KNOWN_PARTS]
-        known["message"] = {**choice["message"], "content": parts}
-    return known
+        parts = [part for part in content if isinstance(part, str) or _is_known(part)]
+        choice = {**choice, "message": {**choice["message"], "content": parts}}
+    return {**without_prompt(reply), "choices": [choice]}
+
+
+def _is_known(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") in _KNOWN_PARTS
 
 
 def join_choices(replies: Sequence[Json]) -> Json:
