@@ -27,6 +27,7 @@ from refine.server.dialects.protocol import (
     string,
     unsent,
     up_to_question,
+    without_prompt,
     write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
@@ -121,6 +122,23 @@ def with_usage(reply: Json, usage: Usage) -> Json:
 def judged_part(reply: Json) -> Json:
     """Return a reply with its first choice alone."""
     return reply if len(reply["choices"]) == 1 else {**reply, "choices": reply["choices"][:1]}
+
+
+_KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "text", "thinking", "video")
+
+
+def known_part(reply: Json) -> Json:
+    """Return a reply without parts of a kind that is not known, and without what tells of its prompt."""
+    choice = without_prompt(reply["choices"][0])
+    content = choice["message"].get("content")
+    if isinstance(content, list):
+        parts = [part for part in content if isinstance(part, str) or _is_known(part)]
+        choice = {**choice, "message": {**choice["message"], "content": parts}}
+    return {**without_prompt(reply), "choices": [choice]}
+
+
+def _is_known(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") in _KNOWN_PARTS
 
 
 def join_choices(replies: Sequence[Json]) -> Json:
