@@ -159,6 +159,8 @@ class PieceLoop(Loop):
         closing_judge: Judges the whole answer when its last piece is out; None where nothing is left to judge.
     """
 
+    releases_pieces = True
+
     def __init__(
         self,
         generator: object,
