@@ -254,9 +254,14 @@ def _release_answer(
     """
     released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
     raw = None if released is None else answers.get(released.answer.id or "")
-    if raw is None:
+    is_quoted = released is not None and not all(piece.released for piece in released.pieces)
+    if (
+        raw is None or is_quoted
+    ):  # the upstream's reply quotes a refused piece, in its log-probabilities for instance
         text = "" if outcome.answer is None else str(outcome.answer.text)
-        raw = RawAnswer(question.dialect.write_reply(text, question.request.model), [])
+        own = question.dialect.write_reply(text, question.request.model)
+        usage = {} if raw is None or "usage" not in raw.document else {"usage": raw.document["usage"]}
+        raw = RawAnswer({**own, **usage}, [] if raw is None else raw.headers)
     document = raw.document
     if outcome.answer is not None and any(attempt.pieces for attempt in outcome.attempts):
         is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"

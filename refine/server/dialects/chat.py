@@ -224,6 +224,8 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     """Return a reply with another text; `is_filtered` says that it was stopped."""
     first, *others = objects(reply["choices"])
     choice = {**first, "message": {**first["message"], "content": text}}
+    if first["message"].get("content") != text and first.get("logprobs"):
+        choice["logprobs"] = None  # of the last attempt alone, what it repeated included
     if is_filtered:
         choice["finish_reason"] = "content_filter"
     return {**reply, "choices": [choice, *others]}
