@@ -662,6 +662,7 @@ def _serve(options: of.ServeOptions) -> int:
         running.begin(file, is_asked=not options.yes, ask=lambda text, default: str(typer.prompt(text, default)))
         return 0
     flags = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
+    flags["record_texts"] = options.record_texts or None
     if options.no_record:
         flags["record"] = False
     running.serve(options.config, flags, check=options.check, live=options.live)
