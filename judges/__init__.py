@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from judges.catalogue.names import load, load_file
     from judges.catalogue.registry import catalogue
     from judges.compose.cascade import Cascade, Escalation
+    from judges.compose.learned import Learned, first_level
     from judges.compose.panel import Panel, Repeat, as_judge
     from judges.compose.quick import Quick
     from judges.entry import Entry, Explanation
@@ -59,6 +60,7 @@ _HOMES = {
     "Judge": "judge",
     "JudgeModel": "model",
     "JudgesError": "errors",
+    "Learned": "compose.learned",
     "Length": "catalogue.general.checks",
     "Limiter": "models.wrappers.limiter",
     "Message": "messages",
@@ -84,6 +86,7 @@ _HOMES = {
     "cached": "models.wrappers.cache",
     "chat_model": "models.providers.langchain",
     "discrete": "catalogue.general.makers",
+    "first_level": "compose.learned",
     "known_prices": "runtime.budget",
     "limited": "models.wrappers.limiter",
     "load": "catalogue.names",
@@ -112,6 +115,7 @@ __all__ = [
     "Judge",
     "JudgeModel",
     "JudgesError",
+    "Learned",
     "Length",
     "Limiter",
     "Message",
@@ -138,6 +142,7 @@ __all__ = [
     "catalogue",
     "chat_model",
     "discrete",
+    "first_level",
     "known_prices",
     "limited",
     "load",

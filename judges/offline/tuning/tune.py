@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ _LEAST_BUDGET = 50
 _SHARE = 6
 """One part in so many of the budget is spent on judging the held-out cases once; as much on the tuning cases."""
 
+_PHRASE = 20
 _BATCH = 12
 _EXAMPLES = 6
 _FINAL_ASKS = 2
@@ -304,7 +305,7 @@ class _Parts:
         held = held[:most]
         if not tuning or not held:
             raise ConfigurationError("all labels are of one split; leave some without, or label others")
-        answers = {row.sample.answer for row in held if row.sample}
+        answers = {row.sample.answer for row in held if row.sample and row.sample.answer}
         counts = {
             "their labels are kept for a certificate (split certify)": len(unique) - len(kept),
             "as many people say good as bad": len(kept) - len(decided),
@@ -353,7 +354,7 @@ def _parted(rows: Sequence[JudgedAnswer], good: float, seed: int) -> tuple[list[
     return mixed["tuning"], mixed["held"]
 
 
-def _case(row: JudgedAnswer, good: float, held_answers: Iterable[str | None]) -> LabelledCase:
+def _case(row: JudgedAnswer, good: float, held_answers: Collection[str]) -> LabelledCase:
     assert row.sample is not None  # noqa: S101 - rows without were left out
     return LabelledCase(
         key=row.key,
@@ -363,8 +364,13 @@ def _case(row: JudgedAnswer, good: float, held_answers: Iterable[str | None]) ->
         rating=lower_median(row.opinions) or 0.0,
         contested=len({one.is_good(good) for one in row.opinions}) > 1,
         note=_note_of(row),
-        shown=row.sample.answer not in held_answers,
+        shown=not _holds(row.sample.answer or "", held_answers),
     )
+
+
+def _holds(answer: str, others: Collection[str]) -> bool:
+    """Whether an answer is one of others, or holds one that is long enough to be no phrase."""
+    return answer in others or any(len(other) > _PHRASE and other in answer for other in others)
 
 
 def _note_of(row: JudgedAnswer) -> str:
