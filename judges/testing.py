@@ -9,8 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -219,7 +221,9 @@ class ScriptedModel(BaseChatModel):
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools; structured lines of the script are then sent as a call of the chosen tool."""
-        formatted = [convert_to_openai_tool(tool) for tool in tools]
+        formatted = [
+            deepcopy(_describe(tool)) if isinstance(tool, type) else convert_to_openai_tool(tool) for tool in tools
+        ]
         return self.bind(tools=formatted, tool_choice=tool_choice, **kwargs)
 
     def _generate(
@@ -275,6 +279,12 @@ class ScriptedModel(BaseChatModel):
         if message.usage_metadata is None:
             message.usage_metadata = _word_usage(messages, message)
         return message
+
+
+@lru_cache(maxsize=256)
+def _describe(tool: type) -> dict[str, Any]:
+    """Return a schema as a tool; kept, since writing it takes longer than all else that a scripted call does."""
+    return convert_to_openai_tool(tool)
 
 
 def _message(line: object, settings: Mapping[str, Any]) -> AIMessage:

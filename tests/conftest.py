@@ -18,22 +18,21 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give no example of a property a deadline, and keep bytecode in pytest's own cache.
+    """Keep bytecode in pytest's own cache, and give no example of a property a deadline.
 
-    The latter where the environment forbids Python to write it beside the sources: else each worker, and each
-    process that a test starts, would compile every framework anew.
+    The former where the environment forbids Python to write it beside the sources: else each worker, and each
+    process that a test starts, would compile every framework anew. It comes before anything large is imported.
     """
+    if sys.dont_write_bytecode and hasattr(config, "cache"):
+        sys.pycache_prefix = str(config.cache.mkdir("bytecode"))
+        sys.dont_write_bytecode = False
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with suppress(ModuleNotFoundError):  # the lowest versions are tested without it
         from hypothesis import settings  # noqa: PLC0415 - not everywhere
 
         settings.register_profile("untimed", deadline=None)  # an example's time says how busy the machine is
         settings.load_profile("untimed")
-    if not sys.dont_write_bytecode or not hasattr(config, "cache"):
-        return
-    sys.pycache_prefix = str(config.cache.mkdir("bytecode"))
-    sys.dont_write_bytecode = False
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(optionalhook=True)

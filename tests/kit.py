@@ -20,9 +20,6 @@ Shown = dict[str, Any]
 both_ways = pytest.mark.parametrize("way", get_args(Way))
 """Run a test once with each driver, whose name is its argument `way`."""
 
-every_door = pytest.mark.parametrize("way", get_args(Door))
-"""Run a test once with each driver, and once with each place that asks judges for its caller."""
-
 
 async def ask(judge: Judge, way: Door, sample: Any = None, /, **fields: Any) -> Verdict:
     """Return what a judge says of a sample, or of the fields of one.

@@ -255,6 +255,7 @@ INNER: tuple[tuple[str, ...], ...] = (
     ("requests",),
     ("runtime",),
     ("certificate", "settings"),
+    ("promise",),
     ("models",),
     ("prompting",),
     ("judge",),

@@ -219,6 +219,7 @@ def _judges(options: of.ListOptions) -> int:
     refine judges --needs contexts,reference --subject answer
     refine judges ragas.faithfulness
     refine judges helpfulness --check --model openai:gpt-5-mini
+    refine judges lint judges.toml
     """
     from refine.cli.judge_list import list_judges
 
@@ -352,7 +353,7 @@ def _new_judge(options: of.NewJudgeOptions) -> int:
 
     It installs with `pip install ./brevity`, and `refine evaluate --judge brevity` then knows it.
     """
-    from refine.cli.new_judge import write_new_judge
+    from refine.cli.judge_list import write_new_judge
 
     return write_new_judge(options)
 
@@ -624,7 +625,7 @@ def _export(options: of.ExportOptions) -> int:
 
     Exit code: 0 written, 1 nothing to write, 2 bad input.
     """
-    from refine.cli.recorded import run_export
+    from refine.cli.loops import run_export
 
     return run_export(options)
 
@@ -644,7 +645,7 @@ def _verify(options: of.VerifyOptions) -> int:
 
     Exit code: 0 as it was written, 1 not, 2 bad input.
     """
-    from refine.cli.recorded import run_verify
+    from refine.cli.loops import run_verify
 
     return run_verify(options)
 

@@ -438,7 +438,10 @@ class TryJudgeOptions(CommandOptions):
 class ListOptions(CommandOptions):
     """The options of `refine judges`."""
 
-    name: str | None = _argument("Tell all about this one.", "[NAME]", default=None, autocompletion=_judge_names)
+    name: str | None = _argument(
+        "Tell all about this one; `lint` reads files.", "[NAME|lint]", default=None, autocompletion=_judge_names
+    )
+    files: list[Path] = _argument("With lint: files of judges, or prompts of packs.", "[FILE...]", default=list)
     words: list[str] | None = _option(
         "List those that fit these words or this sentence, the best first.", "WORDS", name="--find"
     )

@@ -35,6 +35,7 @@ from pydantic_settings import (
 from graphs.policy import OnRefusal, ReleaseForm
 from graphs.questions import InputMode
 from judges.errors import ConfigurationError, one_line, shortened
+from judges.promise import OnAlarm
 
 _PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")
@@ -95,6 +96,8 @@ class GuardSettings(BaseModel):
             or a table of these by judge; see `graphs.Policy`.
         certificate: File that `refine certify` wrote for this guard; it sets the success rating, and one that is
             about another judge, upstream or policy is refused.
+        on_alarm: What follows when labels break its promise: `"stricter"`, `"closed"` or `"log"`; see
+            `graphs.Policy`.
         policy: Further settings of `graphs.Policy`.
         fail: `"open"` releases an answer that the judge could not judge, and says so; `"closed"` does not.
         unjudged: `"refuse"`, the default, lets no answer through that cannot be judged: requests for one are
@@ -140,6 +143,7 @@ class GuardSettings(BaseModel):
     input_mode: InputMode = "beside"
     on_refusal: OnRefusal | dict[str, OnRefusal] | None = None
     certificate: str | None = None
+    on_alarm: OnAlarm | None = None
     policy: dict[str, Any] = {}
     fail: Literal["open", "closed"] | None = None
     unjudged: Unjudged | None = None
@@ -172,6 +176,7 @@ class ServerKey(BaseModel):
         requests_per_day: Most requests from midnight UTC on, in each process; left out: any number.
         tokens_per_day: Number of tokens, upstream and judge together, after which no more requests are taken.
         dollars_per_day: The same in US dollars, for policies with `prices`.
+        labels: Whether it may label answers (`POST /v1/labels`), which can end the promise of a certificate.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -182,6 +187,7 @@ class ServerKey(BaseModel):
     requests_per_day: int | None = Field(default=None, ge=1)
     tokens_per_day: int | None = Field(default=None, ge=1)
     dollars_per_day: _Positive | None = None
+    labels: bool = False
 
     @property
     def has_budget(self) -> bool:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from judges.catalogue.metric import ComputedMetric, Variant
 from judges.catalogue.parts.fields import answer_in
-from judges.catalogue.parts.languages import checked_language, is_in, load_identifier, prose
+from judges.catalogue.parts.languages import checked_language, english_name, is_in, load_identifier, prose
 from judges.catalogue.parts.text import sentences
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened
@@ -233,6 +233,10 @@ class _LanguageRule(_Rule):
 
     def fault(self, answer: str) -> str | None:
         return None if is_in(prose(answer), self.language, judge=VerifiableInstructions.entry.name) else "wrong"
+
+    def fills(self) -> dict[str, object]:
+        code = checked_language(self.language, judge=VerifiableInstructions.entry.name)
+        return {"language": english_name(code), "code": code}
 
 
 class _StartsWith(_Rule):
