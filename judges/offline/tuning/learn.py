@@ -1,9 +1,9 @@
 """`learn`: a first level that decides like a judge where it is sure, by the verdicts that the judge gave before.
 
 The rows are parted by question. A logistic regression is fitted to one half, its strength and the order in which
-more and more is decided by cross-fitted predictions of that half. The other half, which it never saw, says how far that
-may go: policies are tested from strict to lax, each by the exact binomial test, until one fails (fixed-sequence
-tests, Bauer 1991). The chain is fixed before, so that one delta pays for all of it.
+more and more is decided by cross-fitted predictions of that half. The other half, which it never saw, says how
+far that may go: policies are tested from strict to lax, each by the exact binomial test, until one fails (tests in
+a fixed sequence, Bauer 1991). The chain is fixed before, so that one delta pays for all of it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Learning:
         if self.decides:
             yield (
                 f"promise: on {self.agreement:.0%} of new questions at least, both levels together say what the "
-                f"judge says, with confidence {self.confidence:.0%}; here on all but {self.wrong} of {self.checked}"
+                f"judge says, with confidence {self.confidence:.0%}; here all but {self.wrong} of {self.checked}"
             )
             yield f"of {self.refused} answers that the judge refuses it accepts {self.missed}"
             yield "what it refuses goes to the judge, for feedback, unless refuses = true"
@@ -175,7 +175,7 @@ def learn(
         wrong=_wrong(level, to_check),
         missed=sum(not one.passed for one in accepted),
         refused=sum(not one.passed for one in to_check),
-        p50_ms=_time(Learned(out), [one.sample for one in judged[:_TIMED]]),
+        p50_ms=_time(Learned(Path(out)), [one.sample for one in judged[:_TIMED]]),
         id=identity,
         notes=(note,) if note else (),
         **promise,
@@ -183,7 +183,8 @@ def learn(
 
 
 def _check(agreement: float, delta: float, vectors: str) -> None:
-    for setting, value in (("agreement", agreement), ("delta", delta)):
+    shares: tuple[tuple[str, object], ...] = (("agreement", agreement), ("delta", delta))
+    for setting, value in shares:
         if not isinstance(value, int | float) or not 0 < value < 1:
             raise ConfigurationError(f"{setting} lies between 0 and 1, for instance 0.95, not {shortened(value)}")
     if vectors not in VECTORS:

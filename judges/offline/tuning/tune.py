@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -487,7 +488,8 @@ class _Search:
     def _affordable(self) -> list[str]:
         """Return the ways for which the budget has calls."""
         folds = len({case.fold for case in self._cases})
-        left, chosen = self.calls.limit - self.calls.counted, []
+        left = self.calls.limit - self.calls.counted
+        chosen: list[str] = []
         for way in _WAYS:
             if not self.judge.takes_examples and "examples" in way:
                 continue
@@ -548,18 +550,15 @@ class _Search:
         values = {key: _value(verdict, setting) for key, verdict in verdicts.items()}
         marks = _marks(values.values())
 
-        def right(mark: float, cases: Iterable[LabelledCase]) -> int:
-            return sum((value is not None and value >= mark) is case.good for case in cases
-                       for value in (values[case.key],))  # fmt: skip
-
         own = sum(case.agrees(verdicts[case.key]) for case in self._cases)
         crossed = 0
         for fold in {case.fold for case in self._cases}:
-            best = max(marks, key=lambda mark: right(mark, [case for case in self._cases if case.fold != fold]))
-            crossed += right(best, [case for case in self._cases if case.fold == fold])
+            others = [case for case in self._cases if case.fold != fold]
+            best = max(marks, key=partial(_right_from, cases=others, values=values))
+            crossed += _right_from(best, [case for case in self._cases if case.fold == fold], values)
         if crossed < own + 2:
             return None, 0
-        return max(marks, key=lambda mark: right(mark, self._cases)), crossed
+        return max(marks, key=partial(_right_from, cases=self._cases, values=values)), crossed
 
     def _verdicts(self, judge: Judge, cases: Sequence[LabelledCase]) -> list[Verdict | None]:
         rows = evaluate([case.sample for case in cases], {"judge": judge}, max_concurrency=self._concurrency).rows
@@ -568,6 +567,12 @@ class _Search:
 
 def _right(cases: Sequence[LabelledCase], verdicts: Sequence[Verdict | None]) -> int:
     return sum(case.agrees(verdict) for case, verdict in zip(cases, verdicts, strict=True))
+
+
+def _right_from(mark: float, cases: Iterable[LabelledCase], values: Mapping[str, float | None]) -> int:
+    """Return on how many cases the judge would be right if it passed from a mark."""
+    known = ((case, values[case.key]) for case in cases)
+    return sum(value is not None and (value >= mark) is case.good for case, value in known)
 
 
 def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdict | None]) -> TriedWay:
