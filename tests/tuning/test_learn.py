@@ -66,7 +66,7 @@ def disagreement(file: Path, rows: Rows) -> float:
 def test_the_promise_holds_on_new_questions(tmp_path: Path) -> None:
     """Again and again it decides a good share alone, and both levels agree with the judge as promised."""
     kept, shares = [], []
-    for seed in range(3):
+    for seed in range(2):
         learning = learn(judged(rude, 500, seed), out=tmp_path / "first.json", vectors="none")
         kept.append(disagreement(tmp_path / "first.json", judged(rude, 400, 1000 + seed)) <= 0.07)  # 0.05 and luck
         shares.append(learning.decides)
@@ -90,7 +90,7 @@ def test_deciding_nothing_is_an_answer(kind: Any, tmp_path: Path) -> None:
 def test_a_refusal_goes_to_the_judge_for_feedback(tmp_path: Path) -> None:
     """What the first level accepts costs no call; what it refuses is judged, and gets the feedback."""
     file = tmp_path / "first.json"
-    learn(judged(rude, 600, 3), out=file)
+    learn(judged(rude, 360, 3), out=file)
     feedback = Verdict.rated(1, feedback="Be kind.")
     strict = ScriptedJudge([feedback], cycle=True, name="strict")
     both = first_level(file, strict)
@@ -136,7 +136,8 @@ def test_the_command_and_the_table_of_a_file(tmp_path: Path) -> None:
     table = '[judges.both]\nuse = "judges:first_level"\nfile = "first.json"\njudge = "length:at_most=3"\n'
     (tmp_path / "judges.toml").write_text(table, encoding="utf-8")
     judge = judges.load(f"{tmp_path / 'judges.toml'}:both")
-    assert judge(Sample(user_input="When?", response="you fool, just read it!!!")).items[-1].judge == "length"
+    refused = next(row for row in judged(rude, 50, 9) if row["rating"] == 2)
+    assert judge(Sample.read(refused)).items[-1].judge == "length"
 
 
 @pytest.mark.parametrize(("settings", "line"), [({"agreement": 1.5}, "agreement"), ({"vectors": "x"}, "vectors")])
