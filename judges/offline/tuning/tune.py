@@ -215,7 +215,8 @@ def tune(
 
     Args:
         labelled: Answers with labels: a file, the folder of a run, recorded attempts or rows. Labels of the split
-            `tune` are tuned on, those of `report` held out, those of `certify` left alone; the others are parted.
+            `tune` are tuned on, those of `report` held out, those of `certify` left alone; the others are parted,
+            and so are those of `tune` where there are no others.
         judge: The judge by name, with settings, or a table of a file: `"tone:tone=kind"`, `"judges.toml:desk"`.
         model: The model that it asks; None takes the one that its settings name.
         labels: Labels, where they are not in the rows.
@@ -335,24 +336,19 @@ def _parted(rows: Sequence[JudgedAnswer], good: float, seed: int) -> tuple[list[
     by_question: dict[str, list[JudgedAnswer]] = {}
     for row in rows:
         by_question.setdefault(row.question_id, []).append(row)
-    tuning, held = [], []
-    free: list[list[JudgedAnswer]] = []
+    own: dict[str, list[list[JudgedAnswer]]] = {_TUNE: [], _HELD_OUT: [], "": []}
     for group in by_question.values():
         splits = {one.split for row in group for one in row.opinions}
-        if any(is_tuned(split) for split in splits):
-            tuning += group
-        elif _HELD_OUT in splits:
-            held += group
-        else:
-            free.append(group)
+        own[_TUNE if any(map(is_tuned, splits)) else _HELD_OUT if _HELD_OUT in splits else ""].append(group)
+    if not own[_HELD_OUT] and not own[""]:  # people labelled for tuning alone: half of that is held out
+        own[_TUNE], own[""] = [], own[_TUNE]
+    tuning, held = ([row for group in own[split] for row in group] for split in (_TUNE, _HELD_OUT))
+    free = own[""]
     free.sort(key=lambda group: (majority(group[0].opinions, good) is True, _digest([seed, group[0].question_id])))
     for place, group in enumerate(free):
         (tuning if place % 2 else held).extend(group)
-    mixed = {
-        part: sorted(part_rows, key=lambda row: _digest([seed, row.key]))
-        for part, part_rows in (("tuning", tuning), ("held", held))
-    }
-    return mixed["tuning"], mixed["held"]
+    places = {row.key: _digest([seed, row.key]) for row in rows}
+    return sorted(tuning, key=lambda row: places[row.key]), sorted(held, key=lambda row: places[row.key])
 
 
 def _case(row: JudgedAnswer, good: float, held_answers: Collection[str]) -> LabelledCase:
