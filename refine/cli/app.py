@@ -529,6 +529,27 @@ def _tune(options: of.TuneOptions) -> int:
 
 
 @_command(_LOOPS)
+def _learn(options: of.LearnOptions) -> int:
+    """Learn a first level of a judge's verdicts, for a fraction of the price.
+
+    It decides alone where the verdicts that were recorded say that both levels together keep the agreement that is
+    promised; "decides 0 %" is an answer. What it is not sure of, and what it would refuse, goes to the judge.
+
+    \b
+    refine learn attempts.jsonl
+    refine learn sqlite:///record.db --agreement 0.98 --out first.json
+
+    In judges.toml: use = "judges:first_level", file = "first.json", judge = "helpfulness".
+
+    Exit code: 0 it decides some, 1 it decides nothing, 2 bad input.
+    """
+    _require(["sklearn"], "learn")
+    from refine.cli.tuning import run_learn
+
+    return run_learn(options)
+
+
+@_command(_LOOPS)
 def _certify(options: of.CertifyOptions) -> int:
     """Certify the success rating of a loop.
 

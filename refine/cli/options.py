@@ -680,6 +680,27 @@ class TuneOptions(CommandOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearnOptions(CommandOptions):
+    """The options of `refine learn`."""
+
+    attempts: str = _argument(
+        "Judged answers: attempts.jsonl, the folder of a run, or the URL of a record.", "ATTEMPTS"
+    )
+    judge: str | None = _option("The judge, where rows have verdicts of several.", "NAME")
+    out: Path = _option("File for what is learned.", "FILE", default=Path("first.json"))
+    agreement: float = _option(
+        "Least share of questions on which both levels say what the judge says.", "SHARE", default=0.95
+    )
+    delta: float = _option("Probability that this does not hold.", "SHARE", default=0.05)
+    success_rating: int | None = _option(
+        "Rating from which the judge accepts. Default: as recorded.", "1-4", min=1, max=4
+    )
+    vectors: str = _option("pieces, minilm (slower) or none.", "KIND", default="pieces")
+    seed: int = _seed()
+    as_json: bool = _json()
+
+
+@dataclass(frozen=True, kw_only=True)
 class LabelOptions(CommandOptions):
     """The options of `refine label`."""
 
