@@ -140,7 +140,8 @@ def draft(
 
     One call writes them, another one mends what `refine judges lint` finds, and one for each answer rates it in
     all of them. Dropped is what lints, what places all answers alike, what another dimension says already, and
-    what does not place answers that people called good above the bad ones. Which are kept is chosen on these answers; try them on others before they guard anything.
+    what does not place answers that people called good above the bad ones. Which are kept is chosen on these
+    answers; try them on others before they guard anything.
 
     Args:
         model: The model that writes and rates.
