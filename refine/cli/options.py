@@ -455,6 +455,22 @@ class ListOptions(CommandOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DraftOptions(CommandOptions):
+    """The options of `refine draft`."""
+
+    answers: str | None = _argument("Recorded answers, labelled or not: rows or a record.", "[ROWS]", default=None)
+    about: str = _option("What the answers are for, in a sentence.", "TEXT", default="")
+    system: Path | None = _option("The application's system prompt.", "FILE")
+    asks: ModelOptions = field(default_factory=ModelOptions)
+    out: Path = _option("New file of judges.", "TOML", default=Path("judges.toml"))
+    name: str = _option("What the judge is called.", "NAME", default="drafted")
+    max_calls: int = _option("Most model calls altogether.", "N", default=60, min=1)
+    good: float = _option("Rating from which a labelled answer is good.", "RATING", default=3.0)
+    max_concurrency: int = _max_concurrency()
+    as_json: bool = _json()
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewJudgeOptions(CommandOptions):
     """The options of `refine new-judge`."""
 
