@@ -15,9 +15,8 @@ from pydantic import BaseModel
 
 from demos.command import Options, add_model_options, complain, describe_models, models_of, run_demo
 from demos.screen import Screen, quantity, screen
-from demos.weather.agent import scripted_model, weather_agent
-from demos.weather.rule import COLDEST, HOTTEST, celsius
-from demos.weather.show import Live, show_result
+from demos.weather.agent import COLDEST, HOTTEST, celsius, scripted_model, weather_agent
+from demos.weather.app import Live, show_result
 from graphs import Unanswered
 from judges import ToolCall, as_judge
 from judges.testing import ScriptedModel

@@ -48,11 +48,13 @@ from judges.compose.panel import Panel
 from judges.compose.quick import Quick
 from judges.errors import ConfigurationError
 from judges.judge import Judge
+from judges.models.prompt_and_reply import fresh_nonce
 from judges.models.providers.llm_runs import metered
 from judges.prompting.prompts import language_of
+from judges.requests import BegunAnswer
 from judges.runtime.budget import Allowance, with_cost
 from judges.runtime.flow import let_calls_be_left
-from judges.runtime.observation import also_within, within
+from judges.runtime.observation import also_within, observing, within
 from judges.verdict import Usage, Verdict
 
 _CHARS_OF_A_TOKEN = 4
@@ -157,6 +159,8 @@ class PieceLoop(Loop):
         closing_judge: Judges the whole answer when its last piece is out; None where nothing is left to judge.
     """
 
+    releases_pieces = True
+
     def __init__(
         self,
         generator: object,
@@ -232,10 +236,25 @@ class PieceLoop(Loop):
         dropped = next((piece for piece in before.pieces if not piece.released), None) if before else None
         blank = "\n\n" if dropped is None else dropped.text[: len(dropped.text) - len(dropped.text.lstrip())]
         return _Attempt(
-            release=PieceRelease(policy, is_judged=refinement.is_judged),
+            release=PieceRelease(
+                policy, most_judged=partial(self._most_judged, refinement) if refinement.is_judged else None
+            ),
             text=AnswerText(policy, refinement.released_pieces, blank),
             clock=lambda: clock() - refinement.started_at,
         )
+
+    def _most_judged(self, refinement: Refinement, has_verdict: bool) -> int:  # noqa: FBT001 - called with it alone
+        """Return how many pieces are judged at once.
+
+        The prompt about a piece begins with the one about the piece before. A server reads it once if it has read
+        that: so the first of many short replies is waited for, and each where a slot of the server keeps what it
+        has read to itself.
+        """
+        judge = self._piece_judge
+        is_begun = has_verdict or bool(refinement.released_pieces)
+        is_slotted = any(getattr(model, "has_slots", False) for model in judge.models)
+        is_alone = is_slotted or (isinstance(judge, Quick) and not is_begun)
+        return 1 if is_alone else refinement.policy.pieces_in_flight
 
     def _record(
         self,
@@ -318,24 +337,25 @@ class PieceLoop(Loop):
         )
 
     def _judgement_of_piece(
-        self, refinement: Refinement, messages: Messages, context: RunContext, released: str, piece: str
+        self, refinement: Refinement, messages: Messages, context: RunContext, written: Sequence[str], piece: str
     ) -> tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]:
         """Return the call that judges a piece, blocking and not."""
-        before = "".join(refinement.released_pieces)
-        sample = piece_sample(messages, refinement, f"{before}{released}", piece)
+        before = (*refinement.released_pieces, *written)
+        sample = piece_sample(messages, refinement, "".join(before), piece)
+        begun = BegunAnswer(_nonce_of(refinement), before, sample.response or "")
         config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
         prices, judge = self.policy.prices, self._piece_judge
         quick = judge if isinstance(judge, Quick) else None
         observed = self._observation(refinement, config, context, None)
 
         def run() -> Verdict:
-            with observed, within(Allowance(prices=prices)) if prices else nullcontext():
+            with observed, observing(begun=begun), within(Allowance(prices=prices)) if prices else nullcontext():
                 verdict = judge(sample) if quick is None else quick.first(sample)
                 is_decided = quick is None or not quick.is_unsure(verdict)
                 return verdict if is_decided or quick is None else _after(verdict, quick.judge(sample))
 
         async def arun() -> Verdict:
-            with observed, within(Allowance(prices=prices)) if prices else nullcontext():
+            with observed, observing(begun=begun), within(Allowance(prices=prices)) if prices else nullcontext():
                 verdict = await (judge if quick is None else quick.first).acall(sample)
                 is_decided = quick is None or not quick.is_unsure(verdict)
                 return verdict if is_decided or quick is None else _after(verdict, await quick.judge.acall(sample))
@@ -468,6 +488,11 @@ class PieceLoop(Loop):
 def _after(first: Verdict, verdict: Verdict) -> Verdict:
     """Return the verdict of a whole judge, with what the quick one consumed before it."""
     return verdict.model_copy(update={"usage": first.usage + verdict.usage})
+
+
+def _nonce_of(refinement: Refinement) -> str:
+    """Return the number in the marks around an answer for its judge; the writer of the answer never sees it."""
+    return refinement.memo.recall("nonce", (refinement.id,), fresh_nonce)
 
 
 def message_id(refinement: Refinement) -> str:
@@ -636,14 +661,14 @@ class _Calls:
 
     Args:
         write: The generator's call.
-        judge: Returns the call about a piece, by what stands before it in this attempt.
+        judge: Returns the call about a piece, by the pieces before it in this attempt.
         out: Where accepted pieces go.
         attempt: What has come of them.
         is_last: Whether no attempt follows.
     """
 
     write: _Writer
-    judge: Callable[[str, str], tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]]
+    judge: Callable[[Sequence[str], str], tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]]
     out: _Release
     attempt: _Attempt
     is_last: bool
@@ -690,7 +715,7 @@ class _Calls:
     def _due(self) -> list[tuple[int, tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]]]:
         """Return the calls that judge what is to be judged now, each with the number of its piece."""
         due = self.attempt.release.take_due()
-        return [(number, self.judge(self.attempt.release.text_before(number), text)) for number, text in due]
+        return [(number, self.judge(self.attempt.release.texts_before(number), text)) for number, text in due]
 
     def _released(self) -> list[str]:
         return self.attempt.release.take_released(self.attempt.clock())

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from judges.models.providers.langchain import chat_model
     from judges.models.providers.local_models import HHEM, MiniLM
     from judges.models.providers.openai import OpenAICompatible
-    from judges.models.wrappers.breaker import Breaker
     from judges.models.wrappers.cache import Cache, cached
-    from judges.models.wrappers.limiter import Limiter, limited
+    from judges.models.wrappers.limiter import Breaker, Limiter, limited
     from judges.models.wrappers.wrapped import speaking
     from judges.runtime.budget import Price, known_prices
     from judges.runtime.validation import no_model_requests
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AskFailed": "errors",
     "BadSample": "errors",
-    "Breaker": "models.wrappers.breaker",
+    "Breaker": "models.wrappers.limiter",
     "Cache": "models.wrappers.cache",
     "CannotJudge": "errors",
     "Cascade": "compose.cascade",

@@ -32,6 +32,8 @@ _GUESSES = {
     **dict.fromkeys(("run", "score", "test"), "evaluate"),
     **dict.fromkeys(("guard", "proxy", "start", "up"), "serve"),
     **dict.fromkeys(("agreement", "calibrate"), "align"),
+    **dict.fromkeys(("optimise", "optimize"), "tune"),
+    **dict.fromkeys(("distil", "distill", "train"), "learn"),
     **dict.fromkeys(("continue", "retry"), "resume"),
     **dict.fromkeys(("cost", "price"), "estimate"),
     **dict.fromkeys(("annotate", "rate"), "label"),
@@ -217,6 +219,7 @@ def _judges(options: of.ListOptions) -> int:
     refine judges --needs contexts,reference --subject answer
     refine judges ragas.faithfulness
     refine judges helpfulness --check --model openai:gpt-5-mini
+    refine judges lint judges.toml
     """
     from refine.cli.judge_list import list_judges
 
@@ -350,7 +353,7 @@ def _new_judge(options: of.NewJudgeOptions) -> int:
 
     It installs with `pip install ./brevity`, and `refine evaluate --judge brevity` then knows it.
     """
-    from refine.cli.new_judge import write_new_judge
+    from refine.cli.judge_list import write_new_judge
 
     return write_new_judge(options)
 
@@ -506,6 +509,26 @@ def _align(options: of.AlignOptions) -> int:
 
 
 @_command(_LOOPS)
+def _tune(options: of.TuneOptions) -> int:
+    """Tune a judge by labels of people, and say whether it became better.
+
+    It tries guidelines, examples and wordings on one half of the labels, and compares the best with the judge as
+    it was on the other half, which no prompt has seen. Without a gain nothing is written but the report. The same
+    command goes on where a crash stopped it. Labels that tuned a judge certify none.
+
+    \b
+    refine tune labelled.jsonl --judge helpfulness --model openai:gpt-5-mini
+    refine tune attempts.jsonl --labels attempts.labels.jsonl --judge tone:tone=kind --budget 300 --model ...
+    refine evaluate rows.jsonl --judge tuned/judges.toml
+
+    Exit code: 0 improved, 1 no gain, 2 bad input.
+    """
+    from refine.cli.tuning import run_tune
+
+    return run_tune(options)
+
+
+@_command(_LOOPS)
 def _certify(options: of.CertifyOptions) -> int:
     """Certify the success rating of a loop.
 
@@ -581,7 +604,7 @@ def _export(options: of.ExportOptions) -> int:
 
     Exit code: 0 written, 1 nothing to write, 2 bad input.
     """
-    from refine.cli.recorded import run_export
+    from refine.cli.loops import run_export
 
     return run_export(options)
 
@@ -601,7 +624,7 @@ def _verify(options: of.VerifyOptions) -> int:
 
     Exit code: 0 as it was written, 1 not, 2 bad input.
     """
-    from refine.cli.recorded import run_verify
+    from refine.cli.loops import run_verify
 
     return run_verify(options)
 

@@ -438,7 +438,10 @@ class TryJudgeOptions(CommandOptions):
 class ListOptions(CommandOptions):
     """The options of `refine judges`."""
 
-    name: str | None = _argument("Tell all about this one.", "[NAME]", default=None, autocompletion=_judge_names)
+    name: str | None = _argument(
+        "Tell all about this one; `lint` reads files.", "[NAME|lint]", default=None, autocompletion=_judge_names
+    )
+    files: list[Path] = _argument("With lint: files of judges, or prompts of packs.", "[FILE...]", default=list)
     words: list[str] | None = _option(
         "List those that fit these words or this sentence, the best first.", "WORDS", name="--find"
     )
@@ -649,6 +652,28 @@ class MonitorOptions(_LoopOptions):
     success_rating: int | None = _option("Rating that passes on the canary.", "1-4", min=1, max=4)
     watch: bool = _flag("Stay, and look again; the canary is judged once.")
     every: float = _option("Seconds between two looks.", "S", default=10.0, min=0.1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(CommandOptions):
+    """The options of `refine tune`."""
+
+    labelled: str = _argument("Answers with labels: a file, the folder of a run, or the URL of a record.", "ROWS")
+    judge: str = _option(
+        "Judge by name, with its settings, or one of a file, judges.toml:NAME.",
+        "NAME[:KEY=VALUE,...]",
+        default=MISSING,
+        autocompletion=_judge_names,
+    )
+    model: str | None = _option("Model that the judge asks. E.g. openai:gpt-5-mini", "PROVIDER:NAME")
+    base_url: str | None = _option("OpenAI-compatible server of the model. E.g. http://localhost:8000/v1", "URL")
+    labels: Path | None = _option("Labels, where they are not in ROWS. Default: those beside ROWS.", "FILE")
+    budget: int = _option("Most model calls.", "N", default=200)
+    out: Path = _option("Folder for the tuned judge and the report.", "FOLDER", default=Path("tuned"))
+    good: float = _option("Least rating of people that is good.", "1-4", default=3.0)
+    seed: int = _seed()
+    max_concurrency: int = _max_concurrency()
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from judges.model import JudgeModel
 from judges.models.providers.llama import serve_locally
 from judges.models.providers.openai_fields import local_name
 from judges.models.resolve import as_model
-from judges.models.wrappers.breaker import Breaker
+from judges.models.wrappers.limiter import Breaker
 from refine.process import see_modules_here
 from refine.server.access import Guards, Keys, ServedGuard, upstream_identity
 from refine.server.budgets import Budgets
@@ -63,7 +63,7 @@ def make_service(settings: ServerSettings) -> Service:
         raise ConfigurationError("keys: two of them have one name; give each its own")
     return Service(
         guards=Guards(guards, by_header=settings.route_by_header),
-        budgets=Budgets(settings.keys),
+        budgets=Budgets(settings.keys) if any(key.has_budget for key in settings.keys) else None,
         keys=Keys(settings.keys, allowed_hosts=(settings.host, *settings.allowed_hosts)),
         limits=settings,
         keep_alive_s=settings.keep_alive_s,

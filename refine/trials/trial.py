@@ -26,9 +26,8 @@ from judges.offline.run.source import row_json
 from judges.runtime.flow import DaemonThreads
 from refine.trials.arms import BASELINE, DEFAULT_ARMS, FIRST, Arm, read_arms
 from refine.trials.engine import ArmLimits, TrialRun, name_of
-from refine.trials.labels import write_answers
 from refine.trials.manifest import MANIFEST, TrialManifest
-from refine.trials.results import SUMMARY, Trial
+from refine.trials.results import SUMMARY, Trial, write_answers
 from refine.trials.store import TrialPlan
 
 _ANY = Bounds(max_criteria_chars=sys.maxsize)
