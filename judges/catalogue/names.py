@@ -392,7 +392,7 @@ _FILES = ("prompts", "file")
 
 
 def _is_beside(path: Path, value: object) -> bool:
-    """Whether a relative path leads to nothing from the working folder, but to something beside a file of judges."""
+    """Return whether a relative path leads nowhere from here, but to a file beside that of judges."""
     if not isinstance(value, str) or Path(value).is_absolute() or Path(value).exists():
         return False
     return (path.parent / value).exists()
