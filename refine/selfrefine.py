@@ -538,9 +538,11 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         overrides, policy = RunContext(config).overrides, self._loop.policy
         changed = policy if overrides is None else overrides.applied_to(policy)
         origin = self._origin if changed is self.policy else self._origin.under(changed)
-        self._record.add(
-            outcome, origin if explored is None else replace(origin, continuation_probability=explored)
-        )
+        thread = (config.get("configurable") or {}).get("thread_id")
+        if explored is not None or thread is not None:
+            known = None if thread is None else str(thread)
+            origin = replace(origin, continuation_probability=explored, thread=known)
+        self._record.add(outcome, origin)
 
     async def _awrite(self, outcome: Outcome, config: RunnableConfig, explored: float | None = None) -> None:
         if self._record is None or not getattr(self._record, "blocks", True):

@@ -196,7 +196,7 @@ def _label_sample(options: CertifyOptions) -> bool:
         rows = read_judged(list(record.attempts(texts=True)))
         chosen = _sample(options, rows)
         looks = {row.index: people_needed(row, good=options.good) for row in rows if row.opinions}
-        again = [row for row in rows if looks.get(row.index, 1) > len(row.opinions)]
+        again = [row for row in rows if looks.get(row.index, 0) > len(row.opinions)]
         if chosen and not any(row.sample and row.sample.answer for row in chosen):
             raise ConfigurationError(
                 "the record holds no texts that people could label; record with texts=True, or give --labels"
