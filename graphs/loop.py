@@ -274,12 +274,12 @@ class Loop:
 
     @property
     def may_interrupt(self) -> bool:
-        """Whether a generator may stop for a human in the midst of an attempt."""
+        """True if a generator may stop for a human in the midst of an attempt."""
         return any(generator.may_interrupt for generator in (self._generator, *self._overriding.values()))
 
     @property
     def can_await_human(self) -> bool:
-        """Whether a turn may stop for a human."""
+        """True if a turn may stop for a human."""
         return self.policy.on_exhausted == "interrupt" or self.may_interrupt
 
     def check_overrides(self, overrides: Overrides) -> None:

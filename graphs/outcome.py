@@ -97,7 +97,7 @@ class Outcome(HintsAtKeys, Frozen):
 
     @property
     def covered(self) -> bool:
-        """Whether the promise of a certificate is about this answer."""
+        """True if the promise of a certificate is about this answer."""
         return self.certificate is not None
 
     @property

@@ -455,7 +455,7 @@ class Judge(HintsAtGuesses, ABC):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether the judge holds for a part of an answer as for the whole; not unless its entry says so."""
+        """True if the judge holds for a part of an answer as for the whole; not unless its entry says so."""
         entry = getattr(self, "entry", None)
         return isinstance(entry, Entry) and bool(entry.judges_parts)
 

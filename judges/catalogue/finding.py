@@ -129,7 +129,7 @@ class _Term:
 
 
 def _is_in(word: str, words: str) -> bool:
-    """Whether a word, or the beginning of one, is among words; a short one must be there as a whole."""
+    """Return whether a word, or the beginning of one, is among words; a short one must be there as a whole."""
     is_whole = len(word) <= _LONGEST_WHOLE and not _HAN.search(word)
     return (f" {word} " if is_whole else f" {word}") in words
 

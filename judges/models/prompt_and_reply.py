@@ -639,12 +639,12 @@ def dialect_of(model: JudgeModel, *, is_digit: bool = False) -> Dialect:
 
 
 def has_own_format(model: JudgeModel) -> bool:
-    """Whether a model was trained to judge in a format of its own."""
+    """Return whether a model was trained to judge in a format of its own."""
     return dialect_of(model) is not _JSON_OBJECT
 
 
 def takes_media(model: JudgeModel, kind: MediaKind) -> bool:
-    """Whether a model may be sent images, or audio: a general one that does not say that it takes none."""
+    """Return whether a model may be sent images, or audio: a general one that does not say that it takes none."""
     takes = getattr(model, "takes", None)
     return dialect_of(model) is _JSON_OBJECT and (takes is None or bool(takes(kind)))
 

@@ -81,7 +81,7 @@ class Change:
 
     @property
     def is_real(self) -> bool:
-        """Whether the change is significant at 5 % over all judges compared."""
+        """True if the change is significant at 5 % over all judges compared."""
         return self.adjusted_p is not None and self.adjusted_p <= _LEVEL
 
 

@@ -65,7 +65,7 @@ class Price(BaseModel, metaclass=_PriceType):
 
     @property
     def is_free(self) -> bool:
-        """Whether any number of tokens costs nothing."""
+        """True if any number of tokens costs nothing."""
         return not self.input and not self.output
 
     def of(self, usage: Usage) -> float:
@@ -215,7 +215,7 @@ class TieredPrice(Price):
 
     @property
     def is_free(self) -> bool:
-        """Whether any number of tokens costs nothing."""
+        """True if any number of tokens costs nothing."""
         return super().is_free and all(price.is_free for _, price in self.tiers)
 
     def of(self, usage: Usage) -> float:
@@ -326,12 +326,12 @@ class Allowance:
 
     @property
     def may_be_left(self) -> bool:
-        """Whether calls inside may be left before they end, here or outside."""
+        """True if calls inside may be left before they end, here or outside."""
         return self._may_be_left or (self._outer is not None and self._outer.may_be_left)
 
     @property
     def is_closed(self) -> bool:
-        """Whether every further call is refused."""
+        """True if every further call is refused."""
         return self._state == "closed"
 
     @property
@@ -431,7 +431,7 @@ class Allowance:
             self._in_flight -= 1
 
     def retries_left(self) -> bool:
-        """Whether a call whose transport failed may be repeated once more."""
+        """Return whether a call whose transport failed may be repeated once more."""
         return (self._retries is None or self._retries > 0) and (self._outer is None or self._outer.retries_left())
 
     def retry(self) -> None:

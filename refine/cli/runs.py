@@ -96,7 +96,7 @@ class _RunGate:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is anything to reach."""
+        """True if there is anything to reach."""
         return bool(self._gate.fail_under) or self._before is not None
 
     def exit_code(self, folder: Path, evaluation: Evaluation) -> int:

@@ -529,7 +529,7 @@ class Label:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """True if it says nothing."""
         return self.rating is None and self.up is None and not (self.note or "").strip()
 
 

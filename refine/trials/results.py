@@ -92,7 +92,7 @@ class TrialRow(Frozen):
 
     @property
     def good(self) -> bool | None:
-        """Whether what was released is good by the truth, nothing never being good; None where that is unknown."""
+        """True if what was released is good by the truth, nothing never being good; None where that is unknown."""
         return self.answer_good if self.answer is not None else self._is_good(self.released)
 
     @property
@@ -105,12 +105,12 @@ class TrialRow(Frozen):
 
     @property
     def has_truth(self) -> bool:
-        """Whether of any of its answers it is known whether it is good."""
+        """True if of any of its answers it is known whether it is good."""
         return self.answer_good is not None or any(attempt.good is not None for attempt in self.attempts)
 
     @property
     def good_at_first(self) -> bool | None:
-        """Whether the first answer is good; None where that is unknown."""
+        """True if the first answer is good; None where that is unknown."""
         return self.attempts[0].good if self.attempts else None
 
     @property
@@ -225,7 +225,7 @@ class Trial:
 
     @property
     def has_truth(self) -> bool:
-        """Whether of any answer it is known whether it is good."""
+        """True if of any answer it is known whether it is good."""
         return any(row.has_truth for row in self.rows)
 
     @cached_property

@@ -125,7 +125,7 @@ class StoredRow:
         self._add(_ANSWER, key, attempt.model_dump(mode="json", exclude={"raw"}))
 
     def has_truth(self, sample: Sample) -> bool:
-        """Whether it was said what is true of an answer."""
+        """Return whether it was said what is true of an answer."""
         return (_TRUTH, self._truth_key(sample)) in self._found
 
     def good(self, sample: Sample) -> bool | None:
@@ -252,6 +252,6 @@ class StoredRow:
 
 
 def _has_failed(response: Mapping[str, Any]) -> bool:
-    """Whether an answer could not be judged, or the truth of one not be told."""
+    """Return whether an answer could not be judged, or the truth of one not be told."""
     verdict = response.get("verdict", response)
     return isinstance(verdict, Mapping) and is_failure(verdict.get("unscored"))

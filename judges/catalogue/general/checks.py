@@ -160,7 +160,7 @@ class Pattern(Check):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether nothing must occur: what is forbidden is so in every part."""
+        """True if nothing must occur: what is forbidden is so in every part."""
         return not self._required
 
     def check(self, answer: str) -> list[str]:

@@ -87,7 +87,7 @@ def language_between(question: str, answer: str, *, judge: str) -> str | None:
 
 
 def is_in(text: str, language: str, *, judge: str) -> bool | None:
-    """Whether a text is in a language; None if it is too short to tell."""
+    """Return whether a text is in a language; None if it is too short to tell."""
     script = script_in(text)
     if script is None:
         return None

@@ -91,7 +91,7 @@ class Allowed:
         self._keys = frozenset(_key(value) for value in listed if not value.startswith("@"))
 
     def __contains__(self, value: object) -> bool:
-        """Whether a text is allowed."""
+        """Return whether a text is allowed."""
         text = str(value).strip()
         return _key(text) in self._keys or text.lower().endswith(self._domains)
 
@@ -103,7 +103,7 @@ def user_text(sample: Sample) -> str:
 
 
 def is_of_user(finding: Finding, value: str, text: str) -> bool:
-    """Whether the user gave a value, in this or another way of writing.
+    """Return whether the user gave a value, in this or another way of writing.
 
     Args:
         finding: The finding.

@@ -90,7 +90,7 @@ class PricesAlone(Allowance):
         """Record nothing."""
 
     def retries_left(self) -> bool:
-        """Whether a call may be repeated: it may."""
+        """Return whether a call may be repeated: it may."""
         return True
 
     def retry(self) -> None:
@@ -174,7 +174,7 @@ class CallMeter:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anything but the calls at once is limited."""
+        """True if anything but the calls at once is limited."""
         return self.limiter.is_paced or self.max_calls is not None or self.max_cost is not None
 
     def add(self, usage: Usage) -> None:
@@ -272,7 +272,7 @@ class CallMeter:
             return share
 
     def _fits(self, share: float) -> bool:
-        """Whether one more call fits the limit of cost: beside those in flight, or alone."""
+        """Return whether one more call fits the limit of cost: beside those in flight, or alone."""
         if self._dearest is None:
             return not self.in_flight
         if not self.in_flight:

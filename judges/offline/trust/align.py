@@ -76,7 +76,7 @@ class ReliabilityBin:
 
     @property
     def is_off(self) -> bool:
-        """Whether the interval does not reach what was said."""
+        """True if the interval does not reach what was said."""
         return not self.low <= self.said <= self.high
 
 
@@ -97,7 +97,7 @@ class Reliability:
 
     @property
     def verdict(self) -> str:
-        """Whether `p_pass` can be read as a probability, in words."""
+        """True if `p_pass` can be read as a probability, in words."""
         ece, null, brier = self.scores.ece, self.scores.ece_null, self.scores.brier
         if ece is None or brier is None:
             return "too few labels to say whether p_pass is calibrated"

@@ -136,7 +136,7 @@ class BenefitReport:
 
     @property
     def is_known(self) -> bool:
-        """Whether people's labels say anything of it."""
+        """True if people's labels say anything of it."""
         return self.benefit.n > 0
 
     @property

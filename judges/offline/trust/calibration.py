@@ -70,7 +70,7 @@ class CalibrationRun:
 
     @property
     def has_labels(self) -> bool:
-        """Whether any attempt of it has a label."""
+        """True if any attempt of it has a label."""
         return any(bad is not None for bad in self.bad)
 
     def marks(self, judge: str) -> list[JudgeMark]:

@@ -131,7 +131,7 @@ class JudgeTrial:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may guard."""
+        """True if it may guard."""
         return self.advice != "do not use it"
 
     @property

@@ -366,7 +366,7 @@ def _case(row: JudgedAnswer, good: float, held_answers: Collection[str]) -> Labe
 
 
 def _holds(answer: str, others: Collection[str]) -> bool:
-    """Whether an answer is one of others, or holds one that is long enough to be no phrase."""
+    """Return whether an answer is one of others, or holds one that is long enough to be no phrase."""
     return answer in others or any(len(other) > _PHRASE and other in answer for other in others)
 
 
