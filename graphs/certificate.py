@@ -26,6 +26,7 @@ _WITHOUT_INFLUENCE = frozenset(
         "success_rating",
         "success_score",
         "certificate",
+        "on_alarm",
         "on_exhausted",
         "fallback",
         "max_revisions",

@@ -138,6 +138,8 @@ class Overrides(_RequestSettings):
             raise InputError("a request sets no success_rating here, where answers are accepted by their score")
         if policy.certificate is not None and (changed or self.criteria):
             changed["certificate"] = None
+        if policy.is_closed:
+            changed.pop("max_calls", None)
         return policy.model_copy(update=changed) if changed else policy
 
     def added_to(self, evidence: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -22,6 +22,7 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
+from judges.promise import OnAlarm, Standing, certified_grid
 from judges.runtime.budget import Price, Prices
 from judges.runtime.validation import naming_settings
 from judges.sample import canonical_field
@@ -365,6 +366,7 @@ class PolicySettings(TypedDict, total=False):
     continuation: ContinuationForm
     on_late_refusal: _OnLateRefusal
     certificate: IssuedCertificate | str | os.PathLike[str] | None
+    on_alarm: OnAlarm
 
 
 class Policy(FrozenSettings):
@@ -458,6 +460,10 @@ class Policy(FrozenSettings):
         certificate: The path of a certificate that `refine certify` wrote for this loop: it sets `success_rating`
             or `success_score`, and a loop that it is not about, by judge, generator or policy, is refused. Its id
             is in every outcome; its promise is about the answers that pass.
+        on_alarm: What follows when labels of released answers, in a record in a database, say that the promise of
+            the certificate does not hold: accept from the next `"stricter"` certified rating, and withdraw the
+            certificate where there is none; `"closed"`: no answer from then on, but the fallback text, or
+            `NotAccepted`; or only withdraw the certificate and `"log"` it.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
@@ -498,6 +504,7 @@ class Policy(FrozenSettings):
     continuation: ContinuationForm = "instructed"
     on_late_refusal: _OnLateRefusal = "flag"
     certificate: IssuedCertificate | None = None
+    on_alarm: OnAlarm = "log"
 
     @naming_settings("Policy(max_attempts=3, success_rating=4)")
     def __init__(self, **settings: Unpack[PolicySettings]) -> None:
@@ -520,6 +527,10 @@ class Policy(FrozenSettings):
             raise ValueError(
                 f"max_cost={self.max_cost:g} needs prices={{'model name': Price(input=..., output=...)}}"
             )
+        if self.on_alarm != "log":
+            if self.certificate is None:
+                raise ValueError(f"on_alarm={self.on_alarm!r} is about a certificate; set certificate=..., too")
+            certified_grid(self.certificate)
         if any(number < 1 for number in self.overrides):
             raise ValueError(
                 f"overrides is keyed by attempt numbers from 1, not {shortened(sorted(self.overrides))}"
@@ -581,6 +592,24 @@ class Policy(FrozenSettings):
         """Whether calls, tokens, cost, retries or time are limited."""
         limits = (self.max_calls, self.max_tokens, self.max_cost, self.max_retries, self.deadline_s)
         return limits != _NO_LIMITS
+
+    def under(self, standing: Standing) -> Policy:
+        """Return the policy that follows from where the promise of its certificate stands."""
+        if self.certificate is None or not standing.moves:
+            return self
+        changed: dict[str, Any] = {"certificate": None} if standing.is_withdrawn else {}
+        if self.on_alarm == "stricter":
+            name, _ = self.certificate.acceptance
+            threshold = standing.threshold or certified_grid(self.certificate)[-1]
+            changed[name] = int(threshold) if name == "success_rating" else threshold
+        elif self.on_alarm == "closed" and not self.shadow:
+            changed["max_calls"] = 0
+        return self.model_copy(update=changed)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no answer is generated any more, since the certificate was withdrawn."""
+        return self.max_calls == 0
 
     def override(self, attempt: int, candidate: int = 1) -> Override:
         """Return the override for an attempt's candidate: the entry with the highest number not above it."""
@@ -646,15 +675,19 @@ def fail_closed(settings: Mapping[str, Any], *, called: str) -> dict[str, Any]:
     return {"on_judge_error": "reject", "on_exhausted": exhausted, **settings}
 
 
+_OF_CERTIFICATE = {"certificate", "on_alarm"}
+"""Settings that may stand beside a policy."""
+
+
 def policy_of(policy: object, settings: Mapping[str, Any] | None = None) -> Policy:
     """Return the policy that a user set: as a `Policy`, as a mapping of its settings, or by single settings.
 
     Raises:
         ConfigurationError: If it is given in two ways, is neither, or has a setting that cannot be used.
     """
-    if isinstance(policy, Policy) and settings and settings.keys() == {"certificate"}:
+    if isinstance(policy, Policy) and settings and settings.keys() <= _OF_CERTIFICATE:
         policy = {name: getattr(policy, name) for name in policy.model_fields_set}
-    if isinstance(policy, Mapping) and settings and settings.keys() == {"certificate"}:
+    if isinstance(policy, Mapping) and settings and settings.keys() <= _OF_CERTIFICATE:
         return policy_of({**policy, **settings})
     if policy is not None and settings:
         raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")

@@ -118,6 +118,18 @@ SHARED: Mapping[str, FieldInfo] = {
         "is the expectation over the ratings; True only of a judge that asks for one rating.",
         examples=[False],
     ),
+    "tools": Field(
+        description="What the model may look things up with before it judges: functions with typed parameters, "
+        'LangChain tools (those of MCP servers, too), `"module:function"`, or `"sample"`, which reads and '
+        "searches what is judged where it is too long to be shown whole.",
+        examples=[["sample"]],
+    ),
+    "looks": Field(description="Most calls of tools for one sample.", ge=1, examples=[3]),
+    "commit": Field(
+        description="Whether the model first answers the question itself, and then judges the answer beside "
+        "its own; once for all attempts at a question. For judges of question and answer.",
+        examples=[False],
+    ),
     "name": Field(description="Name of the judge; None takes its qualified name.", examples=["mine"]),
     "variant": Field(
         description='`"corrected"`, or `"compat"`, which reproduces the scores of the original implementation.',

@@ -12,16 +12,16 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, TypeVar, 
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from judges.catalogue.before_judging import Looking, OwnAnswers, as_tools
 from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.parts.fields import attach
-from judges.compose.weighing import weigh
+from judges.compose.quick import weigh
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.likelihood import Levels, levels_in
-from judges.models.prompt_and_reply import dialect_of, render_example, takes_media
-from judges.models.prompt_size import tokens_of
+from judges.models.prompt_and_reply import dialect_of, has_own_format, render_example, takes_media, tokens_of
 from judges.models.resolve import as_model
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, Question, ReplyCheck, language_of, prompts_of
 from judges.prompting.translation import Pack, atranslate, translate
@@ -68,12 +68,14 @@ class Metric(Judge):
             before the packaged ones. Each prompt is there in English, and in any other languages; where Chinese or
             Russian is wanted and missing, English is used.
         pass_mark: Default threshold.
+        own_places: Attributes that only say where files lie, of which a fingerprint has the content.
     """
 
     entry: ClassVar[Entry]
     pack: ClassVar[str] = ""
     pack_folder: ClassVar[Path | None] = None
     pass_mark: ClassVar[float] = 0.5
+    own_places: ClassVar[frozenset[str]] = frozenset({"_folder"})
 
     def __init__(
         self,
@@ -219,12 +221,18 @@ class ModelSettings(MetricSettings, total=False):
             that it is told which parts it was not shown. Parts that it does not take are named in any case.
         gate: Whether an answer without content is refused without asking; see `Metric.refuse_unasked`.
         probabilities: Whether the model is also asked how likely each rating was; see `judges.Verdict`.
+        tools: What it may look things up with before it judges; none by default.
+        looks: Most calls of tools for one sample, 6 by default.
+        commit: Whether it answers the question itself before it sees the answer; False by default.
     """
 
     temperature: float | None
     multimodal: bool
     gate: bool
     probabilities: bool
+    tools: Sequence[Any] | None
+    looks: int
+    commit: bool
 
 
 class ModelJudge(Metric):
@@ -240,6 +248,9 @@ class ModelJudge(Metric):
 
     questions: ClassVar[Sequence[Question[Any]]] = ()
     _probabilities: bool = False
+    _looking: Looking | None = None
+    _own_answers: OwnAnswers | None = None
+    _first_questions: tuple[Question[Any], ...] = ()
 
     def __init__(
         self,
@@ -250,6 +261,9 @@ class ModelJudge(Metric):
         multimodal: Annotated[bool, SHARED["multimodal"]] = False,
         gate: Annotated[bool, SHARED["gate"]] = True,
         probabilities: Annotated[bool, SHARED["probabilities"]] = False,
+        tools: Annotated[Sequence[Any] | None, SHARED["tools"]] = None,
+        looks: Annotated[int, SHARED["looks"]] = 6,
+        commit: Annotated[bool, SHARED["commit"]] = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -260,6 +274,8 @@ class ModelJudge(Metric):
         asked = self.questions if questions is None else questions
         self._questions = tuple(question.as_compat() if self.compat else question for question in asked)
         self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if asked else ()
+        if tools or commit:
+            self._prepare_first_steps(Looking(as_tools(tools), looks) if tools else None, commit=commit)
         if probabilities and not self.levels:
             raise ConfigurationError(
                 f"{self.name!r} asks its model for more than one rating, or for none of a closed scale, so "
@@ -274,9 +290,41 @@ class ModelJudge(Metric):
         levels = [levels_in(reply) for reply in replies]
         return tuple(one for one in levels if one is not None) if None not in levels and self.calls == "1" else ()
 
+    def _prepare_first_steps(self, looking: Looking | None, *, commit: bool) -> None:
+        """Keep what is done before judging: no attributes of what is not set, as fingerprints have them all."""
+        setting = "tools" if looking is not None else "commit"
+        if self.compat or not self._models or has_own_format(self._models[0]):
+            raise ConfigurationError(
+                f"{setting} needs a general model and variant='corrected', unlike {self.name!r} here; leave it out"
+            )
+        if commit and not (self.entry.subject == "answer" and {"user_input", "response"} <= set(self.entry.needs)):
+            raise ConfigurationError(
+                f"commit=True is for a judge of question and answer; {self.name!r} needs "
+                f"{' and '.join(self.entry.needs)}; leave it out"
+            )
+        if looking is not None:
+            self._looking = looking
+        if commit:
+            self._own_answers = OwnAnswers()
+        first = (self._looking, self._own_answers)
+        self._first_questions = tuple(one.question for one in first if one is not None)
+
+    @property
+    def reads_whole_sample(self) -> bool:
+        """Whether it reads what is too long to be shown by a tool, so that nothing is cut for it."""
+        return self._looking is not None and self._looking.reads_sample
+
     def deliberation(self, sample: Sample) -> Deliberation:
-        """Return the deliberation, which weighs the verdict where `probabilities` is set."""
-        return weigh(self, sample, "likelihood") if self._probabilities else self.deliberate(sample)
+        """Return the deliberation: weighed with `probabilities`, after what `commit` and `tools` do first."""
+        deliberation = weigh(self, sample, "likelihood") if self._probabilities else self.deliberate(sample)
+        if not self._first_questions:
+            return deliberation
+        language = self.language_for(sample)
+        for step in (self._own_answers, self._looking):
+            if step is not None:
+                note = self._texts[step.question.prompt][language].feedback["note"]
+                deliberation = step.around(self, sample, deliberation, note)
+        return deliberation
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
@@ -291,12 +339,16 @@ class ModelJudge(Metric):
     def explain(self) -> Explanation:
         """Describe what the judge needs, asks and costs, without calling a model."""
         language = self._language or "en"
-        names = [question.prompt for question in self._questions]
+        names = [question.prompt for question in self._asked]
         prompts = {name: self._templates[name, language].task for name in names}
         sizes = [_size_of(template) for (_, known), template in self._templates.items() if known == language]
         fewest, most = max(sizes, default=(0, 0))
+        calls = self.calls
+        for step in (self._own_answers, self._looking):
+            calls = calls if step is None else step.calls(calls)
         return replace(
             super().explain(),
+            calls=calls,
             models=tuple(model.name for model in self._models),
             prompts=prompts,
             prompt_tokens=(round(fewest), round(most)),
@@ -332,9 +384,7 @@ class ModelJudge(Metric):
     def packs(self) -> tuple[Pack, ...]:
         """The pack files it uses, in English: its questions, and its feedback phrases."""
         questions = {
-            name: Pack(
-                name, texts["en"], tuple(question for question in self._questions if question.prompt == name)
-            )
+            name: Pack(name, texts["en"], tuple(question for question in self._asked if question.prompt == name))
             for name, texts in self._texts.items()
         }
         phrases = {self.pack: Pack(self.pack, self._phrases["en"])} if self.pack else {}
@@ -400,12 +450,16 @@ class ModelJudge(Metric):
 
     def _prepare(self) -> None:
         """Read the packs of all questions, and build the part that is the same in every request."""
-        self._texts = {question.prompt: self._packs(question.prompt) for question in self._questions}
+        self._texts = {question.prompt: self._packs(question.prompt) for question in self._asked}
         self._templates: dict[tuple[str, Language], Ask] = {
             (question.prompt, language): self._template(question, language, text)
-            for question in self._questions
+            for question in self._asked
             for language, text in self._texts[question.prompt].items()
         }
+
+    @property
+    def _asked(self) -> tuple[Question[Any], ...]:
+        return (*self._questions, *self._first_questions)
 
     def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
         prompt = text if question.task is None else text.model_copy(update={"task": question.task})

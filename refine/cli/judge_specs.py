@@ -91,7 +91,7 @@ def load_judges(specs: Sequence[str], asks: ModelOptions) -> list[LoadedJudge]:
         raise ConfigurationError("--model is empty; write PROVIDER:NAME, e.g. --model openai:gpt-5-mini")
     named = [judge for spec in specs for judge in _named_in(spec, model)]
     _check_models(named, base_url)
-    chat = cache(_chat_model)
+    chat = cache(named_model)
     return [judge.load(chat, base_url, asks.language) for judge in named]
 
 
@@ -158,7 +158,7 @@ def _at(place: str) -> Iterator[None]:
         raise ConfigurationError(f"{place}: {error}") from error
 
 
-def _chat_model(name: str, base_url: str | None) -> object:
+def named_model(name: str, base_url: str | None) -> object:
     """Create the model now, so that a missing package or key is reported before a run begins."""
     from judges import OpenAICompatible, chat_model  # noqa: PLC0415 - leads to LangChain
 

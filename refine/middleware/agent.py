@@ -52,6 +52,7 @@ from refine.middleware.model_call import (
     policy_of,
 )
 from refine.middleware.turn import OpenTurns, Response, Turn
+from refine.promise import watch_promise
 from refine.question import OutcomeListener
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
@@ -257,6 +258,7 @@ class SelfRefineMiddleware(
         self._models = models_of(self.policy)
         self._record = None if record is None else open_record(record)
         self._origin = Origin() if record is None else Origin.of(name, judge, self.policy)
+        self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
         self._listener = OutcomeListener(on_outcome)
         self._turns = OpenTurns(
             max_turns=at_least_one("max_turns", max_turns),
@@ -497,7 +499,11 @@ class SelfRefineMiddleware(
     def _origin_of(self, turn: Turn) -> Origin:
         """Return the origin of a turn, under the policy that its request made of ours."""
         settings = {} if turn.refinement is None else turn.refinement.overrides
-        return self._origin.under(Overrides.read(settings).applied_to(self.policy)) if settings else self._origin
+        if self._watch is not None:
+            self._watch.start()
+        policy = self._loop.policy
+        changed = Overrides.read(settings).applied_to(policy) if settings else policy
+        return self._origin if changed is self.policy else self._origin.under(changed)
 
     def _report(self, outcome: Outcome, turn: Turn) -> None:
         """Hand an outcome to whoever wants it."""

@@ -282,6 +282,7 @@ def page_routes(
     try_out: _TryOut | None = None,
     key: str | None = None,
     link: OneTimeLink | None = None,
+    on_label: Callable[[], None] = lambda: None,
 ) -> list[BaseRoute]:
     """Return the routes of the page at `/`.
 
@@ -292,12 +293,13 @@ def page_routes(
         try_out: Answers the questions of the try box; None leaves the box out.
         key: The page's key, which is no key of the API; None lets in only whoever asks from this machine.
         link: A link that is followed once, in place of a key; `#link=TOKEN` after the page's address.
+        on_label: Called in a thread after a label was saved.
 
     Raises:
         ConfigurationError: If the key is too short.
     """
     access = _Access(key, link)
-    page = _Page(record, status, try_out)
+    page = _Page(record, status, try_out, on_label)
     guarded: dict[str, tuple[str, _Endpoint]] = {
         "/status": ("GET", page.status),
         "/outcomes": ("GET", page.outcomes),
@@ -325,8 +327,10 @@ def page_routes(
 class _Page:
     """What the page asks for, as JSON."""
 
-    def __init__(self, record: DatabaseRecord, status: Status, try_out: _TryOut | None) -> None:
-        self._record, self._status, self._try_out = record, status, try_out
+    def __init__(
+        self, record: DatabaseRecord, status: Status, try_out: _TryOut | None, on_label: Callable[[], None]
+    ) -> None:
+        self._record, self._status, self._try_out, self._on_label = record, status, try_out, on_label
         self._looking = 0
 
     async def status(self, request: Request) -> Response:
@@ -407,6 +411,7 @@ class _Page:
             if not isinstance(fields.get(name), kind) or isinstance(fields.get(name), bool):
                 raise ConfigurationError(f"a label's {name} is of another type")
         await asyncio.to_thread(lambda: self._record.label(**fields))
+        await asyncio.to_thread(self._on_label)
         return _json({})
 
     async def try_out(self, request: Request) -> Response:

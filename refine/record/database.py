@@ -14,6 +14,8 @@ from sqlalchemy import Connection
 
 from graphs import Outcome
 from judges import ConfigurationError
+from judges.certificate import IssuedCertificate
+from judges.promise import OnAlarm, Standing, follow
 from judges.runtime.validation import SharedByCopies, finite_number, naming_settings
 from refine.record import queries
 from refine.record.chains import verify_record
@@ -25,6 +27,7 @@ from refine.record.writer import RecordStats, RecordWriter, Tables, masked, read
 
 T = TypeVar("T")
 
+_WITHDRAWN = "withdrawn"
 _EVERYTHING = OutcomeFilter()
 _NO_ORIGIN = Origin()
 
@@ -249,6 +252,27 @@ class DatabaseRecord(SharedByCopies):
         label = queries.Label(outcome=outcome, number=number, by=by, rating=rating, up=up, note=note, split=split)
         with self._tables.writing() as connection:
             queries.save(connection, label)
+
+    def standing(self, certificate: IssuedCertificate, on_alarm: OnAlarm = "stricter") -> Standing:
+        """Return where the promise of a certificate stands, by the labels of the answers that it covers.
+
+        An alarm is kept here for every process that uses this record, and stays when its labels are deleted.
+
+        Raises:
+            ConfigurationError: If the promise is not about a share of bad answers, or the database cannot be used.
+        """
+        name = f"promise:{certificate.id}:{on_alarm}"
+        with self._tables.reading() as connection:
+            audits = queries.audits(connection, certificate.id, certificate.good)
+            before = queries.last_alarm(connection, name)
+        standing = follow(certificate, audits, on_alarm)
+        if before is not None:
+            standing = standing.after(None if before == _WITHDRAWN else float(before))
+        moved_to = _WITHDRAWN if standing.threshold is None else f"{standing.threshold:g}"
+        if standing.moves and moved_to != before:
+            with self._tables.writing() as connection:
+                queries.keep_alarm(connection, name, moved_to)
+        return standing
 
     def _read(self, query: Callable[[Connection], T]) -> T:
         with self._tables.reading() as connection:

@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from judges import ConfigurationError
 from judges.errors import shortened
+from judges.promise import Audit
 from refine.record import sums
 from refine.record.rows import CALLER, iso_time, metadata_of, name_of, now_ms, text_of
 from refine.record.schema import (
@@ -35,8 +36,10 @@ from refine.record.schema import (
     MEASURES,
     OUTCOME,
     SERIES,
+    STATE,
     OutcomeFilter,
     is_request,
+    lock_tables,
     of_requests,
 )
 from refine.record.seals import Row
@@ -528,6 +531,41 @@ class Label:
     def is_empty(self) -> bool:
         """Whether it says nothing."""
         return self.rating is None and self.up is None and not (self.note or "").strip()
+
+
+def audits(connection: Connection, certificate: str, good: float) -> list[Audit]:
+    """Return the labelled answers that a certificate covers, in the order of their first labels; a tie is bad."""
+    is_covered = OUTCOME.c.passed & (OUTCOME.c.certificate == certificate)
+    joined = (
+        select(LABEL, ATTEMPT.c.rating.label("mark"), ATTEMPT.c.score, OUTCOME.c.success_score)
+        .join(OUTCOME, (OUTCOME.c.id == LABEL.c.outcome) & (OUTCOME.c.released == LABEL.c.number))
+        .join(ATTEMPT, (ATTEMPT.c.outcome == LABEL.c.outcome) & (ATTEMPT.c.number == LABEL.c.number))
+        .where(
+            is_covered,
+            LABEL.c.split.is_distinct_from("tune"),
+            or_(LABEL.c.rating.is_not(None), LABEL.c.up.is_not(None)),
+        )
+        .order_by(LABEL.c.at, LABEL.c.outcome, LABEL.c.by)
+    )
+    marks: dict[str, float] = {}
+    votes: dict[str, list[bool]] = defaultdict(list)
+    for row in connection.execute(joined).mappings():
+        marks[row["outcome"]] = row["mark"] if row["success_score"] is None else row["score"]
+        votes[row["outcome"]].append(row["up"] if row["rating"] is None else row["rating"] >= good)
+    return [Audit(mark=marks[key] or 0.0, bad=2 * sum(said) <= len(said)) for key, said in votes.items()]
+
+
+def last_alarm(connection: Connection, name: str) -> str | None:
+    """Return to what the alarm of a promise moved the threshold; None where there was none."""
+    found = connection.execute(select(STATE.c.id).filter_by(name=name)).first()
+    return None if found is None else str(found[0])
+
+
+def keep_alarm(connection: Connection, name: str, moved_to: str) -> None:
+    """Keep an alarm, which stays when its labels go; the last one counts."""
+    lock_tables(connection)
+    connection.execute(delete(STATE).filter_by(name=name))
+    connection.execute(STATE.insert().values(name=name, at=now_ms(), id=moved_to))
 
 
 def save(connection: Connection, label: Label) -> None:

@@ -171,11 +171,13 @@ class Caller:
         name: Name of the key; empty where no key is wanted.
         guards: Names of the guards the key is for; None for all.
         credentials: Headers with the caller's own key for the upstream.
+        may_label: Whether the key may label answers.
     """
 
     name: str
     guards: Collection[str] | None
     credentials: Mapping[str, str] = field(repr=False)
+    may_label: bool = False
 
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -258,7 +260,7 @@ class Keys:
         if key is None:
             remedy = f"send it as `Authorization: Bearer ...` or as `{_KEY_HEADER}`"
             raise ApiError(401, f"this server wants a key of its own; {remedy}", code="invalid_api_key")
-        return Caller(key.name, key.guards, {} if own is None else incoming.credentials)
+        return Caller(key.name, key.guards, {} if own is None else incoming.credentials, may_label=key.labels)
 
     def _known(self, text: str) -> ServerKey | None:
         """Compare with every key, so that the time does not tell which one is near."""
@@ -362,12 +364,16 @@ class ServedGuard:
         questions = self.loop.input_judge
         return is_reachable(self.judge) and (questions is None or is_reachable(questions))
 
-    @property
+    @cached_property
     def provider(self) -> str:
         """Whose model is guarded, as OpenTelemetry names providers; else the form of the API that it speaks."""
         host = "" if self.upstream is None else urlsplit(self.upstream.origin).hostname or ""
         known = (name for end, name in _PROVIDERS.items() if host == end or host.endswith(f".{end}"))
         return next(known, self.api or ("" if self.upstream is None else "openai"))
+
+    def shows_part_of(self, text: str) -> bool:
+        """Whether the judge's model is shown a part of an answer alone, since it is too long."""
+        return len(text) > self.loop.policy.max_conversation_chars and bool(self.judge.models)
 
     @property
     def generator(self) -> GeneratorIdentity:
@@ -430,8 +436,9 @@ class Guards:
         if guard.upstream is None or not guard.upstream.takes_callers_key:
             return
         owner = next((api for api, form in _KEYS.items() if any(map(form.search, credentials.values()))), "")
-        known = {one.api for one in self}
-        if owner and owner != guard.api and (guard.api or owner in known):
+        if not owner or owner == guard.api:
+            return
+        if guard.api or owner in {one.api for one in self}:
             raise ApiError(
                 400,
                 f"the key that came is {owner.title()}'s, and the guard {guard.name!r} has another provider's "

@@ -32,6 +32,8 @@ from refine.server.dialects.protocol import (
     string,
 )
 from refine.server.errors import ApiError, openai_error
+from refine.server.labels import PATH as LABELS_PATH
+from refine.server.labels import LabelRoute
 from refine.server.observers import CONTENT_TYPE, Metrics
 from refine.server.passing import PassThroughRoute
 from refine.server.service import (
@@ -353,6 +355,7 @@ def make_guard_app(
     routes: Sequence[BaseRoute] = (),
     page_link: str = "",
     on_close: Callable[[], None] = lambda: None,
+    label_route: LabelRoute | None = None,
 ) -> GuardApp:
     """Return the application.
 
@@ -363,6 +366,7 @@ def make_guard_app(
         routes: Further routes of Starlette: those of the page.
         page_link: What follows the page's address, so that it may be seen.
         on_close: Called in a thread when everything is answered.
+        label_route: What takes labels; None where nothing is recorded.
     """
 
     @asynccontextmanager
@@ -381,6 +385,7 @@ def make_guard_app(
             **{f"{PREFIX}{dialect.PATH}": JudgedRoute(dialect, service) for dialect in DIALECTS},
             _JUDGE_PATH: _JudgeRoute(service),
             _GUARDRAIL_PATH: _LiteLLMRoute(service),
+            LABELS_PATH: label_route or LabelRoute(service, None, {}),
         },
         below_prefix=PassThroughRoute(service, pass_through),
         others=Starlette(

@@ -35,6 +35,7 @@ from pydantic_settings import (
 from graphs.policy import OnRefusal, Policy, ReleaseForm, setting_meant
 from graphs.questions import InputMode
 from judges.errors import ConfigurationError, one_line, shortened
+from judges.promise import OnAlarm
 
 _PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")
@@ -95,6 +96,8 @@ class GuardSettings(BaseModel):
             or a table of these by judge; see `graphs.Policy`.
         certificate: File that `refine certify` wrote for this guard; it sets the success rating, and one that is
             about another judge, upstream or policy is refused.
+        on_alarm: What follows when labels break its promise: `"stricter"`, `"closed"` or `"log"`; see
+            `graphs.Policy`.
         policy: Further settings of `graphs.Policy`.
         fail: `"open"` releases an answer that the judge could not judge, and says so; `"closed"` does not.
         unjudged: `"refuse"`, the default, lets no answer through that cannot be judged: requests for one are
@@ -140,6 +143,7 @@ class GuardSettings(BaseModel):
     input_mode: InputMode = "beside"
     on_refusal: OnRefusal | dict[str, OnRefusal] | None = None
     certificate: str | None = None
+    on_alarm: OnAlarm | None = None
     policy: dict[str, Any] = {}
     fail: Literal["open", "closed"] | None = None
     unjudged: Unjudged | None = None
@@ -172,6 +176,7 @@ class ServerKey(BaseModel):
         requests_per_day: Most requests from midnight UTC on, in each process; left out: any number.
         tokens_per_day: Number of tokens, upstream and judge together, after which no more requests are taken.
         dollars_per_day: The same in US dollars, for policies with `prices`.
+        labels: Whether it may label answers (`POST /v1/labels`), which can end the promise of a certificate.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -182,11 +187,38 @@ class ServerKey(BaseModel):
     requests_per_day: int | None = Field(default=None, ge=1)
     tokens_per_day: int | None = Field(default=None, ge=1)
     dollars_per_day: _Positive | None = None
+    labels: bool = False
 
     @property
     def has_budget(self) -> bool:
         """Whether anything of it is limited by the day."""
         return (self.requests_per_day, self.tokens_per_day, self.dollars_per_day) != (None, None, None)
+
+
+Notified = Literal["alarm", "spend", "withheld"]
+
+
+class WebhookSettings(BaseModel):
+    """An address that hears of what somebody should look at.
+
+    Args:
+        url: The address, `https://`.
+        secret: The secret of Standard Webhooks that it shares, `whsec_...`; `"env:NAME"` reads it from the
+            environment.
+        events: What it hears of: `"alarm"`, a judge or an upstream that is down, lost records, a broken promise,
+            raised and cleared; `"spend"`, what was set here was spent within a day; `"withheld"`, a person who
+            asked got no answer of the model's, since none was accepted.
+        dollars_per_day: Dollars of a day, from midnight UTC on in this process, at each of which it hears of it.
+        tokens_per_day: The same for tokens.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str = Field(pattern=r"^https?://[^/\s]+")
+    secret: SecretStr
+    events: list[Notified] = ["alarm", "spend"]
+    dollars_per_day: list[_Positive] = []
+    tokens_per_day: list[Annotated[int, Field(ge=1)]] = []
 
 
 class RequestLimits(BaseModel):
@@ -224,6 +256,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
         default_guard: The guard for models that no other is for; left out: the settings at the top, or the first.
         route_by_header: Whether a request may choose a guard by `x-refine-guard`.
         keys: Keys of the server's own; without any, everybody is let in.
+        webhooks: Addresses that hear of alarms, spend and withheld answers, each a table `[[webhooks]]`.
         allowed_hosts: Patterns of names under which a server without keys answers, beside addresses, `host` and
             names without a dot, for instance `["refine.example.org"]`; `["*"]` checks none.
         record: Where outcomes are recorded: a path or the URL of a database; false records nothing. Left out:
@@ -256,6 +289,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
     default_guard: str | None = None
     route_by_header: bool = True
     keys: list[ServerKey] = []
+    webhooks: list[WebhookSettings] = []
     allowed_hosts: list[Annotated[str, AfterValidator(_host_pattern)]] = []
     record: Annotated[str | Literal[False] | None, BeforeValidator(_off)] = None
     record_texts: bool = False
@@ -421,7 +455,7 @@ def _remedy(path: list[str], fault: ErrorDetails) -> str:
 
 
 def _value(path: list[str], value: object) -> str:
-    secret = any("key" in part or "sha256" in part for part in path)
+    secret = any(word in part for part in path for word in ("key", "sha256", "secret", "url"))
     return "..." if secret else shortened(value)
 
 
@@ -452,6 +486,8 @@ def _hint(path: list[str]) -> str:
         known = NamedGuardSettings
     elif path[0] == "keys" and len(path) > 1:
         known = ServerKey
+    elif path[0] == "webhooks" and len(path) > 1:
+        known = WebhookSettings
     names = list(known.model_fields)
     meant = _MEANT.get(path[-1]) or setting_meant(path[-1])
     if meant in names:

@@ -7,9 +7,10 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
@@ -24,6 +25,7 @@ from judges.verdict import Usage, Verdict
 from refine.guesses import OneTimeLink
 from refine.page.routes import Event, TryQuestion, attempts_of, page_routes
 from refine.process import see_modules_here
+from refine.promise import PromiseWatch
 from refine.record import DatabaseRecord, Origin, Recorder, open_record
 from refine.record.rows import Redact
 from refine.server.access import ServedGuard
@@ -44,9 +46,14 @@ class Metrics:
 
     Args:
         record: Returns how many outcomes the record lost, and how many wait to be written.
+        promises: Who watches the promise of a guard's certificate, by the guard's name.
     """
 
-    def __init__(self, record: Callable[[], tuple[int, int]] = lambda: (0, 0)) -> None:
+    def __init__(
+        self,
+        record: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        promises: Mapping[str, PromiseWatch] = MappingProxyType({}),
+    ) -> None:
         self.registry = CollectorRegistry()
         self.requests = self._counter("refine_requests", "Requests served", "guard", "outcome")
         self.attempts = self._counter("refine_attempts", "Answers generated", "guard", "result")
@@ -64,6 +71,7 @@ class Metrics:
         self.key_cost = self._counter("refine_key_cost_dollars", "US dollars spent, by name of the key", "key")
         self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
         self.registry.register(_RecordCollector(record))
+        self.registry.register(_PromiseCollector(promises))
         self._child = cache(lambda metric, *labels: metric.labels(*labels))
 
     def text(self) -> bytes:
@@ -135,6 +143,38 @@ class _RecordCollector(Collector):
         lost, queued = self._record()
         yield CounterMetricFamily("refine_record_lost", "Outcomes that the record lost", value=lost)
         yield GaugeMetricFamily("refine_record_queue", "Outcomes that wait to be written", value=queued)
+
+
+class _PromiseCollector(Collector):
+    """Asks where promises stand whenever the metrics are read."""
+
+    def __init__(self, promises: Mapping[str, PromiseWatch]) -> None:
+        self._promises = promises
+
+    def collect(self) -> Iterator[Metric]:
+        texts = {
+            "holds": "Whether the certificate's promise stands",
+            "threshold": "Rating or score accepted under the certificate; 0 once it is withdrawn",
+            "evidence": "Evidence against the promise; an alarm is due at 1 / delta",
+            "audits": "Labelled answers that the certificate covers",
+            "bad_audits": "Bad ones among them",
+        }
+        figures = {
+            name: GaugeMetricFamily(f"refine_promise_{name}", text, labels=["guard"])
+            for name, text in texts.items()
+        }
+        for guard, watch in self._promises.items():
+            if (standing := watch.standing) is not None:
+                values = (
+                    float(not standing.is_withdrawn),
+                    standing.threshold or 0.0,
+                    standing.evidence,
+                    standing.audits,
+                    standing.bad,
+                )
+                for figure, value in zip(figures.values(), values, strict=True):
+                    figure.add_metric([guard], value)
+        yield from figures.values()
 
 
 def _outcome_of(served: ServedRequest) -> str:
@@ -236,12 +276,14 @@ class Recording:
         self._record = record
         self._blocks = getattr(record, "blocks", True)
         self._guards = guards
-        self._origins = {name: _origin(guard, guard.loop.policy) for name, guard in guards.items()}
+        self._origins = {
+            name: (guard.loop.policy, _origin(guard, guard.loop.policy)) for name, guard in guards.items()
+        }
 
     def __call__(self, served: ServedRequest) -> None:
         """Record the outcomes; in a database, also a request without one: passed through, refused, or left."""
         if served.guard and served.is_unanswered and isinstance(self._record, DatabaseRecord):
-            origin = replace(self._origins[served.guard], model=served.model or None)
+            origin = replace(self._origins[served.guard][1], model=served.model or None)
             self._record.add(_as_outcome(served), _with_request(origin, served))
         for record in served.records:
             origin = _with_request(self._origin(served.guard, record.policy), served)
@@ -252,7 +294,10 @@ class Recording:
 
     def _origin(self, name: str, policy: Policy) -> Origin:
         guard = self._guards[name]
-        return self._origins[name] if policy is guard.loop.policy else _origin(guard, policy)
+        known = self._origins.get(name)
+        if known is None or (policy is guard.loop.policy and known[0] is not policy):
+            known = self._origins[name] = policy, _origin(guard, policy)  # the promise moved its policy
+        return known[1] if policy is known[0] else _origin(guard, policy)
 
     def counts(self) -> tuple[int, int]:
         """Return how many outcomes were lost, and how many wait to be written."""
@@ -293,7 +338,11 @@ def _origin(guard: ServedGuard, policy: Policy) -> Origin:
 
 
 def make_page(
-    settings: ServerSettings, service: Service, record: Recorder | None, link: OneTimeLink
+    settings: ServerSettings,
+    service: Service,
+    record: Recorder | None,
+    link: OneTimeLink,
+    promises: Mapping[str, PromiseWatch] = MappingProxyType({}),
 ) -> list[BaseRoute]:
     """Return the routes of the page; none where it is off, or there is no database to show.
 
@@ -310,13 +359,28 @@ def make_page(
     try:
         wanted = link if key is None and settings.record_texts else None
         return page_routes(
-            record, status=lambda: _status(service, settings.trace_url), try_out=try_out, key=key, link=wanted
+            record,
+            status=lambda: _status(service, settings.trace_url, promises),
+            try_out=try_out,
+            key=key,
+            link=wanted,
+            on_label=partial(_look_at, promises),
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"page_key: {error}") from None
 
 
-def _status(service: Service, trace_url: str | None) -> Json:
+def _look_at(promises: Mapping[str, PromiseWatch]) -> None:
+    for watch in promises.values():
+        watch.look()
+
+
+def _standing_of(watch: PromiseWatch | None) -> Json:
+    standing = None if watch is None else watch.standing
+    return {} if standing is None else {"promise": str(standing), "promise_state": standing.state}
+
+
+def _status(service: Service, trace_url: str | None, promises: Mapping[str, PromiseWatch]) -> Json:
     guards = [
         {
             "name": guard.name,
@@ -324,6 +388,7 @@ def _status(service: Service, trace_url: str | None) -> Json:
             "upstream": "" if guard.upstream is None else guard.upstream.origin,
             "success_rating": guard.loop.policy.success_rating,
             "max_attempts": guard.loop.policy.max_attempts,
+            **_standing_of(promises.get(guard.name)),
         }
         for guard in service.guards
     ]

@@ -1,4 +1,4 @@
-"""The recipe for Spark in docs/scaling-out.md, run as it stands, if asked for by `TEST_SPARK=required`.
+"""The recipe for Spark in docs/runs.md, run as it stands, if asked for by `TEST_SPARK=required`.
 
 It needs `pip install pyspark` and Debian's package `default-jre-headless`.
 """
@@ -25,7 +25,7 @@ def test_the_recipe_gives_the_rows_of_one_process(tmp_path: Path, monkeypatch: p
     """Two partitions give the verdicts of one process, and a second job reads them from the runs' folders."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - not installed for the other tests
 
-    page = (ROOT / "docs" / "scaling-out.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
     (recipe,) = [block for _, block in all_blocks(page) if block.startswith("# on_spark.py")]
     (tmp_path / "on_spark.py").write_text(recipe, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -154,7 +154,7 @@ class ToolUse(ModelJudge):
                 ["search", "book_table"],
             ),
         ] = None,
-        **settings: Unpack[ModelSettings],
+        **settings: Unpack[ModelSettings],  # type: ignore[misc]  # tools are those of the agent
     ) -> None:
         self._tools = _checked_tools(tools)
         super().__init__(model, questions=(_TOOL_USE,), **settings)

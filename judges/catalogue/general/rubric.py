@@ -107,6 +107,9 @@ class Rubric(ModelJudge):
         ] = False,
         multimodal: bool = False,
         probabilities: bool = False,
+        tools: Annotated[Sequence[Any] | None, SHARED["tools"]] = None,
+        looks: Annotated[int, SHARED["looks"]] = 6,
+        commit: Annotated[bool, SHARED["commit"]] = False,
     ) -> None:
         self.name = name
         self._own_guidelines = own_guidelines
@@ -127,6 +130,9 @@ class Rubric(ModelJudge):
             multimodal=multimodal,
             gate=gate,
             probabilities=probabilities,
+            tools=tools,
+            looks=looks,
+            commit=commit,
             name=name,
             language=language,
             prompts=prompts,
@@ -236,6 +242,9 @@ class Helpfulness(Rubric):
         gate: bool = True,
         multimodal: bool = False,
         probabilities: bool = False,
+        tools: Annotated[Sequence[Any] | None, SHARED["tools"]] = None,
+        looks: Annotated[int, SHARED["looks"]] = 6,
+        commit: Annotated[bool, SHARED["commit"]] = False,
     ) -> None:
         super().__init__(
             model,
@@ -251,6 +260,9 @@ class Helpfulness(Rubric):
             gate=gate,
             multimodal=multimodal,
             probabilities=probabilities,
+            tools=tools,
+            looks=looks,
+            commit=commit,
         )
 
 
