@@ -455,6 +455,22 @@ class ListOptions(CommandOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DraftOptions(CommandOptions):
+    """The options of `refine draft`."""
+
+    answers: str | None = _argument("Recorded answers, labelled or not: rows or a record.", "[ROWS]", default=None)
+    about: str = _option("What the answers are for, in a sentence.", "TEXT", default="")
+    system: Path | None = _option("The application's system prompt.", "FILE")
+    asks: ModelOptions = field(default_factory=ModelOptions)
+    out: Path = _option("New file of judges.", "TOML", default=Path("judges.toml"))
+    name: str = _option("What the judge is called.", "NAME", default="drafted")
+    max_calls: int = _option("Most model calls altogether.", "N", default=60, min=1)
+    good: float = _option("Rating from which a labelled answer is good.", "RATING", default=3.0)
+    max_concurrency: int = _max_concurrency()
+    as_json: bool = _json()
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewJudgeOptions(CommandOptions):
     """The options of `refine new-judge`."""
 
@@ -676,6 +692,27 @@ class TuneOptions(CommandOptions):
     good: float = _option("Least rating of people that is good.", "1-4", default=3.0)
     seed: int = _seed()
     max_concurrency: int = _max_concurrency()
+    as_json: bool = _json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnOptions(CommandOptions):
+    """The options of `refine learn`."""
+
+    attempts: str = _argument(
+        "Judged answers: attempts.jsonl, the folder of a run, or the URL of a record.", "ATTEMPTS"
+    )
+    judge: str | None = _option("The judge, where rows have verdicts of several.", "NAME")
+    out: Path = _option("File for what is learned.", "FILE", default=Path("first.json"))
+    agreement: float = _option(
+        "Least share of questions on which both levels say what the judge says.", "SHARE", default=0.95
+    )
+    delta: float = _option("Probability that this does not hold.", "SHARE", default=0.05)
+    success_rating: int | None = _option(
+        "Rating from which the judge accepts. Default: as recorded.", "1-4", min=1, max=4
+    )
+    vectors: str = _option("pieces, minilm (slower) or none.", "KIND", default="pieces")
+    seed: int = _seed()
     as_json: bool = _json()
 
 
