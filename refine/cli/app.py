@@ -227,6 +227,21 @@ def _judges(options: of.ListOptions) -> int:
 
 
 @_command(_JUDGE)
+def _draft(options: of.DraftOptions) -> int:
+    """Write dimensions for answers of yours, and keep those that tell them apart.
+
+    Ends with 1 where none does. What it writes is linted; try it on other answers before it guards anything.
+
+    \b
+    refine draft --about "Answers questions about orders." --model openai:gpt-5-mini
+    refine draft labelled.jsonl --system prompt.txt --model openai:gpt-5-mini --out judges.toml
+    """
+    from refine.cli.drafting import run_draft
+
+    return run_draft(options)
+
+
+@_command(_JUDGE)
 def _try_judge(options: of.TryJudgeOptions) -> int:
     """Try a judge on worked cases before it guards anything.
 
@@ -683,6 +698,7 @@ def _serve(options: of.ServeOptions) -> int:
         running.begin(file, is_asked=not options.yes, ask=lambda text, default: str(typer.prompt(text, default)))
         return 0
     flags = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
+    flags["record_texts"] = options.record_texts or None
     if options.no_record:
         flags["record"] = False
     running.serve(options.config, flags, check=options.check, live=options.live)
