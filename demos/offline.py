@@ -11,29 +11,229 @@ import argparse
 import json
 import shlex
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from pydantic import TypeAdapter
 
 from demos.command import Options, run_demo
-from demos.offline_figures import (
-    AGREEMENT,
-    CERTIFICATE,
-    CURVE,
-    POLICIES,
-    agreement_entries,
-    certificate_rows,
-    curve_rows,
-    doubled,
-    policy_rows,
-)
 from demos.screen import Screen, Tone, pips, quantity, screen
-from demos.support import Part, SupportQuestion, chatbot, support_judge, support_questions
-from judges import ConfigurationError, Judge
+from judges import ConfigurationError, Judge, Rubric
 from judges.offline import IssuedCertificate
+from judges.testing import ScriptedModel
 from refine import Outcome, SelfRefine
+
+if TYPE_CHECKING:
+    from judges.offline import Alignment, IssuedCertificate, LoopReplay
+    from judges.offline.statistics import Figure
+
+AGREEMENT = (
+    "In brackets: where the true share lies, with 95 % confidence. Kappa is the agreement beyond chance: 0 is "
+    "chance, 1 is always."
+)
+CERTIFICATE = ("shown from", "loops", "shown", "bad", "share bad", "at most (95 %)", "finding")
+CURVE = ("attempt", "judged", "passed", "passed by now", "95 % interval")
+POLICIES = ("rating", "attempts", "shown", "bad among them", "attempts made", "known")
+
+_GOOD = 3
+_FINDINGS = {
+    "certified": "keeps it",
+    "refused": "does not",
+    "too_few": "too few",
+    "not_tested": "not tested",
+}
+
+
+def doubled(labels: Path) -> tuple[int, int]:
+    """Return how many answers two people labelled, and on how many they agree whether it is good."""
+    people: dict[object, list[bool]] = {}
+    for line in labels.read_text(encoding="utf-8").splitlines():
+        label = json.loads(line)
+        people.setdefault((label["outcome_id"], label["attempt"]), []).append(label["rating"] >= _GOOD)
+    twice = [opinions for opinions in people.values() if len(opinions) > 1]
+    return len(twice), sum(len(set(opinions)) == 1 for opinions in twice)
+
+
+def agreement_entries(alignment: Alignment) -> Iterator[tuple[str, str]]:
+    """Yield the short report of agreement, as labels and texts."""
+    figures = alignment.agreement.figures
+    yield "labelled", f"{alignment.labelled} answers to {alignment.questions} questions"
+    kappa = figures["pass_kappa"]
+    if kappa.value is not None:
+        yield "agreement", f"{_share(figures['agreement'])} same verdict, kappa {kappa.value:.2f}"
+    yield "good ones", f"{_share(figures['tpr'])} pass"
+    yield "bad ones", f"{_share(figures['tnr'])} are refused"
+    by_rating = alignment.agreement.reliability.items()
+    parts = [f"{rating}: {figure.value:.0%}" for rating, figure in by_rating if figure.value is not None]
+    yield "by rating", f"people call good, of those rated {', '.join(parts)}"
+    if alignment.people is not None and alignment.people.ceiling is not None:
+        yield (
+            "people",
+            f"agree among themselves with kappa {alignment.people.ceiling:.2f}, the ceiling for any judge",
+        )
+    for note in alignment.notes:
+        yield "", note
+
+
+def certificate_rows(certificate: IssuedCertificate) -> list[tuple[str, ...]]:
+    """Return the table of a certificate, strictest threshold first."""
+    return [
+        (
+            f"rating {row.policy_text}",
+            str(certificate.runs),
+            str(row.released),
+            str(row.bad),
+            _percent(row.rate),
+            _percent(row.upper),
+            _FINDINGS[row.status],
+        )
+        for row in certificate.rows
+    ]
+
+
+def curve_rows(replay: LoopReplay) -> list[tuple[str, ...]]:
+    """Return how many loops have passed by each attempt."""
+    return [
+        (
+            str(point.attempt),
+            str(point.at_risk),
+            str(point.passed),
+            f"{point.cumulative:.0%}",
+            f"{point.low:.0%} to {point.high:.0%}",
+        )
+        for point in replay.curve
+    ]
+
+
+def policy_rows(replay: LoopReplay) -> list[tuple[str, ...]]:
+    """Return what each policy would have done, the one in force first; of those without patience."""
+    return [
+        (
+            f"{policy.success_rating}{' (now)' if policy.in_force else ''}",
+            str(policy.max_attempts),
+            _range(policy.release_rate, ".0%"),
+            _range(policy.bad_rate, ".1%"),
+            _range(policy.mean_attempts, ".2f"),
+            policy.status,
+        )
+        for policy in replay.policies
+        if policy.patience is None
+    ]
+
+
+def _range(bounds: tuple[float, float] | None, form: str) -> str:
+    if bounds is None:
+        return "-"
+    low, high = (format(bound, form) for bound in bounds)
+    return low if low == high else f"{low} to {high}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _share(figure: Figure) -> str:
+    if figure.value is None:
+        return f"undefined ({figure.reason})"
+    bounds = "" if figure.low is None or figure.high is None else f" ({figure.low:.0%} to {figure.high:.0%})"
+    return f"{figure.value:.0%}{bounds}"
+
+
+Part = Literal["pilot", "main", "live"]
+
+_FILE = Path(__file__).with_name("support.jsonl")
+_PASSES = 4
+_CRITERIA = "Is the answer right, complete, and does it say what the customer is to do next?"
+_LEVELS = {
+    1: "wrong, rude, or no answer",
+    2: "an answer that leaves the customer where they were",
+    3: "right, but something that matters is missing",
+    4: "right and complete",
+}
+
+
+@dataclass(frozen=True)
+class SupportAnswer:
+    """One answer of the chatbot.
+
+    Args:
+        answer: Its text.
+        rating: What the judge says of it, 1 to 4.
+        missing: What the judge misses in it.
+        labels: What people say of it, 1 to 4, by name; none for questions that come after the certificate.
+    """
+
+    answer: str
+    rating: int
+    missing: str = ""
+    labels: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SupportQuestion:
+    """One question of a customer.
+
+    Args:
+        part: `pilot` and `main` are recorded and labelled; `live` comes after the certificate.
+        question: Its text.
+        answers: What the chatbot says, attempt by attempt.
+    """
+
+    part: Part
+    question: str
+    answers: tuple[SupportAnswer, ...]
+
+
+def support_questions() -> list[SupportQuestion]:
+    """Return the shipped questions with answers, ratings and labels."""
+    with _FILE.open(encoding="utf-8") as lines:
+        return [TypeAdapter(SupportQuestion).validate_python(json.loads(line)) for line in lines]
+
+
+def chatbot(questions: Sequence[SupportQuestion]) -> ScriptedModel:
+    """Return a chat model that answers the questions: after each refusal with the next of its answers."""
+    answers = {question.question: question.answers for question in questions}
+
+    def reply(messages: list[BaseMessage]) -> str:
+        question, *rest = (message.text for message in messages)
+        own, told = answers[question], "\n".join(rest)
+        refused = [number for number, one in enumerate(own) if one.missing and one.missing in told]
+        return own[min(max(refused, default=-1) + 1, len(own) - 1)].answer
+
+    return ScriptedModel(reply, name="support-bot-1")
+
+
+def support_judge(
+    questions: Sequence[SupportQuestion], *, model: str = "judge-model-1", criteria: str = _CRITERIA
+) -> Rubric:
+    """Return the judge: a rubric with its real prompt, asked of a model whose ratings are shipped.
+
+    Args:
+        questions: The questions whose answers it rates.
+        model: Name of the model.
+        criteria: What it judges by.
+    """
+    by_question = {question.question: question.answers for question in questions}
+
+    def reply(messages: list[BaseMessage]) -> dict[str, object]:
+        prompt = "\n".join(message.text for message in messages)
+        own = next(answers for question, answers in by_question.items() if question in prompt)
+        return _reply(max((one for one in own if one.answer in prompt), key=lambda one: len(one.answer)))
+
+    return Rubric(
+        ScriptedModel(reply, name=model), criteria=criteria, levels=_LEVELS, name="support-quality", language="en"
+    )
+
+
+def _reply(answer: SupportAnswer) -> dict[str, object]:
+    if answer.rating == _PASSES:
+        return {"rationale": "Right, complete, and clear about the next step.", "rating": 4, "feedback": ""}
+    return {"rationale": f"What is amiss: {answer.missing}.", "rating": answer.rating, "feedback": answer.missing}
+
 
 _PROG = "demos.offline"
 _PILOT, _RECORD, _LABELS = "pilot.jsonl", "attempts.jsonl", "attempts.labels.jsonl"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from judges.testing import ScriptedEmbeddings, ScriptedModel
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 _CODE = re.compile(r"`[^`]*`")
 ROOT = Path(__file__).parents[1]
@@ -44,6 +46,18 @@ COPIES = {
 }
 """Pages of the site that stand elsewhere in the repository."""
 
+NOTEBOOKS = ROOT / "docs" / "notebooks"
+
+WEIGHTS = {
+    "catalogue": 0.5,
+    "changes.md": 0.2,
+    "contributing.md": 0.5,
+    "decisions": 0.5,
+    "guarantees.md": 0.6,
+    "reference": 0.3,
+}
+"""How much less than a written page the search weighs others, by folder or page."""
+
 logging.getLogger("mkdocs.plugins.griffe").setLevel(logging.ERROR)  # types of arguments stand in signatures
 
 
@@ -56,8 +70,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Return a page without the backslash before a bar in code, which only GitHub's tables want; links lead on."""
+    page.meta["search"] = _weight_in_search(page.file.src_uri)
     return "\n".join(
         _CODE.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
         for line in _to_copies(markdown).splitlines()
@@ -72,6 +87,7 @@ def pages() -> dict[str, str]:
         **{f"catalogue/{name}.md": judge_page(entry) for name, entry in entries.items()},
         "catalogue/index.md": _index_page(entries.values()),
         **{f"reference/{door}.md": _reference_page(door) for door in DOORS},
+        **{f"notebooks/{file.stem}.md": _notebook_page(file) for file in sorted(NOTEBOOKS.glob("*.ipynb"))},
     }
 
 
@@ -137,10 +153,29 @@ def _index_page(entries: Any) -> str:
     return "# All judges\n\n" + _table(("judge", "asks", "model calls"), rows)
 
 
+def _notebook_page(file: Path) -> str:
+    """Return a notebook as a page: its texts and its code, and a link to itself."""
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    blocks = [
+        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
+        for cell, text in zip(cells, texts, strict=True)
+    ]
+    return "\n\n".join([*blocks, f"The notebook itself: [{file.name}]({file.name}).\n"])
+
+
 def _reference_page(door: str) -> str:
     names: list[str] = sorted(import_module(door).__all__, key=str.casefold)
-    blocks = "\n".join(f"::: {door}.{name}\n" for name in names)
-    return f"# {door}\n\n{DOORS[door]}\n\n{blocks}"
+    homes = {name: _home_of(name, door) for name in names}
+    blocks = "\n".join(f"::: {door}.{name}\n" for name, home in homes.items() if home == door)
+    others = ", ".join(f"[`{name}`]({home}.md#{home}.{name})" for name, home in homes.items() if home != door)
+    return f"# {door}\n\n{DOORS[door]}\n\n{others and f'Exported here, too: {others}.'}\n\n{blocks}"
+
+
+def _home_of(name: str, door: str) -> str:
+    """Return the first door that exports the same thing by the same name: it is explained there."""
+    value = getattr(import_module(door), name)
+    return next(home for home in DOORS if getattr(import_module(home), name, None) is value)
 
 
 def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -155,6 +190,12 @@ def _cell(text: str) -> str:
 def _copy_of(file: Path) -> str:
     """Return a page from outside `docs`, with its links as they are from inside."""
     return _to_copies(file.read_text(encoding="utf-8").replace("](docs/", "]("))
+
+
+def _weight_in_search(path: str) -> dict[str, Any]:
+    """Return how the search weighs a page: what is written comes first, and a judge is found on its own page."""
+    folder = path.partition("/")[0]
+    return {"exclude": True} if path == "judges.md" else {"boost": WEIGHTS.get(folder, 1.0)}
 
 
 def _to_copies(text: str) -> str:

@@ -13,8 +13,8 @@ import contextvars
 import logging
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
@@ -75,7 +75,7 @@ class Effect:
     Args:
         run: Makes the call, blocking; None where it has no blocking form.
         arun: Makes it without blocking.
-        config: What the call inherits.
+        config: What calls inside inherit; None where none is made through LangChain.
         seconds: Longest wait, or None.
         allowance: What its model calls are claimed from, or None.
         attempt: Number of the attempt that it generates; None where it does something else.
@@ -85,7 +85,7 @@ class Effect:
 
     run: Callable[[], Any] | None
     arun: Callable[[], Awaitable[Any]]
-    config: RunnableConfig
+    config: RunnableConfig | None
     seconds: float | None = None
     events: Callable[[], tuple[Event, ...]] = tuple
     allowance: Allowance | None = None
@@ -295,7 +295,7 @@ def drive(flow: Flow[T], context: RunContext) -> T:
         return running.run(flow, proceed)
 
 
-async def adrive(flow: Flow[T], context: RunContext) -> T:
+def adrive(flow: Flow[T], context: RunContext) -> Coroutine[Any, Any, T]:
     """Run a flow without blocking the event loop; otherwise as `drive`."""
 
     async def proceed(request: Effect | Transition) -> Any:
@@ -309,8 +309,13 @@ async def adrive(flow: Flow[T], context: RunContext) -> T:
             raise request.error
         return None
 
-    with langgraph_private.inside_of(context.config):
-        return await running.arun(flow, proceed)
+    driven = running.arun(flow, proceed)
+    return _adrive_inside(context.config, driven) if context.config.get("configurable") else driven
+
+
+async def _adrive_inside(config: RunnableConfig, driven: Coroutine[Any, Any, T]) -> T:
+    with langgraph_private.inside_of(config):
+        return await driven
 
 
 def perform(effect: Effect) -> Any:
@@ -323,7 +328,7 @@ def perform(effect: Effect) -> Any:
         raise ConfigurationError("this generator answers without blocking only; use arun, or ainvoke")
     number, watch = effect.attempt, watcher.get()
     try:
-        with langchain_private.use_config(effect.config):
+        with nullcontext() if effect.config is None else langchain_private.use_config(effect.config):
             if watch is None or number is None:
                 return effect.run() if effect.seconds is None else call_within(effect.seconds, effect.run)
             with watch(number) as on_result:
@@ -339,7 +344,9 @@ async def aperform(effect: Effect) -> Any:
     """Make the call of an effect without blocking the event loop; otherwise as `perform`."""
     number, watch = effect.attempt, watcher.get()
     try:
-        with langchain_private.use_config(effect.config):
+        if effect.config is None and watch is None:
+            return await _acall_own(effect.seconds, effect.arun())
+        with nullcontext() if effect.config is None else langchain_private.use_config(effect.config):
             if watch is None or number is None:
                 call = effect.arun()
                 return await (call if effect.seconds is None else acall_within(effect.seconds, call))
@@ -421,6 +428,21 @@ async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
     task.cancel()
     leave_unjoined()
     raise DeadlinePassed
+
+
+async def _acall_own(seconds: float | None, call: Awaitable[T]) -> T:
+    """Await a call of our own, which ends as soon as it is cancelled and so needs no task to be left behind in.
+
+    Raises:
+        DeadlinePassed: If the time is up.
+    """
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await call
+    except TimeoutError:
+        if limit.expired():
+            raise DeadlinePassed from None
+        raise
 
 
 def _retrieve_exception(task: asyncio.Future[Any]) -> None:

@@ -461,6 +461,8 @@ def as_generator(candidate: object) -> AsyncGenerator:
     Raises:
         ConfigurationError: If the candidate is none of these.
     """
+    if _is_generator(candidate):
+        return candidate
     if names_direct_client(candidate):
         return _DirectGenerator(OpenAICompatible.named(candidate))
     if isinstance(candidate, str) and ":" in candidate.strip(":"):
@@ -469,8 +471,6 @@ def as_generator(candidate: object) -> AsyncGenerator:
         return _DirectGenerator(candidate)
     if isinstance(candidate, Runnable):
         return _RunnableGenerator(candidate)
-    if _is_generator(candidate):
-        return candidate
     if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
         return _RunnableGenerator(RunnableLambda(candidate))  # which adds up what is yielded
     if callable(candidate) and not isinstance(candidate, type):

@@ -10,14 +10,14 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
@@ -66,14 +66,23 @@ from graphs.events import (
     stopped_events,
 )
 from graphs.generators import AsyncGenerator, Draft, as_generator, check_temperature
-from graphs.handoff import handoff_events, handoff_warnings, hide_drafts
 from graphs.mending import check_judges
 from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.questions import BothCalls, InputJudging, QuestionEnded, too_late
 from graphs.refinement import Attempt, Refinement, StopReason, evolve
-from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of, visible_to_generator
+from graphs.review import (
+    Decided,
+    WrittenAnswer,
+    apply_review,
+    handoff_events,
+    handoff_warnings,
+    hide_drafts,
+    rejection,
+    review_of,
+    visible_to_generator,
+)
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -208,9 +217,11 @@ class Loop:
 
     Attributes:
         held_back: Why its answers are released whole although they may be in pieces; empty where they are not.
+        releases_pieces: Whether it can release answers in pieces.
     """
 
     held_back: str = ""
+    releases_pieces: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -491,21 +502,27 @@ class Loop:
         allowance = self._generators_allowance(generator, refinement, now)
         prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
         subject = partial(subject_of, "draft", number, prompt)
-        config = context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
+        config = (
+            context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
+            if getattr(generator, "uses_langchain", True)
+            else None
+        )
         draft: Callable[..., Draft] | None = getattr(generator, "draft", None)
+        adraft: Callable[[], Awaitable[Draft]] = partial(generator.adraft, prompt, config or {}, temperature)
 
         def run() -> Draft:
             assert draft is not None  # noqa: S101 - otherwise this is not called
             with nullcontext() if allowance is None else metered(allowance):
-                return draft(prompt, config, temperature)
+                return draft(prompt, config or {}, temperature)
 
         async def arun() -> Draft:
-            with nullcontext() if allowance is None else metered(allowance):
-                return await generator.adraft(prompt, config, temperature)
+            assert allowance is not None  # noqa: S101 - otherwise this is not called
+            with metered(allowance):
+                return await adraft()
 
         return Effect(
             run=None if draft is None else run,
-            arun=arun,
+            arun=adraft if allowance is None else arun,
             config=config,
             seconds=seconds,
             events=partial(started_events, refinement),
@@ -517,7 +534,12 @@ class Loop:
     def _generators_allowance(
         self, generator: AsyncGenerator, refinement: Refinement, now: float
     ) -> Allowance | None:
-        """Return what counts the generator's calls; without a limit, a chat model tells by its message alone."""
+        """Return what counts the generator's calls; without a limit, a chat model tells by its message alone.
+
+        So does a generator that uses nothing of LangChain's, as it makes one call, and says what that consumed.
+        """
+        if not getattr(generator, "uses_langchain", True):
+            return None
         if not refinement.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
             return None
         allowance = refinement.allowance(now, purpose="the generator had answered")
@@ -634,7 +656,7 @@ class Loop:
 
     def ask_judge(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
         """Return the call of the judge about a sample, within what the budget leaves."""
-        allowance, seconds = refinement.allowance(now), refinement.seconds_left(now)
+        seconds, allowance = refinement.seconds_left(now), refinement.allowance(now)
         draft = refinement.attempts[-1]
         config = context.for_judge(partial(subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
         judge, observed = self._judge, self._observation(refinement, config, context, allowance)
@@ -655,8 +677,10 @@ class Loop:
         """Return what bounds and watches a judge."""
         observation: dict[str, Any] = {"observer": observer_under(config)} if context.is_heard else {}
         outer = current.get().allowance
+        if allowance is not None and outer is not None:
+            allowance.inside(outer)
         return observing(
-            allowance=outer if allowance is None else allowance.inside(outer),
+            allowance=outer if allowance is None else allowance,
             **observation,
             raised_instead=langgraph_private.unanswerable_interrupt,
             log_texts=self.policy.log_texts,
@@ -674,20 +698,26 @@ class Loop:
         warnings: tuple[Event, ...] = (),
     ) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
-        judged = refinement.add_verdict(verdict, now=now)
+        judged = self._with_verdict(refinement, verdict, now)
         events = partial(judged_events, judged)
         if judged.stop_reason is not None:
             return Transition(refinement=judged, goto="finish", events=events, warnings=warnings)
-        if judged.awaits_verdict:
+        if judged.awaits_verdict and not judged.released_pieces:
             return Transition(
                 refinement=judged, goto="judge", events=partial(mended_events, judged), warnings=warnings
             )
         try:
-            augmented = judged.add_messages(added_messages(judged))
+            augmented = judged.add_messages(self._added(judged))
         except Exception as error:  # the policy's function raised it, or returned no messages
             add_outcome(error, judged, messages, now=now)
             raise
         return Transition(refinement=augmented, goto="generate", events=events, warnings=warnings)
+
+    def _with_verdict(self, refinement: Refinement, verdict: Verdict, now: float) -> Refinement:
+        return refinement.add_verdict(verdict, now=now)
+
+    def _added(self, judged: Refinement) -> Sequence[AnyMessage]:
+        return added_messages(judged)
 
     def finish(
         self, refinement: Refinement, messages: Messages, context: RunContext
@@ -727,7 +757,7 @@ class Loop:
     def step(
         self, node: Node, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Flow[Transition]:
-        """Take one step, and announce what it led to; an error that ends the turn has the record of it."""
+        """Take one step, and announce what it led to if anybody hears; an error that ends it has its record."""
         take: Step = getattr(self, node)
         try:
             transition = yield from take(refinement, messages, context)
@@ -738,7 +768,8 @@ class Loop:
                 add_outcome(error, refinement, messages, now=time.time())
             langgraph_private.records_of(context.config).broken_off = outcome_of(error)
             raise
-        yield transition
+        if context.publishes or transition.warnings or transition.error is not None:
+            yield transition
         return transition
 
     def attempts(self, refinement: Refinement, messages: Messages, context: RunContext) -> Flow[Refinement]:
@@ -783,16 +814,18 @@ def run(
     return drive(loop.turn(_begin(loop, question, context, begun), question["messages"], context), context)
 
 
-async def arun(
+def arun(
     loop: Loop,
     question: Mapping[str, Any],
     config: RunnableConfig | None = None,
     *,
     begun: Refinement | None = None,
-) -> Outcome:
+) -> Coroutine[Any, Any, Outcome]:
     """Run a loop without a graph and without blocking the event loop; otherwise as `run`."""
     context = RunContext(config or {})
-    return await adrive(loop.turn(_begin(loop, question, context, begun), question["messages"], context), context)
+    if begun is None or context.overrides is not None:
+        begun = _begin(loop, question, context, begun)
+    return adrive(loop.turn(begun, question["messages"], context), context)
 
 
 def _begin(loop: Loop, question: Mapping[str, Any], context: RunContext, begun: Refinement | None) -> Refinement:

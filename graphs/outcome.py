@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 
-from graphs.answers import reply_without_reasoning
+from graphs.answers import AnswerKind, reply_without_reasoning
 from graphs.policy import Policy
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Piece, Refinement, StopReason
@@ -160,7 +160,7 @@ class Outcome(HintsAtKeys, Frozen):
             "detail": self.detail,
             "rating": None if verdict is None else verdict.rating,
             "rationale": withhold(rationale, self.evidence) if self.evidence else rationale,
-            "attempts": [_figures(attempt) for attempt in self.attempts],
+            "attempts": _figures(self.attempts),
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
@@ -273,12 +273,17 @@ def _released_reply(raw: dict[str, JsonValue], number: int, policy: Policy) -> d
     return raw if number == 1 or policy.keep_reasoning else reply_without_reasoning(raw)
 
 
-def _figures(attempt: Attempt) -> dict[str, Any]:
-    """Return the figures of an attempt: those of the chosen draft, with those of the others beside it."""
+def _figures(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+    """Return the figures of attempts: of each those of the chosen draft, with those of the others beside it."""
+    kinds = [attempt.kind for attempt in attempts]
+    return [_figures_of(attempt, kind) for attempt, kind in zip(attempts, kinds, strict=True)]
+
+
+def _figures_of(attempt: Attempt, kind: AnswerKind) -> dict[str, Any]:
     verdict = attempt.verdict
     figures: dict[str, Any] = {
         "number": attempt.number,
-        "kind": attempt.kind,
+        "kind": kind,
         "rating": None if verdict is None else verdict.rating,
         "score": None if verdict is None else verdict.score,
         "unscored": None if verdict is None else verdict.unscored,
@@ -297,7 +302,7 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
     if attempt.candidate is not None:
         figures["candidate"] = attempt.candidate
     if attempt.unchosen:
-        figures["unchosen"] = [_figures(draft) for draft in attempt.unchosen]
+        figures["unchosen"] = _figures(attempt.unchosen)
     return figures
 
 

@@ -679,15 +679,22 @@ class Refinement:
         limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.max_retries, policy.deadline_s)
         return limits != _NO_LIMITS
 
+    @property
+    def _has_budget(self) -> bool:
+        """Whether calls, tokens or cost are limited, so that what was consumed counts."""
+        policy = self.policy
+        return (policy.max_calls, policy.max_tokens, policy.max_cost) != (None, None, None)
+
     def limit_reached(self, now: float) -> tuple[StopReason, str] | None:
         """Return the limit that leaves no room for another call, with one line about it; None if there is room."""
-        if not self.has_limits:
-            return None
-        policy, usage = self.policy, self.usage
+        policy = self.policy
         if policy.deadline_s is not None and now - self.started_at >= policy.deadline_s:
             return "deadline", f"{policy.deadline_s:g} s passed"
+        if not self._has_budget:
+            return None
         if policy.is_closed:
             return "withdrawn", "labels of released answers broke the certificate's promise; certify again"
+        usage = self.usage
         if policy.max_calls is not None and usage.calls >= policy.max_calls:
             return "budget", f"{usage.calls} of {policy.max_calls} model calls made"
         if policy.max_tokens is not None and usage.tokens >= policy.max_tokens:
@@ -724,6 +731,9 @@ class Refinement:
         policy = self.policy
         if not self.has_limits and not policy.prices:
             return None
+        if not self._has_budget:
+            seconds, retries = self.seconds_left(now), policy.max_retries if bounds_retries else None
+            return Allowance(seconds=seconds, retries=retries, prices=policy.prices, purpose=purpose)
         usage = self.usage
         return Allowance(
             calls=None if policy.max_calls is None else max(0, policy.max_calls - usage.calls - reserved_calls),

@@ -7,7 +7,7 @@ cuts the beginning of a continuation to what is new.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,13 +60,15 @@ class PieceRelease:
     """The pieces of one attempt, in order.
 
     Args:
-        policy: Says which verdict accepts, and how many pieces are judged at once.
-        is_judged: Whether they are judged at all.
+        policy: Says which verdict accepts.
+        most_judged: Returns how many pieces are judged at once, by whether the answer has a verdict yet; None
+            where none is judged.
     """
 
-    def __init__(self, policy: Policy, *, is_judged: bool) -> None:
+    def __init__(self, policy: Policy, *, most_judged: Callable[[bool], int] | None) -> None:
         self._policy = policy
-        self._is_judged = is_judged
+        self._most_judged = most_judged
+        self._has_verdict = False
         self._written: list[_Written] = []
         self._asked = 0
         self._out = 0
@@ -77,7 +79,7 @@ class PieceRelease:
     def add(self, pieces: Sequence[str]) -> None:
         """Take pieces that were written; after a refused one they are dropped."""
         if self.refused is None:
-            fate = Fate.WAITS if self._is_judged else Fate.ACCEPTED
+            fate = Fate.ACCEPTED if self._most_judged is None else Fate.WAITS
             self._written += [_Written(text, fate) for text in pieces]
 
     def drop(self, pieces: Sequence[str]) -> None:
@@ -87,21 +89,21 @@ class PieceRelease:
 
     def take_due(self) -> list[tuple[int, str]]:
         """Return the pieces that are to be judged now, each with its number."""
-        if not self._is_judged or self.refused is not None:
+        if self._most_judged is None or self.refused is not None:
             return []
         written = sum(piece.fate is not Fate.DROPPED for piece in self._written)
-        end = min(written, self._asked + self._policy.pieces_in_flight - self._in_flight)
+        end = min(written, self._asked + self._most_judged(self._has_verdict) - self._in_flight)
         due = [(number, self._written[number].text) for number in range(self._asked, end)]
         self._asked, self._in_flight = max(self._asked, end), self._in_flight + len(due)
         return due
 
-    def text_before(self, number: int) -> str:
-        """Return what stands before a piece."""
-        return "".join(piece.text for piece in self._written[:number])
+    def texts_before(self, number: int) -> tuple[str, ...]:
+        """Return the pieces before one."""
+        return tuple(piece.text for piece in self._written[:number])
 
     def judge(self, number: int, verdict: Verdict) -> None:
         """Record the verdict on a piece."""
-        self._in_flight -= 1
+        self._in_flight, self._has_verdict = self._in_flight - 1, True
         piece = self._written[number]
         piece.verdict, piece.fate = verdict, fate_of(verdict, self._policy)
 
@@ -277,4 +279,4 @@ class AnswerText:
         if end:
             text, self._thought = after.lstrip(), None
             return text
-        return ""
+        return begun if is_final else ""

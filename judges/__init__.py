@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from judges.catalogue.names import load, load_file
     from judges.catalogue.registry import catalogue
     from judges.compose.cascade import Cascade, Escalation
+    from judges.compose.learned import Learned, first_level
     from judges.compose.panel import Panel, Repeat, as_judge
     from judges.compose.quick import Quick
     from judges.entry import Entry, Explanation
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from judges.models.providers.langchain import chat_model
     from judges.models.providers.local_models import HHEM, MiniLM
     from judges.models.providers.openai import OpenAICompatible
-    from judges.models.wrappers.breaker import Breaker
     from judges.models.wrappers.cache import Cache, cached
-    from judges.models.wrappers.limiter import Limiter, limited
+    from judges.models.wrappers.limiter import Breaker, Limiter, limited
     from judges.models.wrappers.wrapped import speaking
     from judges.runtime.budget import Price, known_prices
     from judges.runtime.validation import no_model_requests
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AskFailed": "errors",
     "BadSample": "errors",
-    "Breaker": "models.wrappers.breaker",
+    "Breaker": "models.wrappers.limiter",
     "Cache": "models.wrappers.cache",
     "CannotJudge": "errors",
     "Cascade": "compose.cascade",
@@ -59,6 +59,7 @@ _HOMES = {
     "Judge": "judge",
     "JudgeModel": "model",
     "JudgesError": "errors",
+    "Learned": "compose.learned",
     "Length": "catalogue.general.checks",
     "Limiter": "models.wrappers.limiter",
     "Message": "messages",
@@ -84,6 +85,7 @@ _HOMES = {
     "cached": "models.wrappers.cache",
     "chat_model": "models.providers.langchain",
     "discrete": "catalogue.general.makers",
+    "first_level": "compose.learned",
     "known_prices": "runtime.budget",
     "limited": "models.wrappers.limiter",
     "load": "catalogue.names",
@@ -112,6 +114,7 @@ __all__ = [
     "Judge",
     "JudgeModel",
     "JudgesError",
+    "Learned",
     "Length",
     "Limiter",
     "Message",
@@ -138,6 +141,7 @@ __all__ = [
     "catalogue",
     "chat_model",
     "discrete",
+    "first_level",
     "known_prices",
     "limited",
     "load",

@@ -129,7 +129,12 @@ def _state(value: object) -> Any:
     slots = [slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ())]
     state = {**{slot: getattr(value, slot) for slot in slots if hasattr(value, slot)}, **attributes}
     own = (item for item in state.items() if item[0] != MADE_WITH)  # attributes tell what became of it
-    return {name: part for name, part in own if not _is_engine(type(value), name, part)}
+    places = getattr(type(value), "own_places", ())
+    return {
+        name: "own" if name in places and part is not None else part
+        for name, part in own
+        if not _is_engine(type(value), name, part)
+    }
 
 
 def _is_engine(owner: type, name: str, part: object) -> bool:

@@ -20,10 +20,10 @@ from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel
 from judges.models import retry, structured
 from judges.models.identity import handle_of
 from judges.models.prompt_and_reply import render_data
-from judges.models.providers.llm_runs import ledger, metered
+from judges.models.providers.llm_runs import metered
 from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
 from judges.runtime import budget, faults, flow
-from judges.runtime.flow import DaemonThreads, in_thread
+from judges.runtime.flow import DaemonThreads, in_daemon_thread, in_thread
 from judges.runtime.observation import Observation, Shared, current, observing, shared_work
 from judges.sample import Sample, copy_sample, excerpt_of, is_long
 from judges.settings import MADE_WITH, checking_settings, setting_called, settings_of
@@ -275,9 +275,9 @@ def _complete(request: Request, here: Observation) -> Completion:
                 with _numbered(request, here):
                     return _judged(run(judge, sample))
             case Apply(function=function, sample=sample):
-                with _counting(request, here) as spent:
+                with _counting(request, here) as own:
                     value = waited_for(function(sample))
-                return _applied(value, spent())
+                return _applied(value, own.spent)
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
@@ -296,9 +296,9 @@ async def _acomplete(request: Request, here: Observation) -> Completion:
                 with _numbered(request, here):
                     return _judged(await arun(judge, sample))
             case Apply(sample=sample):
-                with _counting(request, here) as spent:
-                    value = await _await_call(request.afunction or request.function, sample)
-                return _applied(value, spent())
+                with _counting(request, here) as own:
+                    value = await _await_call(request.afunction or request.function, sample, here.allowance)
+                return _applied(value, own.spent)
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
@@ -326,19 +326,19 @@ def _judged(verdict: Verdict) -> Completion:
 
 
 @contextmanager
-def _counting(request: Apply, here: Observation) -> Iterator[Callable[[], Usage]]:
+def _counting(request: Apply, here: Observation) -> Iterator[budget.Allowance]:
     """Count what a function consumes, and make its fault an `AskFailed` with that usage."""
     if here.allowance is not None:
         here.allowance.check()
-    allowance = ledger()
+    own = None
     try:
-        with metered(allowance):
-            yield lambda: allowance.spent
+        with metered() as own:
+            yield own
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - sorted in one place
         failure = _failure(error, request)
-        failure.usage = allowance.spent or failure.usage
+        failure.usage = (own and own.spent) or failure.usage
         raise failure from failure.__cause__
 
 
@@ -381,10 +381,13 @@ async def _awaited(value: Awaitable[object]) -> object:
     return await value
 
 
-async def _await_call(function: Callable[[Sample], object], sample: Sample) -> object:
+async def _await_call(
+    function: Callable[[Sample], object], sample: Sample, allowance: budget.Allowance | None
+) -> object:
     if inspect.iscoroutinefunction(function):
         return await function(sample)
-    value = await in_thread(function, sample)
+    may_be_left = allowance is not None and allowance.may_be_left
+    value = await (in_daemon_thread if may_be_left else in_thread)(function, sample)
     return await value if inspect.isawaitable(value) else value
 
 

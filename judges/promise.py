@@ -1,14 +1,16 @@
 """The promise of a certificate while it is in force: what audits of released answers say of it, label by label.
 
-The evidence against "at most alpha of the answers that pass are bad" is an e-process for each certified threshold:
-a mixture over the audit at which things may have got worse, and over how much worse. It reaches 1 / delta with
-probability delta at most while the promise holds, however often one looks (Ville's inequality), and soon after it
-was broken. A mixture over starting points is that of Shin, Ramdas and Rinaldo, "E-detectors", 2023, with weights
-that sum to 1, so that false alarms are bounded over all time instead of one in so many audits.
+Two things end it. Evidence against "at most alpha of the answers that pass are bad" is an e-process for each
+certified threshold: a mixture over the audit at which things may have got worse (Shin, Ramdas and Rinaldo,
+"E-detectors", 2023, with weights that sum to 1), and over how much worse. It reaches 1 / delta with probability
+delta at most while the promise holds, however often one looks (Ville's inequality). And evidence for the promise
+that was there, over the audits, or over the labels of the certificate and the audits, may be used up: then labels
+no longer show that it holds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -19,10 +21,15 @@ from judges.errors import ConfigurationError, shortened
 OnAlarm = Literal["stricter", "closed", "log"]
 """What follows where a promise is broken: the next stricter certified threshold, no answer, or a warning."""
 
-_WORSE = (1.5, 2.0, 3.0, 5.0)
-"""How many times the tolerated share of bad answers the mixture looks for."""
+_WORSE, _MOST_WORSE = (1.5, 2.0, 3.0, 5.0), 0.95
+"""How many times the tolerated share of bad answers the evidence against a promise looks for."""
 
-_MOST_WORSE = 0.95
+_BETTER = (0.1, 0.25, 0.5, 0.75)
+"""Which parts of the tolerated share the evidence for a promise looks for."""
+
+_CLEARLY = 0.75
+"""Part of the tolerated share that is bad at most, of late, where a loop moves to a stricter threshold."""
+
 _SPREAD = 50
 """Audits over which the first half of the weights of starting points lies."""
 
@@ -117,79 +124,145 @@ class Standing:
 
 
 class _Evidence:
-    """The e-process of one threshold."""
+    """What the audits of one threshold say: bets against the promise, and support for it."""
 
-    def __init__(self, alpha: float) -> None:
+    def __init__(self, alpha: float, delta: float, calibration: tuple[int, int]) -> None:
+        self._limit, self._tolerated = 1 / delta, _CLEARLY * alpha
         self.audits = self.bad = 0
-        self.highest = self.value = 1.0
+        self.highest = self.against = 1.0
+        self.is_broken = False
         worse = sorted({(1 + alpha) / 2} | {times * alpha for times in _WORSE if times * alpha < _MOST_WORSE})
-        self._steps = [(rate / alpha, (1 - rate) / (1 - alpha)) for rate in worse]
-        self._sums = [0.0] * len(self._steps)
+        self._bets = [(rate / alpha, (1 - rate) / (1 - alpha)) for rate in worse]
+        self._sums = [0.0] * len(self._bets)
+        self._supports = _Support(alpha, (0, 0)), _Support(alpha, calibration)
+        self._walk = self._lowest = 0.0
+        self._recent = (0, 0)
 
     def add(self, *, bad: bool) -> None:
-        """Take one audit: bets that began before it, and the one that begins with it, win or lose."""
+        """Take one audit."""
         before = _SPREAD / (self.audits + _SPREAD)
-        self.audits += 1
-        self.bad += bad
+        self.audits, self.bad = self.audits + 1, self.bad + bad
         left = _SPREAD / (self.audits + _SPREAD)
         self._sums = [
             min(_LARGEST, (total + before - left) * (won if bad else lost))
-            for total, (won, lost) in zip(self._sums, self._steps, strict=True)
+            for total, (won, lost) in zip(self._sums, self._bets, strict=True)
         ]
-        self.value = left + sum(self._sums) / len(self._sums)
-        self.highest = max(self.highest, self.value)
+        self.against = left + sum(self._sums) / len(self._sums)
+        self.highest = max(self.highest, self.against)
+        self._count_recent(bad=bad)
+        is_unsupported = [support.is_lost(bad=bad, limit=self._limit) for support in self._supports]
+        self.is_broken = self.is_broken or self.highest >= self._limit or any(is_unsupported)
+
+    def _count_recent(self, *, bad: bool) -> None:
+        """Count the audits since the walk of the first bet was lowest, when things may have got worse."""
+        won, lost = self._bets[0]
+        self._walk += math.log(won if bad else lost)
+        if self._walk <= self._lowest:
+            self._lowest, self._recent = self._walk, (0, 0)
+        else:
+            self._recent = self._recent[0] + 1, self._recent[1] + bad
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing speaks against it, not even the audits since things may have got worse."""
+        audits, bad = self._recent
+        return not self.is_broken and self.against <= 1 and bad <= self._tolerated * audits
 
 
-def follow(certificate: IssuedCertificate, audits: Iterable[Audit], on_alarm: OnAlarm = "stricter") -> Standing:
-    """Return where the promise of a certificate stands after audits, in their order, looked at after each.
+class _Support:
+    """Evidence that the mean share of bad answers is at most alpha: a likelihood ratio of smaller shares to alpha.
+
+    It holds for the mean of shares that change from answer to answer, since the logarithm is concave: where that
+    mean is above alpha, it reaches 1 / delta with probability delta at most.
+    """
+
+    def __init__(self, alpha: float, seen: tuple[int, int]) -> None:
+        rates = [share * alpha for share in _BETTER]
+        self._steps = [(math.log(rate / alpha), math.log((1 - rate) / (1 - alpha))) for rate in rates]
+        released, bad = seen
+        self._logs = [bad * wrong + (released - bad) * right for wrong, right in self._steps]
+        self._was_shown = False
+
+    def is_lost(self, *, bad: bool, limit: float) -> bool:
+        """Take one audit, and return whether nothing is left of evidence that reached the limit once."""
+        self._logs = [
+            log + (wrong if bad else right) for log, (wrong, right) in zip(self._logs, self._steps, strict=True)
+        ]
+        highest = max(self._logs)
+        value = highest + math.log(sum(math.exp(log - highest) for log in self._logs) / len(self._logs))
+        self._was_shown = self._was_shown or value >= math.log(limit)
+        return self._was_shown and value < 0
+
+
+class AuditedPromise:
+    """The promise of a certificate under audits that come one by one, each of them a look.
 
     Under `"stricter"` an alarm moves the threshold to the next stricter certified one that nothing speaks against;
     where there is none, and under the others at once, the certificate is withdrawn. It never moves back.
 
     Args:
         certificate: The certificate.
-        audits: Released answers that people looked at: a random sample of those that the certificate covers.
         on_alarm: See above.
+
+    Attributes:
+        threshold: The threshold in force; None once the certificate is withdrawn.
 
     Raises:
         ConfigurationError: If its promise is not about the share of bad answers among those that pass.
     """
-    grid = certified_grid(certificate)
-    alpha, alarm_at = certificate.alpha, 1 / certificate.delta_in_all
-    processes = {threshold: _Evidence(alpha) for threshold in grid}
-    current: float | None = grid[0]
-    moves: list[tuple[int, float | None]] = []
-    audited = bad = 0
-    for audit in audits:
-        audited, bad = audited + 1, bad + audit.bad
-        for threshold, process in processes.items():
+
+    def __init__(self, certificate: IssuedCertificate, on_alarm: OnAlarm = "stricter") -> None:
+        self._certificate, self._on_alarm = certificate, on_alarm
+        alpha, delta = certificate.alpha, certificate.delta_in_all
+        counts = {row.policy: (row.released, row.bad) for row in certificate.rows}
+        self._processes = {
+            one: _Evidence(alpha, delta, counts.get(one, (0, 0))) for one in certified_grid(certificate)
+        }
+        self.threshold: float | None = min(self._processes)
+        self._moves: list[tuple[int, float | None]] = []
+        self._audits = self._bad = 0
+
+    def add(self, audit: Audit) -> None:
+        """Take an audit: a released answer of a random sample of those that the certificate covers."""
+        self._audits, self._bad = self._audits + 1, self._bad + audit.bad
+        for threshold, process in self._processes.items():
             if audit.mark >= threshold:
                 process.add(bad=audit.bad)
-        if current is not None and processes[current].highest >= alarm_at:
-            current = _next(current, processes) if on_alarm == "stricter" else None
-            moves.append((audited, current))
-    return Standing(
-        certificate=certificate.id,
-        threshold=current,
-        alpha=alpha,
-        alarm_at=alarm_at,
-        audits=audited,
-        bad=bad,
-        moves=tuple(moves),
-        thresholds=tuple(
-            ThresholdEvidence(
-                threshold=threshold, audits=one.audits, bad=one.bad, evidence=one.value, highest=one.highest
-            )
-            for threshold, one in processes.items()
-        ),
-    )
+        if self.threshold is not None and self._processes[self.threshold].is_broken:
+            self.threshold = self._next(self.threshold) if self._on_alarm == "stricter" else None
+            self._moves.append((self._audits, self.threshold))
+
+    def _next(self, current: float) -> float | None:
+        """Return the next stricter threshold that nothing speaks against; None where there is none."""
+        above = ((one, process) for one, process in self._processes.items() if one > current)
+        return next((one for one, process in above if process.is_clear), None)
+
+    @property
+    def standing(self) -> Standing:
+        """Where it stands."""
+        return Standing(
+            certificate=self._certificate.id,
+            threshold=self.threshold,
+            alpha=self._certificate.alpha,
+            alarm_at=1 / self._certificate.delta_in_all,
+            audits=self._audits,
+            bad=self._bad,
+            moves=tuple(self._moves),
+            thresholds=tuple(
+                ThresholdEvidence(
+                    threshold=threshold, audits=one.audits, bad=one.bad, evidence=one.against, highest=one.highest
+                )
+                for threshold, one in self._processes.items()
+            ),
+        )
 
 
-def _next(current: float, processes: dict[float, _Evidence]) -> float | None:
-    """Return the next stricter threshold that nothing speaks against; None where there is none."""
-    return next(
-        (threshold for threshold, process in processes.items() if threshold > current and process.value <= 1), None
-    )
+def follow(certificate: IssuedCertificate, audits: Iterable[Audit], on_alarm: OnAlarm = "stricter") -> Standing:
+    """Return where a promise stands after audits, looked at after each in their order; see `AuditedPromise`."""
+    promise = AuditedPromise(certificate, on_alarm)
+    for audit in audits:
+        promise.add(audit)
+    return promise.standing
 
 
 def promises_share(certificate: IssuedCertificate) -> bool:
@@ -217,4 +290,13 @@ def certified_grid(certificate: IssuedCertificate) -> Sequence[float]:
     return sorted({float(taken), *stricter})
 
 
-__all__ = ["Audit", "OnAlarm", "Standing", "ThresholdEvidence", "certified_grid", "follow", "promises_share"]
+__all__ = [
+    "Audit",
+    "AuditedPromise",
+    "OnAlarm",
+    "Standing",
+    "ThresholdEvidence",
+    "certified_grid",
+    "follow",
+    "promises_share",
+]

@@ -51,6 +51,8 @@ class Ask:
             has one, says how many items the reply's lists have, by field, which a schema can then enforce.
         shared: Whether judges that ask exactly the same about one sample share one reply.
         media: Images and audio that are shown after the data, numbered from 1; the data tell where they belong.
+        is_begun: Whether the last field of the data is the pieces of an answer that is still written, the last of
+            which is judged.
     """
 
     model: JudgeModel
@@ -62,7 +64,23 @@ class Ask:
     check: Callable[[Any], str | None] | None = None
     shared: bool = False
     media: tuple[Media, ...] = ()
+    is_begun: bool = False
     rated: ClassVar[Literal["", "likelihood", "digit"]] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunAnswer:
+    """An answer that is judged piece by piece while it is written.
+
+    Args:
+        nonce: The random number in the marks around it, the same for all its pieces.
+        before: Its pieces before the one that is judged.
+        piece: The one that is judged, as the judge is given it.
+    """
+
+    nonce: str
+    before: tuple[str, ...]
+    piece: str
 
 
 @dataclass(frozen=True, kw_only=True)

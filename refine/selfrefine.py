@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,19 +19,21 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command, Durability
 
 from graphs import Bounds, Outcome, Overrides, Policy, langchain_private, langgraph_private, outcome_of
+from graphs.augment import added_messages
 from graphs.certificate import subject_of
-from graphs.drivers import RunContext
+from graphs.drivers import Flow, RunContext, adrive, drive
 from graphs.generators import GeneratorLike
 from graphs.graph import (
     Checkpointer,
     LoopCheckpointer,
+    LoopGraph,
     build_loop,
     compile_loop,
     input_judging,
     judge_for,
     recall_step,
 )
-from graphs.loop import arun, run
+from graphs.loop import Loop, arun, run
 from graphs.policy import GENERATORS, JUDGES, PolicySettings, fail_closed, policy_of
 from graphs.questions import InputMode
 from graphs.review import rejection
@@ -37,15 +41,146 @@ from graphs.turns import ConcurrentTurns, OnNewQuestion
 from judges import ConfigurationError, as_judge, load
 from judges.certificate import Subject
 from judges.compose import JudgeLike
+from judges.errors import shortened
 from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
 from judges.models.providers.openai_fields import parsed_name
+from judges.runtime.faults import logging_safely
 from judges.runtime.validation import SharedByCopies, check_picklable, one_of
-from refine.exploration import Explorer
 from refine.promise import watch_promise
 from refine.question import AnswersQuestions, OutcomeListener
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
 from refine.telemetry import is_traced, trace_question
+
+_GoesOn = Callable[[], bool]
+"""Decides, each time that an answer was accepted, whether to go on."""
+
+_ENDS = frozenset({"accepted", "max_attempts", "no_progress"})
+"""Stop reasons by which the policy ends a loop; by the others it breaks off."""
+
+_SILENT: RunnableConfig = {"callbacks": []}
+"""Nobody listens to shadows: they belong to no request any more."""
+
+
+def explore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Outcome | None:
+    """Return the outcome with the shadows that `goes_on` lets be made, blocking; None if a shadow broke off.
+
+    Args:
+        loop: The loop it came from.
+        outcome: What came of a question.
+        config: Config of the run, for what its request overrides.
+        goes_on: Asked after each acceptance.
+    """
+    return drive(_explored(loop, outcome, config, goes_on), RunContext(_SILENT))
+
+
+async def _aexplore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Outcome | None:
+    """Return the outcome with its shadows, without blocking; otherwise as `explore`."""
+    return await adrive(_explored(loop, outcome, config, goes_on), RunContext(_SILENT))
+
+
+def _explored(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Flow[Outcome | None]:
+    """Go on after each acceptance, as often as `goes_on` says; return None if an attempt broke off."""
+    context, conversation = RunContext(_SILENT), outcome.conversation
+    begun = loop.override(loop.begin({"messages": outcome.conversation}), RunContext(config).overrides)
+    refinement = replace(
+        begun, attempts=outcome.attempts, evidence=outcome.evidence, id=outcome.id, is_judged=True
+    )
+    accepted = outcome.stop_reason == "accepted"
+    while accepted and not refinement.is_last and goes_on():
+        refinement = refinement.add_messages(added_messages(refinement))
+        while not refinement.done:
+            refinement = (yield from loop.step("generate", refinement, conversation, context)).refinement
+            if not refinement.done:
+                refinement = (yield from loop.step("judge", refinement, conversation, context)).refinement
+        if refinement.stop_reason not in _ENDS:
+            return None
+        accepted = refinement.stop_reason == "accepted"
+        refinement = replace(refinement, stop_reason=None, detail="", ended_at=None)
+    return outcome.model_copy(update={"attempts": refinement.attempts})
+
+
+_log = logging.getLogger("refine")
+
+_Write = Callable[[Outcome, RunnableConfig, float | None], None]
+_AWrite = Callable[[Outcome, RunnableConfig, float | None], Awaitable[None]]
+
+
+class Explorer:
+    """Lets accepted loops go on with a probability, and records what comes of it.
+
+    Args:
+        probability: Of going on after each acceptance.
+        loop: The loop.
+    """
+
+    def __init__(self, probability: float, loop: Loop) -> None:
+        self._probability, self._loop = probability, loop
+
+    @classmethod
+    def of(cls, probability: object, loop: Loop, *, checkpointer: object, record: object) -> Self | None:
+        """Return an explorer; None where nothing is to be explored.
+
+        Raises:
+            ConfigurationError: If the probability is out of range, nothing is recorded, or the loop cannot go on.
+        """
+        if probability is None:
+            return None
+        if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 < probability <= 1:
+            raise ConfigurationError(
+                f"explore is a probability above 0 and at most 1, not {shortened(probability)}"
+            )
+        if record is None:
+            raise ConfigurationError("explore is for a record: give record='attempts.jsonl', too")
+        if checkpointer:
+            raise ConfigurationError("explore records without a checkpointer; leave one of the two out")
+        policy = loop.policy
+        if policy.shadow or policy.candidates > 1 or policy.on_exhausted == "interrupt":
+            raise ConfigurationError(
+                "explore goes with a loop of one candidate, without shadow=True or on_exhausted='interrupt'; "
+                "leave explore out, or these"
+            )
+        return cls(float(probability), loop)
+
+    def record(self, outcome: Outcome, config: RunnableConfig, write: _Write) -> None:
+        """Explore and record an outcome; if exploring fails it is recorded as it is, which is logged."""
+        explored = None
+        with _logging_failure():
+            explored = explore(self._loop, outcome, config, self._goes_on)
+            _check(explored)
+        write(explored or outcome, config, None if explored is None else self._probability)
+
+    async def arecord(self, outcome: Outcome, config: RunnableConfig, write: _AWrite) -> None:
+        """Explore and record without blocking; otherwise as `record`."""
+        explored = None
+        with _logging_failure():
+            explored = await _aexplore(self._loop, outcome, config, self._goes_on)
+            _check(explored)
+        await write(explored or outcome, config, None if explored is None else self._probability)
+
+    def _goes_on(self) -> bool:
+        return random.random() < self._probability  # noqa: S311 - no secret
+
+
+class _BrokeOff(Exception):  # noqa: N818 - never leaves this module
+    """A shadow ended before its policy had it end."""
+
+
+def _check(explored: Outcome | None) -> None:
+    if explored is None:
+        raise _BrokeOff
+
+
+@contextmanager
+def _logging_failure() -> Iterator[None]:
+    """Log what fails: the answer is there, and must go out."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - as said
+        reason = "an attempt failed" if isinstance(error, _BrokeOff) else type(error).__name__
+        with logging_safely():
+            _log.warning("a loop could not be explored, and is recorded as it was released: %s", reason)
+
 
 _PARTS = {"generator": GENERATORS, "judge": JUDGES}
 
@@ -71,8 +206,6 @@ class NamesItsParts(HintsAtGuesses):
                     raise TypeError(f"{cls.__name__}() has no argument {guess!r}; it is {part}=... here{also}")
             return super().__new__(cls)
 
-
-_log = logging.getLogger("refine")
 
 _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
@@ -174,29 +307,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             piece_judge=piece_judge,
             questions=input_judging(input_judge, input_mode, generator=generator),
         )
-        if durability is not None:
-            one_of(Durability, durability, setting="durability")
-        single_node = durability == "exit" and not self._loop.may_interrupt
-        self.graph = compile_loop(
-            self._loop,
-            checkpointer=checkpointer,
-            store=store,
-            name=f"{name} loop",
-            concurrent_turns=concurrent_turns,
-            on_new_question=on_new_question,
-            single_node=single_node,
-        )
-        self._record = None if record is None else open_record(record)
-        self._origin = Origin() if record is None else Origin.of(name, judge, self.policy, generator=generator)
-        self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
-        self._listener = OutcomeListener(on_outcome)
-        self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
-        self._parts: dict[str, Any] = {
-            "generator": generator,
-            "judge": judge,
-            "policy": self.policy,
-            "store": store,
-        }
+        parts = {"generator": generator, "judge": judge, "policy": self.policy, "store": store}
+        self._parts: dict[str, Any] = parts
         self._settings: dict[str, Any] = {
             "checkpointer": checkpointer,
             "record": record,
@@ -212,7 +324,27 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             "input_mode": input_mode,
         }
         self._durability: dict[str, Any] = {} if durability is None else {"durability": durability}
+        self.graph = self._compile(durability)
+        self._record = None if record is None else open_record(record)
+        self._origin = Origin() if record is None else Origin.of(name, judge, self.policy, generator=generator)
+        self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
+        self._listener = OutcomeListener(on_outcome)
+        self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
         self._warned_of_memory = False
+
+    def _compile(self, durability: Durability | None) -> LoopGraph:
+        """Return the graph of the loop, which is one node where nothing is saved before the turn ends."""
+        if durability is not None:
+            one_of(Durability, durability, setting="durability")
+        return compile_loop(
+            self._loop,
+            checkpointer=self._settings["checkpointer"],
+            store=self._parts["store"],
+            name=f"{self.name} loop",
+            concurrent_turns=self._settings["concurrent_turns"],
+            on_new_question=self._settings["on_new_question"],
+            single_node=durability == "exit" and not self._loop.may_interrupt,
+        )
 
     @classmethod
     def grounded(
@@ -406,9 +538,11 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         overrides, policy = RunContext(config).overrides, self._loop.policy
         changed = policy if overrides is None else overrides.applied_to(policy)
         origin = self._origin if changed is self.policy else self._origin.under(changed)
-        self._record.add(
-            outcome, origin if explored is None else replace(origin, continuation_probability=explored)
-        )
+        thread = (config.get("configurable") or {}).get("thread_id")
+        if explored is not None or thread is not None:
+            known = None if thread is None else str(thread)
+            origin = replace(origin, continuation_probability=explored, thread=known)
+        self._record.add(outcome, origin)
 
     async def _awrite(self, outcome: Outcome, config: RunnableConfig, explored: float | None = None) -> None:
         if self._record is None or not getattr(self._record, "blocks", True):

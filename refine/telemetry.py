@@ -61,16 +61,15 @@ class RequestSpan:
 
     Args:
         span: The span; None where nothing is traced.
+
+    Attributes:
+        trace_id: Id of its trace; empty where nothing is traced.
     """
 
     def __init__(self, span: Span | None = None) -> None:
         self._span = span
-
-    @property
-    def trace_id(self) -> str:
-        """Id of its trace; empty where nothing is traced."""
-        context = None if self._span is None else self._span.get_span_context()
-        return f"{context.trace_id:032x}" if context is not None and context.is_valid else ""
+        context = None if span is None else span.get_span_context()
+        self.trace_id = f"{context.trace_id:032x}" if context is not None and context.is_valid else ""
 
     def ask(self, *, model: str, provider: str) -> None:
         """Say which model of whom is asked."""
@@ -96,13 +95,13 @@ class RequestSpan:
             self._span.set_status(Status(StatusCode.ERROR))
 
 
-_UNTRACED = RequestSpan()
+UNTRACED = RequestSpan()
 
 
 def trace_request(method: str, path: str, headers: Mapping[str, str]) -> AbstractContextManager[RequestSpan]:
     """Trace a request to a server in a `with` block, as part of the trace that its headers name, if any."""
     tracer = _tracer()
-    return nullcontext(_UNTRACED) if tracer is None else _trace_request(tracer, method, path, headers)
+    return nullcontext(UNTRACED) if tracer is None else _trace_request(tracer, method, path, headers)
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def guarding(upstream: str | None, **settings: Any) -> Iterator[Guarded]:
         yield Guarded(guard.url, guard.service, client, guard.page_url)
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
+def wait_until(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
     """Wait until something holds, or fail."""
     until = time.monotonic() + seconds
     while not condition():

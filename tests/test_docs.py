@@ -196,7 +196,7 @@ def test_the_way_through_the_site_leads_to_every_page() -> None:
     """Each page stands in the navigation of the site."""
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     written = {file.relative_to(ROOT / "docs").as_posix() for file in (ROOT / "docs").rglob("*.md")}
-    assert written - set(re.findall(r"- ([\w./-]+\.md)", nav)) == set()
+    assert written - set(re.findall(r"(?m)([\w./-]+\.md)$", nav)) == set()
 
 
 def test_every_judge_has_a_page_on_the_site() -> None:

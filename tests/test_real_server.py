@@ -16,6 +16,7 @@ from judges import Helpfulness, OpenAICompatible, Quick, Rubric, Verdict
 from judges.catalogue.registry import catalogue
 from judges.models.providers.langchain import LangChainModel
 from judges.models.structured import Method
+from judges.testing import ScriptedModel
 from refine import Outcome, SelfRefine
 from tests.catalogue.cases import asks_a_model, made, sample_for
 from tests.kit import Way, ask, both_ways
@@ -71,10 +72,11 @@ def by(method: Method, chat: ChatOpenAI) -> Helpfulness:
     return Helpfulness(LangChainModel(chat.model_copy(update={"max_tokens": 200}), method=method))
 
 
-def terse(model: OpenAICompatible) -> Rubric:
+def terse(model: OpenAICompatible, success_rating: int = 3) -> Rubric:
     """Make a judge with a short prompt: a model without a memory for it needs no more."""
     levels = {1: "bad", 2: "poor", 3: "fair", 4: "good"}
-    return Rubric(model, criteria="chance", levels=levels, instructions="Rate by chance.", examples=[])
+    settings: Any = {"criteria": "chance", "instructions": "Rate by chance.", "success_rating": success_rating}
+    return Rubric(model, levels=levels, examples=[], **settings)
 
 
 def test_free_text_has_its_usage(chat: ChatOpenAI) -> None:
@@ -128,6 +130,30 @@ async def test_a_verdict_of_one_token_has_probabilities(direct: OpenAICompatible
         assert sum(verdict.probabilities) == pytest.approx(1)
         place = max(range(4), key=verdict.probabilities.__getitem__)
         assert verdict.rating == place + 1
+
+
+async def test_the_prompt_about_a_piece_is_cached_but_for_the_piece(direct: OpenAICompatible) -> None:
+    """From the second piece on the server reads a quarter of the prompt at most; the rest it has read before."""
+    quick = Quick(terse(direct, success_rating=1), margin=0)
+    outcomes: list[Outcome] = []
+    sentences = [f"This is the sentence {letter} of it." for letter in "abcdefgh"]
+    refiner = SelfRefine(
+        ScriptedModel([" ".join(sentences)], cycle=True),
+        quick,
+        piece_judge=quick,
+        release="pieces",
+        piece_chars=1,
+        success_rating=1,
+        on_outcome=outcomes.append,
+    )
+    assert (await refiner.ainvoke("Count.")).text == " ".join(sentences)
+
+    # by chance, as for an unreadable digit, the judge itself is asked, too: those say nothing here
+    verdicts = [piece.verdict for piece in outcomes[0].attempts[0].pieces if piece.verdict]
+    assert len(verdicts) == len(sentences)
+    usages = [one.usage for one in verdicts[1:] if one.usage.calls == 1]
+    assert usages
+    assert min(one.cached_input_tokens / one.input_tokens for one in usages) >= 0.75
 
 
 async def test_an_assessment_has_probabilities_at_the_place_of_its_rating(direct: OpenAICompatible) -> None:

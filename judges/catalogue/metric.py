@@ -15,14 +15,13 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from judges.catalogue.before_judging import Looking, OwnAnswers, as_tools
 from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.parts.fields import attach
-from judges.compose.weighing import weigh
+from judges.compose.quick import weigh
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.likelihood import Levels, levels_in
-from judges.models.prompt_and_reply import dialect_of, has_own_format, render_example, takes_media
-from judges.models.prompt_size import tokens_of
+from judges.models.prompt_and_reply import dialect_of, has_own_format, render_example, takes_media, tokens_of
 from judges.models.resolve import as_model
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, Question, ReplyCheck, language_of, prompts_of
 from judges.prompting.translation import Pack, atranslate, translate
@@ -69,12 +68,14 @@ class Metric(Judge):
             before the packaged ones. Each prompt is there in English, and in any other languages; where Chinese or
             Russian is wanted and missing, English is used.
         pass_mark: Default threshold.
+        own_places: Attributes that only say where files lie, of which a fingerprint has the content.
     """
 
     entry: ClassVar[Entry]
     pack: ClassVar[str] = ""
     pack_folder: ClassVar[Path | None] = None
     pass_mark: ClassVar[float] = 0.5
+    own_places: ClassVar[frozenset[str]] = frozenset({"_folder"})
 
     def __init__(
         self,

@@ -387,13 +387,25 @@ def _tables(path: Path) -> tuple[str | None, Mapping[str, Any]]:
     return model, tables
 
 
+_FILES = ("prompts", "file")
+"""Settings that name what may lie beside a file of judges."""
+
+
+def _is_beside(path: Path, value: object) -> bool:
+    """Return whether a relative path leads nowhere from here, but to a file beside that of judges."""
+    if not isinstance(value, str) or Path(value).is_absolute() or Path(value).exists():
+        return False
+    return (path.parent / value).exists()
+
+
 def _spec(path: Path, name: str, table: object) -> JudgeSpec:
     if not isinstance(table, dict):
         raise ConfigurationError(
             f"{path}: judges.{name} is a table of settings, not {shortened(table)}; {_EXAMPLE}"
         )
+    beside = {key: str(path.parent / table[key]) for key in _FILES if _is_beside(path, table.get(key))}
     try:
-        return JudgeSpec.of_table(table, name=name)
+        return JudgeSpec.of_table({**table, **beside}, name=name)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: judges.{name}: {error}") from error
 

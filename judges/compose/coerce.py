@@ -251,13 +251,38 @@ def judge_of(candidate: object, *, name: str | None = None, returns: Returns | N
         )
     if hasattr(candidate, "invoke") and hasattr(candidate, "ainvoke"):
         return _RunnableJudge(candidate, name=name or _name_of(candidate), returns=returns)
+    if _is_validator(candidate):
+        check = functools.partial(_verdict_of_validator, candidate)
+        return FunctionJudge(check, name=name or _name_of(candidate))
     if callable(candidate) and not isinstance(candidate, type):
         return FunctionJudge(candidate, name=name or _name_of(candidate), returns=returns)
     hint = f"; of a class, give {candidate.__name__}(...)" if isinstance(candidate, type) else ""
     raise ConfigurationError(
         f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
-        f"LangChain runnable, the name of a judge, or a list of these{hint}"
+        f"LangChain runnable, a validator of guardrails-ai, the name of a judge, or a list of these{hint}"
     )
+
+
+def _is_validator(candidate: object) -> bool:
+    """Whether this is a validator as those of guardrails-ai are: an object with `validate(value, metadata)`."""
+    validate = None if isinstance(candidate, type) else getattr(candidate, "validate", None)
+    return callable(validate) and "metadata" in inspect.signature(validate).parameters
+
+
+def _verdict_of_validator(validator: Any, answer: str, metadata: Mapping[str, Any] | None = None) -> Verdict:
+    """Return what a validator says of an answer: its message is the feedback, its `fix_value` the replacement."""
+    result = validator.validate(answer, dict(metadata or {}))
+    outcome = getattr(result, "outcome", None)
+    if outcome not in {"pass", "fail"}:
+        raise AskFailed(
+            "invalid_output",
+            f"{_name_of(validator)!r} returned {_describe(result)}; return PassResult or FailResult",
+        )
+    if outcome == "pass":
+        return Verdict.checked(passed=True)
+    fixed = getattr(result, "fix_value", None)
+    replacement = fixed if isinstance(fixed, str) and fixed != answer else None
+    return Verdict.checked(passed=False, feedback=str(result.error_message or ""), replacement=replacement)
 
 
 class FunctionJudge(SharedByCopies, Judge):

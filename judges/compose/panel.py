@@ -153,7 +153,7 @@ def as_judge(
     returns: Returns | None = None,
     resolve: Resolve = resolve_names,
 ) -> Judge:
-    """Return a judge made from a function, an openevals-style evaluator, a LangChain runnable, a name, or several.
+    """Return a judge made from a function, an evaluator or validator, a LangChain runnable, a name, or several.
 
     A text is a judge's name, with settings as in `"length:at_most=80"` or `"tone:tone=kind,model=openai:gpt-5"`;
     or `"module:object"` for one of your own; or the path of a file of judges, see `judges.load_file`:
@@ -173,8 +173,10 @@ def as_judge(
 
     A runnable receives the sample's fields as a dict. An agent, or another compiled graph over messages, receives
     them in one message of the user, and its `structured_response` is read as a function's result; it may have
-    tools and may interrupt for a human, and it remembers nothing. A list of judges becomes a `Panel` that is as
-    strict as its strictest member.
+    tools and may interrupt for a human, and it remembers nothing. A validator of guardrails-ai, or whatever has
+    `validate(value, metadata)`, is given the answer and the sample's metadata: its `error_message` is the
+    feedback, its `fix_value` the `replacement`. A list of judges becomes a `Panel` that is as strict as its
+    strictest member.
 
     Args:
         candidate: What to turn into a judge; a judge is returned as it is.

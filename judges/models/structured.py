@@ -23,6 +23,7 @@ from judges.models.prompt_and_reply import (
     dialect_of,
     ending_of,
     fresh_nonce,
+    in_pieces,
     repair_request,
     without_quotes,
 )
@@ -89,7 +90,7 @@ def complete(ask: Ask, here: Observation) -> Completion:
         return retry.persist(partial(send_once, effect.request), effect.failure, retries.left, retries.claim)
 
     with observing(is_counted=True):
-        return flow.run(_exchange(ask, here.allowance), send)
+        return flow.run(_exchange(ask, here), send)
 
 
 async def acomplete(ask: Ask, here: Observation) -> Completion:
@@ -104,11 +105,13 @@ async def acomplete(ask: Ask, here: Observation) -> Completion:
         return await retry.apersist(asend, effect.failure, retries.left, retries.claim)
 
     with observing(is_counted=True):
-        return await flow.arun(_exchange(ask, here.allowance), send)
+        return await flow.arun(_exchange(ask, here), send)
 
 
-def _exchange(ask: Ask, allowance: Allowance | None) -> Generator[_Send, ModelResponse, Completion]:
-    nonce = fresh_nonce()
+def _exchange(ask: Ask, here: Observation) -> Generator[_Send, ModelResponse, Completion]:
+    allowance, begun = here.allowance, here.begun
+    nonce = fresh_nonce() if begun is None else begun.nonce
+    ask = ask if begun is None else in_pieces(ask, begun)
     dialect = dialect_of(ask.model, is_digit=ask.rated == "digit")
     request = _composed(dialect, ask, nonce)
     usage = _NOTHING

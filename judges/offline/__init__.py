@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 
 from judges.first_guesses import no_such_name, of_package
 from judges.offline.compare import Comparison, acompare, compare
-from judges.offline.dataset.pairing import paired
 from judges.offline.dataset.reading import read_rows
 from judges.offline.rank import RankedSystem, SystemRanking, rank
-from judges.offline.results import Evaluation, Row, Summary
+from judges.offline.results import Evaluation, Row, Summary, paired
 from judges.offline.run.evaluate import aevaluate, evaluate
 from judges.offline.run.journaled import load_run
 from judges.offline.run.meter import RunStopped
@@ -23,25 +22,31 @@ if TYPE_CHECKING:
     from judges.offline.trust.judge_trial import JudgeTrial, TrialPair, WorkedCase, try_judge
     from judges.offline.trust.monitor import MonitorReport, monitor
     from judges.offline.trust.replay import LoopReplay, replay
+    from judges.offline.tuning.learn import Learning, learn
+    from judges.offline.tuning.tune import Tuning, tune
 
 _HOMES = {
     "Alignment": "trust.align",
     "Change": "run_comparison",
     "IssuedCertificate": "trust.certify",
     "JudgeTrial": "trust.judge_trial",
+    "Learning": "tuning.learn",
     "LoopReplay": "trust.replay",
     "MonitorReport": "trust.monitor",
     "RayEvaluation": "run.ray",
     "RunComparison": "run_comparison",
     "align": "trust.align",
     "TrialPair": "trust.judge_trial",
+    "Tuning": "tuning.tune",
     "WorkedCase": "trust.judge_trial",
     "certify": "trust.certify",
     "compare_runs": "run_comparison",
     "evaluate_ray": "run.ray",
+    "learn": "tuning.learn",
     "monitor": "trust.monitor",
     "replay": "trust.replay",
     "try_judge": "trust.judge_trial",
+    "tune": "tuning.tune",
 }
 """What needs numpy and scipy, or Ray, and is loaded when it is used."""
 
@@ -53,6 +58,7 @@ __all__ = [
     "Evaluation",
     "IssuedCertificate",
     "JudgeTrial",
+    "Learning",
     "LoopReplay",
     "MonitorReport",
     "Progress",
@@ -65,6 +71,7 @@ __all__ = [
     "Summary",
     "SystemRanking",
     "TrialPair",
+    "Tuning",
     "WorkedCase",
     "acompare",
     "aevaluate",
@@ -74,6 +81,7 @@ __all__ = [
     "compare_runs",
     "evaluate",
     "evaluate_ray",
+    "learn",
     "load_run",
     "monitor",
     "paired",
@@ -81,6 +89,7 @@ __all__ = [
     "read_rows",
     "replay",
     "try_judge",
+    "tune",
 ]
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from judges.errors import ConfigurationError
-from judges.offline.dataset.pairing import pair_rows, question_of
-from judges.offline.results import Evaluation, Row
+from judges.offline.results import Evaluation, Row, pair_rows, question_of
 from judges.offline.run.journaled import load_run
 from judges.offline.run.source import Manifest, changed_judges
 from judges.offline.statistics import (

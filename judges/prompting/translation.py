@@ -37,12 +37,12 @@ def to_toml(prompt: Prompt) -> str:
     """Return a prompt as TOML; parsing it gives the same prompt."""
     blocks = ["\n".join(_head(prompt))]
     if prompt.levels:
-        blocks.append(_table("levels", {str(level): text for level, text in prompt.levels.items()}))
+        blocks.append(toml_table("levels", {str(level): text for level, text in prompt.levels.items()}))
     for example in prompt.examples:
-        data, reply = _table("examples.data", example.data), _table("examples.reply", example.reply)
+        data, reply = toml_table("examples.data", example.data), toml_table("examples.reply", example.reply)
         blocks.append(f"[[examples]]\n{data}\n{reply}")
     if prompt.feedback:
-        blocks.append(_table("feedback", prompt.feedback))
+        blocks.append(toml_table("feedback", prompt.feedback))
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -53,7 +53,8 @@ def _head(prompt: Prompt) -> Iterator[str]:
         yield f"reminder = {_text(prompt.reminder)}"
 
 
-def _table(name: str, fields: Mapping[str, JsonValue]) -> str:
+def toml_table(name: str, fields: Mapping[str, JsonValue]) -> str:
+    """Return a table of TOML, whatever is inside its fields in one line each."""
     return "\n".join([f"[{name}]", *(f"{_key(key)} = {_value(value)}" for key, value in fields.items())])
 
 

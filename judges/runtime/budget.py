@@ -296,7 +296,7 @@ class Allowance:
         self._purpose = purpose
         self._calls, self._tokens, self._cost, self._retries = calls, tokens, cost, retries
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._before = spent or _NOTHING
+        self._before = _NOTHING if spent is None else spent
         self._spent = _NOTHING
         self._in_flight = 0
         self._unpriced = unpriced

@@ -32,6 +32,8 @@ _GUESSES = {
     **dict.fromkeys(("run", "score", "test"), "evaluate"),
     **dict.fromkeys(("guard", "proxy", "start", "up"), "serve"),
     **dict.fromkeys(("agreement", "calibrate"), "align"),
+    **dict.fromkeys(("optimise", "optimize"), "tune"),
+    **dict.fromkeys(("distil", "distill", "train"), "learn"),
     **dict.fromkeys(("continue", "retry"), "resume"),
     **dict.fromkeys(("cost", "price"), "estimate"),
     **dict.fromkeys(("annotate", "rate"), "label"),
@@ -366,7 +368,7 @@ def _new_judge(options: of.NewJudgeOptions) -> int:
 
     It installs with `pip install ./brevity`, and `refine evaluate --judge brevity` then knows it.
     """
-    from refine.cli.new_judge import write_new_judge
+    from refine.cli.judge_list import write_new_judge
 
     return write_new_judge(options)
 
@@ -522,6 +524,47 @@ def _align(options: of.AlignOptions) -> int:
 
 
 @_command(_LOOPS)
+def _tune(options: of.TuneOptions) -> int:
+    """Tune a judge by labels of people, and say whether it became better.
+
+    It tries guidelines, examples and wordings on one half of the labels, and compares the best with the judge as
+    it was on the other half, which no prompt has seen. Without a gain nothing is written but the report. The same
+    command goes on where a crash stopped it. Labels that tuned a judge certify none.
+
+    \b
+    refine tune labelled.jsonl --judge helpfulness --model openai:gpt-5-mini
+    refine tune attempts.jsonl --labels attempts.labels.jsonl --judge tone:tone=kind --budget 300 --model ...
+    refine evaluate rows.jsonl --judge tuned/judges.toml
+
+    Exit code: 0 improved, 1 no gain, 2 bad input.
+    """
+    from refine.cli.tuning import run_tune
+
+    return run_tune(options)
+
+
+@_command(_LOOPS)
+def _learn(options: of.LearnOptions) -> int:
+    """Learn a first level of a judge's verdicts, for a fraction of the price.
+
+    It decides alone where the verdicts that were recorded say that both levels together keep the agreement that is
+    promised; "decides 0 %" is an answer. What it is not sure of, and what it would refuse, goes to the judge.
+
+    \b
+    refine learn attempts.jsonl
+    refine learn sqlite:///record.db --agreement 0.98 --out first.json
+
+    In judges.toml: use = "judges:first_level", file = "first.json", judge = "helpfulness".
+
+    Exit code: 0 it decides some, 1 it decides nothing, 2 bad input.
+    """
+    _require(["sklearn"], "learn")
+    from refine.cli.tuning import run_learn
+
+    return run_learn(options)
+
+
+@_command(_LOOPS)
 def _certify(options: of.CertifyOptions) -> int:
     """Certify the success rating of a loop.
 
@@ -597,7 +640,7 @@ def _export(options: of.ExportOptions) -> int:
 
     Exit code: 0 written, 1 nothing to write, 2 bad input.
     """
-    from refine.cli.recorded import run_export
+    from refine.cli.loops import run_export
 
     return run_export(options)
 
@@ -617,7 +660,7 @@ def _verify(options: of.VerifyOptions) -> int:
 
     Exit code: 0 as it was written, 1 not, 2 bad input.
     """
-    from refine.cli.recorded import run_verify
+    from refine.cli.loops import run_verify
 
     return run_verify(options)
 
@@ -655,6 +698,7 @@ def _serve(options: of.ServeOptions) -> int:
         running.begin(file, is_asked=not options.yes, ask=lambda text, default: str(typer.prompt(text, default)))
         return 0
     flags = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
+    flags["record_texts"] = options.record_texts or None
     if options.no_record:
         flags["record"] = False
     running.serve(options.config, flags, check=options.check, live=options.live)

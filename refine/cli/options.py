@@ -517,7 +517,10 @@ class ServeOptions(CommandOptions):
     record: str | None = _option(
         "Where outcomes are recorded: a file, or a database. Default: refine-record.db", "URL"
     )
+    record_texts: bool = _flag("Record questions and answers, too, which people need who label them.")
     no_record: bool = _flag("Record nothing, so there is no page.")
+    certificate: str | None = _option("Certificate that `refine certify` wrote; it sets the rating.", "FILE")
+    on_alarm: str | None = _option("What follows where labels break its promise.", "stricter|closed|log")
     config: Path | None = _option("TOML file with these and all other settings.", "FILE")
     check: bool = _flag("Check the settings, say what they mean, and end.")
     live: bool = _flag("With --check: ask judges, upstreams and the database, each once.")
@@ -671,6 +674,49 @@ class MonitorOptions(_LoopOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TuneOptions(CommandOptions):
+    """The options of `refine tune`."""
+
+    labelled: str = _argument("Answers with labels: a file, the folder of a run, or the URL of a record.", "ROWS")
+    judge: str = _option(
+        "Judge by name, with its settings, or one of a file, judges.toml:NAME.",
+        "NAME[:KEY=VALUE,...]",
+        default=MISSING,
+        autocompletion=_judge_names,
+    )
+    model: str | None = _option("Model that the judge asks. E.g. openai:gpt-5-mini", "PROVIDER:NAME")
+    base_url: str | None = _option("OpenAI-compatible server of the model. E.g. http://localhost:8000/v1", "URL")
+    labels: Path | None = _option("Labels, where they are not in ROWS. Default: those beside ROWS.", "FILE")
+    budget: int = _option("Most model calls.", "N", default=200)
+    out: Path = _option("Folder for the tuned judge and the report.", "FOLDER", default=Path("tuned"))
+    good: float = _option("Least rating of people that is good.", "1-4", default=3.0)
+    seed: int = _seed()
+    max_concurrency: int = _max_concurrency()
+    as_json: bool = _json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnOptions(CommandOptions):
+    """The options of `refine learn`."""
+
+    attempts: str = _argument(
+        "Judged answers: attempts.jsonl, the folder of a run, or the URL of a record.", "ATTEMPTS"
+    )
+    judge: str | None = _option("The judge, where rows have verdicts of several.", "NAME")
+    out: Path = _option("File for what is learned.", "FILE", default=Path("first.json"))
+    agreement: float = _option(
+        "Least share of questions on which both levels say what the judge says.", "SHARE", default=0.95
+    )
+    delta: float = _option("Probability that this does not hold.", "SHARE", default=0.05)
+    success_rating: int | None = _option(
+        "Rating from which the judge accepts. Default: as recorded.", "1-4", min=1, max=4
+    )
+    vectors: str = _option("pieces, minilm (slower) or none.", "KIND", default="pieces")
+    seed: int = _seed()
+    as_json: bool = _json()
+
+
+@dataclass(frozen=True, kw_only=True)
 class LabelOptions(CommandOptions):
     """The options of `refine label`."""
 
@@ -679,4 +725,5 @@ class LabelOptions(CommandOptions):
     by: str | None = _option("Who labels. Default: your login.", "NAME")
     split: str | None = _option("What the labels may be used for: tune never measures.", "certify|report|tune")
     next_rows: int | None = _option("Only the N answers whose labels are worth most.", "N", name="--next", min=1)
+    audit: int | None = _option("Only N at random of those that went out under a certificate.", "N", min=1)
     seed: int = _seed()

@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from graphs import Bounds, Policy
-from graphs.answers import unread_call
+from graphs.answers import misfit_of, schemas_in, unread_call
 from graphs.errors import DraftError
 from graphs.generators import Draft, PerRequest
 from graphs.graph import build_loop
@@ -27,7 +27,6 @@ from graphs.mending import CALL_AS_TEXT
 from graphs.policy import Override
 from graphs.policy import policy_of as checked_policy
 from graphs.questions import InputJudging
-from graphs.tool_calls import misfit_of, schemas_in
 from judges import ConfigurationError
 from judges.errors import shortened
 from judges.models.providers.langchain import chat_model, usage_of

@@ -21,6 +21,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 
 from graphs import Attempt, Outcome, Policy
+from graphs.answers import AnswerKind
 from graphs.certificate import settings_of, subject_of
 from judges import ConfigurationError, Judge, Sample, Verdict
 from judges.certificate import Subject
@@ -272,11 +273,16 @@ def rows_of(pending: PendingOutcome, *, texts: bool, redact: Sequence[Redact] = 
     outcome = pending.outcome
     question = _question(outcome.conversation)
     row = _outcome_row(pending, question)
-    attempts = [_attempt_row(row["id"], one, released=one.number == outcome.released) for one in outcome.attempts]
+    kinds = [attempt.kind for attempt in outcome.attempts]
+    attempts = [
+        _attempt_row(row["id"], attempt, kind, released=attempt.number == outcome.released)
+        for attempt, kind in zip(outcome.attempts, kinds, strict=True)
+    ]
     if texts:
         row |= _outcome_texts(outcome, question, redact)
-        for attempt_row, attempt in zip(attempts, outcome.attempts, strict=True):
-            attempt_row.update(_attempt_texts(attempt, redact))
+        drafts = [attempt.text for attempt in outcome.attempts]
+        for attempt_row, attempt, draft in zip(attempts, outcome.attempts, drafts, strict=True):
+            attempt_row.update(_attempt_texts(attempt, draft, redact))
     return OutcomeRows(row, tuple(attempts))
 
 
@@ -339,7 +345,7 @@ def _question_marks(verdict: Verdict | None) -> Row:
     }
 
 
-def _attempt_row(outcome: str, attempt: Attempt, *, released: bool) -> Row:
+def _attempt_row(outcome: str, attempt: Attempt, kind: AnswerKind, *, released: bool) -> Row:
     """Return the row of one attempt of the outcome with this id, without texts."""
     verdict = attempt.verdict
     return _storable(
@@ -347,7 +353,7 @@ def _attempt_row(outcome: str, attempt: Attempt, *, released: bool) -> Row:
             "outcome": outcome,
             "number": attempt.number,
             "released": released,
-            "kind": None if attempt.kind == "text" else attempt.kind,
+            "kind": None if kind == "text" else kind,
             "model": _metadata(attempt.answer, _MODELS),
             "finish_reason": _metadata(attempt.answer, _FINISH_REASONS),
             "generate_s": attempt.latency_s,
@@ -426,9 +432,9 @@ def _outcome_texts(outcome: Outcome, question: str, redact: Sequence[Redact]) ->
     return row
 
 
-def _attempt_texts(attempt: Attempt, redact: Sequence[Redact]) -> Row:
+def _attempt_texts(attempt: Attempt, draft: str, redact: Sequence[Redact]) -> Row:
     verdict = attempt.verdict
-    texts = {"draft": _redact(attempt.text, redact)}
+    texts = {"draft": _redact(draft, redact)}
     if verdict is not None:
         texts |= {
             "rationale": _redact(verdict.rationale, redact),
@@ -442,7 +448,7 @@ def _attempt_texts(attempt: Attempt, redact: Sequence[Redact]) -> Row:
         row["evidence"] = _json_of(attempt.evidence, redact)
     items = [] if verdict is None else [_dump_verdict(item) for item in verdict.items]
     if attempt.pieces:  # what is redacted may lie across two pieces, which then have no text
-        has_secrets = bool(redact) and _redact(attempt.text, redact) != attempt.text
+        has_secrets = bool(redact) and _redact(draft, redact) != draft
         items = [*_pieces(attempt, texts=not has_secrets), *items]
     if items:
         row["items"] = _json_of(items, redact)
@@ -546,7 +552,7 @@ def _recorded_samples(pending: PendingOutcome) -> Iterator[Sample]:
     for attempt in recorded.attempts:
         for draft in attempt.drafts:
             released = draft is attempt and attempt.number == recorded.released
-            row = _attempt_row(outcome["id"], draft, released=released)
+            row = _attempt_row(outcome["id"], draft, draft.kind, released=released)
             if draft.verdict is not None:
                 row |= {name: getattr(draft.verdict, name) for name in ("rationale", "feedback")}
             if draft.pieces:

@@ -39,9 +39,12 @@ def seal_key_of(environment: Mapping[str, str] = os.environ) -> bytes:
     return key
 
 
+_encode = json.JSONEncoder(default=repr).encode
+
+
 def digest_of(key: bytes, *parts: object) -> str:
     """Return the hash of plain data, under a key if there is one."""
-    return blake2b(json.dumps(parts, default=repr).encode(), digest_size=_BYTES, key=key).hexdigest()
+    return blake2b(_encode(parts).encode(), digest_size=_BYTES, key=key).hexdigest()
 
 
 _MOST_FAULTS = 1_000

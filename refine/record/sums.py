@@ -62,8 +62,11 @@ def seconds_of(bucket: int) -> float:
     return math.exp(bucket * _STEP)
 
 
+_OF_ATTEMPTS = (("generate_s", 10**6), ("judge_s", 10**6), ("cost", 10**9), ("judge_cost", 10**9))
+
+
 def _whole(value: float | None, scale: int = 1) -> int:
-    return 0 if value is None else max(-_MOST, min(_MOST, round(value * scale)))
+    return 0 if not value else max(-_MOST, min(_MOST, round(value * scale)))
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ class Sums:
     series: dict[int, dict[str, Any]] = field(default_factory=dict)
     sums: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     tally: Counter[tuple[int, int, str, int]] = field(default_factory=Counter)
+    _ids: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pairs: Iterable[Pair], sign: int = 1) -> Sums:
@@ -89,10 +93,7 @@ class Sums:
         return sums
 
     def _add(self, outcome: Stored, attempts: Sequence[Stored], sign: int) -> None:
-        dimensions = {name: outcome.get(name) for name in _DIMENSIONS}
-        plain = json.dumps({**dimensions, "passed": bool(dimensions["passed"])}).encode()
-        series = int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1
-        self.series[series] = dimensions
+        series = self._series_of(tuple(map(outcome.get, _DIMENSIONS)))
         place = (outcome["at"] - outcome["at"] % MINUTE, series)
         cost = outcome.get("cost")
         values = (
@@ -102,10 +103,7 @@ class Sums:
             _whole(outcome.get("output_tokens")),
             _whole(cost, 10**9),
             int(cost is None),
-            sum(_whole(attempt.get("generate_s"), 10**6) for attempt in attempts),
-            sum(_whole(attempt.get("judge_s"), 10**6) for attempt in attempts),
-            sum(_whole(attempt.get("cost"), 10**9) for attempt in attempts),
-            sum(_whole(attempt.get("judge_cost"), 10**9) for attempt in attempts),
+            *(sum([_whole(attempt.get(name), scale) for attempt in attempts]) for name, scale in _OF_ATTEMPTS),
         )
         before = self.sums.get(place) or [0] * len(values)
         self.sums[place] = [old + sign * value for old, value in zip(before, values, strict=True)]
@@ -114,6 +112,16 @@ class Sums:
         for attempt in attempts:
             if attempt.get("judge"):
                 self.tally[*place, attempt["judge"], attempt.get("rating") or 0] += sign
+
+    def _series_of(self, values: tuple[Any, ...]) -> int:
+        """Return the id of the series with these dimensions; hashed once, since most outcomes share a few."""
+        known = self._ids.get(values)
+        if known is None:
+            dimensions = dict(zip(_DIMENSIONS, values, strict=True))
+            plain = json.dumps({**dimensions, "passed": bool(dimensions["passed"])}).encode()
+            known = self._ids[values] = int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1
+            self.series[known] = dimensions
+        return known
 
     def write(self, connection: Connection) -> None:
         """Add these sums to those of the database, in an order that lets no two writers wait for each other."""

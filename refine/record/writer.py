@@ -413,7 +413,7 @@ def _write(pen: _Pen, batch: Sequence[OutcomeRows]) -> list[Exception]:
             with pen.transaction() as (connection, links):
                 links.seal_all(batch)
                 _append(connection, batch)
-                Sums.of((rows.outcome, rows.attempts) for rows in batch).write(connection)
+                Sums.of([(rows.outcome, rows.attempts) for rows in batch]).write(connection)
         except IntegrityError:
             with pen.transaction() as (connection, links):
                 _merge(connection, batch, links, pen.key)
@@ -469,7 +469,7 @@ def _merge(connection: Connection, batch: Sequence[OutcomeRows], links: Links, k
         if known is None or known.outcome["stop_reason"] == "interrupted":
             latest[rows.outcome["id"]] = rows
     added = [part for part in latest.values() if _merge_one(connection, part, links, key)]
-    Sums.of((rows.outcome, rows.attempts) for rows in added).write(connection)
+    Sums.of([(rows.outcome, rows.attempts) for rows in added]).write(connection)
 
 
 def _merge_one(connection: Connection, rows: OutcomeRows, links: Links, key: bytes) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from judges.errors import shortened
 from judges.offline import Evaluation, Row, Summary, load_run
-from judges.offline.dataset.pairing import pair_rows
+from judges.offline.results import pair_rows
 from judges.offline.run.journal import is_failure
 from judges.offline.run.outputs import RESULTS, TIMING
 from judges.offline.run.source import Manifest

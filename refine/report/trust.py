@@ -32,10 +32,9 @@ from refine.report.document import (
 if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate, Kind
     from judges.offline.statistics import BiasTest
-    from judges.offline.trust.align import Alignment
+    from judges.offline.trust.align import Alignment, Reliability
     from judges.offline.trust.benefit_report import BenefitReport
     from judges.offline.trust.curves import AttemptGain, CurvePoint
-    from judges.offline.trust.reliability import Reliability
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
 
 

@@ -364,12 +364,16 @@ class ServedGuard:
         questions = self.loop.input_judge
         return is_reachable(self.judge) and (questions is None or is_reachable(questions))
 
-    @property
+    @cached_property
     def provider(self) -> str:
         """Whose model is guarded, as OpenTelemetry names providers; else the form of the API that it speaks."""
         host = "" if self.upstream is None else urlsplit(self.upstream.origin).hostname or ""
         known = (name for end, name in _PROVIDERS.items() if host == end or host.endswith(f".{end}"))
         return next(known, self.api or ("" if self.upstream is None else "openai"))
+
+    def shows_part_of(self, text: str) -> bool:
+        """Whether the judge's model is shown a part of an answer alone, since it is too long."""
+        return len(text) > self.loop.policy.max_conversation_chars and bool(self.judge.models)
 
     @property
     def generator(self) -> GeneratorIdentity:
@@ -432,8 +436,9 @@ class Guards:
         if guard.upstream is None or not guard.upstream.takes_callers_key:
             return
         owner = next((api for api, form in _KEYS.items() if any(map(form.search, credentials.values()))), "")
-        known = {one.api for one in self}
-        if owner and owner != guard.api and (guard.api or owner in known):
+        if not owner or owner == guard.api:
+            return
+        if guard.api or owner in {one.api for one in self}:
             raise ApiError(
                 400,
                 f"the key that came is {owner.title()}'s, and the guard {guard.name!r} has another provider's "

@@ -5,30 +5,228 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+import structlog
+
 from judges.errors import ConfigurationError
+from judges.runtime.faults import logging_safely
 from refine.guesses import OneTimeLink
 from refine.logs import log_json_lines
 from refine.promise import watch_promise
-from refine.record import DatabaseRecord
+from refine.record import DatabaseRecord, Recorder
 from refine.server.access import ServedGuard
-from refine.server.access_log import LOGGER, AccessLog
 from refine.server.app import make_guard_app
 from refine.server.assembly import make_service
 from refine.server.config import ServerSettings, load_settings, unknown_variables
+from refine.server.dialects import chat, messages
+from refine.server.errors import ApiError
 from refine.server.labels import LabelRoute
-from refine.server.live import ask_once
+from refine.server.notices import WebhookCollector, describe_webhooks, make_notices, open_webhooks
 from refine.server.observers import Metrics, Recording, choose_record, make_page, open_guard_record
-from refine.server.service import GuardApp, Service
+from refine.server.service import GuardApp, ServedRequest, Service
 from refine.server.setup import doubt_about_record, doubts_about, write_configuration
-from refine.server.tracing import trace_as_the_environment_says
 from refine.server.uvicorn_private import GuardServer
+from refine.webhooks import Webhook
+
+_ROW = {
+    "question": "What is the capital of France?",
+    "answer": "The capital of France is Paris.",
+    "reference": "Paris.",
+    "retrieved_contexts": ["Paris is the capital of France."],
+}
+_REFUSED = (401, 403)
+_FAILING = 500
+
+
+async def ask_once(
+    guards: Iterable[ServedGuard], record: Recorder | None, webhooks: Iterable[Webhook] = ()
+) -> tuple[list[str], list[str]]:
+    """Ask all judges, upstreams, databases and webhooks once; return what answers, what does not, a line each."""
+    fine: list[str] = []
+    faults: list[str] = []
+    for guard in guards:
+        for name, ask in (("judge", _ask_judge), ("upstream", _ask_upstream)):
+            try:
+                fine.append(f"guard {guard.name}: the {name} {await ask(guard)}")
+            except (ApiError, ConfigurationError) as error:
+                faults.append(f"guard {guard.name}: the {name} does not answer: {error}")
+    if isinstance(record, DatabaseRecord):
+        try:
+            await asyncio.to_thread(record.check)
+            fine.append("the record's database answers")
+        except ConfigurationError as error:
+            faults.append(f"record: {error}")
+    for webhook in webhooks:
+        try:
+            await asyncio.to_thread(webhook.post, "test", {"text": "refine serve --check --live"})
+            fine.append(f"the webhook to {webhook.host} answers")
+        except ConfigurationError as error:
+            faults.append(f"webhook: {error}")
+    return fine, faults
+
+
+async def _ask_judge(guard: ServedGuard) -> str:
+    verdict = await guard.judge.acall(guard.judge.read(_ROW))
+    if verdict.unscored is not None:
+        raise ConfigurationError(f"{verdict.unscored}: {verdict.detail}")
+    return f"{guard.judge.name} answers in {verdict.latency_s:.1f} s"
+
+
+async def _ask_upstream(guard: ServedGuard) -> str:
+    upstream = guard.upstream
+    if upstream is None:
+        return "is not set"
+    dialect = messages if guard.api == messages.API else chat
+    version = {"anthropic-version": "2023-06-01"} if dialect is messages else {}
+    headers = upstream.headers(version, "check", {}, dialect.KEY_HEADER)
+    try:
+        async with upstream.open("GET", "/models", "", headers, None) as response:
+            status = response.status
+    finally:
+        await upstream.aclose()
+    if status >= _FAILING or (status in _REFUSED and not upstream.takes_callers_key):
+        raise ConfigurationError(f"{upstream.origin} answers with status {status}")
+    return f"{upstream.origin} answers"
+
+
+LOGGER = "refine.access"
+_access_log = logging.getLogger(LOGGER)
+_LEFT = 499
+"""What servers write for a client that left before it was answered."""
+
+
+class AccessLog:
+    """Writes a line at INFO for every request served; an observer of the service."""
+
+    def __call__(self, served: ServedRequest) -> None:
+        """Write the line of one request, without any text of it."""
+        if not _access_log.isEnabledFor(logging.INFO):
+            return
+        fields = {name: _printable(value) for name, value in _fields(served).items() if value not in ("", None)}
+        with logging_safely():
+            if structlog.is_configured():
+                structlog.get_logger(LOGGER).info("request", **fields)
+            else:
+                _access_log.info(
+                    "request %s", " ".join(f"{name}={_word(value)}" for name, value in fields.items())
+                )
+
+
+def _printable(value: Any) -> Any:
+    """Return what a client sent without what could begin a line of its own, or that no log can write."""
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
+
+
+def _word(value: Any) -> Any:
+    """Return a value as one word of a line, in quotes where it could pass for several fields."""
+    return repr(value) if isinstance(value, str) and (" " in value or "=" in value) else value
+
+
+def _fields(served: ServedRequest) -> dict[str, Any]:
+    outcomes = [record.outcome for record in served.records]
+    last = outcomes[0] if outcomes else None
+    ratings = [attempt.rating for one in outcomes for attempt in one.attempts if attempt.number == one.released]
+    verdicts = [verdict.rating for verdict in served.verdicts]
+    usage, who = served.usage, served.requester
+    return {
+        "status": _LEFT if served.status is None else served.status,
+        "method": served.method,
+        "path": served.path,
+        "seconds": round(served.seconds, 4),
+        "key": served.caller,
+        "user": who.user,
+        "session": who.session,
+        "thread": who.thread,
+        "guard": served.guard,
+        "model": served.model,
+        "ended": "left" if served.status is None else last.stop_reason if last else served.ended,
+        "reason": served.code or (last.detail if last else ""),
+        "rating": min((rating for rating in (*ratings, *verdicts) if rating is not None), default=None),
+        "attempts": sum(len(one.attempts) for one in outcomes) if outcomes else None,
+        "tokens": usage.tokens or None,
+        "cost": usage.cost or None,
+        "request_id": served.request_id,
+        "trace_id": served.trace_id,
+    }
+
+
+_WANTED = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_NEEDS = {
+    "otlp": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    "console": ("opentelemetry.sdk",),
+}
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_PROTOCOL = "http/protobuf"
+_SERVICE = "refine-guard"
+
+
+def trace_as_the_environment_says(environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
+    """Set up tracing where `OTEL_TRACES_EXPORTER` or an address of OTLP is set, and return what ends it.
+
+    Everything else, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER`, `OTEL_EXPORTER_OTLP_HEADERS` and so on, means what
+    it does everywhere. Without those variables nothing is loaded.
+
+    Raises:
+        ConfigurationError: If the exporter is unknown, or the extra `otel` is not installed.
+    """
+    is_off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if is_off or not any(environment.get(name) for name in _WANTED):
+        return lambda: None
+    kind = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower() or "otlp"
+    if kind == "none":
+        return lambda: None
+    if kind not in _NEEDS:
+        raise ConfigurationError(f"OTEL_TRACES_EXPORTER = {kind!r} is not known here; set otlp, console or none")
+    protocol = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get(
+        "OTEL_EXPORTER_OTLP_PROTOCOL"
+    )
+    if kind == "otlp" and protocol not in {None, "", "http/protobuf"}:
+        raise ConfigurationError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL = {protocol!r} is not spoken here; set http/protobuf"
+        )
+    if not all(map(_is_there, _NEEDS[kind])):
+        raise ConfigurationError("OTEL_* in the environment wants traces; install the extra: selfrefine[otel]")
+    return _begin(kind)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _begin(kind: str) -> Callable[[], None]:
+    from opentelemetry import trace  # noqa: PLC0415 - an extra
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - likewise
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - likewise
+    from opentelemetry.sdk.trace.export import (  # noqa: PLC0415 - likewise
+        BatchSpanProcessor,
+        ConsoleSpanExporter,
+        SpanExporter,
+    )
+
+    exporter: SpanExporter = ConsoleSpanExporter()
+    if kind == "otlp":
+        exporter = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter").OTLPSpanExporter()
+    of_resource = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    is_named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in of_resource
+    provider = TracerProvider(resource=Resource.create({} if is_named else {"service.name": _SERVICE}))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return provider.shutdown
+
 
 _BACKLOG = 2_048
 
@@ -76,7 +274,8 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
     _require_upstream(service)
     settings, of_record = choose_record(settings)
     app = make_app(settings, service, on_close=_do_nothing if check else trace_as_the_environment_says())
-    _say(*map(describe, service.guards), *_doubts(service), of_record, _exposure(settings, service))
+    _say(*map(describe, service.guards), *_doubts(service), of_record, *describe_webhooks(settings.webhooks))
+    _say(_exposure(settings, service))
     _say(*(f"warning: {doubt}" for doubt in doubts_about(settings, list(service.guards))))
     if check:
         _say(*(f"warning: {doubt}" for doubt in _unusable(settings)))
@@ -134,7 +333,9 @@ def _begin_log(name: str) -> None:
 
 
 def _check_live(settings: ServerSettings, service: Service) -> None:
-    fine, faults = asyncio.run(ask_once(service.guards, open_guard_record(settings)))
+    fine, faults = asyncio.run(
+        ask_once(service.guards, open_guard_record(settings), open_webhooks(settings.webhooks))
+    )
     _say(*fine, *faults)
     if faults:
         raise ConfigurationError(f"{len(faults)} of {len(fine) + len(faults)} do not answer; see above")
@@ -155,10 +356,14 @@ def make_app(
     metrics = None
     if settings.metrics:
         metrics = Metrics() if recording is None else Metrics(recording.counts, promises)
+    notices = make_notices(settings, service.guards, recording, promises)
+    if metrics is not None and notices:
+        metrics.registry.register(WebhookCollector(one.webhook for one in notices))
     service.observers = (
         *service.observers,
         AccessLog(),
         *(one for one in (metrics, recording) if one is not None),
+        *notices,
     )
     passed = settings.pass_through
 
@@ -167,6 +372,8 @@ def make_app(
             watch.close()
         if recording is not None:
             recording.close()
+        for notice in notices:
+            notice.webhook.close()
         on_close()
 
     return make_guard_app(
@@ -263,8 +470,8 @@ class RunningGuard:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = load_settings(None, {"port": 0, **settings})
         self.service = make_service(self._settings)
-        self._socket = listening_socket(self._settings.host, self._settings.port)
         self._app = make_app(self._settings, self.service)
+        self._socket = listening_socket(self._settings.host, self._settings.port)
         self._server = GuardServer(self._app, self._settings)
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="guard", daemon=True)

@@ -38,7 +38,7 @@ from refine.server.dialects.protocol import (
     write_json,
 )
 from refine.server.errors import ApiError
-from refine.telemetry import RequestSpan, trace_request
+from refine.telemetry import UNTRACED, trace_request
 
 
 def _check_encoding(headers: Mapping[str, str]) -> None:
@@ -339,7 +339,7 @@ class PieceOutlet:
     async def asend(self, text: str, message_id: str) -> None:
         """Send a piece."""
         if self.writer is None:
-            self.writer = self._form.PieceWriter(message_id.removeprefix("answer-"), self._model)
+            self.writer = self._form.piece_writer(message_id.removeprefix("answer-"), self._model)
         events = self.writer.piece(text)
         if not self._client.is_streaming:
             await self._client.start_events([])
@@ -426,7 +426,7 @@ class Service:
         guards: The guards.
         keys: The keys that are let in.
         limits: RequestLimits of a request.
-        budgets: What keys may consume in a day.
+        budgets: What keys may consume in a day; None where no key has a budget.
         keep_alive_s: Seconds between comments to a waiting client that streams.
         observers: Told of every request served.
         draining: Whether the server is about to stop.
@@ -435,7 +435,7 @@ class Service:
     guards: Guards
     keys: Keys = field(default_factory=Keys)
     limits: RequestLimits = field(default_factory=RequestLimits)
-    budgets: Budgets = field(default_factory=Budgets)
+    budgets: Budgets | None = None
     keep_alive_s: float = 10.0
     observers: tuple[_Observer, ...] = ()
     draining: bool = False
@@ -447,7 +447,7 @@ class Service:
 
     def observe(self, served: ServedRequest) -> None:
         """Count what was consumed, and tell the observers; one that raises costs nobody an answer."""
-        if served.records or served.verdicts:
+        if self.budgets is not None and (served.records or served.verdicts):
             self.budgets.add(served.caller, served.usage)
         for observer in self.observers:
             try:
@@ -470,7 +470,7 @@ class Exchange:
         self._method, self._path = scope["method"], scope["path"][:_LONGEST_PATH]
         self.incoming = incoming
         self.model = ""
-        self.span = RequestSpan()
+        self.span = UNTRACED
         self.guard = ""
         self.caller = ""
         self.requester = Requester()
@@ -571,7 +571,8 @@ class PostRoute(ABC):
             raise ApiError(405, "this path takes POST", code="method_not_allowed", allow="POST")
         caller = service.keys.caller(incoming)
         exchange.caller = caller.name
-        service.budgets.enter(caller.name)
+        if service.budgets is not None:
+            service.budgets.enter(caller.name)
         service.admission.enter(caller.name)
         try:
             with service.bytes_held.request() as held:
@@ -630,7 +631,11 @@ class JudgedRoute(PostRoute):
         """Answer one request; see the base class."""
         service, request = self._service, self._dialect.read_request(body)
         guard = exchange.choose_guard(request.model, caller, api=self._dialect.API)
-        pieces = PieceOutlet(client, self._dialect, request.model) if request.streamed else None
+        pieces = (
+            PieceOutlet(client, self._dialect, request.model)
+            if request.streamed and guard.loop.releases_pieces
+            else None
+        )
         return await respond(
             self._answer(exchange, guard, request, caller, pieces),
             client,

@@ -22,17 +22,16 @@ from pydantic import SecretStr
 from yarl import URL
 
 from graphs import Draft, RefineError
-from graphs.answers import CUT_AS_ASKED
+from graphs.answers import CUT_AS_ASKED, misfit_of, schemas_in
 from graphs.generators import OnDelta
 from graphs.mending import CALL_AS_TEXT
-from graphs.tool_calls import misfit_of, schemas_in
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
 from judges.models.providers.http_errors import EndpointError, EndpointReplyError
 from judges.models.providers.openai_replies import ChunkReader
 from judges.models.providers.sessions import Sessions
-from judges.models.wrappers.breaker import Breaker
+from judges.models.wrappers.limiter import Breaker
 from judges.verdict import Usage
 from refine.server.dialects.protocol import ApiDialect, Json, JudgedRequest, RawHeaders, read_json, write_json
 from refine.server.errors import ApiError, UpstreamFailed
@@ -150,6 +149,9 @@ class Upstream:
         breaker_cooldown_s: Seconds until one call is let through again.
         name: What it is called in place of its address, where that is another after each start.
 
+    Attributes:
+        takes_callers_key: Whether requests go out with the key of whoever asks.
+
     Raises:
         judges.ConfigurationError: If the address is none.
     """
@@ -172,6 +174,7 @@ class Upstream:
         self._base = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
         self._query = f"?{url.query}" if url.query else ""
         self._key = key
+        self.takes_callers_key = key is None
         self._key_header = key_header
         self._timeout_s = timeout_s
         self._max_reply_bytes = max_reply_bytes
@@ -189,9 +192,9 @@ class Upstream:
         return self._name or f"{self._base}{self._query}"
 
     @property
-    def takes_callers_key(self) -> bool:
-        """Whether requests go out with the key of whoever asks."""
-        return self._key is None
+    def is_left_alone(self) -> bool:
+        """Whether it is not asked now, since too many calls in a row failed."""
+        return self._breaker is not None and self._breaker.is_open
 
     def credentials(self, caller: Mapping[str, str], header: str) -> Mapping[str, str]:
         """Return the headers that authenticate: the operator's key, or else the caller's own, as they came.
@@ -419,6 +422,7 @@ class UpstreamGenerator:
     """
 
     may_interrupt = False
+    uses_langchain = False
 
     def __init__(
         self,

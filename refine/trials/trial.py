@@ -26,9 +26,8 @@ from judges.offline.run.source import row_json
 from judges.runtime.flow import DaemonThreads
 from refine.trials.arms import BASELINE, DEFAULT_ARMS, FIRST, Arm, read_arms
 from refine.trials.engine import ArmLimits, TrialRun, name_of
-from refine.trials.labels import write_answers
 from refine.trials.manifest import MANIFEST, TrialManifest
-from refine.trials.results import SUMMARY, Trial
+from refine.trials.results import SUMMARY, Trial, write_answers
 from refine.trials.store import TrialPlan
 
 _ANY = Bounds(max_criteria_chars=sys.maxsize)
@@ -164,19 +163,23 @@ async def atrial(
             limits=ArmLimits(calls=max_arm_calls, cost=max_arm_cost),
         )
         await run.run(max_concurrency)
-        result = Trial(
-            rows=tuple(run.rows()),
-            arms=tuple(arm.name for arm in plan.arms),
-            baseline=named,
-            max_attempts=chosen.max_attempts,
-            failed=dict(sorted(run.failed.items())),
-            stopped=run.stopped,
-            folder=None if out is None else folder,
-        )
+        result = _result(run, plan, named, None if out is None else folder)
         if true_judge is None:
             write_answers(folder, run.answers())
         result.write(folder)
         return result
+
+
+def _result(run: TrialRun, plan: TrialPlan, baseline: str, folder: Path | None) -> Trial:
+    return Trial(
+        rows=tuple(run.rows()),
+        arms=tuple(arm.name for arm in plan.arms),
+        baseline=baseline,
+        max_attempts=plan.policy.max_attempts,
+        failed=dict(sorted(run.failed.items())),
+        stopped=run.stopped,
+        folder=folder,
+    )
 
 
 def _check_count(name: str, value: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from judges import Judge, Verdict, load
-from judges.catalogue.safety.personal.search import find
+from judges.catalogue.safety.pii_leakage import find
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.catalogue.planting import Planted, clean, planted

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, Verdict, load
-from judges.catalogue.parts.sql import Fixture, same_text
+from judges.catalogue.ragas.sql import Fixture, same_text
 from judges.testing import ScriptedModel
 from tests.kit import replying
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from demos.offline import demonstrate, main
-from demos.support import support_judge, support_questions
+from demos.offline import demonstrate, main, support_judge, support_questions
 from judges.certificate import IssuedCertificate
 from judges.offline import align, read_rows, replay
 from judges.testing import ScriptedJudge

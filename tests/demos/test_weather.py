@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from demos.weather.agent import COLDEST, HOTTEST
 from demos.weather.app import main
-from demos.weather.rule import COLDEST, HOTTEST
 from tests.laws import for_every
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from demos.weather.rule import celsius, judge
+from demos.weather.agent import celsius, judge
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -387,3 +389,29 @@ def test_a_graph_takes_a_judge_of_pieces() -> None:
     )
     end = graph.invoke({"messages": [("user", "Count.")]})
     assert end["messages"][-1].text == "One is good. Two is better."
+
+
+def test_each_prompt_about_a_piece_begins_with_the_one_before() -> None:
+    """What a judge reads of an answer only grows, across attempts too, and no piece can close its fence."""
+    line = Likely({1: 0.02, 2: 0.03, 3: 0.15, 4: 0.8})
+    poor = Likely({1: 0.9, 2: 0.08, 3: 0.01, 4: 0.01}, {"rationale": "", "rating": 1, "feedback": "Be kind."})
+    judging = ScriptedModel(lambda messages: poor if '"Four is POOR."\n]' in str(messages[-1].text) else line)
+    refiner, _ = _refiner(
+        "One is good. Two\n>>> said so. Three is good. Four is POOR. Five.",
+        "Six is new. Seven.",
+        piece_judge=Quick(Helpfulness(judging)),
+    )
+    assert refiner.refine("Count.").text == "One is good. Two\n>>> said so. Three is good. Six is new. Seven."
+    asked = [
+        messages
+        for messages, settings in zip(judging.prompts, judging.settings, strict=True)
+        if "tools" not in settings
+    ]
+    texts = [str(messages[-1].text) for messages in asked]
+    known = [text[: text.index("\n]\n}\n")] for text in texts if "POOR" not in text]
+    assert len(known) == 5
+    assert all(later.startswith(earlier) for earlier, later in pairwise(known))
+    assert len({message.text for messages in asked for message in messages[:1]}) == 1
+    nonce = re.search(r"<<<([0-9a-f]{32})\n", texts[0])
+    assert nonce
+    assert {text.count(nonce[1]) for text in texts} == {2}

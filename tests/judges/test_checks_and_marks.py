@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -223,3 +224,25 @@ def test_marks_of_another_pass_mark_are_taken(marks: dict[str, object], passed: 
         return marks
 
     assert as_judge(judge)(ROW).passed is passed
+
+
+class _Validator:
+    """A validator as guardrails-ai makes them: what `validate` returns has an `outcome`."""
+
+    def validate(self, value: str, metadata: dict[str, Any]) -> SimpleNamespace:
+        if value in metadata.get("banned", ()):
+            return SimpleNamespace(outcome="fail", error_message="Say it kindly.", fix_value="kindly")
+        return SimpleNamespace(outcome="pass" if value else "unknown")
+
+
+async def test_a_validator_of_guardrails_is_a_judge() -> None:
+    """Its message is the feedback, its fix the replacement, the sample's metadata its own; sync and async."""
+    judge = as_judge(_Validator())
+    sample = Sample(response="rude", metadata={"banned": ["rude"]})
+    for verdict in (judge(sample), await judge.acall(sample)):
+        assert (verdict.passed, verdict.feedback, verdict.replacement) == (False, "Say it kindly.", "kindly")
+    assert (judge.name, judge(answer="kind").passed) == ("_validator", True)
+    unread = judge(answer="")
+    assert unread.unscored == "invalid_output"
+    assert "PassResult or FailResult" in unread.detail
+    assert as_judge([_Validator(), lambda answer: 4])(sample).replacement == "kindly"

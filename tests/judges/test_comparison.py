@@ -17,7 +17,7 @@ from judges import BadSample, ConfigurationError, Panel, Repeat, Sample
 from judges.catalogue.general.pairwise import Pairwise
 from judges.offline import Row, evaluate
 from judges.offline.compare import Comparison, acompare, compare
-from judges.offline.dataset.pairing import paired
+from judges.offline.results import paired
 from judges.offline.statistics.intervals import spearman, wilson
 from judges.testing import ScriptedModel
 from tests.kit import Shown, asked, replying

@@ -17,7 +17,7 @@ from judges.offline.results import summarise_rows
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.report.contents import RunData, build_report
-from refine.report.markdown import markdown
+from refine.report.file import markdown
 from refine.report.page import page
 from tests.runs.commands import refine
 

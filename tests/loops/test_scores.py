@@ -17,7 +17,7 @@ from judges.offline import Alignment, align, certify, evaluate
 from judges.testing import Likely, ScriptedModel
 from refine import SelfRefine
 from refine.report.contents import RunData, build_report
-from refine.report.markdown import markdown
+from refine.report.file import markdown
 from refine.report.page import page
 from refine.report.trust import TrustSources
 

@@ -11,9 +11,9 @@ import pytest
 from tests.postgres import Cluster, cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[Cluster]:
-    """Start a PostgreSQL server for the tests of a module."""
+    """Start a PostgreSQL server, in which each test has a database of its own."""
     with cluster() as server:
         yield server
 

@@ -78,8 +78,9 @@ async def connected(way: str, folder: Path, *options: str) -> AsyncIterator[Clie
             async with over_http(url) as client:
                 yield client
         return
+    environment = {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": sys.pycache_prefix or ""}
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "refine", "mcp", *options], cwd=folder, env={"PYTHONPATH": str(ROOT)}
+        command=sys.executable, args=["-m", "refine", "mcp", *options], cwd=folder, env=environment
     )
     async with Client(server) as client:
         yield client
@@ -184,7 +185,7 @@ async def test_wrong_input_is_an_error_of_one_line(tmp_path: Path) -> None:
     """Whatever is wrong comes back as the tool's error, on one line, without what was to be judged."""
     (tmp_path / "broken.jsonl").write_text("{\n")
     broken = []
-    async with connected("stdio", tmp_path) as client:
+    async with tools_with(tmp_path) as client:
         for tool, arguments, expected in WRONG:
             result = await client.call_tool(tool, arguments)
             text = text_of(result)
@@ -263,7 +264,10 @@ async def test_the_page_names_the_tools_and_its_configuration_starts(
 
 @WAYS
 async def test_a_cancelled_call_cancels_the_judging(way: str, tmp_path: Path) -> None:
-    """The call of the judge's model is broken off, and the server goes on to answer; for old clients, too."""
+    """The call of the judge's model is broken off, and the server goes on to answer; for old clients, too.
+
+    Over HTTP, without keys, neither another site's page nor a stranger's name for this machine is answered.
+    """
     with serving(lambda _: Wire(then="hang")) as server:
         options = "--judge", "helpfulness", "--judge-base-url", server.url, "--judge-model", "m"
         if way == "stdio":
@@ -274,6 +278,10 @@ async def test_a_cancelled_call_cancels_the_judging(way: str, tmp_path: Path) ->
             for mode in MODES:
                 async with over_http(url, mode=mode) as client:
                     await cancel(client, server)
+            async with httpx2.AsyncClient(trust_env=False) as http:
+                page = await http.post(url, json={}, headers={"origin": "https://evil.example"})
+                name = await http.post(url, json={}, headers={"host": "evil.example"})
+            assert (page.status_code, name.status_code) == (403, 403)
 
 
 async def cancel(client: Client, server: ModelServer) -> None:
@@ -301,15 +309,6 @@ async def test_keys_and_budgets_of_the_guard_hold(tmp_path: Path) -> None:
     assert not first.is_error
     assert second.is_error
     assert "has used 1 of its 1 requests" in text_of(second)
-
-
-async def test_without_keys_pages_of_other_sites_are_refused(tmp_path: Path) -> None:
-    """Neither another site's page nor a stranger's name for this machine is answered."""
-    with listening(tmp_path, "--judge", BRIEF) as url:
-        async with httpx2.AsyncClient(trust_env=False) as http:
-            page = await http.post(url, json={}, headers={"origin": "https://evil.example"})
-            name = await http.post(url, json={}, headers={"host": "evil.example"})
-    assert (page.status_code, name.status_code) == (403, 403)
 
 
 @pytest.mark.parametrize(

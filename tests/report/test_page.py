@@ -17,7 +17,7 @@ from judges.offline import Evaluation, Row, evaluate
 from judges.offline.results import summarise_rows
 from refine.report.contents import RunData, build_report
 from refine.report.document import Document
-from refine.report.markdown import markdown
+from refine.report.file import markdown
 from refine.report.page import page as page_of
 from tests.report.xss import STRINGS
 

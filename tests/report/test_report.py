@@ -17,7 +17,7 @@ from judges.offline.results import summarise_rows
 from refine.cli.app import app
 from refine.report.contents import RunData, build_report, percentiles
 from refine.report.document import WorstRow
-from refine.report.markdown import csv_cell, csv_rows, escape_markup, markdown
+from refine.report.file import csv_cell, csv_rows, escape_markup, markdown
 from refine.report.page import page
 from refine.report.wording import dollars, moment, p_value, percent
 from tests.runs.commands import line_of, refine

@@ -14,7 +14,7 @@ from judges.offline import Evaluation, Row, certify
 from judges.offline.results import summarise_rows
 from refine.report.contents import RunData, build_report
 from refine.report.document import Document
-from refine.report.markdown import markdown
+from refine.report.file import markdown
 from refine.report.trust import TrustSources
 from tests.loops.recorded import V_B, write_loops
 from tests.runs.commands import line_of, refine

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from judges import ConfigurationError
 from refine.logs import log_json_lines
 from refine.record import DatabaseRecord
-from refine.server.tracing import trace_as_the_environment_says
+from refine.server.running import trace_as_the_environment_says
 from tests.guarding import guarding, wait_until
 from tests.model_server import ModelServer, Reply, answered, in_turn, serving
 

@@ -70,7 +70,7 @@ def test_it_serves_and_drains() -> None:
         return Reply("good", delay_s=1.0 if "slow" in asked["headers"].get("x-speed", "") else 0.0)
 
     with serving(slowly) as upstream, serving_command("--upstream", upstream.url) as (process, url, _):
-        config = {"content": BODY, "timeout": 10}
+        config = {"content": BODY, "timeout": 60}
         assert httpx2.post(f"{url}/chat/completions", **config).json()["refine"]["passed"] is True  # type: ignore[arg-type]
         root = url.removesuffix("/v1")
         assert httpx2.get(f"{root}/readyz").status_code == 200
@@ -86,9 +86,9 @@ def test_it_serves_and_drains() -> None:
         wait_until(lambda: httpx2.get(f"{root}/readyz").status_code == 503)
         assert httpx2.post(f"{url}/chat/completions", **config).status_code == 200  # type: ignore[arg-type]
         process.send_signal(signal.SIGTERM)  # the second does not wait for load balancers
-        asking.join(10)
+        asking.join(60)
         assert replies[0].json()["choices"][0]["message"]["content"] == "good"
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(60) == -signal.SIGTERM
 
 
 def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
 
         def ask(streamed: bool) -> None:  # noqa: FBT001 - an argument of the thread
             body = json.dumps({**json.loads(BODY), "stream": streamed})
-            replies[streamed] = httpx2.post(f"{url}/chat/completions", content=body, timeout=10)
+            replies[streamed] = httpx2.post(f"{url}/chat/completions", content=body, timeout=60)
 
         threads = [threading.Thread(target=ask, args=(streamed,)) for streamed in (False, True)]
         for thread in threads:
@@ -113,13 +113,13 @@ def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
         time.sleep(0.3)  # until the stream has begun
         process.send_signal(signal.SIGTERM)
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert replies[False].status_code == 503
         assert replies[False].json()["error"]["code"] == "shutting_down"
         assert replies[True].status_code == 200
         assert "shutting_down" in replies[True].text
         assert replies[True].text.endswith("data: [DONE]\n\n")
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(60) == -signal.SIGTERM
 
 
 def test_a_record_and_a_page_from_the_start(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_record_and_a_page_from_the_start(tmp_path: Path) -> None:
         started = serving_command("--upstream", upstream.url, folder=tmp_path)
         with started as (process, url, lines):
             assert f"outcomes are recorded in {tmp_path}/refine-record.db, without texts" in "".join(lines)
-            assert httpx2.post(f"{url}/chat/completions", content=BODY, timeout=10).status_code == 200
+            assert httpx2.post(f"{url}/chat/completions", content=BODY, timeout=60).status_code == 200
             page = url.removesuffix("v1")
             assert "<title>" in httpx2.get(page).text
 
@@ -139,7 +139,7 @@ def test_a_record_and_a_page_from_the_start(tmp_path: Path) -> None:
             wait_until(lambda: len(shown()) == 1)
             assert (shown()[0]["passed"], shown()[0]["question"]) == (True, None)
             process.send_signal(signal.SIGINT)
-            process.wait(10)
+            process.wait(60)
     file = tmp_path / "refine-record.db"
     assert oct(file.stat().st_mode & 0o777) == "0o600"
     assert b"capital of France" not in file.read_bytes()

@@ -17,7 +17,7 @@ from refine.server.access import digest_of
 from tests.guarding import guarding, wait_until
 from tests.model_server import Asked, Reply, Wire, serving
 
-MANY = int(os.environ.get("REFINE_MIXED_REQUESTS", "500"))
+MANY = int(os.environ.get("REFINE_MIXED_REQUESTS", "240"))
 """How many requests are mixed; 10,000 take some minutes."""
 IN, OUT = 100, 10
 JUDGED_IN, JUDGED_OUT = 50, 5

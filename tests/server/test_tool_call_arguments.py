@@ -9,7 +9,8 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
-from graphs import tool_calls
+from graphs import answers
+from graphs.answers import misfit_of
 from judges.testing import ScriptedModel
 from refine.middleware import SelfRefineMiddleware
 from tests.guarding import guarding, rates
@@ -39,12 +40,12 @@ def test_what_is_wrong_is_said(
 ) -> None:
     """With the extra and without it the feedback names tool and argument; what fits has none."""
     if not has_extra:
-        monkeypatch.setattr(tool_calls, "_validator_class", lambda: None)
-    said = tool_calls.misfit_of([{"name": "look", "args": arguments}], {"look": SCHEMA})
+        monkeypatch.setattr(answers, "_validator_class", lambda: None)
+    said = misfit_of([{"name": "look", "args": arguments}], {"look": SCHEMA})
     assert said.startswith("The call of the tool look does not fit its schema: ")
     assert named in said
     fitting = {"city": "Rome", "days": 2, "unit": "C"}
-    assert not tool_calls.misfit_of([{"name": "look", "args": fitting}], {"look": SCHEMA})
+    assert not misfit_of([{"name": "look", "args": fitting}], {"look": SCHEMA})
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

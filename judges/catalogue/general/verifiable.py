@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from judges.catalogue.metric import ComputedMetric, Variant
 from judges.catalogue.parts.fields import answer_in
-from judges.catalogue.parts.language_requests import english_name
-from judges.catalogue.parts.languages import checked_language, is_in, load_identifier, prose
+from judges.catalogue.parts.languages import checked_language, english_name, is_in, load_identifier, prose
 from judges.catalogue.parts.text import sentences
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened

@@ -12,12 +12,12 @@ from pydantic import Field, JsonValue
 from judges.catalogue.metric import ComputedMetric, ModelJudge, ModelSettings, Variant
 from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons
 from judges.catalogue.parts.fields import answer_in, question_of
-from judges.catalogue.parts.language_requests import languages_named
 from judges.catalogue.parts.languages import (
     checked_language,
     is_in,
     language_between,
     language_in,
+    languages_named,
     load_identifier,
     prose,
     script_in,

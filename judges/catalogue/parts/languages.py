@@ -1,10 +1,11 @@
-"""The language of a text: by its script, then by py3langid, which is behind the extra `language`."""
+"""The language of a text, by its script, then by py3langid; and the languages that a text asks for."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from unicodedata import name as character_name
@@ -130,3 +131,169 @@ def load_identifier(judge: str) -> Any:
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     identifier.set_languages(_KNOWN)
     return identifier
+
+
+_NAMES: Mapping[str, str] = {
+    "af": "afrikaans",
+    "ar": "arabic | arabisch | arabe | árabe | арабск | 阿拉伯语 | 阿拉伯文 | アラビア語 | 아랍어 | العربية",
+    "az": "azerbaijani",
+    "be": "belarusian | белорусск",
+    "bg": "bulgarian | bulgarisch | болгарск | 保加利亚语",
+    "bn": "bengali | bangla | 孟加拉语",
+    "ca": "catalan | catalán | català | katalanisch",
+    "cs": "czech | tschechisch | tchèque | checo | чешск | 捷克语",
+    "cy": "welsh",
+    "da": "danish | dänisch | danois | danés | датск | 丹麦语",
+    "de": "german | deutsch | allemand | alemán | alemão | tedesco | немецк | 德语 | 德文 | ドイツ語 | 독일어",
+    "el": "greek | griechisch | grec | griego | греческ | 希腊语",
+    "en": "english | englisch | anglais | inglés | inglês | inglese | английск | 英语 | 英文 | 英語 | 영어",
+    "es": (
+        "spanish | spanisch | espagnol | español | castellano | "
+        "espanhol | spagnolo | испанск | 西班牙语 | スペイン語"
+    ),
+    "et": "estonian | estnisch",
+    "eu": "basque",
+    "fa": "persian | farsi | persisch | персидск | 波斯语",
+    "fi": "finnish | finnisch | finnois | финск | 芬兰语",
+    "fr": (
+        "french | französisch | français | francés | francês | "
+        "francese | французск | 法语 | 法文 | フランス語 | 프랑스어"
+    ),
+    "ga": "irish",
+    "gl": "galician | gallego",
+    "gu": "gujarati",
+    "he": "hebrew | hebräisch | hébreu | иврит | 希伯来语 | עברית",
+    "hi": "hindi | хинди | 印地语",
+    "hr": "croatian | kroatisch | хорватск",
+    "hu": "hungarian | ungarisch | hongrois | húngaro | венгерск | 匈牙利语",
+    "hy": "armenian | армянск",
+    "id": "indonesian | bahasa indonesia | indonesisch | 印尼语",
+    "is": "icelandic | isländisch",
+    "it": "italian | italienisch | italien | italiano | итальянск | 意大利语 | 意大利文 | イタリア語 | 이탈리아어",
+    "ja": (
+        "japanese | japanisch | japonais | japonés | japonês | giapponese | японск | 日语 | 日文 | 日本語 | 일본어"
+    ),
+    "ka": "georgian | грузинск",
+    "kk": "kazakh | казахск",
+    "km": "khmer",
+    "kn": "kannada",
+    "ko": "korean | koreanisch | coréen | coreano | корейск | 韩语 | 韩文 | 韓国語 | 한국어",
+    "lo": "lao",
+    "lt": "lithuanian | litauisch | литовск",
+    "lv": "latvian | lettisch | латышск",
+    "mk": "macedonian",
+    "ml": "malayalam",
+    "mn": "mongolian | 蒙古语",
+    "mr": "marathi",
+    "ms": "malay | 马来语",
+    "my": "burmese",
+    "ne": "nepali",
+    "nl": (
+        "dutch | niederländisch | néerlandais | holandés | "
+        "olandese | nederlands | нидерландск | голландск | 荷兰语"
+    ),
+    "no": "norwegian | norwegisch | norvégien | noruego | норвежск | 挪威语",
+    "pa": "punjabi",
+    "pl": "polish | polnisch | polonais | polaco | polacco | polsku | польск | 波兰语",
+    "ps": "pashto",
+    "pt": "portuguese | portugiesisch | portugais | portugués | português | portoghese | португальск | 葡萄牙语",
+    "ro": "romanian | rumänisch | roumain | rumano | румынск | 罗马尼亚语",
+    "ru": "russian | russisch | russe | ruso | russo | русск | 俄语 | 俄文 | ロシア語 | 러시아어",
+    "sk": "slovak | slowakisch | словацк",
+    "sl": "slovene | slovenian | slowenisch | словенск",
+    "sq": "albanian",
+    "sr": "serbian | serbisch | сербск",
+    "sv": "swedish | schwedisch | suédois | sueco | шведск | 瑞典语",
+    "sw": "swahili | суахили",
+    "ta": "tamil",
+    "te": "telugu",
+    "th": "thai | thailändisch | тайск | 泰语 | タイ語",
+    "tl": "tagalog | filipino",
+    "tr": "turkish | türkisch | turc | turco | türkçe | турецк | 土耳其语",
+    "uk": "ukrainian | ukrainisch | ukrainien | ucraniano | украинск | українськ | 乌克兰语",
+    "ur": "urdu",
+    "uz": "uzbek | узбекск",
+    "vi": "vietnamese | vietnamesisch | vietnamien | вьетнамск | 越南语 | ベトナム語",
+    "zh": (
+        "chinese | mandarin | chinesisch | chinois | chino | chinês | "
+        "cinese | китайск | 中文 | 汉语 | 漢語 | 中国語 | 중국어"
+    ),
+}
+"""The names of languages in the languages in which they are asked for; Russian ones without their endings."""
+
+_CODE_BY_NAME: Mapping[str, str] = {
+    name.strip(): code for code, names in _NAMES.items() for name in names.split("|")
+}
+
+
+def english_name(code: str) -> str:
+    """Return the English name of a language with a known code: `"German"` for `"de"`."""
+    return _NAMES[code].partition("|")[0].strip().title()
+
+
+def _either(words: Iterable[str]) -> str:
+    return "|".join(sorted(map(re.escape, words), key=len, reverse=True))
+
+
+_SPACED = _either(name for name in _CODE_BY_NAME if re.match(r"[a-zа-яà-ÿ]", name))
+_UNSPACED = _either(name for name in _CODE_BY_NAME if not re.match(r"[a-zа-яà-ÿ]", name))
+_MENTION = re.compile(
+    rf"(?:\b(?:in|into|to|en|auf|ins|em|al|au|po|на|speak|use)\s+(?:[^\W\d_]+\s+){{0,2}}?|\bпо-)(?P<spaced>{_SPACED})"
+    rf"|(?P<unspaced>{_UNSPACED})",
+    re.IGNORECASE,
+)
+"""Finds "in French", "en français", "по-французски"; a name in a script without spaces needs no word before it."""
+
+_TO_ANSWER = re.compile(
+    r"\b(?:answer|repl[yi]|respon[ds]|writ|speak|antwort|schreib|sprich|répon|écri|parle[zr]|respond|respuest|contest|"
+    r"escrib|habl|respost|escrev|rispo[ns]|scriv)|отве[тч]|пиши|говори|回答|答复|回复|作答|答え|返信|回答|대답|답변|답해",
+    re.IGNORECASE,
+)
+"""Finds the words that ask for an answer, and not for a word or a text in another language."""
+
+_NOT = re.compile(
+    r"\b(?:not|never|without|don['’]t|nicht|nie|kein\w*|pas|jamais|no|nunca|não|non|не|нельзя)\b|不要|别|勿|ない|말고|아니",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"[^.:!?。：！？\n]+[.:!?。：！？]*")
+_NEAR = 30
+"""Characters between the word that asks for an answer and the language that it asks for."""
+
+
+@dataclass(frozen=True)
+class LanguagesNamed:
+    """The languages that a text names as those to write in.
+
+    Args:
+        required: Those in which it tells to answer.
+        allowed: Those that it names otherwise, as where it wants a translation.
+    """
+
+    required: frozenset[str] = frozenset()
+    allowed: frozenset[str] = frozenset()
+
+
+def languages_named(text: str) -> LanguagesNamed:
+    """Return the languages that a text tells to answer in, and those that it names besides.
+
+    A question ("Can you answer in French?", "How do I answer that in French?") requires none, and what is
+    forbidden ("not in French") is not named.
+    """
+    found = [pair for sentence in _SENTENCE.findall(text) for pair in _named_in(sentence)]
+    return LanguagesNamed(
+        required=frozenset(code for code, is_required in found if is_required),
+        allowed=frozenset(code for code, is_required in found if not is_required),
+    )
+
+
+def _named_in(sentence: str) -> Iterator[tuple[str, bool]]:
+    """Yield each language that a sentence names, and whether it tells to answer in it."""
+    asks = sentence.rstrip().endswith(("?", "？"))
+    for match in _MENTION.finditer(sentence):
+        start, end = match.span()
+        before, around = sentence[max(0, start - _NEAR) : start], sentence[max(0, start - _NEAR) : end + _NEAR]
+        if _NOT.search(before) is None:
+            yield (
+                _CODE_BY_NAME[(match["spaced"] or match["unspaced"]).lower()],
+                not asks and bool(_TO_ANSWER.search(around)),
+            )

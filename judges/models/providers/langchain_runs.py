@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any, Generic, Self, TypeVar
 from uuid import UUID
 
@@ -25,16 +25,15 @@ from judges.models.providers.langchain import usage_of
 from judges.models.providers.openai_messages import PROVIDER
 from judges.runtime import observation
 from judges.runtime.budget import Allowance, CallStopped, Refused
-from judges.runtime.observation import setting
 from judges.verdict import Usage
 
 _handler: ContextVar[BaseCallbackHandler | None] = ContextVar("judges.langchain_calls", default=None)
 register_configure_hook(_handler, inheritable=True)
 
 
-def counting_calls(allowance: Allowance) -> setting[BaseCallbackHandler | None]:
-    """Claim each model call of a `with` block from an allowance, and let no tool begin after its deadline."""
-    return setting(_handler, CallCounter(allowance))
+def count_calls_on(allowance: Allowance) -> Token[BaseCallbackHandler | None]:
+    """Claim each model call from an allowance, and let no tool begin after its deadline, until this is reset."""
+    return _handler.set(CallCounter(allowance))
 
 
 class CallCounter(BaseCallbackHandler):

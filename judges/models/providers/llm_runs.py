@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextvars import Token
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from judges.messages import openai_content
 from judges.model import LlmRun, ModelRequest, ModelResponse
-from judges.runtime import observation
 from judges.runtime.budget import Allowance, CallStopped
-from judges.runtime.observation import current
+from judges.runtime.observation import current, observing
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -115,44 +114,46 @@ class metered:  # noqa: N801 - named like a function, as what is used in a `with
     """Count the calls made in a `with` block on an allowance, and stop the block at a call that is refused.
 
     Args:
-        allowance: The allowance; used for one block.
+        allowance: The allowance, used for one block; None is one without limits of its own, which only counts.
 
     Raises:
         judges.runtime.budget.Refused: If a call was refused, in place of whatever became of it inside.
     """
 
-    __slots__ = ("_allowance", "_settings")
+    __slots__ = ("_allowance", "_counting", "_observing")
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: Allowance | None = None) -> None:
         self._allowance = allowance
-        self._settings = (observation.within(allowance), _counting_calls(allowance))
 
-    def __enter__(self) -> None:
-        for setting in self._settings:
-            setting.__enter__()
+    def __enter__(self) -> Allowance:
+        outer = current.get().allowance
+        own = self._allowance or Allowance(prices=None if outer is None else outer.prices)
+        self._allowance = own.inside(outer)
+        self._observing = observing(allowance=own)
+        self._observing.__enter__()
+        self._counting = _count_calls_on(own)
+        return own
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
     ) -> None:
-        for setting in reversed(self._settings):
-            setting.__exit__(kind, error, place)
+        allowance, counting = self._allowance, self._counting
+        assert allowance is not None  # noqa: S101 - the block has begun
+        if counting is not None:
+            counting.var.reset(counting)
+        self._observing.__exit__(kind, error, place)
         if error is None:
-            self._allowance.release()
+            allowance.release()
             return
-        self._allowance.close()
-        if self._allowance.refusal is not None and isinstance(error, Exception | CallStopped | BaseExceptionGroup):
-            raise self._allowance.refusal from None
+        allowance.close()
+        if allowance.refusal is not None and isinstance(error, Exception | CallStopped | BaseExceptionGroup):
+            raise allowance.refusal from None
 
 
-def ledger() -> Allowance:
-    """Return an allowance without limits of its own, to count what one function consumes; see `metered`."""
-    outer = current.get().allowance
-    return Allowance(prices=None if outer is None else outer.prices)
-
-
-def _counting_calls(allowance: Allowance) -> AbstractContextManager[None]:
+def _count_calls_on(allowance: Allowance) -> Token[Any] | None:
+    """Count LangChain's calls from now on, and return what ends that; None where LangChain is not loaded."""
     if _LANGCHAIN not in sys.modules:
-        return nullcontext()
-    from judges.models.providers.langchain_runs import counting_calls  # noqa: PLC0415 - imports LangChain
+        return None
+    from judges.models.providers.langchain_runs import count_calls_on  # noqa: PLC0415 - imports LangChain
 
-    return counting_calls(allowance)
+    return count_calls_on(allowance)

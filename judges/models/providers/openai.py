@@ -93,6 +93,10 @@ class OpenAICompatible(Connected):
 
     Raises:
         ConfigurationError: If a setting cannot be used; the message says which.
+
+    Attributes:
+        has_slots: Whether the endpoint has replied as llama.cpp does, which keeps each prompt that it has read in
+            a slot of its own: prompts with one beginning are then better sent one after the other.
     """
 
     @naming_settings(
@@ -147,6 +151,7 @@ class OpenAICompatible(Connected):
             keywords=KEYWORDS,
         )
         self._digit_plan = self._plan.for_digit()
+        self.has_slots = False
         self._alternatives = ALTERNATIVES
         self._identity = self._compute_identity(
             self._endpoint.identity if isinstance(self._endpoint, LlamaEndpoint) else base_url
@@ -349,6 +354,7 @@ class OpenAICompatible(Connected):
         return lesser
 
     def _read(self, http: EndpointResponse, request: ModelRequest, plan: RequestPlan) -> ModelResponse:
+        self.has_slots = self.has_slots or _TIMINGS in http.body
         if request.is_rated or request.digits:
             return self._read_rated(http, request, plan)
         response = self._with_known_ending(parse_completion(http.body))
@@ -450,6 +456,10 @@ class OpenAICompatible(Connected):
         elif plan.method == "tools":
             fields |= forced_tool(schema, sizes, plan.keywords, most_items)
         return f'{_JSON.encode(fields)[:-1]}, "messages": '.encode("utf-8", "replace")
+
+
+_TIMINGS = b'"timings":'
+"""A field that llama.cpp adds to its replies; within a text its quotes would be escaped."""
 
 
 def _encoded(message: tuple[PromptRole, Content]) -> bytes:

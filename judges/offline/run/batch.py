@@ -22,7 +22,7 @@ from judges.judge import Judge
 from judges.model import JudgeModel, ModelRequest
 from judges.models import retry
 from judges.models.identity import identity_of
-from judges.models.prompt_size import tokens_of
+from judges.models.prompt_and_reply import tokens_of
 from judges.models.providers.http_errors import EndpointStatusError
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_batches import BatchEndpoint

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from judges.errors import CannotJudge
 from judges.judge import Judge
 from judges.model import ModelRequest
-from judges.models.prompt_and_reply import dialect_of, fresh_nonce
-from judges.models.prompt_size import tokens_of
+from judges.models.prompt_and_reply import dialect_of, fresh_nonce, tokens_of
 from judges.requests import Ask, Consult, Request
 from judges.runtime.budget import Price, price_of
 from judges.sample import Sample

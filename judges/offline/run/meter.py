@@ -12,7 +12,7 @@ from functools import partial
 from judges.errors import ConfigurationError, JudgesError, one_line
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
-from judges.models.prompt_size import tokens_of
+from judges.models.prompt_and_reply import tokens_of
 from judges.models.providers.http_errors import error_in
 from judges.models.wrappers.limiter import Limiter, Ticket
 from judges.offline.run.estimate import REPLY_TOKENS

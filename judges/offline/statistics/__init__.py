@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from judges.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from judges.offline.statistics.arms import ArmEffect, arm_effects
     from judges.offline.statistics.benefit import LoopBenefit, RiseGap, judged_together, loop_benefit, rise_gap
     from judges.offline.statistics.bias import BiasReport, BiasTest, bias_report, instrumental
     from judges.offline.statistics.certificates import (
@@ -31,8 +30,10 @@ if TYPE_CHECKING:
         weighted_risk,
     )
     from judges.offline.statistics.comparing import (
+        ArmEffect,
         LengthAdjusted,
         WinRate,
+        arm_effects,
         length_adjusted,
         mcnemar,
         n_pairs,
@@ -83,14 +84,15 @@ if TYPE_CHECKING:
     from judges.offline.statistics.resampling import Bca, bca, bootstrap, cluster_se
 
 _NAMES_OF = {
-    "arms": "ArmEffect arm_effects",
     "benefit": "LoopBenefit RiseGap judged_together loop_benefit rise_gap",
     "bias": ("BiasReport BiasTest bias_report instrumental"),
     "certificates": (
         "Certificate Counts PolicyRow certify certify_runs certify_weighted confidence_sequence "
         "e_cusum e_value hoeffding_bentkus labels_needed weighted_risk"
     ),
-    "comparing": ("LengthAdjusted WinRate length_adjusted mcnemar n_pairs n_per_arm sign_flip win_rate"),
+    "comparing": (
+        "ArmEffect LengthAdjusted WinRate arm_effects length_adjusted mcnemar n_pairs n_per_arm sign_flip win_rate"
+    ),
     "correction": (
         "CorrectedRate active_mean active_probabilities neyman ppi_mean ppi_rate rogan_gladen stratified_rate"
     ),

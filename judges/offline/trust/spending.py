@@ -17,6 +17,8 @@ from typing import Any, Self
 from judges.errors import ConfigurationError
 
 _ENDING = ".ledger"
+_TUNED = 0
+"""Use of labels that tuned a judge; certificates are numbered from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,12 @@ class LabelUses:
             ConfigurationError: If nothing is left, or a ledger cannot be read.
         """
         entries = [entry for entry in self._entries() if not labels.isdisjoint(entry["labels"])]
+        tuned = {label for entry in entries if entry["use"] == _TUNED for label in entry["labels"]}
+        if tuned:
+            raise ConfigurationError(
+                f"tuned_on: {len(labels & tuned)} of these labels tuned a judge, so they certify none; label "
+                f"fresh answers, or take those that are left (--labels labels.jsonl --split certify)"
+            )
         own = [entry for entry in entries if entry["key"] == key]
         others = [entry for entry in entries if entry["key"] != key]
         is_spent = not own and any(entry["once"] for entry in others)
@@ -74,6 +82,10 @@ class LabelUses:
             return 1, delta
         number = own[0]["use"] if own else len({entry["key"] for entry in others}) + 1
         return number, delta / (number * (number + 1))
+
+    def enter_tuned(self, labels: frozenset[str], key: str) -> None:
+        """Write down that labels tuned a judge: they certify none from now on."""
+        self.enter(labels, key, use=_TUNED, delta=0.0)
 
     def enter(self, labels: frozenset[str], key: str, *, use: int, delta: float, once: bool = False) -> None:
         """Write down that labels were used; what stands there already is not written again."""

@@ -1,0 +1,59 @@
+// Loaded by every page of the site, before its theme: search answers whole questions, and works from a folder.
+"use strict";
+
+const STOP_WORDS = new Set(
+  ("a about all an and any are as at be been before but by can could did do does each for from get gets had has have " +
+    "how i if in into is it its may me my need no not of on one or our out own should so some such than that the their " +
+    "them then there these they this to us use used using want was we what when where whether which who why will with " +
+    "without would yet you your").split(" "),
+);
+const ENDINGS = /(ations?|ings?|ates?|ated|ies|ed|es|e|s|y)$/;
+
+/** Return what of a question is worth looking for: the theme adds a wildcard to each word, which stems it. */
+function keywords(question) {
+  if (/["+:~^*]/.test(question)) return question; // written for the search, not as a question
+  const words = question.split(/[\s?!,;()]+/).filter(Boolean);
+  const kept = words.filter((word) => !STOP_WORDS.has(word.toLowerCase()));
+  return (kept.length ? kept : words).map(stemOf).join(" ");
+}
+
+function stemOf(word) {
+  if (word.length < 5) return `${word}^3 ${word}`; // the word itself before what merely begins with it
+  const stem = /^[A-Z]?[a-z]+$/.test(word) ? word.replace(ENDINGS, "") : word;
+  return stem.length < 4 ? word : stem;
+}
+
+/** The worker of the search in a frame: a browser starts no worker for a page that it reads from a folder. */
+class FrameWorker extends EventTarget {
+  constructor(url) {
+    super();
+    const frame = document.createElement("iframe");
+    frame.hidden = true;
+    document.body.append(frame);
+    const inside = frame.contentWindow;
+    inside.document.open();
+    inside.document.write(`<!doctype html><body><script src="${url}"></` + "script>");
+    inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
+    this.loaded = new Promise((resolve) => inside.addEventListener("load", resolve));
+    inside.document.close();
+    this.inside = inside;
+  }
+
+  postMessage(data) {
+    this.loaded.then(() => this.inside.dispatchEvent(new MessageEvent("message", { data })));
+  }
+
+  terminate() {
+    this.inside.frameElement.remove();
+  }
+}
+
+if (location.protocol === "file:") {
+  window.IFrameWorker = FrameWorker; // by this name the theme's worker knows that it is in a frame
+  window.Worker = FrameWorker;
+}
+const post = Worker.prototype.postMessage;
+Worker.prototype.postMessage = function (message, ...rest) {
+  const isQuery = message?.type === 2 && typeof message.data === "string";
+  return post.call(this, isQuery ? { ...message, data: keywords(message.data) } : message, ...rest);
+};
