@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
+from judges.catalogue.general.formats import code_blocks
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, reasons
-from judges.catalogue.parts.code_blocks import code_blocks
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.entry import Entry
 from judges.errors import CannotJudge
