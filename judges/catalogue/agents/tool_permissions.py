@@ -149,7 +149,7 @@ def _definition(tool: Any) -> tuple[str, Mapping[str, Any]]:
         return tool, {}
     fields = tool.get("function") if isinstance(tool.get("function"), Mapping) else tool
     keys = ("parameters", "inputSchema", "input_schema", "args")
-    schema = next((fields[key] for key in keys if isinstance(fields.get(key), Mapping)), {})
+    schema: Mapping[str, Any] = next((fields[key] for key in keys if isinstance(fields.get(key), Mapping)), {})
     is_bare = schema and "properties" not in schema and schema.get("type") != "object"  # LangChain's `args`
     return str(fields.get("name", "")), {"properties": schema} if is_bare else schema
 

@@ -141,7 +141,7 @@ class ToolUse(ModelJudge):
     pack = "tool_use"
     pass_mark = 1.0
 
-    def __init__(
+    def __init__(  # type: ignore[misc]  # its tools are those of the agent
         self,
         model: object = None,
         *,
@@ -154,7 +154,7 @@ class ToolUse(ModelJudge):
                 ["search", "book_table"],
             ),
         ] = None,
-        **settings: Unpack[ModelSettings],  # type: ignore[misc]  # tools are those of the agent
+        **settings: Unpack[ModelSettings],
     ) -> None:
         self._tools = checked_tools(tools)
         super().__init__(model, questions=(_TOOL_USE,), **settings)
