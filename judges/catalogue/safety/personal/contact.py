@@ -1,10 +1,11 @@
-"""E-mail addresses and phone numbers."""
+"""E-mail addresses, phone numbers and addresses on networks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from ipaddress import ip_address
 
 from judges.catalogue.safety.personal.finding import PHONE, QUANTITY, REACH, Finding, Labels, Plain, words
 
@@ -241,3 +242,23 @@ def _impersonal_types() -> frozenset[int]:
     from phonenumbers import PhoneNumberType as Type  # noqa: PLC0415 - as above
 
     return frozenset((Type.TOLL_FREE, Type.PREMIUM_RATE, Type.SHARED_COST, Type.UAN, Type.VOICEMAIL))
+
+
+_IP = re.compile(
+    r"(?<![\w.:/-])(?:(?:\d{1,3}\.){3}\d{1,3}|(?=[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:)[0-9A-Fa-f:]{4,39})(?![\w:]|\.\d|-\d)"
+)
+_VERSION = re.compile(r"(?:version|release|firmware|build|v|rev)[ .:]*$", re.IGNORECASE)
+
+
+def ip_addresses(plain: Plain) -> Iterator[Finding]:
+    """Find addresses of the public internet, of either version.
+
+    Not found are those of private networks, of documentation and the like, and numbers of versions.
+    """
+    for match in _IP.finditer(plain.text):
+        try:
+            address = ip_address(match.group())
+        except ValueError:
+            continue
+        if address.is_global and not _VERSION.search(plain.text, max(0, match.start() - 12), match.start()):
+            yield Finding("ip_address", match.start(), match.end())
