@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, ClassVar
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
@@ -698,20 +698,26 @@ class Loop:
         warnings: tuple[Event, ...] = (),
     ) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
-        judged = refinement.add_verdict(verdict, now=now)
+        judged = self._with_verdict(refinement, verdict, now)
         events = partial(judged_events, judged)
         if judged.stop_reason is not None:
             return Transition(refinement=judged, goto="finish", events=events, warnings=warnings)
-        if judged.awaits_verdict:
+        if judged.awaits_verdict and not judged.released_pieces:
             return Transition(
                 refinement=judged, goto="judge", events=partial(mended_events, judged), warnings=warnings
             )
         try:
-            augmented = judged.add_messages(added_messages(judged))
+            augmented = judged.add_messages(self._added(judged))
         except Exception as error:  # the policy's function raised it, or returned no messages
             add_outcome(error, judged, messages, now=now)
             raise
         return Transition(refinement=augmented, goto="generate", events=events, warnings=warnings)
+
+    def _with_verdict(self, refinement: Refinement, verdict: Verdict, now: float) -> Refinement:
+        return refinement.add_verdict(verdict, now=now)
+
+    def _added(self, judged: Refinement) -> Sequence[AnyMessage]:
+        return added_messages(judged)
 
     def finish(
         self, refinement: Refinement, messages: Messages, context: RunContext

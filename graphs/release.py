@@ -279,4 +279,4 @@ class AnswerText:
         if end:
             text, self._thought = after.lstrip(), None
             return text
-        return ""
+        return begun if is_final else ""

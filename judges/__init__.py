@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from judges.catalogue.names import load, load_file
     from judges.catalogue.registry import catalogue
     from judges.compose.cascade import Cascade, Escalation
+    from judges.compose.learned import Learned, first_level
     from judges.compose.panel import Panel, Repeat, as_judge
     from judges.compose.quick import Quick
     from judges.entry import Entry, Explanation
@@ -58,6 +59,7 @@ _HOMES = {
     "Judge": "judge",
     "JudgeModel": "model",
     "JudgesError": "errors",
+    "Learned": "compose.learned",
     "Length": "catalogue.general.checks",
     "Limiter": "models.wrappers.limiter",
     "Message": "messages",
@@ -83,6 +85,7 @@ _HOMES = {
     "cached": "models.wrappers.cache",
     "chat_model": "models.providers.langchain",
     "discrete": "catalogue.general.makers",
+    "first_level": "compose.learned",
     "known_prices": "runtime.budget",
     "limited": "models.wrappers.limiter",
     "load": "catalogue.names",
@@ -111,6 +114,7 @@ __all__ = [
     "Judge",
     "JudgeModel",
     "JudgesError",
+    "Learned",
     "Length",
     "Limiter",
     "Message",
@@ -137,6 +141,7 @@ __all__ = [
     "catalogue",
     "chat_model",
     "discrete",
+    "first_level",
     "known_prices",
     "limited",
     "load",

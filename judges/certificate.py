@@ -186,7 +186,7 @@ class CertifiedRow(BaseModel):
         return f"{self.policy:g}"
 
 
-_HEADER = ("accepts from", "released", "bad", "share bad", "at most", "p", "status", "releases", "attempts")
+_HEADER = ("from", "released", "bad", "share", "at most", "p", "status", "of the runs", "attempts")
 _STATUS = {"certified": "certified", "refused": "refused", "too_few": "too few", "not_tested": "not tested"}
 
 
@@ -212,7 +212,7 @@ def _placed(cell: str, width: int, *, left: bool) -> str:
 
 def _cells(row: CertifiedRow, *, anytime: bool) -> tuple[str, ...]:
     interval = row.release_interval
-    bounds = "" if interval is None else f" ({interval[0]:.0%} to {interval[1]:.0%})"
+    bounds = "" if interval is None else f" ({interval[0]:.0%}-{interval[1]:.0%})"
     evidence = row.e if anytime else row.p
     return (
         row.policy_text,
@@ -338,8 +338,10 @@ class IssuedCertificate(BaseModel):
             yield f"ASSUMES {self.assumes}"
         yield from self.notes
         if self.certified:
-            yield "It holds for questions like these, this judge, these prompts and models, and this loop; a"
-            yield "change voids it. It says nothing about answers that did not pass, nor about any single answer."
+            yield (
+                "It holds for questions like these, this judge, these prompts and models, and this loop; a change "
+                "voids it. It says nothing about answers that did not pass, nor about any single answer."
+            )
 
     @property
     def _use(self) -> str:

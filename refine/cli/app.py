@@ -227,6 +227,21 @@ def _judges(options: of.ListOptions) -> int:
 
 
 @_command(_JUDGE)
+def _draft(options: of.DraftOptions) -> int:
+    """Write dimensions for answers of yours, and keep those that tell them apart.
+
+    Ends with 1 where none does. What it writes is linted; try it on other answers before it guards anything.
+
+    \b
+    refine draft --about "Answers questions about orders." --model openai:gpt-5-mini
+    refine draft labelled.jsonl --system prompt.txt --model openai:gpt-5-mini --out judges.toml
+    """
+    from refine.cli.drafting import run_draft
+
+    return run_draft(options)
+
+
+@_command(_JUDGE)
 def _try_judge(options: of.TryJudgeOptions) -> int:
     """Try a judge on worked cases before it guards anything.
 
@@ -529,6 +544,27 @@ def _tune(options: of.TuneOptions) -> int:
 
 
 @_command(_LOOPS)
+def _learn(options: of.LearnOptions) -> int:
+    """Learn a first level of a judge's verdicts, for a fraction of the price.
+
+    It decides alone where the verdicts that were recorded say that both levels together keep the agreement that is
+    promised; "decides 0 %" is an answer. What it is not sure of, and what it would refuse, goes to the judge.
+
+    \b
+    refine learn attempts.jsonl
+    refine learn sqlite:///record.db --agreement 0.98 --out first.json
+
+    In judges.toml: use = "judges:first_level", file = "first.json", judge = "helpfulness".
+
+    Exit code: 0 it decides some, 1 it decides nothing, 2 bad input.
+    """
+    _require(["sklearn"], "learn")
+    from refine.cli.tuning import run_learn
+
+    return run_learn(options)
+
+
+@_command(_LOOPS)
 def _certify(options: of.CertifyOptions) -> int:
     """Certify the success rating of a loop.
 
@@ -662,6 +698,7 @@ def _serve(options: of.ServeOptions) -> int:
         running.begin(file, is_asked=not options.yes, ask=lambda text, default: str(typer.prompt(text, default)))
         return 0
     flags = {name: value for name, value in asdict(options).items() if name not in _NO_SETTINGS}
+    flags["record_texts"] = options.record_texts or None
     if options.no_record:
         flags["record"] = False
     running.serve(options.config, flags, check=options.check, live=options.live)

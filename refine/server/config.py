@@ -195,6 +195,32 @@ class ServerKey(BaseModel):
         return (self.requests_per_day, self.tokens_per_day, self.dollars_per_day) != (None, None, None)
 
 
+Notified = Literal["alarm", "spend", "withheld"]
+
+
+class WebhookSettings(BaseModel):
+    """An address that hears of what somebody should look at.
+
+    Args:
+        url: The address, `https://`.
+        secret: The secret of Standard Webhooks that it shares, `whsec_...`; `"env:NAME"` reads it from the
+            environment.
+        events: What it hears of: `"alarm"`, a judge or an upstream that is down, lost records, a broken promise,
+            raised and cleared; `"spend"`, what was set here was spent within a day; `"withheld"`, a person who
+            asked got no answer of the model's, since none was accepted.
+        dollars_per_day: Dollars of a day, from midnight UTC on in this process, at each of which it hears of it.
+        tokens_per_day: The same for tokens.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str = Field(pattern=r"^https?://[^/\s]+")
+    secret: SecretStr
+    events: list[Notified] = ["alarm", "spend"]
+    dollars_per_day: list[_Positive] = []
+    tokens_per_day: list[Annotated[int, Field(ge=1)]] = []
+
+
 class RequestLimits(BaseModel):
     """Limits of the requests to the server.
 
@@ -230,6 +256,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
         default_guard: The guard for models that no other is for; left out: the settings at the top, or the first.
         route_by_header: Whether a request may choose a guard by `x-refine-guard`.
         keys: Keys of the server's own; without any, everybody is let in.
+        webhooks: Addresses that hear of alarms, spend and withheld answers, each a table `[[webhooks]]`.
         allowed_hosts: Patterns of names under which a server without keys answers, beside addresses, `host` and
             names without a dot, for instance `["refine.example.org"]`; `["*"]` checks none.
         record: Where outcomes are recorded: a path or the URL of a database; false records nothing. Left out:
@@ -262,6 +289,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
     default_guard: str | None = None
     route_by_header: bool = True
     keys: list[ServerKey] = []
+    webhooks: list[WebhookSettings] = []
     allowed_hosts: list[Annotated[str, AfterValidator(_host_pattern)]] = []
     record: Annotated[str | Literal[False] | None, BeforeValidator(_off)] = None
     record_texts: bool = False
@@ -425,7 +453,7 @@ def _remedy(path: list[str], fault: ErrorDetails) -> str:
 
 
 def _value(path: list[str], value: object) -> str:
-    secret = any("key" in part or "sha256" in part for part in path)
+    secret = any(word in part for part in path for word in ("key", "sha256", "secret", "url"))
     return "..." if secret else shortened(value)
 
 
@@ -436,6 +464,8 @@ def _hint(path: list[str]) -> str:
         known = NamedGuardSettings
     elif path[0] == "keys" and len(path) > 1:
         known = ServerKey
+    elif path[0] == "webhooks" and len(path) > 1:
+        known = WebhookSettings
     names = list(known.model_fields)
     near = get_close_matches(path[-1], names, n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(names))}"

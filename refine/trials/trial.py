@@ -163,19 +163,23 @@ async def atrial(
             limits=ArmLimits(calls=max_arm_calls, cost=max_arm_cost),
         )
         await run.run(max_concurrency)
-        result = Trial(
-            rows=tuple(run.rows()),
-            arms=tuple(arm.name for arm in plan.arms),
-            baseline=named,
-            max_attempts=chosen.max_attempts,
-            failed=dict(sorted(run.failed.items())),
-            stopped=run.stopped,
-            folder=None if out is None else folder,
-        )
+        result = _result(run, plan, named, None if out is None else folder)
         if true_judge is None:
             write_answers(folder, run.answers())
         result.write(folder)
         return result
+
+
+def _result(run: TrialRun, plan: TrialPlan, baseline: str, folder: Path | None) -> Trial:
+    return Trial(
+        rows=tuple(run.rows()),
+        arms=tuple(arm.name for arm in plan.arms),
+        baseline=baseline,
+        max_attempts=plan.policy.max_attempts,
+        failed=dict(sorted(run.failed.items())),
+        stopped=run.stopped,
+        folder=folder,
+    )
 
 
 def _check_count(name: str, value: object) -> None:

@@ -209,7 +209,7 @@ def _cell(value: object) -> str:
     return "" if value is None else f"{type(value).__name__} {value!r}"
 
 
-class Equivalence(ReplySchema):
+class QueryEquivalence(ReplySchema, wire_name="Equivalence"):
     """Whether two queries are equivalent."""
 
     response_explanation: str = Field(description="text: what the query given as response returns")
@@ -218,7 +218,7 @@ class Equivalence(ReplySchema):
     feedback: str = Field(description="text: what to change in the response; empty if nothing")
 
 
-_EQUIVALENCE: Question[Equivalence] = Question(prompt="sql_equivalence", reply=Equivalence)
+_EQUIVALENCE: Question[QueryEquivalence] = Question(prompt="sql_equivalence", reply=QueryEquivalence)
 
 
 class LLMSQLEquivalence(ModelJudge):

@@ -323,7 +323,7 @@ def choose_runs(
             f"no attempt has a label{of}; add labels to the rows, labels: [{{'by': 'ann', 'rating': 4}}], or give "
             f"a file of them (--labels)"
         )
-    chosen = [run for run in recorded if run.has_labels] if choice.left_out else recorded
+    chosen = _sampled(recorded, choice) if choice.left_out else recorded
     if len(chosen) < len(recorded):
         notes += _compare_with_unlabelled(recorded, choice)
         notes.append(
@@ -339,6 +339,25 @@ def choose_runs(
     return runs, subject, notes
 
 
+def _sampled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[CalibrationRun]:
+    """Return the labelled runs, with as large a share of those in which nothing can be released, and so labelled.
+
+    Without these every run would seem to release an answer.
+    """
+    judge = choice.judge
+    if judge is None:
+        return [run for run in runs if run.has_labels]
+    able = [run.has_labels for run in runs if _releases(run, judge, choice.least)]
+    silent = [run for run in runs if not run.has_labels and not _releases(run, judge, choice.least)]
+    share = sum(able) / len(able) if able else 0.0
+    kept = {id(run) for run in silent[: round(share * len(silent))]}
+    return [run for run in runs if run.has_labels or id(run) in kept]
+
+
+def _releases(run: CalibrationRun, judge: str, least: float) -> bool:
+    return any(_suffices(mark, least) for mark in run.marks(judge))
+
+
 def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[str]:
     """Say where labelled runs differ from the others by more than a random sample does.
 
@@ -350,7 +369,7 @@ def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) 
     judge = choice.judge
     if judge is None:
         return []
-    able = [run for run in runs if any(_suffices(mark, choice.least) for mark in run.marks(judge))]
+    able = [run for run in runs if _releases(run, judge, choice.least)]
     kinds = [
         {
             "attempts": len(run.rows),

@@ -12,8 +12,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ _LEAST_BUDGET = 50
 _SHARE = 6
 """One part in so many of the budget is spent on judging the held-out cases once; as much on the tuning cases."""
 
+_PHRASE = 20
 _BATCH = 12
 _EXAMPLES = 6
 _FINAL_ASKS = 2
@@ -213,7 +215,8 @@ def tune(
 
     Args:
         labelled: Answers with labels: a file, the folder of a run, recorded attempts or rows. Labels of the split
-            `tune` are tuned on, those of `report` held out, those of `certify` left alone; the others are parted.
+            `tune` are tuned on, those of `report` held out, those of `certify` left alone; the others are parted,
+            and so are those of `tune` where there are no others.
         judge: The judge by name, with settings, or a table of a file: `"tone:tone=kind"`, `"judges.toml:desk"`.
         model: The model that it asks; None takes the one that its settings name.
         labels: Labels, where they are not in the rows.
@@ -304,7 +307,7 @@ class _Parts:
         held = held[:most]
         if not tuning or not held:
             raise ConfigurationError("all labels are of one split; leave some without, or label others")
-        answers = {row.sample.answer for row in held if row.sample}
+        answers = {row.sample.answer for row in held if row.sample and row.sample.answer}
         counts = {
             "their labels are kept for a certificate (split certify)": len(unique) - len(kept),
             "as many people say good as bad": len(kept) - len(decided),
@@ -333,27 +336,22 @@ def _parted(rows: Sequence[JudgedAnswer], good: float, seed: int) -> tuple[list[
     by_question: dict[str, list[JudgedAnswer]] = {}
     for row in rows:
         by_question.setdefault(row.question_id, []).append(row)
-    tuning, held = [], []
-    free: list[list[JudgedAnswer]] = []
+    own: dict[str, list[list[JudgedAnswer]]] = {_TUNE: [], _HELD_OUT: [], "": []}
     for group in by_question.values():
         splits = {one.split for row in group for one in row.opinions}
-        if any(is_tuned(split) for split in splits):
-            tuning += group
-        elif _HELD_OUT in splits:
-            held += group
-        else:
-            free.append(group)
+        own[_TUNE if any(map(is_tuned, splits)) else _HELD_OUT if _HELD_OUT in splits else ""].append(group)
+    if not own[_HELD_OUT] and not own[""]:  # people labelled for tuning alone: half of that is held out
+        own[_TUNE], own[""] = [], own[_TUNE]
+    tuning, held = ([row for group in own[split] for row in group] for split in (_TUNE, _HELD_OUT))
+    free = own[""]
     free.sort(key=lambda group: (majority(group[0].opinions, good) is True, _digest([seed, group[0].question_id])))
     for place, group in enumerate(free):
         (tuning if place % 2 else held).extend(group)
-    mixed = {
-        part: sorted(part_rows, key=lambda row: _digest([seed, row.key]))
-        for part, part_rows in (("tuning", tuning), ("held", held))
-    }
-    return mixed["tuning"], mixed["held"]
+    places = {row.key: _digest([seed, row.key]) for row in rows}
+    return sorted(tuning, key=lambda row: places[row.key]), sorted(held, key=lambda row: places[row.key])
 
 
-def _case(row: JudgedAnswer, good: float, held_answers: Iterable[str | None]) -> LabelledCase:
+def _case(row: JudgedAnswer, good: float, held_answers: Collection[str]) -> LabelledCase:
     assert row.sample is not None  # noqa: S101 - rows without were left out
     return LabelledCase(
         key=row.key,
@@ -363,8 +361,13 @@ def _case(row: JudgedAnswer, good: float, held_answers: Iterable[str | None]) ->
         rating=lower_median(row.opinions) or 0.0,
         contested=len({one.is_good(good) for one in row.opinions}) > 1,
         note=_note_of(row),
-        shown=row.sample.answer not in held_answers,
+        shown=not _holds(row.sample.answer or "", held_answers),
     )
+
+
+def _holds(answer: str, others: Collection[str]) -> bool:
+    """Whether an answer is one of others, or holds one that is long enough to be no phrase."""
+    return answer in others or any(len(other) > _PHRASE and other in answer for other in others)
 
 
 def _note_of(row: JudgedAnswer) -> str:
@@ -481,7 +484,8 @@ class _Search:
     def _affordable(self) -> list[str]:
         """Return the ways for which the budget has calls."""
         folds = len({case.fold for case in self._cases})
-        left, chosen = self.calls.limit - self.calls.counted, []
+        left = self.calls.limit - self.calls.counted
+        chosen: list[str] = []
         for way in _WAYS:
             if not self.judge.takes_examples and "examples" in way:
                 continue
@@ -542,18 +546,15 @@ class _Search:
         values = {key: _value(verdict, setting) for key, verdict in verdicts.items()}
         marks = _marks(values.values())
 
-        def right(mark: float, cases: Iterable[LabelledCase]) -> int:
-            return sum((value is not None and value >= mark) is case.good for case in cases
-                       for value in (values[case.key],))  # fmt: skip
-
         own = sum(case.agrees(verdicts[case.key]) for case in self._cases)
         crossed = 0
         for fold in {case.fold for case in self._cases}:
-            best = max(marks, key=lambda mark: right(mark, [case for case in self._cases if case.fold != fold]))
-            crossed += right(best, [case for case in self._cases if case.fold == fold])
+            others = [case for case in self._cases if case.fold != fold]
+            best = max(marks, key=partial(_right_from, cases=others, values=values))
+            crossed += _right_from(best, [case for case in self._cases if case.fold == fold], values)
         if crossed < own + 2:
             return None, 0
-        return max(marks, key=lambda mark: right(mark, self._cases)), crossed
+        return max(marks, key=partial(_right_from, cases=self._cases, values=values)), crossed
 
     def _verdicts(self, judge: Judge, cases: Sequence[LabelledCase]) -> list[Verdict | None]:
         rows = evaluate([case.sample for case in cases], {"judge": judge}, max_concurrency=self._concurrency).rows
@@ -562,6 +563,12 @@ class _Search:
 
 def _right(cases: Sequence[LabelledCase], verdicts: Sequence[Verdict | None]) -> int:
     return sum(case.agrees(verdict) for case, verdict in zip(cases, verdicts, strict=True))
+
+
+def _right_from(mark: float, cases: Iterable[LabelledCase], values: Mapping[str, float | None]) -> int:
+    """Return on how many cases the judge would be right if it passed from a mark."""
+    known = ((case, values[case.key]) for case in cases)
+    return sum(value is not None and (value >= mark) is case.good for case, value in known)
 
 
 def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdict | None]) -> TriedWay:
