@@ -323,7 +323,9 @@ class Loop:
         """Start a fresh record, so that nothing of an earlier turn is left; runs on the edge into the graph."""
         messages: Messages = question.get("messages") or ()
         if not messages:
-            raise InputError("there are no messages to answer; give at least one, for instance ('user', 'Hello')")
+            raise InputError(
+                "there are no messages to answer; give at least one: {'messages': [('user', 'Hello')]}"
+            )
         if messages[-1].type == "ai":
             raise InputError("the last message is an answer already; end with a message of the user or of a tool")
         question_text = next((message.text for message in reversed(messages) if message.type == "human"), "")

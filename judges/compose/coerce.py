@@ -257,6 +257,8 @@ def judge_of(candidate: object, *, name: str | None = None, returns: Returns | N
     if callable(candidate) and not isinstance(candidate, type):
         return FunctionJudge(candidate, name=name or _name_of(candidate), returns=returns)
     hint = f"; of a class, give {candidate.__name__}(...)" if isinstance(candidate, type) else ""
+    if isinstance(candidate, Mapping):
+        hint = "; of judges by name, give Panel({...})"
     raise ConfigurationError(
         f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
         f"LangChain runnable, a validator of guardrails-ai, the name of a judge, or a list of these{hint}"

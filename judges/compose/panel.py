@@ -18,7 +18,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation, consult, repeat
-from judges.runtime.validation import judge_name
+from judges.runtime.validation import judge_name, naming_settings
 from judges.sample import Sample
 from judges.settings import means
 from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, ByJudge, Unscored, Verdict
@@ -146,6 +146,7 @@ _FAILING = 2
 """The highest rating of a member that missed its own pass mark."""
 
 
+@naming_settings("as_judge(function), or @as_judge above the function")
 def as_judge(
     candidate: object,
     *,

@@ -64,6 +64,9 @@ _LISTED = [
     "cost",
     "success_rating",
     "max_attempts",
+    "input_judge",
+    "input_rating",
+    "input_unscored",
 ]
 _ATTEMPT, _LABEL = ATTEMPT.alias("filtered_attempt"), LABEL.alias("filtered_label")
 _EXCERPT = 300
@@ -108,17 +111,34 @@ def _has_label(which: str) -> ColumnElement[bool]:
     return exists().where(_LABEL.c.outcome == OUTCOME.c.id, same_attempt, differ)
 
 
+_ORDERS = {
+    "newest": OUTCOME.c.at.desc(),
+    "slowest": OUTCOME.c.latency_s.desc().nulls_last(),
+    "worst": OUTCOME.c.rating.asc().nulls_last(),
+    "attempts": OUTCOME.c.attempts.desc(),
+    "dearest": OUTCOME.c.cost.desc().nulls_last(),
+}
+ORDERS = tuple(_ORDERS)
+
+
 def outcomes(
-    connection: Connection, where: OutcomeFilter, *, limit: int, before: tuple[int, str] | None
+    connection: Connection,
+    where: OutcomeFilter,
+    *,
+    limit: int,
+    before: tuple[int, str] | None,
+    order: str,
+    skip: int,
 ) -> list[Row]:
-    """Return the latest outcomes, with an excerpt of the question and the number of labels."""
+    """Return outcomes in an order, with an excerpt of the question and the number of labels."""
     labels = select(func.count()).where(LABEL.c.outcome == OUTCOME.c.id).scalar_subquery()
     excerpt = func.substr(OUTCOME.c.question, 1, _EXCERPT)
     columns = [*(OUTCOME.c[name] for name in _LISTED), excerpt.label("question"), labels.label("labels")]
     query = select(*columns).where(_conditions(where))
     if before is not None:
         query = query.where(tuple_(OUTCOME.c.at, OUTCOME.c.id) < before)
-    query = query.order_by(OUTCOME.c.at.desc(), OUTCOME.c.id.desc()).limit(min(max(limit, 1), _MOST_LISTED))
+    ordered = query.order_by(_ORDERS[order], OUTCOME.c.at.desc(), OUTCOME.c.id.desc())
+    query = ordered.limit(min(max(limit, 1), _MOST_LISTED)).offset(skip)
     return [dict(row) for row in connection.execute(query).mappings()]
 
 

@@ -100,6 +100,7 @@ class OpenAICompatible(Connected):
     """
 
     @naming_settings(
+        "OpenAICompatible('http://localhost:8000/v1', model='qwen')",
         url="base_url",
         api_base="base_url",
         model_name="model",

@@ -344,6 +344,7 @@ class Limiter(SharedByCopies):
     """
 
     @naming_settings(
+        "Limiter(8, requests_per_minute=60)",
         rpm="requests_per_minute",
         tpm="tokens_per_minute",
         max_concurrency="in_flight",

@@ -22,6 +22,7 @@ Kind = Literal[
     "national_id",
     "passport",
     "phone",
+    "ip_address",
     "name",
     "address",
 ]
@@ -31,19 +32,22 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 BY_MODEL: frozenset[Kind] = frozenset(("name", "address"))
 """The kinds that no rule finds, only a model."""
 
+UNLESS_SAID: frozenset[Kind] = frozenset(KINDS) - {"ip_address"}
+"""The kinds that are looked for unless others are given: most addresses on networks are those of servers."""
+
 
 @dataclass(frozen=True)
 class Finding:
     """One item of personal data or one secret.
 
     Args:
-        kind: What it is.
+        kind: What it is: one of `KINDS`, or the name of a pattern of one's own.
         start: Index of its first character in the text.
         end: Index behind its last character.
         country: ISO code of the country that issues it; empty where there is none.
     """
 
-    kind: Kind
+    kind: str
     start: int
     end: int
     country: str = ""
@@ -54,7 +58,7 @@ class Finding:
 
 def without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings in order of their places; of those that overlap, the graver kind, then the longer one."""
-    ranked = sorted(findings, key=lambda finding: (KINDS.index(finding.kind), -len(finding), finding.start))
+    ranked = sorted(findings, key=lambda finding: (_rank(finding.kind), -len(finding), finding.start))
     taken: list[Finding] = []
     for finding in ranked:
         place = bisect(taken, finding.start, key=_start)
@@ -63,6 +67,10 @@ def without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
         if is_behind and is_before:
             taken.insert(place, finding)
     return taken
+
+
+def _rank(kind: str) -> int:
+    return KINDS.index(kind) if kind in KINDS else -1  # type: ignore[arg-type]  # it is one
 
 
 def _start(finding: Finding) -> int:

@@ -1,4 +1,4 @@
-"""E-mail addresses, phone and identity numbers, and payment cards: formats, and the checksums of each country."""
+"""E-mail and network addresses, phone and identity numbers, payment cards: formats, and checksums by country."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from importlib import import_module
+from ipaddress import ip_address
 from typing import Literal
 
 from judges.catalogue.safety.personal.finding import CARD, PHONE, QUANTITY, REACH, Finding, Labels, Plain, words
@@ -594,3 +595,23 @@ def _iban_end(text: str, start: int, is_valid: Callable[[str], bool]) -> int:
         if at_end and len(characters) >= _SHORTEST_IBAN and is_valid("".join(characters)):
             return place
     return 0
+
+
+_IP = re.compile(
+    r"(?<![\w.:/-])(?:(?:\d{1,3}\.){3}\d{1,3}|(?=[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:)[0-9A-Fa-f:]{4,39})(?![\w:]|\.\d|-\d)"
+)
+_VERSION = re.compile(r"(?:version|release|firmware|build|v|rev)[ .:]*$", re.IGNORECASE)
+
+
+def ip_addresses(plain: Plain) -> Iterator[Finding]:
+    """Find addresses of the public internet, of either version.
+
+    Not found are those of private networks, of documentation and the like, and numbers of versions.
+    """
+    for match in _IP.finditer(plain.text):
+        try:
+            address = ip_address(match.group())
+        except ValueError:
+            continue
+        if address.is_global and not _VERSION.search(plain.text, max(0, match.start() - 12), match.start()):
+            yield Finding("ip_address", match.start(), match.end())
