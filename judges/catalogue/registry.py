@@ -13,6 +13,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
@@ -416,8 +417,8 @@ def default_registry() -> Registry:
 @cache
 def _own_registry() -> Registry:
     """Return the registry of the package's own judges, those with an entry of their own."""
-    package = import_module("judges.catalogue")
-    modules = [import_module(info.name) for info in walk_packages(package.__path__, "judges.catalogue.")]
+    folders = [str(Path(__file__).parent)]
+    modules = [import_module(info.name) for info in walk_packages(folders, f"{__package__}.")]
     return Registry(
         tuple(
             value

@@ -24,7 +24,7 @@ from judges.catalogue.linting import lint
 from judges.catalogue.registry import default_registry, find
 from judges.entry import Setting
 from judges.errors import one_line, shortened
-from judges.offline.drafting import Draft, draft
+from judges.offline.drafting import DraftedJudge, draft
 from judges.offline.trust.rows import read_judged
 from judges.settings import load_line, settings_of
 from refine.cli.judge_specs import named_model
@@ -442,7 +442,7 @@ def _system_prompt(file: Path | None) -> str:
         raise ConfigurationError(f"--system {file} cannot be read: {reason}; give a text file") from None
 
 
-def _print(drafted: Draft, options: DraftOptions) -> None:
+def _print(drafted: DraftedJudge, options: DraftOptions) -> None:
     if options.as_json:
         fields = {"file": str(options.out) if drafted.kept else None, **asdict(drafted)}
         sys.stdout.write(f"{json.dumps(fields, ensure_ascii=False, indent=2, default=dict)}\n")
