@@ -561,7 +561,7 @@ class Policy(FrozenSettings):
         return self
 
     def accepts(self, verdict: Verdict) -> bool:
-        """Whether a verdict reaches the success rating, or the success score where there is one."""
+        """Return whether a verdict reaches the success rating, or the success score where there is one."""
         if self.success_score is None:
             return verdict.reaches(self.success_rating)
         return verdict.score is not None and verdict.score >= self.success_score
@@ -589,7 +589,7 @@ class Policy(FrozenSettings):
 
     @property
     def has_limits(self) -> bool:
-        """Whether calls, tokens, cost, retries or time are limited."""
+        """True if calls, tokens, cost, retries or time are limited."""
         limits = (self.max_calls, self.max_tokens, self.max_cost, self.max_retries, self.deadline_s)
         return limits != _NO_LIMITS
 
@@ -608,7 +608,7 @@ class Policy(FrozenSettings):
 
     @property
     def is_closed(self) -> bool:
-        """Whether no answer is generated any more, since the certificate was withdrawn."""
+        """True if no answer is generated any more, since the certificate was withdrawn."""
         return self.max_calls == 0
 
     def override(self, attempt: int, candidate: int = 1) -> Override:

@@ -148,7 +148,7 @@ class Usage(Frozen):
         return self.input_tokens + self.output_tokens
 
     def __bool__(self) -> bool:
-        """Whether anything was consumed."""
+        """Return whether anything was consumed."""
         if self.calls or self.cost is None or not (self.calls_known and self.tokens_known):
             return True
         return bool(self.tokens or self.cost or self.cached)
@@ -408,7 +408,7 @@ class Verdict(HintsAtKeys, Frozen):
         return self.model_copy(update={"replacement": mask_spans(answer, masked), "masked": masked})
 
     def __bool__(self) -> bool:
-        """Whether the judge's own pass mark was reached; an unscored verdict reached none."""
+        """Return whether the judge's own pass mark was reached; an unscored verdict reached none."""
         return bool(self.passed)
 
     def weighed(self, probabilities: Sequence[float], choices: Sequence[Verdict]) -> Self:
@@ -459,7 +459,7 @@ class Verdict(HintsAtKeys, Frozen):
 
     @property
     def rated_natively(self) -> bool:
-        """Whether the judge chose the rating itself, not a score, a check or another scale."""
+        """True if the judge chose the rating itself, not a score, a check or another scale."""
         is_rating = type(self.value) is int and self.value == self.rating
         is_expected = self.probabilities is not None and len(self.probabilities) == HIGHEST
         return is_rating and (is_expected or self.score == _score_of(self.rating or LOWEST))

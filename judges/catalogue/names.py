@@ -34,7 +34,7 @@ _ALIKE = 0.75
 
 
 def is_reference(name: str) -> bool:
-    """Whether a name is `module:object`."""
+    """Return whether a name is `module:object`."""
     return _REFERENCE.fullmatch(name) is not None
 
 
@@ -177,7 +177,7 @@ class JudgeSpec:
 
     @property
     def needs_model(self) -> bool:
-        """Whether it asks a model, and its settings have none.
+        """True if it asks a model, and its settings have none.
 
         Raises:
             ConfigurationError: If it can be made in no way.
@@ -186,7 +186,7 @@ class JudgeSpec:
 
     @property
     def takes_model(self) -> bool:
-        """Whether it can ask a model, and its settings have none.
+        """True if it can ask a model, and its settings have none.
 
         Raises:
             ConfigurationError: If it can be made in no way.
@@ -337,7 +337,7 @@ class JudgesFile:
 
 
 def is_judges_file(text: str) -> bool:
-    """Whether a text is the path of a file of judges, `judges.toml`, or one judge of it, `judges.toml:NAME`."""
+    """True if a text is the path of a file of judges, `judges.toml`, or one judge of it, `judges.toml:NAME`."""
     return not text.lstrip().startswith("{") and _PATH.fullmatch(text) is not None
 
 

@@ -63,7 +63,7 @@ class Registry:
         object.__setattr__(self, "_makers", makers)
 
     def __contains__(self, name: object) -> bool:
-        """Whether a judge has this name or alias."""
+        """Return whether a judge has this name or alias."""
         return isinstance(name, str) and name in self._makers
 
     def load(self, name: str, model: object = None, /, **settings: Any) -> Judge:

@@ -192,7 +192,7 @@ def _input_for(runnable: object, sample: Sample) -> dict[str, Any]:
 
 
 def _is_agent(runnable: object) -> bool:
-    """Whether a runnable is a compiled graph over messages."""
+    """Return whether a runnable is a compiled graph over messages."""
     return "messages" in _channels_of(runnable)
 
 
@@ -266,7 +266,7 @@ def judge_of(candidate: object, *, name: str | None = None, returns: Returns | N
 
 
 def _is_validator(candidate: object) -> bool:
-    """Whether this is a validator as those of guardrails-ai are: an object with `validate(value, metadata)`."""
+    """True if this is a validator as those of guardrails-ai are: an object with `validate(value, metadata)`."""
     validate = None if isinstance(candidate, type) else getattr(candidate, "validate", None)
     return callable(validate) and "metadata" in inspect.signature(validate).parameters
 

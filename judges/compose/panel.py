@@ -102,7 +102,7 @@ class CompositeJudge(Judge):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether all of its judges hold for a part of an answer as for the whole."""
+        """True if all of its judges hold for a part of an answer as for the whole."""
         return all(judge.judges_parts for judge in self.judges.values())
 
     def first_to_decide(
@@ -264,7 +264,7 @@ class Panel(CompositeJudge):
 
     @property
     def is_strict(self) -> bool:
-        """Whether every member must pass, so that each may be asked by itself."""
+        """True if every member must pass, so that each may be asked by itself."""
         return self._rule == "min" and self._quorum is None and self._success == _USUAL_SUCCESS
 
     def explain(self) -> Explanation:
@@ -487,7 +487,7 @@ class Repeat(Judge):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether the repeated judge holds for a part of an answer as for the whole."""
+        """True if the repeated judge holds for a part of an answer as for the whole."""
         return self.judge.judges_parts
 
     @property

@@ -119,7 +119,7 @@ def finite_number(value: object, *, setting: str) -> float:
 
 
 def are_texts(value: object, *, count: int) -> bool:
-    """Whether a value is a list or a tuple of exactly so many texts."""
+    """Return whether a value is a list or a tuple of exactly so many texts."""
     return isinstance(value, list | tuple) and [type(part) for part in value] == [str] * count
 
 

@@ -588,7 +588,7 @@ def _tune(options: of.TuneOptions) -> int:
 
 @_command(_LOOPS)
 def _learn(options: of.LearnOptions) -> int:
-    """Learn a first level of a judge's verdicts, for a fraction of the price.
+    """Learn a cheap first level of a judge's verdicts.
 
     It decides alone where the verdicts that were recorded say that both levels together keep the agreement that is
     promised; "decides 0 %" is an answer. What it is not sure of, and what it would refuse, goes to the judge.

@@ -114,7 +114,7 @@ def _verdict(verdict: Verdict, name: str, depth: int) -> Iterator[str]:
         wording.reason(verdict.unscored or "") if verdict.score is None else wording.number(verdict.score, ".2f")
     )
     mark = "" if verdict.score is None else ", passed" if verdict.passed else ", not passed"
-    reasons = " ".join(filter(None, [verdict.rationale, verdict.feedback, verdict.detail]))
+    reasons = " ".join(filter(None, dict.fromkeys([verdict.rationale, verdict.feedback, verdict.detail])))
     why = f": {escape_markup(reasons)}" if reasons else ""
     yield f"{'  ' * depth}- **{escape_markup(name)}** {outcome}{mark}{why}"
     for item in verdict.items:

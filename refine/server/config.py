@@ -191,7 +191,7 @@ class ServerKey(BaseModel):
 
     @property
     def has_budget(self) -> bool:
-        """Whether anything of it is limited by the day."""
+        """True if anything of it is limited by the day."""
         return (self.requests_per_day, self.tokens_per_day, self.dollars_per_day) != (None, None, None)
 
 

@@ -278,7 +278,7 @@ class OpenAICompatible(Connected):
 
     @property
     def is_structured(self) -> bool:
-        """Whether its answers are bound to be JSON."""
+        """True if its answers are bound to be JSON."""
         return "response_format" in self._chat.generating
 
     def bind(self, **fields: Any) -> Self:
