@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessageChunk, BaseMessage
@@ -458,7 +458,8 @@ class _Broken:
 
     async def read(self, stream: Any) -> tuple[str, BaseException | None, dict[str, Any]]:
         """Read a stream to its end: its text, what it raised, and its summary."""
-        text, summary = "", {}
+        text = ""
+        summary: dict[str, Any] = {}
         try:
             async for chunk in stream:
                 text += str(chunk.text)
@@ -497,11 +498,12 @@ async def test_a_killed_attempt_is_made_again() -> None:
     from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415 - of this test alone
 
     broken = _Broken("One is good. Half a", _Killed())
-    saver, thread = InMemorySaver(), {"configurable": {"thread_id": "1"}}
+    saver = InMemorySaver()
+    thread: Any = {"configurable": {"thread_id": "1"}}
     text, error, _ = await broken.read(broken.refiner(checkpointer=saver).astream("Count.", thread))
     assert (text, type(error)) == ("One is good.", _Killed)
-    again = broken.refiner(checkpointer=saver)
-    assert (await broken.read(again.astream(None, thread)))[0] == "Two is better."
+    again, resumed = broken.refiner(checkpointer=saver), cast("Any", None)
+    assert (await broken.read(again.astream(resumed, thread)))[0] == "Two is better."
     assert [type(message).__name__ for message in again.graph.get_state(thread).values["messages"]] == [
         "HumanMessage",
         "AIMessage",
