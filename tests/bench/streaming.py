@@ -171,7 +171,7 @@ _NAMES = {
 }
 
 
-def _accepts(answer: str) -> bool:
+async def _accepts(answer: str) -> bool:
     return bool(answer)
 
 
