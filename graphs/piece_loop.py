@@ -27,7 +27,7 @@ from graphs.answers import fault_of, kind_of_answer, rejection_for
 from graphs.augment import added_messages, amendment_messages, continuation_messages
 from graphs.drivers import DeadlinePassed, Effect, Messages, Node, RunContext, Transition
 from graphs.errors import DraftError
-from graphs.events import Event, finished_events, judged_events, started_events
+from graphs.events import Event, finished_events, started_events
 from graphs.generators import AsyncGenerator, Delta, Draft
 from graphs.loop import (
     Loop,
@@ -160,6 +160,8 @@ class PieceLoop(Loop):
     """
 
     releases_pieces = True
+    _pieces: Sequence[Piece] = ()
+    """Pieces of the draft that the closing judge judges: the verdict costs what theirs did, too."""
 
     def __init__(
         self,
@@ -389,7 +391,7 @@ class PieceLoop(Loop):
         failed = any(piece.verdict is not None and is_failure(piece.verdict) for piece in last.pieces)
         if self._closing is None or failed:
             return self._record_verdict(refinement, messages, verdict, now)
-        end = yield from Loop.judge(evolve(self._closing, record_with=last.pieces), refinement, messages, context)
+        end = yield from Loop.judge(evolve(self._closing, _pieces=last.pieces), refinement, messages, context)
         return end
 
     def _with_feedback(
@@ -403,49 +405,27 @@ class PieceLoop(Loop):
         before = "".join(refinement.released_pieces)
         sample = piece_sample(messages, refinement, before, refused.text)
         behind: Any = evolve(self, _judge=quick.judge)
-        asked = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
+        request = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
         try:
-            said = yield asked
+            said = yield request
         except DeadlinePassed:
-            return verdict.model_copy(update={"usage": verdict.usage + asked.spent})
+            return verdict.model_copy(update={"usage": verdict.usage + request.spent})
         words = {"rationale": said.rationale, "feedback": said.feedback}
         return verdict.model_copy(update={**words, "usage": verdict.usage + said.usage})
 
-    def _record_verdict(
-        self,
-        refinement: Refinement,
-        messages: Messages,
-        verdict: Verdict,
-        now: float,
-        *,
-        warnings: tuple[Event, ...] = (),
-    ) -> Transition:
-        """Record the verdict; the next attempt, if there is one, goes on after what was released."""
-        pieces = vars(self).get("record_with")
-        if pieces is not None:
-            verdict = with_cost_of(pieces, verdict)
-        judged = refinement.add_verdict(verdict, now=now)
-        is_out = bool(judged.released_pieces)
-        is_late = is_out and all(piece.released for piece in judged.attempts[-1].pieces)
-        is_late = is_late and verdict.unscored is None and judged.stop_reason != "accepted"
-        is_late = is_late and judged.attempts[-1].kind != "cut"
-        if is_late and (self.policy.on_late_refusal == "flag" or judged.stop_reason is not None):
+    def _with_verdict(self, refinement: Refinement, verdict: Verdict, now: float) -> Refinement:
+        """Record the verdict, which stands whatever comes of a late one, where nothing more can be said."""
+        judged = refinement.add_verdict(with_cost_of(self._pieces, verdict), now=now)
+        if _is_late(judged) and (self.policy.on_late_refusal == "flag" or judged.stop_reason is not None):
             detail = "the answer was refused as a whole when its pieces were out"
             judged = evolve(judged, stop_reason="late_refusal", detail=detail, ended_at=now)
-        events = partial(judged_events, judged)
-        if judged.stop_reason is not None:
-            return Transition(refinement=judged, goto="finish", events=events, warnings=warnings)
-        try:
-            added = self._added(judged, is_late=is_late)
-        except Exception as error:  # the policy's function raised it, or returned no messages
-            add_outcome(error, judged, messages, now=now)
-            raise
-        return Transition(refinement=judged.add_messages(added), goto="generate", events=events, warnings=warnings)
+        return judged
 
-    def _added(self, judged: Refinement, *, is_late: bool) -> Sequence[AnyMessage]:
+    def _added(self, judged: Refinement) -> Sequence[AnyMessage]:
+        """Return what the next attempt is asked for: it goes on after what was released."""
         if not judged.released_pieces:
             return added_messages(judged)
-        return amendment_messages(judged) if is_late else continuation_messages(judged)
+        return amendment_messages(judged) if _is_late(judged) else continuation_messages(judged)
 
     def finish(
         self, refinement: Refinement, messages: Messages, context: RunContext
@@ -495,6 +475,14 @@ def _text_alone(answer: AIMessage) -> AIMessage:
     metadata = {name: known[name] for name in _PLAIN_METADATA if name in known}
     text = str(answer.text)
     return AIMessage(text, id=answer.id, usage_metadata=answer.usage_metadata, response_metadata=metadata)
+
+
+def _is_late(judged: Refinement) -> bool:
+    """Check whether an answer was refused when all its pieces were out, and not because it was cut off."""
+    last = judged.attempts[-1]
+    is_out = bool(judged.released_pieces) and all(piece.released for piece in last.pieces)
+    is_failed = last.verdict is not None and last.verdict.unscored is not None
+    return is_out and not is_failed and judged.stop_reason != "accepted" and last.kind != "cut"
 
 
 def _after(first: Verdict, verdict: Verdict) -> Verdict:

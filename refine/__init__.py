@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from refine.trials.arms import Arm
     from refine.trials.results import Trial
     from refine.trials.trial import atrial, trial
+    from refine.webhooks import Webhook
 
 _HOMES = {
     "Arm": "refine.trials.arms",
@@ -33,6 +34,7 @@ _HOMES = {
     "SelfRefine": "refine.selfrefine",
     "SelfRefineMiddleware": "refine.middleware",
     "Trial": "refine.trials.results",
+    "Webhook": "refine.webhooks",
     "atrial": "refine.trials.trial",
     "compare": "judges.offline",
     "continued_trace": "refine.telemetry",
@@ -58,6 +60,7 @@ __all__ = [
     "SelfRefine",
     "SelfRefineMiddleware",
     "Trial",
+    "Webhook",
     "atrial",
     "compare",
     "continued_trace",
@@ -72,6 +75,7 @@ __all__ = [
 
 
 refuse_shadows("graphs", "judges")
+import_module("judges.first_guesses")  # says what to import instead of modules that there are not
 
 
 def __getattr__(name: str) -> object:

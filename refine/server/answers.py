@@ -106,8 +106,8 @@ async def answer(question: GuardedRequest) -> GuardReply:
     if request.choices > guard.max_choices:
         text = f"n is {guard.max_choices} at most here, not {request.choices}"
         raise ApiError(400, text, code="invalid", param="n")
-    asked = (_answer(_ask_for_choice(question, at)) for at in range(request.choices))
-    replies = await asyncio.gather(*asked, return_exceptions=True)  # so that none goes on behind another's error
+    answers = (_answer(_ask_for_choice(question, at)) for at in range(request.choices))
+    replies = await asyncio.gather(*answers, return_exceptions=True)  # so that none goes on behind another's error
     for one in replies:
         if isinstance(one, BaseException):
             raise one
@@ -271,7 +271,7 @@ def _release_answer(
     if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
         document = question.dialect.without_reasoning(document)
     if released is not None and question.guard.unjudged == "refuse" and not question.guard.loop.policy.shadow:
-        document, note = _without_unjudged(released, outcome, document, question.dialect)
+        document, note = _without_unjudged(released, outcome, document, question.dialect, question.guard)
         summary = {**summary, "detail": f"{summary['detail']}{note}"}
     metrics = _refine_object(outcome, summary, question.guard)
     if question.guard.counts_all:
@@ -280,7 +280,7 @@ def _release_answer(
 
 
 def _without_unjudged(
-    released: Attempt, outcome: Outcome, document: Json, dialect: ApiDialect
+    released: Attempt, outcome: Outcome, document: Json, dialect: ApiDialect, guard: ServedGuard
 ) -> tuple[Json, str]:
     """Return a reply without the text in it that no judge has read, and a note where there was any.
 
@@ -292,7 +292,10 @@ def _without_unjudged(
     medium = media_in(released.answer)
     if medium is not None:
         raise _unjudgeable(422, f"an answer with {medium} in it is not judged")
+    document = dialect.known_part(document)
     is_judged = outcome.stop_reason != "skipped" and not released.misfit
+    if is_judged and not released.pieces and guard.shows_part_of(released.text):
+        raise _unjudgeable(422, "an answer so long that the judge is shown a part of it is not judged")
     if is_judged or not str(released.answer.text).strip():
         return document, ""
     return dialect.without_text(document), "; the text in it, which is not judged, was left out"
@@ -329,7 +332,7 @@ def _reply_unanswered(error: Unanswered, question: GuardedRequest) -> GuardReply
     """Return the reply for a loop that may release nothing: the upstream's error, or one of ours."""
     cause = error.__cause__ if isinstance(error, GeneratorFailed) else None
     if isinstance(cause, UpstreamRefused):
-        return _pass_refusal_on(cause.reply, question.dialect)
+        return _pass_refusal_on(cause.reply, question.dialect, as_it_is=question.guard.unjudged == "pass")
     if isinstance(cause, ApiError):
         return failure(cause, question.dialect)
     if isinstance(error, GeneratorFailed):
@@ -337,11 +340,32 @@ def _reply_unanswered(error: Unanswered, question: GuardedRequest) -> GuardReply
     return failure(_own_error(error, question.guard), question.dialect)
 
 
-def _pass_refusal_on(reply: UpstreamReply, dialect: ApiDialect) -> GuardReply:
-    document = _error_in(reply.body) or dialect.error_body(
-        ApiError(reply.status, f"the upstream answered with status {reply.status}", code="upstream_error")
-    )
-    return GuardReply(reply.status, document, reply.headers, reply.body, reply.kind.encode("latin-1", "replace"))
+def _pass_refusal_on(reply: UpstreamReply, dialect: ApiDialect, *, as_it_is: bool) -> GuardReply:
+    """Return an upstream's error, as it is or without fields that may quote what a model wrote."""
+    document = _error_in(reply.body)
+    if document is not None and as_it_is:
+        kind = reply.kind.encode("latin-1", "replace")
+        return GuardReply(reply.status, document, reply.headers, reply.body, kind)
+    text = f"the upstream answered with status {reply.status}"
+    own = dialect.error_body(ApiError(reply.status, text, code="upstream_error"))
+    return GuardReply(reply.status, own if document is None else _bare_error(document), reply.headers)
+
+
+_ERROR_FIELDS = ("message", "type", "code", "param", "status")
+_LONGEST_ERROR = 2_000
+
+
+def _bare_error(document: Json) -> Json:
+    """Return an upstream's error with the fields that errors have in its API: some add what the model wrote."""
+    error = document["error"]
+    fields = {name: error[name] for name in _ERROR_FIELDS if name in error} if isinstance(error, dict) else {}
+    plain = {
+        name: value[:_LONGEST_ERROR] if isinstance(value, str) else value
+        for name, value in fields.items()
+        if value is None or isinstance(value, str | int | float)
+    }
+    around = {name: document[name] for name in ("type", "request_id") if isinstance(document.get(name), str)}
+    return {**around, "error": plain if isinstance(error, dict) else str(error)[:_LONGEST_ERROR]}
 
 
 def _error_in(body: bytes) -> Json | None:

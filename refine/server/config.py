@@ -32,7 +32,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from graphs.policy import OnRefusal, ReleaseForm
+from graphs.policy import OnRefusal, Policy, ReleaseForm, setting_meant
 from graphs.questions import InputMode
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.promise import OnAlarm
@@ -191,8 +191,34 @@ class ServerKey(BaseModel):
 
     @property
     def has_budget(self) -> bool:
-        """Whether anything of it is limited by the day."""
+        """True if anything of it is limited by the day."""
         return (self.requests_per_day, self.tokens_per_day, self.dollars_per_day) != (None, None, None)
+
+
+Notified = Literal["alarm", "spend", "withheld"]
+
+
+class WebhookSettings(BaseModel):
+    """An address that hears of what somebody should look at.
+
+    Args:
+        url: The address, `https://`.
+        secret: The secret of Standard Webhooks that it shares, `whsec_...`; `"env:NAME"` reads it from the
+            environment.
+        events: What it hears of: `"alarm"`, a judge or an upstream that is down, lost records, a broken promise,
+            raised and cleared; `"spend"`, what was set here was spent within a day; `"withheld"`, a person who
+            asked got no answer of the model's, since none was accepted.
+        dollars_per_day: Dollars of a day, from midnight UTC on in this process, at each of which it hears of it.
+        tokens_per_day: The same for tokens.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str = Field(pattern=r"^https?://[^/\s]+")
+    secret: SecretStr
+    events: list[Notified] = ["alarm", "spend"]
+    dollars_per_day: list[_Positive] = []
+    tokens_per_day: list[Annotated[int, Field(ge=1)]] = []
 
 
 class RequestLimits(BaseModel):
@@ -230,6 +256,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
         default_guard: The guard for models that no other is for; left out: the settings at the top, or the first.
         route_by_header: Whether a request may choose a guard by `x-refine-guard`.
         keys: Keys of the server's own; without any, everybody is let in.
+        webhooks: Addresses that hear of alarms, spend and withheld answers, each a table `[[webhooks]]`.
         allowed_hosts: Patterns of names under which a server without keys answers, beside addresses, `host` and
             names without a dot, for instance `["refine.example.org"]`; `["*"]` checks none.
         record: Where outcomes are recorded: a path or the URL of a database; false records nothing. Left out:
@@ -262,6 +289,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
     default_guard: str | None = None
     route_by_header: bool = True
     keys: list[ServerKey] = []
+    webhooks: list[WebhookSettings] = []
     allowed_hosts: list[Annotated[str, AfterValidator(_host_pattern)]] = []
     record: Annotated[str | Literal[False] | None, BeforeValidator(_off)] = None
     record_texts: bool = False
@@ -417,6 +445,8 @@ def _remedy(path: list[str], fault: ErrorDetails) -> str:
     """Say what to write instead, where the message does not."""
     if fault["type"] == "list_type" and isinstance(fault["input"], str) and path[0] != "keys":
         return f"; write [{json.dumps(fault['input'])}]"
+    if path[-1] == "judge" and isinstance(fault["input"], dict):
+        return '; write judge = "length:at_most=80", or the name of a judges.toml'
     if path[0] == "keys":
         return "; `refine key NAME` prints the lines of a key"
     if fault["type"] == "string_pattern_mismatch":
@@ -425,8 +455,28 @@ def _remedy(path: list[str], fault: ErrorDetails) -> str:
 
 
 def _value(path: list[str], value: object) -> str:
-    secret = any("key" in part or "sha256" in part for part in path)
+    secret = any(word in part for part in path for word in ("key", "sha256", "secret", "url"))
     return "..." if secret else shortened(value)
+
+
+_ALIKE = 0.75
+"""How alike a misspelt setting is to one that there is, from 0 to 1."""
+
+_MEANT = {
+    **dict.fromkeys(("judges", "critic", "evaluator", "metric", "metrics", "grader", "rule", "rules"), "judge"),
+    **dict.fromkeys(
+        ("url", "base_url", "backend", "endpoint", "target", "provider", "openai_base_url"), "upstream"
+    ),
+    **dict.fromkeys(("api_key", "key", "openai_api_key", "token", "upstream_api_key"), "upstream_key"),
+    **dict.fromkeys(("llm", "judge_llm", "evaluator_model"), "judge_model"),
+    **dict.fromkeys(("guard", "routes", "profiles"), "guards"),
+    **dict.fromkeys(("address", "listen", "bind"), "host"),
+    **dict.fromkeys(("input_guard", "input_judge", "prompt_guard"), "input"),
+    **dict.fromkeys(("database", "db", "store", "storage", "log_file"), "record"),
+    **dict.fromkeys(("fail_open", "fail_closed", "on_error"), "fail"),
+    **dict.fromkeys(("users", "api_keys", "clients", "tokens"), "keys"),
+}
+"""Settings by the words that others have for them."""
 
 
 def _hint(path: list[str]) -> str:
@@ -436,6 +486,13 @@ def _hint(path: list[str]) -> str:
         known = NamedGuardSettings
     elif path[0] == "keys" and len(path) > 1:
         known = ServerKey
+    elif path[0] == "webhooks" and len(path) > 1:
+        known = WebhookSettings
     names = list(known.model_fields)
-    near = get_close_matches(path[-1], names, n=1)
+    meant = _MEANT.get(path[-1]) or setting_meant(path[-1])
+    if meant in names:
+        return f"; here it is {meant}"
+    if meant in Policy.model_fields and "policy" in names:
+        return f"; it is a setting of the policy: policy = {{ {meant} = ... }}"
+    near = get_close_matches(path[-1], names, n=1, cutoff=_ALIKE)
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(names))}"

@@ -30,10 +30,12 @@ from refine.server.config import ServerSettings, load_settings, unknown_variable
 from refine.server.dialects import chat, messages
 from refine.server.errors import ApiError
 from refine.server.labels import LabelRoute
+from refine.server.notices import WebhookCollector, describe_webhooks, make_notices, open_webhooks
 from refine.server.observers import Metrics, Recording, choose_record, make_page, open_guard_record
 from refine.server.service import GuardApp, ServedRequest, Service
 from refine.server.setup import doubt_about_record, doubts_about, write_configuration
 from refine.server.uvicorn_private import GuardServer
+from refine.webhooks import Webhook
 
 _ROW = {
     "question": "What is the capital of France?",
@@ -45,8 +47,10 @@ _REFUSED = (401, 403)
 _FAILING = 500
 
 
-async def ask_once(guards: Iterable[ServedGuard], record: Recorder | None) -> tuple[list[str], list[str]]:
-    """Ask every judge, upstream and database once; return what answers, and what does not, a line each."""
+async def ask_once(
+    guards: Iterable[ServedGuard], record: Recorder | None, webhooks: Iterable[Webhook] = ()
+) -> tuple[list[str], list[str]]:
+    """Ask all judges, upstreams, databases and webhooks once; return what answers, what does not, a line each."""
     fine: list[str] = []
     faults: list[str] = []
     for guard in guards:
@@ -61,6 +65,12 @@ async def ask_once(guards: Iterable[ServedGuard], record: Recorder | None) -> tu
             fine.append("the record's database answers")
         except ConfigurationError as error:
             faults.append(f"record: {error}")
+    for webhook in webhooks:
+        try:
+            await asyncio.to_thread(webhook.post, "test", {"text": "refine serve --check --live"})
+            fine.append(f"the webhook to {webhook.host} answers")
+        except ConfigurationError as error:
+            faults.append(f"webhook: {error}")
     return fine, faults
 
 
@@ -264,7 +274,8 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
     _require_upstream(service)
     settings, of_record = choose_record(settings)
     app = make_app(settings, service, on_close=_do_nothing if check else trace_as_the_environment_says())
-    _say(*map(describe, service.guards), *_doubts(service), of_record, _exposure(settings, service))
+    _say(*map(describe, service.guards), *_doubts(service), of_record, *describe_webhooks(settings.webhooks))
+    _say(_exposure(settings, service))
     _say(*(f"warning: {doubt}" for doubt in doubts_about(settings, list(service.guards))))
     if check:
         _say(*(f"warning: {doubt}" for doubt in _unusable(settings)))
@@ -322,7 +333,9 @@ def _begin_log(name: str) -> None:
 
 
 def _check_live(settings: ServerSettings, service: Service) -> None:
-    fine, faults = asyncio.run(ask_once(service.guards, open_guard_record(settings)))
+    fine, faults = asyncio.run(
+        ask_once(service.guards, open_guard_record(settings), open_webhooks(settings.webhooks))
+    )
     _say(*fine, *faults)
     if faults:
         raise ConfigurationError(f"{len(faults)} of {len(fine) + len(faults)} do not answer; see above")
@@ -343,10 +356,14 @@ def make_app(
     metrics = None
     if settings.metrics:
         metrics = Metrics() if recording is None else Metrics(recording.counts, promises)
+    notices = make_notices(settings, service.guards, recording, promises)
+    if metrics is not None and notices:
+        metrics.registry.register(WebhookCollector(one.webhook for one in notices))
     service.observers = (
         *service.observers,
         AccessLog(),
         *(one for one in (metrics, recording) if one is not None),
+        *notices,
     )
     passed = settings.pass_through
 
@@ -355,6 +372,8 @@ def make_app(
             watch.close()
         if recording is not None:
             recording.close()
+        for notice in notices:
+            notice.webhook.close()
         on_close()
 
     return make_guard_app(
@@ -451,8 +470,8 @@ class RunningGuard:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = load_settings(None, {"port": 0, **settings})
         self.service = make_service(self._settings)
-        self._socket = listening_socket(self._settings.host, self._settings.port)
         self._app = make_app(self._settings, self.service)
+        self._socket = listening_socket(self._settings.host, self._settings.port)
         self._server = GuardServer(self._app, self._settings)
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="guard", daemon=True)

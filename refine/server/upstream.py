@@ -191,6 +191,11 @@ class Upstream:
         """The whole address, which may hold what is not for a log."""
         return self._name or f"{self._base}{self._query}"
 
+    @property
+    def is_left_alone(self) -> bool:
+        """True if it is not asked now, since too many calls in a row failed."""
+        return self._breaker is not None and self._breaker.is_open
+
     def credentials(self, caller: Mapping[str, str], header: str) -> Mapping[str, str]:
         """Return the headers that authenticate: the operator's key, or else the caller's own, as they came.
 

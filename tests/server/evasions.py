@@ -24,6 +24,9 @@ _BODIES: Mapping[Dialect, Json] = {
     "responses": {"input": QUESTION},
     "messages": {"messages": QUESTION, "max_tokens": 99},
 }
+_SAY = {"type": "function", "name": "say", "function": {"name": "say"}, "input_schema": {"type": "object"}}
+_LOOK = {**_SAY, "name": "look", "function": {"name": "look"}}
+_ALLOWED = {"mode": "required", "tools": [{"type": "function", "name": "say", "function": {"name": "say"}}]}
 _FORCED = {"type": "tool", "name": "say", "function": {"name": "say"}}
 _SAID = {"role": "assistant", "content": "It is"}
 
@@ -95,6 +98,46 @@ EVASIONS = (
     Evasion("a text beside a call that cannot be read", (200, 422), model="calls badly"),
     Evasion("a text beside a refusal", (200, 422), model="refuses"),
     Evasion("an answer as the one call there may be", fields={"tool_choice": _FORCED}, model="says"),
+    Evasion(
+        "a call forced in the old way beside a choice that is null",
+        fields={"tool_choice": None, "function_call": {"name": "say"}, "functions": [{"name": "say"}]},
+        model="says",
+    ),
+    Evasion(
+        "a call forced among all tools",
+        fields={"tool_choice": {"type": "allowed_tools", **_ALLOWED}, "tools": [_SAY, _LOOK]},
+        model="says",
+    ),
+    Evasion(
+        "a call forced among all tools, as chat has it",
+        fields={"tool_choice": {"type": "allowed_tools", "allowed_tools": _ALLOWED}, "tools": [_SAY, _LOOK]},
+        model="says",
+    ),
+    Evasion(
+        "a call of a free form, forced",
+        fields={"tool_choice": {"type": "custom", "custom": {"name": "say"}}, "tools": [_SAY, _LOOK]},
+        model="says freely",
+    ),
+    Evasion("the one tool twice", fields={"tool_choice": "required", "tools": [_SAY, _SAY]}, model="says"),
+    Evasion("a choice in upper case", fields={"tool_choice": "REQUIRED", "tools": [_SAY]}, model="says"),
+    Evasion("a choice by its bare name", fields={"tool_choice": "say", "tools": [_SAY, _LOOK]}, model="says"),
+    Evasion("a choice of functions", fields={"tool_choice": "any", "functions": [{"name": "say"}]}, model="says"),
+    Evasion("an error that quotes the text", (400,), model="fails, quoting"),
+    Evasion("an error in plain words", (400,), model="fails plainly"),
+    Evasion("an error with an answer in it", (400,), model="fails with an answer"),
+    Evasion("an error that came as a success", (400, 502), model="fails with 200"),
+    Evasion("parts of other kinds", (200, 422), model="odd"),
+    Evasion("the prompt, repeated", (200,), fields={"prompt_logprobs": 1}, model="told"),
+    Evasion("what was written, unparsed", (200,), fields={"enable_response_messages": True}, model="told"),
+    Evasion("an answer too long for the judge", model="long"),
+    Evasion("a thought without an answer", (422,), model="thinks"),
+    Evasion(
+        "a reference to what is stored",
+        (400, 422),
+        turns=[*QUESTION, {"type": "item_reference", "role": "user", "content": "x", "id": "msg_1"}],
+    ),
+    Evasion("the user's words gone on with", fields={"continue_final_message": True, "echo": True}),
+    Evasion("choices in a body of the client's", (200, 422), fields={"extra_body": {"n": 2}}, model="two"),
     Evasion("a text that the provider stopped", (200, 422), model="filtered"),
     Evasion("a text that was cut off", model="cut"),
     Evasion("a text cut off as asked", fields={"max_tokens": 1, "max_output_tokens": 1}, model="cut"),
@@ -129,6 +172,10 @@ EVASIONS = (
     Evasion("a stored completion", (404,), path="/v1/chat/completions/r1", method="GET"),
     Evasion("what was asked, stored", (404,), path="/v1/chat/completions/r1/messages", method="GET"),
     Evasion("what is kept of a conversation", (404,), path="/v1/conversations/conv_1/items", method="GET"),
+    Evasion("events on request of a header", headers={"accept": "text/event-stream"}),
+    _spelt("a way up within it", "/v1/chat/x/../completions"),
+    _spelt("a way up within it, encoded", "/v1/audio/../messages/x/%2e%2e"),
+    _spelt("a whole address", "http://localhost/v1/x{path}"),
     _spelt("the prefix twice", "/v1/v1{path}"),
     _spelt("an engine before it", "/v1/engines/m{path}"),
     _spelt("a deployment before it", "/v1/openai/deployments/m{path}"),

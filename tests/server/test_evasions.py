@@ -28,18 +28,47 @@ def leak(asked: Asked) -> Wire:
     model = asked.get("model", "m")
     if model == "redirects" and "elsewhere" not in asked["path"]:
         return answered(MARK.encode(), status=307, headers={"location": f"/elsewhere{asked['path']}"})
+    if model.startswith("fails"):
+        return _failure(model, asked)
     if asked["path"].startswith("/v1/messages"):
         reply = _message(model)
     elif asked["path"].startswith("/v1/responses"):
         reply = _response(model)
     else:
         reply = _completion(model, asked)
+    if model == "long":
+        reply = json.loads(json.dumps(reply).replace(MARK, f"{'good ' * 15_000}{MARK}{' good' * 15_000}"))
+    if model == "told":
+        reply = json.loads(json.dumps(reply).replace(MARK, "This is good."))
+        reply |= {"prompt_logprobs": [{"1": {"decoded_token": MARK}}], "prompt": MARK, "input_messages": [MARK]}
+        reply |= {"output_messages": [MARK], "output_text": MARK, "raw_output": MARK}
     wire = answered(reply)
     return Wire(wire.parts, pause_s=0.05) if model == "late" else wire
 
 
+def _failure(model: str, asked: Json) -> Wire:
+    """Fail as some providers do, whose errors quote what the model wrote."""
+    if model == "fails plainly":
+        return answered(MARK.encode(), status=400, kind="text/plain")
+    error: Json = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": MARK}
+    document: Json = {"error": error}
+    if model == "fails with an answer":
+        document |= _completion("m", asked) | {"content": MARK, "output": MARK}
+    if model == "fails with 200":
+        error["code"] = 400
+    return answered(document, status=200 if model == "fails with 200" else 400)
+
+
 def _completion(model: str, asked: Json) -> Json:
     message: Json = {"role": "assistant", "content": MARK}
+    if model == "odd":
+        parts = ({"type": kind, "text": MARK} for kind in ("input_text", "output_text", "note"))
+        message["content"] = [{"type": "text", "text": "This is good."}, *parts]
+    if model == "says freely":
+        freely = {"id": "c1", "type": "custom", "custom": {"name": "say", "input": MARK}}
+        message |= {"content": None, "tool_calls": [freely]}
+    if model == "thinks":
+        message |= {"content": "", "reasoning_content": MARK}
     if model.startswith("calls"):
         message["tool_calls"] = [CALL if model == "calls" else BAD_CALL]
     if model == "says":
@@ -71,6 +100,14 @@ def _response(model: str) -> Json:
     if model == "speaks":
         text["text"] = "This is good."
         output.append({"type": "image_generation_call", "id": "i1", "result": MARK})
+    if model == "says freely":
+        output = [{"type": "custom_tool_call", "call_id": "c1", "name": "say", "input": MARK}]
+    if model == "thinks":
+        output = [{"type": "reasoning", "id": "t1", "summary": [{"type": "summary_text", "text": MARK}]}]
+    if model == "odd":
+        text["text"] = "This is good."
+        parts += [{"type": "note", "note": MARK}, {"type": "x", "content": MARK}]
+        output.append({"type": "note", "content": [{"type": "output_text", "text": MARK}]})
     if model == "two":
         output.append({"type": "message", "id": "m2", "role": "assistant", "content": [{**text, "type": "text"}]})
         text["text"] = "This is good."
@@ -85,8 +122,13 @@ def _message(model: str) -> Json:
     content: list[Json] = [{"type": "text", "text": MARK}]
     if model.startswith("calls"):
         content.append({"type": "tool_use", "id": "c1", "name": "look", "input": {}})
-    if model == "says":
+    if model.startswith("says"):
         content = [{"type": "tool_use", "id": "c1", "name": "say", "input": {"text": MARK}}]
+    if model == "thinks":
+        content = [{"type": "thinking", "thinking": MARK, "signature": "s"}]
+    if model == "odd":
+        odd = [{"type": "note", "text": MARK}, {"type": "x", "x": MARK}]
+        content = [{"type": "text", "text": "This is good."}, *odd]
     if model == "speaks":
         content = [{"type": "text", "text": "This is good."}, {"type": "image", "source": {"data": MARK}}]
     if model == "two":

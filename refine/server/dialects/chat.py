@@ -27,6 +27,7 @@ from refine.server.dialects.protocol import (
     string,
     unsent,
     up_to_question,
+    without_prompt,
     write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
@@ -123,6 +124,23 @@ def judged_part(reply: Json) -> Json:
     return reply if len(reply["choices"]) == 1 else {**reply, "choices": reply["choices"][:1]}
 
 
+_KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "text", "thinking", "video")
+
+
+def known_part(reply: Json) -> Json:
+    """Return a reply without parts of a kind that is not known, and without what tells of its prompt."""
+    choice = without_prompt(reply["choices"][0])
+    content = choice["message"].get("content")
+    if isinstance(content, list):
+        parts = [part for part in content if isinstance(part, str) or _is_known(part)]
+        choice = {**choice, "message": {**choice["message"], "content": parts}}
+    return {**without_prompt(reply), "choices": [choice]}
+
+
+def _is_known(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") in _KNOWN_PARTS
+
+
 def join_choices(replies: Sequence[Json]) -> Json:
     """Return one reply with the choices of several, and the tokens of all of them."""
     choices = [{**choice, "index": at} for at, reply in enumerate(replies) for choice in reply["choices"]]
@@ -213,7 +231,7 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     return {**reply, "choices": [choice, *others]}
 
 
-class PieceWriter:
+class ChatPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -252,6 +270,9 @@ class PieceWriter:
 
     def _chunk(self, choices: list[Json], others: Json) -> bytes:
         return b"data: " + write_json({**self._head, "choices": choices, **others}) + b"\n\n"
+
+
+piece_writer = ChatPieceWriter
 
 
 def error_body(error: ApiError) -> Json:

@@ -21,6 +21,7 @@ from refine.server.dialects.protocol import (
     string,
     unsent,
     up_to_question,
+    without_prompt,
     write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
@@ -135,6 +136,18 @@ def with_usage(reply: Json, usage: Usage) -> Json:
 def judged_part(reply: Json) -> Json:
     """Return the reply: it is one answer."""
     return reply
+
+
+_KNOWN_BLOCKS = ("container_upload", "server_tool_use", "text", "tool_use", *_THOUGHTS, *_MEDIA)
+
+
+def known_part(reply: Json) -> Json:
+    """Return a reply without blocks of a kind that is not known, and without what tells of its prompt."""
+    kinds = ((block, string(block.get("type"))) for block in objects(reply["content"]))
+    known = [
+        block for block, kind in kinds if kind in _KNOWN_BLOCKS or kind.endswith(("tool_result", "mcp_tool_use"))
+    ]
+    return {**without_prompt(reply), "content": known}
 
 
 def _usage(reply: Json) -> Usage:
@@ -288,7 +301,7 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     return {**reply, **ending, "content": [*([{"type": "text", "text": text}] if text else []), *others]}
 
 
-class PieceWriter:
+class MessagesPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -328,6 +341,9 @@ class PieceWriter:
 
     def _delta(self, text: str) -> Json:
         return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+
+
+piece_writer = MessagesPieceWriter
 
 
 def error_body(error: ApiError) -> Json:

@@ -154,6 +154,10 @@ class ApiDialect(Protocol):
         """Return a reply without the answers in it that `read_answer` does not read."""
         ...
 
+    def known_part(self, reply: Json) -> Json:
+        """Return a reply without content of a kind that is not known, so that nothing in it is judged."""
+        ...
+
     def write_reply(self, text: str, model: str) -> Json:
         """Return a reply of the guard's own: the fallback text."""
         ...
@@ -186,7 +190,7 @@ class ApiDialect(Protocol):
         """Return a reply with another text; `is_filtered` says that it was stopped."""
         ...
 
-    def PieceWriter(self, identifier: str, model: str) -> PieceEvents:  # noqa: N802 - a class of the module
+    def piece_writer(self, identifier: str, model: str) -> PieceEvents:
         """Return what writes the events of one answer, by what its id ends in and the name of the model."""
         ...
 
@@ -207,7 +211,7 @@ NO_QUESTION = "an answer to no message of the user is not judged"
 GOES_ON = "an answer that goes on from the client's own words is not judged"
 STORED = "an answer that is stored (store, conversation) is not judged, since rejected drafts would be stored too"
 CHAINED = (
-    "an answer that goes on from a stored response (previous_response_id) is not judged, since what that holds is "
+    "an answer to what is stored (previous_response_id, item_reference) is not judged, since what that holds is "
     "not in the request; send the conversation as input"
 )
 ASKING = ("user", "tool", "function")
@@ -242,15 +246,35 @@ def judged_request(body: Json, skip_reason: str, limits: Sequence[str]) -> Judge
 
 
 def _forces_call(body: Mapping[str, Any]) -> bool:
-    """Check whether a request leaves a model no choice but to call one tool, by its name or as the only one."""
-    choice = body.get("tool_choice", body.get("function_call"))
+    """Check whether a request leaves a model no choice but to call one tool, by its name or as the only one.
+
+    What is no known word is taken for a name: some server may read it as one.
+    """
+    chosen = [choice for name in ("tool_choice", "function_call") if (choice := body.get(name)) is not None]
+    return any(
+        _forces(choice, [*objects(body.get("tools")), *objects(body.get("functions"))]) for choice in chosen
+    )
+
+
+def _forces(choice: object, tools: Sequence[Json]) -> bool:
     if isinstance(choice, dict):
-        function = choice.get("function")
-        if choice.get("name") or (isinstance(function, dict) and function.get("name")):
+        allowed = choice.get("allowed_tools") if isinstance(choice.get("allowed_tools"), dict) else choice
+        if isinstance(allowed.get("tools"), list):
+            return _forces(allowed.get("mode", "auto"), objects(allowed["tools"]))
+        if _tool_name(choice):
             return True
         choice = choice.get("type")
-    tools = body.get("tools")
-    return choice in ("any", "required") and isinstance(tools, list) and len(tools) == 1
+    word = string(choice).strip().lower()
+    if word in ("auto", "none", "validated"):
+        return False
+    names = {_tool_name(tool) or write_json(tool).decode() for tool in tools}
+    return word not in ("any", "required") or len(names) < 2  # noqa: PLR2004 - two are a choice
+
+
+def _tool_name(tool: Json) -> str:
+    """Return the name of a tool, where an API has it; empty for one of the provider's own, which has none."""
+    inner = next((tool[kind] for kind in ("function", "custom") if isinstance(tool.get(kind), dict)), {})
+    return string(tool.get("name")) or string(inner.get("name"))
 
 
 def _read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -307,6 +331,28 @@ def read_count(body: Mapping[str, Any], name: str) -> int:
             400, f"{name} is a whole number from 1 on, not {shortened(value)}", code="invalid", param=name
         )
     return int(value)
+
+
+_TOLD = frozenset(
+    {
+        "__verbose",
+        "input_messages",
+        "output_messages",
+        "output_text",
+        "prompt",
+        "prompt_logprobs",
+        "prompt_text",
+        "prompt_token_ids",
+        "raw_output",
+    }
+)
+"""Fields in which servers repeat, on request, the whole prompt, and on a retry with it what was rejected, and why;
+or what the model wrote, unparsed."""
+
+
+def without_prompt(reply: Json) -> Json:
+    """Return a reply without what tells of its prompt."""
+    return {name: value for name, value in reply.items() if name not in _TOLD} if _TOLD & reply.keys() else reply
 
 
 def string(value: object) -> str:

@@ -27,6 +27,7 @@ from refine.server.dialects.protocol import (
     string,
     unsent,
     up_to_question,
+    without_prompt,
     write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
@@ -73,6 +74,8 @@ def _reason_to_skip(body: Json) -> str:
     items = body.get("input")
     if isinstance(items, str):
         return ""
+    if any(item.get("type") == "item_reference" for item in items or ()):
+        return CHAINED
     if items and items[-1].get("role") == "assistant":
         return GOES_ON
     return "" if any(map(_asks, items or ())) else NO_QUESTION
@@ -179,6 +182,22 @@ def with_usage(reply: Json, usage: Usage) -> Json:
 def judged_part(reply: Json) -> Json:
     """Return the reply: all its messages are one answer."""
     return reply
+
+
+_KNOWN_ITEMS = ("compaction", "mcp_approval_request", "mcp_list_tools", "message", "reasoning")
+
+
+def known_part(reply: Json) -> Json:
+    """Return a reply without items and parts of a kind that is not known, and without what tells of its prompt."""
+    kinds = ((item, string(item.get("type"))) for item in objects(reply["output"]))
+    items = [item for item, kind in kinds if kind in _KNOWN_ITEMS or kind.endswith((_CALL, _OUTPUT))]
+    known = [_known_message(item) if item["type"] == "message" else item for item in items]
+    return {**without_prompt(reply), "output": known}
+
+
+def _known_message(item: Json) -> Json:
+    parts = [part for part in objects(item.get("content")) if "text" in part or part.get("type") == "refusal"]
+    return {**item, "content": parts}
 
 
 def _usage(reply: Json) -> Usage:
@@ -314,7 +333,7 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     return {**reply, **ending, "output": [*own, *(item for item in items if item.get("type") != "message")]}
 
 
-class PieceWriter:
+class ResponsesPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -377,6 +396,9 @@ class PieceWriter:
     def _written(self, events: Sequence[Json]) -> bytes:
         first, self._number = self._number, self._number + len(events)
         return b"".join(_event(number, event) for number, event in enumerate(events, first))
+
+
+piece_writer = ResponsesPieceWriter
 
 
 def _text_part(text: str) -> Json:
