@@ -552,7 +552,10 @@ class Loop:
         """Stop since the generator failed; raise where there is nothing to release."""
         generator, place = self._generator_for(refinement.number)[0], place_of(error)
         whereabouts = f" ({getattr(generator, 'asks', '')}{place})".replace("( ", "(") if place else ""
-        detail = f"{kind_of(error)} from the generator on attempt {refinement.number}{whereabouts}"
+        last = refinement.attempts[-1] if refinement.attempts else None
+        is_begun = last is not None and bool(last.pieces) and last.verdict is None
+        number = refinement.number - is_begun
+        detail = f"{kind_of(error)} from the generator on attempt {number}{whereabouts}"
         failed = refinement.stop("generator_failed", detail, now=now, usage=spent)
         if failed.attempts or failed.ending == "fallback":
             return self._to_finish(failed)
