@@ -492,7 +492,7 @@ class IssuedCertificate(BaseModel):
 
     @property
     def certified(self) -> bool:
-        """Whether anything is certified."""
+        """True if anything is certified."""
         return self.threshold is not None
 
     @property

@@ -217,9 +217,9 @@ def _failed_rows(rows: Sequence[RowPair]) -> Iterator[RowList]:
                 question = shortened(pair.row.sample.question, longest=_LONGEST_QUESTION)
                 reason = wording.reason(str(verdict.unscored))
                 faults.setdefault(name, []).append((pair.index, f"{reason}: {question}"))
-    for name, found in faults.items():
-        title = f"{name}: judging failed on {wording.plural(len(found), 'row')}"
-        yield RowList(title, tuple(found[:_MOST_ROWS]), max(0, len(found) - _MOST_ROWS))
+    for name, failed in faults.items():
+        title = f"{name}: judging failed on {wording.plural(len(failed), 'row')}"
+        yield RowList(title, tuple(failed[:_MOST_ROWS]), max(0, len(failed) - _MOST_ROWS))
 
 
 def _judge_cards(run: RunData) -> Iterator[Block]:
@@ -293,8 +293,8 @@ def _judges(run: RunData) -> Iterator[Block]:
 
 def _contradicted_rows(judge: str, run: RunData) -> Iterator[RowList]:
     """Yield the rows with claims that their evidence contradicts, each with the claims."""
-    found = [(row.index, row.verdicts[judge].contradicted) for row in run.rows if judge in row.verdicts]
-    rows = [(index, "; ".join(claims)) for index, claims in found if claims]
+    contradicted = [(row.index, row.verdicts[judge].contradicted) for row in run.rows if judge in row.verdicts]
+    rows = [(index, "; ".join(claims)) for index, claims in contradicted if claims]
     if rows:
         have = "has a claim that its" if len(rows) == 1 else "have claims that their"
         title = f"{wording.plural(len(rows), 'row')} {have} evidence contradicts, by {judge}"
@@ -461,17 +461,17 @@ def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> Paragraph:
     fell = {row for change in comparison.changes.values() for row in change.regressions}
     judges = wording.plural(len(comparison.changes), "judge")
     if better and worse:
-        found = f"is better on {better} and worse on {worse} of {judges}"
+        difference = f"is better on {better} and worse on {worse} of {judges}"
     elif real:
-        found = f"is {'better' if better else 'worse'} on {better or worse} of {judges}"
+        difference = f"is {'better' if better else 'worse'} on {better or worse} of {judges}"
     else:
-        found = f"differs on none of {judges} by more than chance"
+        difference = f"differs on none of {judges} by more than chance"
     known = all(run.manifest.judges for run in runs)
     same = "judge unchanged" if known else "nobody knows whether the judge is the same"
     if comparison.differences:
         same = "NOT the same judge"
     tone: Tone = "bad" if comparison.differences or worse else "good" if better else "soft"
-    return Paragraph(f"{comparison.b} {found}; {wording.plural(len(fell), 'row')} fell; {same}.", tone)
+    return Paragraph(f"{comparison.b} {difference}; {wording.plural(len(fell), 'row')} fell; {same}.", tone)
 
 
 def _comparison_blocks(
