@@ -56,7 +56,7 @@ def one_in_ten_wrong(bad: NDArray[np.bool_], random: np.random.Generator) -> Lab
 def adjudicated(bad: NDArray[np.bool_], random: np.random.Generator) -> Labels:
     """Return such labels; who is called bad is looked at by a second person, and by a third where they differ."""
     first, second, third = (_said(bad, random) for _ in range(3))
-    return first & (second | third), 1.0 + first + (first & ~second)
+    return first & (second | third), np.add(1 + first.astype(float), first & ~second, dtype=np.float64)
 
 
 def _said(bad: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.bool_]:
