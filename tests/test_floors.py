@@ -303,7 +303,7 @@ def test_the_rooms_of_judges_import_downwards() -> None:
         ("judges/errors.py", "def f():\n    import judges.rag", {"rag"}),
         ("judges/catalogue/metric.py", "from judges import testing", {"testing"}),
         ("judges/catalogue/ragas/overlap.py", "from judges.catalogue.metric import Metric", set()),
-        ("judges/offline/rank.py", "from judges import verdict\nfrom judges.errors import JudgesError", set()),
+        ("judges/offline/compare.py", "from judges import verdict\nfrom judges.errors import JudgesError", set()),
     ],
 )
 def test_the_reader_finds_an_arrow_between_rooms(path: str, source: str, wrong: set[str]) -> None:
