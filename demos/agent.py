@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from demos.command import Options, add_model_options, complain, describe_models, models_of, run_demo
 from demos.screen import Screen, quantity, screen
 from demos.weather.agent import COLDEST, HOTTEST, celsius, scripted_model, weather_agent
-from demos.weather.app import Live, show_result
+from demos.weather.app import LiveAttempts, show_result
 from graphs import Unanswered
 from judges import ToolCall, as_judge
 from judges.testing import ScriptedModel
@@ -32,7 +32,7 @@ _GRADER = (
 )
 
 
-class Grade(BaseModel):
+class WeatherGrade(BaseModel):
     """A grade: the reasons, a rating from 1 to 4, and what to change."""
 
     rationale: str
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
     agent = weather_agent(models.generator or scripted_model(), seed=seed, middleware=[refining])
     _introduce(display, options, seed)
     try:
-        result = agent.invoke({"messages": [("user", options.question)]}, {"callbacks": [Live(display)]})
+        result = agent.invoke({"messages": [("user", options.question)]}, {"callbacks": [LiveAttempts(display)]})
     except Unanswered as unanswered:
         return complain(_PROG, str(unanswered), code=1)
     outcome = refining.outcome(result)
@@ -86,7 +86,11 @@ def grading_agent(model: BaseChatModel) -> Any:
         return f"{COLDEST} °C to {HOTTEST} °C"
 
     return create_agent(
-        model, [possible_temperatures], system_prompt=_GRADER, response_format=ToolStrategy(Grade), name="grader"
+        model,
+        [possible_temperatures],
+        system_prompt=_GRADER,
+        response_format=ToolStrategy(WeatherGrade),
+        name="grader",
     )
 
 
@@ -98,11 +102,13 @@ def _next_grade(messages: Sequence[BaseMessage]) -> object:
     case = next(str(message.text) for message in messages if message.type == "human")
     stated = celsius(case)[-1]
     if lowest <= stated <= highest:
-        grade = Grade(rationale=f"{stated:g} °C is possible.", rating=4, feedback="")
+        grade = WeatherGrade(rationale=f"{stated:g} °C is possible.", rating=4, feedback="")
     else:
         reason = f"{stated:g} °C is impossible: from {lowest:g} to {highest:g} °C is what was ever measured."
-        grade = Grade(rationale=reason, rating=1, feedback="Call the weather tool again, and report its result.")
-    return ToolCall(name="Grade", args=grade.model_dump())
+        grade = WeatherGrade(
+            rationale=reason, rating=1, feedback="Call the weather tool again, and report its result."
+        )
+    return ToolCall(name="WeatherGrade", args=grade.model_dump())
 
 
 def _introduce(display: Screen, options: argparse.Namespace, seed: int) -> None:

@@ -6,8 +6,7 @@ fewer attempts, or for more within the bounds, in the context of a run: `{"max_a
 
 from __future__ import annotations
 
-from demos.weather.agent import weather_agent
-from demos.weather.rule import judge
+from demos.weather.agent import judge, weather_agent
 from graphs import Bounds, LoopGraph, Policy, self_refine
 
 SEED = 1

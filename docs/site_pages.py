@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -44,6 +45,8 @@ COPIES = {
     "security.md": "SECURITY.md",
 }
 """Pages of the site that stand elsewhere in the repository."""
+
+NOTEBOOKS = ROOT / "docs" / "notebooks"
 
 WEIGHTS = {
     "catalogue": 0.5,
@@ -84,6 +87,7 @@ def pages() -> dict[str, str]:
         **{f"catalogue/{name}.md": judge_page(entry) for name, entry in entries.items()},
         "catalogue/index.md": _index_page(entries.values()),
         **{f"reference/{door}.md": _reference_page(door) for door in DOORS},
+        **{f"notebooks/{file.stem}.md": _notebook_page(file) for file in sorted(NOTEBOOKS.glob("*.ipynb"))},
     }
 
 
@@ -147,6 +151,17 @@ def _value(node: ast.expr) -> Any:
 def _index_page(entries: Any) -> str:
     rows = [(f"[{entry.name}]({entry.name}.md)", entry.asks, entry.calls) for entry in entries]
     return "# All judges\n\n" + _table(("judge", "asks", "model calls"), rows)
+
+
+def _notebook_page(file: Path) -> str:
+    """Return a notebook as a page: its texts and its code, and a link to itself."""
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    blocks = [
+        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
+        for cell, text in zip(cells, texts, strict=True)
+    ]
+    return "\n\n".join([*blocks, f"The notebook itself: [{file.name}]({file.name}).\n"])
 
 
 def _reference_page(door: str) -> str:

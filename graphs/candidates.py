@@ -73,7 +73,7 @@ class Race(Generic[T]):
 
     @property
     def is_running(self) -> bool:
-        """Whether results are still to come."""
+        """True if results are still to come."""
         return bool(self._running)
 
     def start(self) -> None:
@@ -133,7 +133,7 @@ _HANDED_ON = frozenset({"tool_call", "invalid_tool_call", "text", "cut", "empty"
 """Kinds of answer that are no worse for having been handed on unjudged."""
 
 
-class Standing(IntEnum):
+class CandidateStanding(IntEnum):
     """How far a candidate came; of two, the higher one goes on.
 
     A turn that calls a tool goes before answers that were not accepted, since it is on its way to a better one. A
@@ -147,7 +147,7 @@ class Standing(IntEnum):
     ACCEPTED = 4
 
 
-def standing_of(candidate: Refinement) -> Standing:
+def standing_of(candidate: Refinement) -> CandidateStanding:
     """Return how far a candidate came that has drafted.
 
     Args:
@@ -155,14 +155,14 @@ def standing_of(candidate: Refinement) -> Standing:
     """
     attempt = candidate.attempts[-1]
     if candidate.stop_reason == "skipped":
-        return Standing.HANDED_ON if attempt.kind in _HANDED_ON else Standing.UNFIT
+        return CandidateStanding.HANDED_ON if attempt.kind in _HANDED_ON else CandidateStanding.UNFIT
     verdict = attempt.verdict
     if attempt.is_unfit or attempt.kind in ("empty", "invalid_tool_call"):
-        return Standing.UNFIT
+        return CandidateStanding.UNFIT
     if verdict is None or verdict.rating is None:
-        return Standing.UNJUDGED
+        return CandidateStanding.UNJUDGED
     is_accepted = candidate.policy.accepts(verdict) and attempt.kind != "cut"
-    return Standing.ACCEPTED if is_accepted else Standing.RATED
+    return CandidateStanding.ACCEPTED if is_accepted else CandidateStanding.RATED
 
 
 def best_candidate(candidates: Mapping[int, Refinement]) -> int:
@@ -173,7 +173,7 @@ def best_candidate(candidates: Mapping[int, Refinement]) -> int:
             one that was cut off, then the first one.
     """
 
-    def rank(number: int) -> tuple[Standing, float, int, int]:
+    def rank(number: int) -> tuple[CandidateStanding, float, int, int]:
         attempt = candidates[number].attempts[-1]
         return standing_of(candidates[number]), attempt.score, attempt.wholeness, -number
 
@@ -247,7 +247,7 @@ class CandidatesLoop(Loop):
 
     @property
     def may_interrupt(self) -> bool:
-        """Whether a generator may stop for a human in the midst of an attempt of a single draft."""
+        """True if a generator may stop for a human in the midst of an attempt of a single draft."""
         return super().may_interrupt or any(candidate.may_interrupt for candidate in self._candidates)
 
     def generate(
@@ -343,7 +343,7 @@ class CandidatesLoop(Loop):
         """Return what the attempt comes to, with the rejected drafts and all that was consumed on record."""
         drafted, left = results.drafted, _handoff(results)
         number = best_candidate(drafted) if drafted else 0
-        if left is not None and not (drafted and standing_of(drafted[number]) is Standing.ACCEPTED):
+        if left is not None and not (drafted and standing_of(drafted[number]) is CandidateStanding.ACCEPTED):
             return replace(left, refinement=refinement, warnings=())
         if not drafted:
             return self._without_draft(results, refinement, messages, now)
@@ -519,7 +519,7 @@ class _Candidate(Loop):
 
 
 def _is_accepted(results: _AttemptResults) -> bool:
-    return any(standing_of(record) is Standing.ACCEPTED for record in results.drafted.values())
+    return any(standing_of(record) is CandidateStanding.ACCEPTED for record in results.drafted.values())
 
 
 def _handoff(results: _AttemptResults) -> Transition | None:

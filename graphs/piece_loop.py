@@ -23,11 +23,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import langchain_private, langgraph_private
-from graphs.answers import fault_of, kind_of_answer, rejection_for, without_reasoning
+from graphs.answers import fault_of, kind_of_answer, rejection_for
 from graphs.augment import added_messages, amendment_messages, continuation_messages
 from graphs.drivers import DeadlinePassed, Effect, Messages, Node, RunContext, Transition
 from graphs.errors import DraftError
-from graphs.events import Event, finished_events, judged_events, started_events
+from graphs.events import Event, finished_events, started_events
 from graphs.generators import AsyncGenerator, Delta, Draft
 from graphs.loop import (
     Loop,
@@ -48,7 +48,7 @@ from judges.compose.panel import Panel
 from judges.compose.quick import Quick
 from judges.errors import ConfigurationError
 from judges.judge import Judge
-from judges.models.prompt_and_reply import fresh_nonce
+from judges.models.prompt_and_reply import finish_reason_of, fresh_nonce
 from judges.models.providers.llm_runs import metered
 from judges.prompting.prompts import language_of
 from judges.requests import BegunAnswer
@@ -88,7 +88,7 @@ class _Attempt:
         clock: Returns the seconds since the question.
         prompt_chars: Characters of the prompt.
         deltas: Chunks of text so far.
-        written: The text so far.
+        held: The text that is held back.
         calls: What the generator says of its calls, as far as it does.
         draft: The whole draft; None where it did not come to one.
         is_held: Whether the rest is held back, since a tool is called.
@@ -100,7 +100,7 @@ class _Attempt:
     clock: Callable[[], float]
     prompt_chars: int = 0
     deltas: int = 0
-    written: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
     calls: tuple[tuple[str | None, Usage], ...] = ()
     draft: Draft | None = None
     is_held: bool = False
@@ -112,21 +112,21 @@ class _Attempt:
         self.is_held = self.is_held or delta.is_call
         if delta.text:
             self.deltas += 1
-            self.written.append(delta.text)
-            if not self.is_held:
+            if self.is_held:
+                self.held.append(delta.text)
+            else:
                 self.release.add(self.text.feed(delta.text))
 
     def end(self, draft: Draft, *, is_last: bool) -> None:
-        """Take the whole draft; one that calls a tool or was cut off has no last piece to judge."""
+        """Take the whole draft; of one that was cut off and has a next one, the last piece is not judged."""
         self.draft = draft
         if not self.deltas and draft.answer.text:
             self.hear(Delta(str(draft.answer.text)))
-        kind = kind_of_answer(draft.answer)
-        is_whole = kind == "text" or (kind == "cut" and is_last)
-        if is_whole and not self.is_held and not draft.fault and not draft.skip_reason:
-            self.release.add(self.text.close())
-        elif kind == "cut":
+        if kind_of_answer(draft.answer) == "cut" and not is_last:
             self.release.drop(self.text.close())
+        elif not (draft.fault or draft.skip_reason or draft.pending):
+            self.release.add(self.text.feed("".join(self.held)))
+            self.release.add(self.text.close())
         self.release.is_complete = True
 
     def estimated(self) -> tuple[str | None, Usage]:
@@ -160,6 +160,8 @@ class PieceLoop(Loop):
     """
 
     releases_pieces = True
+    _pieces: Sequence[Piece] = ()
+    """Pieces of the draft that the closing judge judges: the verdict costs what theirs did, too."""
 
     def __init__(
         self,
@@ -273,12 +275,13 @@ class PieceLoop(Loop):
             draft = Draft(answer=AIMessage("", response_metadata={"model_name": name} if name else {}))
         else:
             usage = usage_of_draft(effect, draft, self.policy)
+        if attempt.release.refused is not None:
+            draft = Draft(answer=_text_alone(draft.answer), steps=draft.steps, evidence=draft.evidence)
         answer = draft.answer
         if pieces:
             text = "".join([*refinement.released_pieces, *(piece.text for piece in pieces)])
-            rest = "" if not attempt.is_held else "".join(attempt.written)[len("".join(p.text for p in pieces)) :]
-            if str(answer.text) != text + rest:
-                answer = answer.model_copy(update={"content": text + rest})
+            if str(answer.text) != text:
+                answer = answer.model_copy(update={"content": text})
         return refinement.add_draft(
             answer,
             steps=draft.steps,
@@ -388,7 +391,7 @@ class PieceLoop(Loop):
         failed = any(piece.verdict is not None and is_failure(piece.verdict) for piece in last.pieces)
         if self._closing is None or failed:
             return self._record_verdict(refinement, messages, verdict, now)
-        end = yield from Loop.judge(evolve(self._closing, record_with=last.pieces), refinement, messages, context)
+        end = yield from Loop.judge(evolve(self._closing, _pieces=last.pieces), refinement, messages, context)
         return end
 
     def _with_feedback(
@@ -402,49 +405,27 @@ class PieceLoop(Loop):
         before = "".join(refinement.released_pieces)
         sample = piece_sample(messages, refinement, before, refused.text)
         behind: Any = evolve(self, _judge=quick.judge)
-        asked = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
+        request = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
         try:
-            said = yield asked
+            said = yield request
         except DeadlinePassed:
-            return verdict.model_copy(update={"usage": verdict.usage + asked.spent})
+            return verdict.model_copy(update={"usage": verdict.usage + request.spent})
         words = {"rationale": said.rationale, "feedback": said.feedback}
         return verdict.model_copy(update={**words, "usage": verdict.usage + said.usage})
 
-    def _record_verdict(
-        self,
-        refinement: Refinement,
-        messages: Messages,
-        verdict: Verdict,
-        now: float,
-        *,
-        warnings: tuple[Event, ...] = (),
-    ) -> Transition:
-        """Record the verdict; the next attempt, if there is one, goes on after what was released."""
-        pieces = vars(self).get("record_with")
-        if pieces is not None:
-            verdict = with_cost_of(pieces, verdict)
-        judged = refinement.add_verdict(verdict, now=now)
-        is_out = bool(judged.released_pieces)
-        is_late = is_out and all(piece.released for piece in judged.attempts[-1].pieces)
-        is_late = is_late and verdict.unscored is None and judged.stop_reason != "accepted"
-        is_late = is_late and judged.attempts[-1].kind != "cut"
-        if is_late and (self.policy.on_late_refusal == "flag" or judged.stop_reason is not None):
+    def _with_verdict(self, refinement: Refinement, verdict: Verdict, now: float) -> Refinement:
+        """Record the verdict, which stands whatever comes of a late one, where nothing more can be said."""
+        judged = refinement.add_verdict(with_cost_of(self._pieces, verdict), now=now)
+        if _is_late(judged) and (self.policy.on_late_refusal == "flag" or judged.stop_reason is not None):
             detail = "the answer was refused as a whole when its pieces were out"
             judged = evolve(judged, stop_reason="late_refusal", detail=detail, ended_at=now)
-        events = partial(judged_events, judged)
-        if judged.stop_reason is not None:
-            return Transition(refinement=judged, goto="finish", events=events, warnings=warnings)
-        try:
-            added = self._added(judged, is_late=is_late)
-        except Exception as error:  # the policy's function raised it, or returned no messages
-            add_outcome(error, judged, messages, now=now)
-            raise
-        return Transition(refinement=judged.add_messages(added), goto="generate", events=events, warnings=warnings)
+        return judged
 
-    def _added(self, judged: Refinement, *, is_late: bool) -> Sequence[AnyMessage]:
+    def _added(self, judged: Refinement) -> Sequence[AnyMessage]:
+        """Return what the next attempt is asked for: it goes on after what was released."""
         if not judged.released_pieces:
             return added_messages(judged)
-        return amendment_messages(judged) if is_late else continuation_messages(judged)
+        return amendment_messages(judged) if _is_late(judged) else continuation_messages(judged)
 
     def finish(
         self, refinement: Refinement, messages: Messages, context: RunContext
@@ -477,12 +458,31 @@ class PieceLoop(Loop):
             return answer if str(answer.text) == text else answer.model_copy(update={"content": text})
         if ending == "fallback":
             text = "\n\n".join(part for part in (text, self.policy.fallback) if part)
-        answer = without_reasoning(last.answer).model_copy(update={"content": text, "tool_calls": []})
+        answer = _text_alone(last.answer).model_copy(update={"content": text})
         is_open = all(piece.released for piece in last.pieces)
-        metadata = answer.response_metadata
-        return answer.model_copy(
-            update={"response_metadata": metadata if is_open else {**metadata, "finish_reason": "content_filter"}}
-        )
+        reason = finish_reason_of(last.answer.response_metadata) if is_open else "content_filter"
+        if reason:
+            answer.response_metadata["finish_reason"] = reason
+        return answer
+
+
+_PLAIN_METADATA = ("model_name", "model_provider", "refine")
+
+
+def _text_alone(answer: AIMessage) -> AIMessage:
+    """Return a message of which a piece was refused, without what may quote it: calls, single tokens, audio."""
+    known = answer.response_metadata
+    metadata = {name: known[name] for name in _PLAIN_METADATA if name in known}
+    text = str(answer.text)
+    return AIMessage(text, id=answer.id, usage_metadata=answer.usage_metadata, response_metadata=metadata)
+
+
+def _is_late(judged: Refinement) -> bool:
+    """Check whether an answer was refused when all its pieces were out, and not because it was cut off."""
+    last = judged.attempts[-1]
+    is_out = bool(judged.released_pieces) and all(piece.released for piece in last.pieces)
+    is_failed = last.verdict is not None and last.verdict.unscored is not None
+    return is_out and not is_failed and judged.stop_reason != "accepted" and last.kind != "cut"
 
 
 def _after(first: Verdict, verdict: Verdict) -> Verdict:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from judges.compose import install_resolver
+from judges.first_guesses import no_such_name, of_package
 
 if TYPE_CHECKING:
     from judges.catalogue.general.checks import JsonValid, Length, NumericRange, Pattern
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from judges.catalogue.names import load, load_file
     from judges.catalogue.registry import catalogue
     from judges.compose.cascade import Cascade, Escalation
+    from judges.compose.learned import Learned, first_level
     from judges.compose.panel import Panel, Repeat, as_judge
     from judges.compose.quick import Quick
     from judges.entry import Entry, Explanation
@@ -58,6 +60,7 @@ _HOMES = {
     "Judge": "judge",
     "JudgeModel": "model",
     "JudgesError": "errors",
+    "Learned": "compose.learned",
     "Length": "catalogue.general.checks",
     "Limiter": "models.wrappers.limiter",
     "Message": "messages",
@@ -83,6 +86,7 @@ _HOMES = {
     "cached": "models.wrappers.cache",
     "chat_model": "models.providers.langchain",
     "discrete": "catalogue.general.makers",
+    "first_level": "compose.learned",
     "known_prices": "runtime.budget",
     "limited": "models.wrappers.limiter",
     "load": "catalogue.names",
@@ -111,6 +115,7 @@ __all__ = [
     "Judge",
     "JudgeModel",
     "JudgesError",
+    "Learned",
     "Length",
     "Limiter",
     "Message",
@@ -137,6 +142,7 @@ __all__ = [
     "catalogue",
     "chat_model",
     "discrete",
+    "first_level",
     "known_prices",
     "limited",
     "load",
@@ -162,7 +168,7 @@ def __getattr__(name: str) -> object:
         return import_module(f"{__name__}.catalogue")
     home = _HOMES.get(name)
     if home is None:
-        raise import_module(f"{__name__}.first_guesses").no_such_name(__name__, name, _hint_for(name))
+        raise no_such_name(__name__, name, _hint_for(name))
     value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
     return value
 
@@ -170,11 +176,10 @@ def __getattr__(name: str) -> object:
 def _hint_for(name: str) -> str:
     if name.startswith("_"):
         return ""
-    guesses = import_module(f"{__name__}.first_guesses")
-    hint: str = guesses.of_package(__name__, name)
+    hint = of_package(__name__, name)
     if not hint:
         hint = import_module(f"{__name__}.catalogue.registry").hint_at_class(name)
-    return hint or guesses.of_package(__name__, name, own=__all__)
+    return hint or of_package(__name__, name, own=__all__)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -26,6 +26,7 @@ from graphs.generators import GeneratorLike
 from graphs.graph import (
     Checkpointer,
     LoopCheckpointer,
+    LoopGraph,
     build_loop,
     compile_loop,
     input_judging,
@@ -44,7 +45,7 @@ from judges.errors import shortened
 from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.faults import logging_safely
-from judges.runtime.validation import SharedByCopies, check_picklable, one_of
+from judges.runtime.validation import SharedByCopies, check_picklable, naming_settings, one_of
 from refine.promise import watch_promise
 from refine.question import AnswersQuestions, OutcomeListener
 from refine.record import Recorder, open_record
@@ -205,6 +206,17 @@ class NamesItsParts(HintsAtGuesses):
                     raise TypeError(f"{cls.__name__}() has no argument {guess!r}; it is {part}=... here{also}")
             return super().__new__(cls)
 
+        def __call__(self, *_: object, **__: object) -> Never:
+            """Say how a question is asked.
+
+            Raises:
+                TypeError: Always.
+            """
+            raise TypeError(
+                f"a {type(self).__name__} is not called: invoke(question) returns the answer, refine(question) "
+                f"the whole record"
+            )
+
 
 _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
@@ -272,6 +284,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         ConfigurationError: If a setting is unknown or out of range, or `generator` or `judge` is unusable.
     """
 
+    @naming_settings("SelfRefine(generator, judge), for instance SelfRefine('openai:gpt-5-mini', 'helpfulness')")
     def __init__(
         self,
         generator: GeneratorLike,
@@ -306,29 +319,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             piece_judge=piece_judge,
             questions=input_judging(input_judge, input_mode, generator=generator),
         )
-        if durability is not None:
-            one_of(Durability, durability, setting="durability")
-        single_node = durability == "exit" and not self._loop.may_interrupt
-        self.graph = compile_loop(
-            self._loop,
-            checkpointer=checkpointer,
-            store=store,
-            name=f"{name} loop",
-            concurrent_turns=concurrent_turns,
-            on_new_question=on_new_question,
-            single_node=single_node,
-        )
-        self._record = None if record is None else open_record(record)
-        self._origin = Origin() if record is None else Origin.of(name, judge, self.policy, generator=generator)
-        self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
-        self._listener = OutcomeListener(on_outcome)
-        self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
-        self._parts: dict[str, Any] = {
-            "generator": generator,
-            "judge": judge,
-            "policy": self.policy,
-            "store": store,
-        }
+        parts = {"generator": generator, "judge": judge, "policy": self.policy, "store": store}
+        self._parts: dict[str, Any] = parts
         self._settings: dict[str, Any] = {
             "checkpointer": checkpointer,
             "record": record,
@@ -344,7 +336,27 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             "input_mode": input_mode,
         }
         self._durability: dict[str, Any] = {} if durability is None else {"durability": durability}
+        self.graph = self._compile(durability)
+        self._record = None if record is None else open_record(record)
+        self._origin = Origin() if record is None else Origin.of(name, judge, self.policy, generator=generator)
+        self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
+        self._listener = OutcomeListener(on_outcome)
+        self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
         self._warned_of_memory = False
+
+    def _compile(self, durability: Durability | None) -> LoopGraph:
+        """Return the graph of the loop, which is one node where nothing is saved before the turn ends."""
+        if durability is not None:
+            one_of(Durability, durability, setting="durability")
+        return compile_loop(
+            self._loop,
+            checkpointer=self._settings["checkpointer"],
+            store=self._parts["store"],
+            name=f"{self.name} loop",
+            concurrent_turns=self._settings["concurrent_turns"],
+            on_new_question=self._settings["on_new_question"],
+            single_node=durability == "exit" and not self._loop.may_interrupt,
+        )
 
     @classmethod
     def grounded(

@@ -57,6 +57,7 @@ FRAMEWORKS = frozenset(
         "sacrebleu",
         "safetensors",
         "scipy",
+        "sklearn",
         "sqlalchemy",
         "sqlglot",
         "starlette",

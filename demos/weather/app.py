@@ -18,7 +18,7 @@ from judges import ConfigurationError, Helpfulness
 from refine import Attempt, Outcome, SelfRefine
 
 
-class Live(BaseCallbackHandler):
+class LiveAttempts(BaseCallbackHandler):
     """Writes each attempt as it happens: tool calls, the draft, the verdict, from the loop's progress events.
 
     Args:
@@ -150,7 +150,7 @@ def _run(options: argparse.Namespace) -> int:
     else:
         _introduce(display, options)
         with display.waiting("working"):
-            outcome = refiner.refine(options.question, {"callbacks": [Live(display)]})
+            outcome = refiner.refine(options.question, {"callbacks": [LiveAttempts(display)]})
     unreachable = _unreachable(outcome)
     if unreachable:
         return complain(_PROG, unreachable)

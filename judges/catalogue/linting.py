@@ -81,7 +81,7 @@ def lint(path: str | Path) -> list[Finding]:
         found = list(_of_prompt(document))
     else:
         specs = JudgesFile.read(file).specs
-        found = [fault for name, spec in specs.items() for fault in _of_judge(name, spec)]
+        found = [fault for name, spec in specs.items() for fault in lint_judge(name, spec)]
     return [
         Finding(place=f"{_line_of(text, file, one)}: {one.key}", fault=one.fault, remedy=one.remedy)
         for one in found
@@ -89,7 +89,7 @@ def lint(path: str | Path) -> list[Finding]:
 
 
 @dataclass(frozen=True)
-class _Fault:
+class Fault:
     """A finding whose line is not known yet."""
 
     key: str
@@ -110,7 +110,7 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
         raise ConfigurationError(f"{file} is not valid TOML: {one_line(error)}") from None
 
 
-def _line_of(text: str, file: Path, fault: _Fault) -> str:
+def _line_of(text: str, file: Path, fault: Fault) -> str:
     """Return the file with the line in which a faulty text, or else its table, begins."""
     parts = fault.key.split(".")
     table = text.find(f"[{'.'.join(parts[:2])}")
@@ -119,19 +119,20 @@ def _line_of(text: str, file: Path, fault: _Fault) -> str:
     return f"{file}:{text.count(chr(10), 0, place if place >= 0 else start) + 1}"
 
 
-def _of_prompt(document: Mapping[str, Any]) -> Iterator[_Fault]:
+def _of_prompt(document: Mapping[str, Any]) -> Iterator[Fault]:
     try:
         prompt = Prompt.model_validate(document)
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             key = ".".join(map(str, fault["loc"])) or "the file"
             known = f"a pack has {', '.join(Prompt.model_fields)}"
-            yield _Fault(key, str(fault["loc"][-1]) if fault["loc"] else "", one_line(fault["msg"]), known)
+            yield Fault(key, str(fault["loc"][-1]) if fault["loc"] else "", one_line(fault["msg"]), known)
         return
     yield from _of_levels("levels", prompt.levels)
 
 
-def _of_judge(name: str, spec: JudgeSpec) -> Iterator[_Fault]:
+def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
+    """Yield what is wrong with the wording of one judge."""
     key = f"judges.{name}"
     if is_reference(spec.name):  # code of the user's own, which is not run for this
         return
@@ -139,7 +140,7 @@ def _of_judge(name: str, spec: JudgeSpec) -> Iterator[_Fault]:
         if spec.takes_model:
             spec.load(model=_Unasked())
     except ConfigurationError as error:
-        yield _Fault(key, "", one_line(error), "mend the setting")
+        yield Fault(key, "", one_line(error), "mend the setting")
         return
     known = [setting.name for setting in settings_of(default_registry().maker(spec.name))]
     settings = translate_settings(spec.settings, known)
@@ -201,22 +202,22 @@ def _levels_in(key: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, dic
             yield f"{place}.levels", {int(level): str(text) for level, text in levels.items()}
 
 
-def _of_criterion(key: str, text: str, needs: frozenset[str]) -> Iterator[_Fault]:
+def _of_criterion(key: str, text: str, needs: frozenset[str]) -> Iterator[Fault]:
     if len(text) <= _LONGEST_CRITERION:
         yield from _doubled(key, text)
     for word in _found(text, "vague"):
         remedy = "say what can be seen in the answer instead, or describe it in the levels"
-        yield _Fault(key, text, f"nobody can say where {word!r} begins", remedy)
+        yield Fault(key, text, f"nobody can say where {word!r} begins", remedy)
     yield from _unseen(key, text, needs)
 
 
-def _doubled(key: str, text: str) -> Iterator[_Fault]:
+def _doubled(key: str, text: str) -> Iterator[Fault]:
     """Yield that a criterion asks for two things: two questions, or two qualities that are joined."""
     remedy = (
         "write one criterion for each, for instance as `dimensions`, so that the verdict says which one failed"
     )
     if len(re.findall(r"[?？]", text)) > 1:
-        yield _Fault(key, text, "it asks two questions", remedy)
+        yield Fault(key, text, "it asks two questions", remedy)
         return
     joined = _plain(text)
     qualities = _listed("qualities")
@@ -224,25 +225,25 @@ def _doubled(key: str, text: str) -> Iterator[_Fault]:
     for first, second in pairwise(seen):
         between = joined[joined.find(first) + len(first) : joined.find(second)]
         if any(_is_in(join, between) for join in _listed("joins")):
-            yield _Fault(key, text, f"{first!r} and {second!r} are two criteria in one", remedy)
+            yield Fault(key, text, f"{first!r} and {second!r} are two criteria in one", remedy)
             return
 
 
-def _unseen(key: str, text: str, needs: frozenset[str]) -> Iterator[_Fault]:
+def _unseen(key: str, text: str, needs: frozenset[str]) -> Iterator[Fault]:
     for kind in _vocabulary()["unseen"]:
         words = [word for word in kind["words"].split(", ") if _is_in(word, _plain(text))]
         if words and not any(need in one for need in kind["needs"] for one in needs):
-            yield _Fault(
+            yield Fault(
                 key, text, f"it speaks of {words[0]!r}, which the judge need not be shown", kind["instead"]
             )
 
 
-def _of_levels(key: str, levels: Mapping[int, str]) -> Iterator[_Fault]:
+def _of_levels(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
     bare = {level: _without_degrees(text) for level, text in levels.items()}
     remedy = "say what is seen at this level alone"
     for level, text in levels.items():
         if bare[level] <= _listed("places"):
-            yield _Fault(
+            yield Fault(
                 f"{key}.{level}", text, f"{shortened(text)} says where it stands, not what is seen there", remedy
             )
     for one, other in combinations(sorted(levels), 2):
@@ -250,7 +251,7 @@ def _of_levels(key: str, levels: Mapping[int, str]) -> Iterator[_Fault]:
             fault = (
                 f"{shortened(levels[one])} and {shortened(levels[other])} overlap: they differ by how much alone"
             )
-            yield _Fault(f"{key}.{other}", levels[other], fault, remedy)
+            yield Fault(f"{key}.{other}", levels[other], fault, remedy)
     yield from _of_ranges(key, levels)
 
 
@@ -259,7 +260,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
     return bool(whole) and len(one & other) / len(whole) >= _SAME_WORDS
 
 
-def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[_Fault]:
+def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
     """Yield where levels count the same thing with ranges that overlap, or leave something between them."""
     ranges: dict[str, list[tuple[float, float, int]]] = {}
     for level, text in levels.items():
@@ -271,14 +272,14 @@ def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[_Fault]:
             remedy = "let each number belong to exactly one level"
             if one != other and (next_low <= high or next_low == low):
                 fault = f"levels {one} and {other} overlap: {_number(next_low)} {unit} is in both"
-                yield _Fault(f"{key}.{other}", levels[other], fault, remedy)
+                yield Fault(f"{key}.{other}", levels[other], fault, remedy)
             elif next_low > high + 1:
                 fault = f"between {_number(high)} and {_number(next_low)} {unit} there is no level"
-                yield _Fault(f"{key}.{other}", levels[other], fault, remedy)
+                yield Fault(f"{key}.{other}", levels[other], fault, remedy)
         if len({level for *_, level in ordered}) > 1 and max(high for _, high, _ in ordered) < inf:
             highest, last = max((high, level) for _, high, level in ordered)
             fault = f"it is unbounded: more than {_number(highest)} {unit} belong to no level"
-            yield _Fault(f"{key}.{last}", levels[last], fault, "let a level say 'more than' or 'at least'")
+            yield Fault(f"{key}.{last}", levels[last], fault, "let a level say 'more than' or 'at least'")
 
 
 def _ranges_in(text: str) -> Iterator[tuple[str, float, float]]:
@@ -321,7 +322,7 @@ def _found(text: str, kind: str) -> list[str]:
 
 
 def _is_in(word: str, text: str) -> bool:
-    """Whether a word is in a text: Chinese anywhere, Russian as a beginning, English as a whole."""
+    """Return whether a word is in a text: Chinese anywhere, Russian as a beginning, English as a whole."""
     if _HAN.search(word):
         return word in text
     ending = r"" if re.search(r"[\u0400-\u04ff]{4}", word) else r"(?!\w)"

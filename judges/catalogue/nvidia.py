@@ -19,7 +19,7 @@ _RATIONALE = "text: your reasons, before the rating"
 _FEEDBACK = "text: what to change; empty if nothing"
 
 
-class Agreement(ReplySchema):
+class AnswerAgreement(ReplySchema, wire_name="Agreement"):
     """How far two answers agree."""
 
     rationale: str = Field(description=_RATIONALE)
@@ -69,7 +69,7 @@ class AnswerAccuracy(TwoGraders):
         follows="ragas.metrics (legacy)",
     )
     pack = "answer_accuracy"
-    reply = Agreement
+    reply = AnswerAgreement
     highest = 4
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:

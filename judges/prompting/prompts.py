@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
@@ -232,10 +232,19 @@ class ReplySchema(BaseModel, metaclass=_SchemaType):
         text_limits: Most characters of a text, and of one in a list, where an endpoint enforces a schema, so that
             a weak model does not write on until it is cut off; longer ones are read all the same. A field with
             `max_length` has its own; None sets none.
+
+    Args:
+        wire_name: What models and fingerprints know a schema by, where that is not the name of its class.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     text_limits: ClassVar[tuple[int, int] | None] = (1_200, 300)
+
+    def __init_subclass__(cls, wire_name: str = "", **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if wire_name:
+            setattr(cls, _RECIPE, (_schema_in, (cls.__module__, cls.__name__)))
+            cls.__name__ = cls.__qualname__ = wire_name
 
     @classmethod
     def from_reply(cls, other: Any) -> Self:
@@ -253,6 +262,10 @@ def made_by(schema: type[S], function: Callable[..., type[S]], *arguments: objec
     """
     setattr(schema, _RECIPE, (function, arguments))
     return schema
+
+
+def _schema_in(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
 
 
 def _reduce_schema(schema: type) -> Any:

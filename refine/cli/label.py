@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -63,6 +64,8 @@ def _label(
 ) -> int:
     earlier = list(labels)
     chosen = rows if options.next_rows is None else _choose(options, rows, earlier)
+    if options.audit is not None:
+        chosen = _audited(options, rows, options.audit)
     items = items_of(chosen, earlier)
     if not items:
         raise ConfigurationError(
@@ -103,6 +106,23 @@ def _choose(options: LabelOptions, rows: list[JudgedAnswer], labels: list[Judged
     from judges.offline.trust.label import choose_rows  # noqa: PLC0415 - loads numpy
 
     return choose_rows(rows, labels, budget=options.next_rows or 1, seed=options.seed)
+
+
+def _audited(options: LabelOptions, rows: list[JudgedAnswer], most: int) -> list[JudgedAnswer]:
+    """Return a random sample of the answers that went out under a certificate and have no label yet.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    drawn = random.Random(options.seed)  # noqa: S311 - a sample, no secret
+    covered = [row for row in rows if row.metadata.get("certificate") and row.metadata.get("released")]
+    left = [row for row in covered if not row.opinions]
+    if not left:
+        raise ConfigurationError(
+            f"{options.source} has no unlabelled answer under a certificate ({len(covered)} have labels); "
+            f"--audit is for a loop that runs under one, and records texts"
+        )
+    return drawn.sample(left, min(most, len(left)))
 
 
 class RecordStore:

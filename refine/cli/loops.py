@@ -16,8 +16,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, Judge, Sample
@@ -539,7 +540,13 @@ def _compose_screen(report: MonitorReport, options: MonitorOptions) -> Group:
 
 def _render(report: MonitorReport) -> Group:
     """Return a report as a few lines, the verdict first."""
-    lines = [_headline(report), _line("pass rate", _rate(report.pass_rate)), _audits(report.audits)]
+    lines: list[RenderableType] = [
+        _headline(report),
+        _line("pass rate", _rate(report.pass_rate)),
+        _audits(report.audits),
+    ]
+    if report.standing is not None:
+        lines.append(_line("promise", str(report.standing), style="bold red" if report.standing.moves else ""))
     if report.canary is not None:
         lines.append(_canary(report.canary))
     lines += [_line("changed", text, style="bold red") for text in report.changes]
@@ -557,8 +564,12 @@ def _headline(report: MonitorReport) -> Text:
     return Text.assemble(("no alarm", "bold green"), (loops, "dim"))
 
 
-def _line(name: str, text: str, *, style: str = "") -> Text:
-    return Text.assemble((f"{name:<{_MONITOR_WIDTH}}", "dim"), (text, style))
+def _line(name: str, text: str, *, style: str = "") -> Table:
+    line = Table.grid()
+    line.add_column(width=_MONITOR_WIDTH)
+    line.add_column()
+    line.add_row(Text(name, style="dim"), Text(text, style=style))
+    return line
 
 
 def _rate(rate: LiveRate) -> str:
@@ -570,7 +581,7 @@ def _rate(rate: LiveRate) -> str:
     return text
 
 
-def _audits(audits: Audits) -> Text:
+def _audits(audits: Audits) -> Table:
     if audits.reason is not None:
         return _line("audits", f"{audits.reason}: {audits.detail}", style="yellow")
     text = (
@@ -582,7 +593,7 @@ def _audits(audits: Audits) -> Text:
     return _line("audits", text, style="bold red" if audits.alarm else "")
 
 
-def _canary(canary: CanaryResult) -> Text:
+def _canary(canary: CanaryResult) -> Table:
     if canary.reason is not None:
         return _line("canary", f"{canary.reason}: {canary.detail}", style="yellow")
     statistic = "" if canary.statistic is None else f"; alarm statistic {canary.statistic:.3g} of 100"

@@ -455,6 +455,22 @@ class ListOptions(CommandOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DraftOptions(CommandOptions):
+    """The options of `refine draft`."""
+
+    answers: str | None = _argument("Recorded answers, labelled or not: rows or a record.", "[ROWS]", default=None)
+    about: str = _option("What the answers are for, in a sentence.", "TEXT", default="")
+    system: Path | None = _option("The application's system prompt.", "FILE")
+    asks: ModelOptions = field(default_factory=ModelOptions)
+    out: Path = _option("New file of judges.", "TOML", default=Path("judges.toml"))
+    name: str = _option("What the judge is called.", "NAME", default="drafted")
+    max_calls: int = _option("Most model calls altogether.", "N", default=60, min=1)
+    good: float = _option("Rating from which a labelled answer is good.", "RATING", default=3.0)
+    max_concurrency: int = _max_concurrency()
+    as_json: bool = _json()
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewJudgeOptions(CommandOptions):
     """The options of `refine new-judge`."""
 
@@ -501,7 +517,10 @@ class ServeOptions(CommandOptions):
     record: str | None = _option(
         "Where outcomes are recorded: a file, or a database. Default: refine-record.db", "URL"
     )
+    record_texts: bool = _flag("Record questions and answers, too, which people need who label them.")
     no_record: bool = _flag("Record nothing, so there is no page.")
+    certificate: str | None = _option("Certificate that `refine certify` wrote; it sets the rating.", "FILE")
+    on_alarm: str | None = _option("What follows where labels break its promise.", "stricter|closed|log")
     config: Path | None = _option("TOML file with these and all other settings.", "FILE")
     check: bool = _flag("Check the settings, say what they mean, and end.")
     live: bool = _flag("With --check: ask judges, upstreams and the database, each once.")
@@ -677,6 +696,27 @@ class TuneOptions(CommandOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearnOptions(CommandOptions):
+    """The options of `refine learn`."""
+
+    attempts: str = _argument(
+        "Judged answers: attempts.jsonl, the folder of a run, or the URL of a record.", "ATTEMPTS"
+    )
+    judge: str | None = _option("The judge, where rows have verdicts of several.", "NAME")
+    out: Path = _option("File for what is learned.", "FILE", default=Path("first.json"))
+    agreement: float = _option(
+        "Least share of questions on which both levels say what the judge says.", "SHARE", default=0.95
+    )
+    delta: float = _option("Probability that this does not hold.", "SHARE", default=0.05)
+    success_rating: int | None = _option(
+        "Rating from which the judge accepts. Default: as recorded.", "1-4", min=1, max=4
+    )
+    vectors: str = _option("pieces, minilm (slower) or none.", "KIND", default="pieces")
+    seed: int = _seed()
+    as_json: bool = _json()
+
+
+@dataclass(frozen=True, kw_only=True)
 class LabelOptions(CommandOptions):
     """The options of `refine label`."""
 
@@ -685,4 +725,5 @@ class LabelOptions(CommandOptions):
     by: str | None = _option("Who labels. Default: your login.", "NAME")
     split: str | None = _option("What the labels may be used for: tune never measures.", "certify|report|tune")
     next_rows: int | None = _option("Only the N answers whose labels are worth most.", "N", name="--next", min=1)
+    audit: int | None = _option("Only N at random of those that went out under a certificate.", "N", min=1)
     seed: int = _seed()

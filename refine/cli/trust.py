@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any, Literal, get_args
 
 from judges import ConfigurationError
-from judges.certificate import Estimand
+from judges.certificate import Estimand, IssuedCertificate
 from judges.errors import BadSample, shortened
 from judges.offline import TrialPair, align, certify, try_judge
 from judges.offline.dataset.reading import read_mappings
@@ -118,8 +118,6 @@ def _check_replaceable(file: Path, option: str) -> None:
     Raises:
         ConfigurationError: If something is there.
     """
-    from judges.certificate import IssuedCertificate  # noqa: PLC0415 - pydantic
-
     if not file.exists():
         return
     try:
@@ -170,13 +168,17 @@ def run_certify(options: CertifyOptions) -> int:
             once=options.once,
         )
     certificate.write(options.out)
+    _print_certificate(certificate, options)
+    return 0 if certificate.certified else 1
+
+
+def _print_certificate(certificate: IssuedCertificate, options: CertifyOptions) -> None:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(certificate.to_dict(), ensure_ascii=False, indent=2)}\n")
-    else:
-        print_text(f"{certificate}\n\nwritten to {options.out}, id {certificate.id}")
-        if certificate.certified:
-            print_text(_watch_line(options))
-    return 0 if certificate.certified else 1
+        return
+    print_text(f"{certificate}\n\nwritten to {options.out}, id {certificate.id}")
+    if certificate.certified:
+        print_text(_watch_line(options))
 
 
 def _watch_line(options: CertifyOptions) -> str:
@@ -194,7 +196,7 @@ def _label_sample(options: CertifyOptions) -> bool:
         rows = read_judged(list(record.attempts(texts=True)))
         chosen = _sample(options, rows)
         looks = {row.index: people_needed(row, good=options.good) for row in rows if row.opinions}
-        again = [row for row in rows if looks.get(row.index, 1) > len(row.opinions)]
+        again = [row for row in rows if looks.get(row.index, 0) > len(row.opinions)]
         if chosen and not any(row.sample and row.sample.answer for row in chosen):
             raise ConfigurationError(
                 "the record holds no texts that people could label; record with texts=True, or give --labels"

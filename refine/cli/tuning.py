@@ -7,11 +7,11 @@ import sys
 from shlex import quote
 
 from judges import ConfigurationError
-from judges.offline import tune
+from judges.offline import learn, tune
 from judges.offline.tuning.changes import judge_spec
 from refine.cli.judge_specs import named_model
 from refine.cli.loops import loop_source
-from refine.cli.options import TuneOptions
+from refine.cli.options import LearnOptions, TuneOptions
 from refine.cli.tables import print_text
 from refine.process import see_modules_here
 
@@ -51,3 +51,27 @@ def run_tune(options: TuneOptions) -> int:
     else:
         print_text(f"\nthe judge stays as it is; {quote(str(options.out / 'report.json'))} has the figures")
     return 0 if tuning.improved else 1
+
+
+def run_learn(options: LearnOptions) -> int:
+    """Print what was learned, and return the exit code: 0, or 1 where it decides nothing.
+
+    Raises:
+        ConfigurationError: If rows or an option cannot be used.
+    """
+    with loop_source(options.attempts, texts=True) as source:
+        learning = learn(
+            source.rows,
+            judge=options.judge,
+            out=options.out,
+            agreement=options.agreement,
+            delta=options.delta,
+            success_rating=options.success_rating,
+            vectors=options.vectors,  # type: ignore[arg-type]  # checked there
+            seed=options.seed,
+        )
+    if options.as_json:
+        sys.stdout.write(f"{json.dumps(learning.to_dict(), ensure_ascii=False, indent=2)}\n")
+    else:
+        print_text(f"{learning}\n\nwritten to {options.out}, id {learning.id}")
+    return 0 if learning.decides else 1

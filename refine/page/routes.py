@@ -71,8 +71,8 @@ class _Access:
         if key is not None and len(key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the page's key has {len(key)} characters; give {_SHORTEST_KEY} at least")
         self._link = link
-        given = secrets.token_urlsafe(32) if key is None and link is not None else key
-        self._key = None if given is None else given.encode()
+        own_key = secrets.token_urlsafe(32) if key is None and link is not None else key
+        self._key = None if own_key is None else own_key.encode()
         self._guesses = GuessLimit(_MOST_GUESSES)
 
     async def follow_link(self, request: Request) -> Response:

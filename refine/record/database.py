@@ -17,7 +17,7 @@ from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from judges.errors import shortened
 from judges.promise import OnAlarm, Standing, follow
-from judges.runtime.validation import SharedByCopies
+from judges.runtime.validation import SharedByCopies, finite_number, naming_settings
 from refine.record import queries
 from refine.record.chains import verify_record
 from refine.record.rows import Origin, Redact
@@ -61,6 +61,7 @@ class DatabaseRecord(SharedByCopies):
     blocks = False
     """Whether `add` may wait for anything."""
 
+    @naming_settings("DatabaseRecord('sqlite:///record.db')", days="keep_days", retention="keep_days", path="url")
     def __init__(
         self,
         url: str,
@@ -75,7 +76,7 @@ class DatabaseRecord(SharedByCopies):
         self._url = read_url(url)
         if self._url.get_backend_name() == "postgresql" and find_spec("psycopg") is None:
             raise ConfigurationError("a record in PostgreSQL needs psycopg; install the extra: selfrefine[record]")
-        if keep_days is not None and not keep_days > 0:
+        if keep_days is not None and not finite_number(keep_days, setting="keep_days") > 0:
             raise ConfigurationError(
                 f"keep_days is a number of days above 0, or None to keep all, not {keep_days!r}"
             )

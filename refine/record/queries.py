@@ -549,7 +549,7 @@ class Label:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """True if it says nothing."""
         return self.rating is None and self.up is None and not (self.note or "").strip()
 
 
@@ -577,8 +577,8 @@ def audits(connection: Connection, certificate: str, good: float) -> list[Audit]
 
 def last_alarm(connection: Connection, name: str) -> str | None:
     """Return to what the alarm of a promise moved the threshold; None where there was none."""
-    found = connection.execute(select(STATE.c.id).filter_by(name=name)).first()
-    return None if found is None else str(found[0])
+    row = connection.execute(select(STATE.c.id).filter_by(name=name)).first()
+    return None if row is None else str(row[0])
 
 
 def keep_alarm(connection: Connection, name: str, moved_to: str) -> None:

@@ -106,8 +106,8 @@ async def answer(question: GuardedRequest) -> GuardReply:
     if request.choices > guard.max_choices:
         text = f"n is {guard.max_choices} at most here, not {request.choices}"
         raise ApiError(400, text, code="invalid", param="n")
-    asked = (_answer(_ask_for_choice(question, at)) for at in range(request.choices))
-    replies = await asyncio.gather(*asked, return_exceptions=True)  # so that none goes on behind another's error
+    answers = (_answer(_ask_for_choice(question, at)) for at in range(request.choices))
+    replies = await asyncio.gather(*answers, return_exceptions=True)  # so that none goes on behind another's error
     for one in replies:
         if isinstance(one, BaseException):
             raise one
@@ -254,9 +254,14 @@ def _release_answer(
     """
     released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
     raw = None if released is None else answers.get(released.answer.id or "")
-    if raw is None:
+    is_quoted = released is not None and not all(piece.released for piece in released.pieces)
+    if (
+        raw is None or is_quoted
+    ):  # the upstream's reply quotes a refused piece, in its log-probabilities for instance
         text = "" if outcome.answer is None else str(outcome.answer.text)
-        raw = RawAnswer(question.dialect.write_reply(text, question.request.model), [])
+        own = question.dialect.write_reply(text, question.request.model)
+        usage = {} if raw is None or "usage" not in raw.document else {"usage": raw.document["usage"]}
+        raw = RawAnswer({**own, **usage}, [] if raw is None else raw.headers)
     document = raw.document
     if outcome.answer is not None and any(attempt.pieces for attempt in outcome.attempts):
         is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"

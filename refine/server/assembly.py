@@ -125,10 +125,7 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
     with _at(f"{place}certificate", settings.certificate):
         doubts = check_certificate(judge, policy, upstream_identity(upstream, models))
     with _at(f"{place}input", settings.input):
-        see_modules_here()
-        questions = input_judging(settings.input, settings.input_mode, model=model, remedy=_MODEL_REMEDY)
-        if questions is not None:
-            connect_models(questions.judge)
+        questions = _questions(settings, model)
     with _at(f"{place}on_refusal", policy.on_refusal):
         own = settings.piece_judge and one_judge(settings.piece_judge, model=model, remedy=_MODEL_REMEDY)
         loop = _loop(name, judge, policy, bounds, piece_judge=own or None, questions=questions)
@@ -148,6 +145,15 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         counts_all=settings.usage == "all",
         doubts=doubts,
     )
+
+
+def _questions(settings: NamedGuardSettings, model: object) -> InputJudging | None:
+    """Return what judges the question, with its models connected; None where nothing does."""
+    see_modules_here()
+    questions = input_judging(settings.input, settings.input_mode, model=model, remedy=_MODEL_REMEDY)
+    if questions is not None:
+        connect_models(questions.judge)
+    return questions
 
 
 def _loop(

@@ -14,7 +14,7 @@ _DAY_S = 86_400
 
 
 @dataclass(slots=True)
-class _Spent:
+class _DaySpending:
     requests: int = 0
     tokens: int = 0
     dollars: float = 0.0
@@ -34,7 +34,7 @@ class Budgets:
         self._keys = {key.name: key for key in keys if key.has_budget}
         self._clock = clock
         self._day = 0
-        self._spent: dict[str, _Spent] = {}
+        self._spent: dict[str, _DaySpending] = {}
 
     def enter(self, name: str) -> None:
         """Count a request of a key.
@@ -68,8 +68,8 @@ class Budgets:
             spent.tokens += usage.tokens
             spent.dollars += usage.cost or 0.0
 
-    def _of_today(self, name: str) -> _Spent:
+    def _of_today(self, name: str) -> _DaySpending:
         day = int(self._clock() // _DAY_S)
         if day != self._day:
             self._day, self._spent = day, {}
-        return self._spent.setdefault(name, _Spent())
+        return self._spent.setdefault(name, _DaySpending())

@@ -339,7 +339,7 @@ class PieceOutlet:
     async def asend(self, text: str, message_id: str) -> None:
         """Send a piece."""
         if self.writer is None:
-            self.writer = self._form.PieceWriter(message_id.removeprefix("answer-"), self._model)
+            self.writer = self._form.piece_writer(message_id.removeprefix("answer-"), self._model)
         events = self.writer.piece(text)
         if not self._client.is_streaming:
             await self._client.start_events([])
@@ -394,7 +394,7 @@ class ServedRequest:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether nothing was judged for it."""
+        """True if nothing was judged for it."""
         return not self.records and not self.verdicts
 
     @property

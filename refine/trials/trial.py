@@ -24,6 +24,7 @@ from judges.offline.dataset.reading import RowInput, read_sample
 from judges.offline.run.journal import full_disk_told, locked, make_folder
 from judges.offline.run.source import row_json
 from judges.runtime.flow import DaemonThreads
+from judges.runtime.validation import naming_settings
 from refine.trials.arms import BASELINE, DEFAULT_ARMS, FIRST, Arm, read_arms
 from refine.trials.engine import ArmLimits, TrialRun, name_of
 from refine.trials.manifest import MANIFEST, TrialManifest
@@ -60,6 +61,7 @@ class TrialSettings(PolicySettings, total=False):
     command: dict[str, Any] | None
 
 
+@naming_settings("trial(questions, generator, judge, truth=...)")
 def trial(questions: Questions, generator: object, judge: object, **settings: Unpack[TrialSettings]) -> Trial:
     """Send the same questions through several arms, and say what each of them mends and breaks.
 
@@ -110,6 +112,7 @@ def _is_in_event_loop() -> bool:
     return True
 
 
+@naming_settings("await atrial(questions, generator, judge, truth=...)")
 async def atrial(
     questions: Questions,
     generator: object,
@@ -163,19 +166,23 @@ async def atrial(
             limits=ArmLimits(calls=max_arm_calls, cost=max_arm_cost),
         )
         await run.run(max_concurrency)
-        result = Trial(
-            rows=tuple(run.rows()),
-            arms=tuple(arm.name for arm in plan.arms),
-            baseline=named,
-            max_attempts=chosen.max_attempts,
-            failed=dict(sorted(run.failed.items())),
-            stopped=run.stopped,
-            folder=None if out is None else folder,
-        )
+        result = _result(run, plan, named, None if out is None else folder)
         if true_judge is None:
             write_answers(folder, run.answers())
         result.write(folder)
         return result
+
+
+def _result(run: TrialRun, plan: TrialPlan, baseline: str, folder: Path | None) -> Trial:
+    return Trial(
+        rows=tuple(run.rows()),
+        arms=tuple(arm.name for arm in plan.arms),
+        baseline=baseline,
+        max_attempts=plan.policy.max_attempts,
+        failed=dict(sorted(run.failed.items())),
+        stopped=run.stopped,
+        folder=folder,
+    )
 
 
 def _check_count(name: str, value: object) -> None:

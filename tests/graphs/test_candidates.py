@@ -24,7 +24,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from graphs import Attempt, GeneratorFailed, JudgeFailed, Outcome, Policy, Refinement, build_loop, run, self_refine
-from graphs.candidates import Standing, best_candidate, standing_of
+from graphs.candidates import CandidateStanding, best_candidate, standing_of
 from judges import ConfigurationError, Helpfulness, Repeat, Sample, Verdict
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -160,11 +160,11 @@ def test_kinds_of_answer_among_candidates() -> None:
         for answer in (refusal, AIMessage("", tool_calls=call), AIMessage("text"))
     )
     expected = [
-        (Refinement(policy=Policy(), attempts=(attempt_of(3),)), Standing.ACCEPTED),
-        (calls, Standing.HANDED_ON),
-        (rated.add_verdict(Verdict.rated(2), now=0), Standing.RATED),
-        (rated, Standing.UNJUDGED),
-        (refused, Standing.UNFIT),
+        (Refinement(policy=Policy(), attempts=(attempt_of(3),)), CandidateStanding.ACCEPTED),
+        (calls, CandidateStanding.HANDED_ON),
+        (rated.add_verdict(Verdict.rated(2), now=0), CandidateStanding.RATED),
+        (rated, CandidateStanding.UNJUDGED),
+        (refused, CandidateStanding.UNFIT),
     ]
     assert [standing_of(record) for record, _ in expected] == [standing for _, standing in expected]
     for script, ratings, stop_reason, text in (

@@ -127,6 +127,43 @@ def test_exhausted(dialect: Any) -> None:
     assert "BAD" not in text
 
 
+def _chunks_of(*deltas: dict[str, Any], **ending: Any) -> Wire:
+    """Say chunks of a chat completion as a stream, the last with its ending."""
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "stop", **ending})
+    usage = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
+    head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    events = [{**head, "choices": [choice]} for choice in choices] + [{**head, "choices": [], "usage": usage}]
+    text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    return answered(f"{text}data: [DONE]\n\n".encode(), kind="text/event-stream")
+
+
+_CALL = {"index": 0, "id": "1", "type": "function", "function": {"name": "look", "arguments": '{"q": "BAD"}'}}
+_SAID = {"role": "assistant", "content": "One is good. Two is BAD."}
+_BESIDE: dict[str, Wire] = {
+    "single tokens": _chunks_of(_SAID, logprobs={"content": [{"token": "BAD", "logprob": 0.0}]}),
+    "a refusal": _chunks_of(_SAID, {"refusal": "BAD"}),
+    "a call": _chunks_of(_SAID, {"tool_calls": [_CALL]}, finish_reason="tool_calls"),
+    "a filter": _chunks_of(_SAID, {"content": " BAD"}, finish_reason="content_filter"),
+    "annotations": _chunks_of(_SAID, {"annotations": [{"type": "url_citation", "title": "BAD"}]}),
+    "a cut": _chunks_of(_SAID, {"content": " BA"}, finish_reason="length"),
+}
+
+
+def test_nothing_beside_a_refused_piece_goes_out() -> None:
+    """Whatever an upstream says of it in other fields stays here, streamed and whole."""
+    for name, wire in _BESIDE.items():
+        with serving(lambda _, wire=wire: wire) as upstream:  # type: ignore[misc]  # a default is no argument
+            settings: Any = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
+            settings |= {"release": "pieces", "policy": {"piece_chars": 1, "max_attempts": 2}}
+            with guarding(upstream.url, **settings) as guard:
+                replies = [guard.chat(stream=True).text, guard.chat().text]
+        for reply in replies:
+            assert "One is good." in reply, name
+            assert "BAD" not in reply, name
+            assert "content_filter" in reply, name
+
+
 def test_structured_answers_are_held_back() -> None:
     """JSON, several answers and requests that ask for it come whole, and the record says why."""
     with _guarding("One is good. Two is good.") as (guard, _):

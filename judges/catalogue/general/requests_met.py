@@ -30,7 +30,7 @@ from judges.verdict import Verdict
 _SCORES = {"answered": 1.0, "asked_back": 1.0, "partly": 0.5, "ducked": 0.0, "missing": 0.0}
 
 
-class Part(ReplySchema):
+class AnsweredPart(ReplySchema, wire_name="Part"):
     """One part of the question, and what the answer does about it."""
 
     part: str = Field(description="text: what is asked for, in a few words")
@@ -40,13 +40,13 @@ class Part(ReplySchema):
     )
 
 
-class Parts(ReplySchema):
+class AnsweredParts(ReplySchema, wire_name="Parts"):
     """The parts of the question, and what the answer does about each."""
 
-    parts: list[Part] = Field(description="list of objects: the parts of the question, at least one")
+    parts: list[AnsweredPart] = Field(description="list of objects: the parts of the question, at least one")
 
 
-_COMPLETENESS: Question[Parts] = Question(prompt="completeness", reply=Parts)
+_COMPLETENESS: Question[AnsweredParts] = Question(prompt="completeness", reply=AnsweredParts)
 
 
 class Completeness(ModelJudge):
@@ -117,7 +117,7 @@ class Completeness(ModelJudge):
         return self.verdict(score, items=items, rationale=reasons(items), feedback=feedback)
 
 
-def _fault(reply: Parts) -> str | None:
+def _fault(reply: AnsweredParts) -> str | None:
     return None if reply.parts else "parts: empty; a question has at least one part"
 
 

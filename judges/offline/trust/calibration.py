@@ -70,7 +70,7 @@ class CalibrationRun:
 
     @property
     def has_labels(self) -> bool:
-        """Whether any attempt of it has a label."""
+        """True if any attempt of it has a label."""
         return any(bad is not None for bad in self.bad)
 
     def marks(self, judge: str) -> list[JudgeMark]:
@@ -166,9 +166,9 @@ def with_labels(rows: Sequence[JudgedAnswer], labels: RowSource | None) -> tuple
 def _labels_by(keys: Sequence[object], by_key: Mapping[object, Sequence[JudgedAnswer]]) -> list[JudgedAnswer]:
     """Return the labels of a row in the order of their file: those of its outcome, else those of its texts."""
     *of_outcome, by_text = keys
-    found = {label.index: label for key in of_outcome for label in by_key.get(key, ())}
-    found = found or {label.index: label for label in by_key.get(by_text, ())}
-    return [found[index] for index in sorted(found)]
+    labels = {label.index: label for key in of_outcome for label in by_key.get(key, ())}
+    labels = labels or {label.index: label for label in by_key.get(by_text, ())}
+    return [labels[index] for index in sorted(labels)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,8 +253,8 @@ def _released_rows(rows: Sequence[JudgedAnswer]) -> set[int]:
     """Return the places of the rows whose answers were released; of a record that does not say so, the last."""
     last = {row.outcome_id: place for place, row in enumerate(rows) if row.outcome_id is not None}
     says = {row.outcome_id for row in rows if "released" in row.metadata}
-    told = {place for place, row in enumerate(rows) if row.outcome_id and row.metadata.get("released") is True}
-    return told | {place for outcome, place in last.items() if outcome not in says}
+    released = {place for place, row in enumerate(rows) if row.outcome_id and row.metadata.get("released") is True}
+    return released | {place for outcome, place in last.items() if outcome not in says}
 
 
 _RELEASED = "released"
@@ -323,7 +323,7 @@ def choose_runs(
             f"no attempt has a label{of}; add labels to the rows, labels: [{{'by': 'ann', 'rating': 4}}], or give "
             f"a file of them (--labels)"
         )
-    chosen = [run for run in recorded if run.has_labels] if choice.left_out else recorded
+    chosen = _sampled(recorded, choice) if choice.left_out else recorded
     if len(chosen) < len(recorded):
         notes += _compare_with_unlabelled(recorded, choice)
         notes.append(
@@ -339,6 +339,25 @@ def choose_runs(
     return runs, subject, notes
 
 
+def _sampled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[CalibrationRun]:
+    """Return the labelled runs, with as large a share of those in which nothing can be released, and so labelled.
+
+    Without these every run would seem to release an answer.
+    """
+    judge = choice.judge
+    if judge is None:
+        return [run for run in runs if run.has_labels]
+    able = [run.has_labels for run in runs if _releases(run, judge, choice.least)]
+    silent = [run for run in runs if not run.has_labels and not _releases(run, judge, choice.least)]
+    share = sum(able) / len(able) if able else 0.0
+    kept = {id(run) for run in silent[: round(share * len(silent))]}
+    return [run for run in runs if run.has_labels or id(run) in kept]
+
+
+def _releases(run: CalibrationRun, judge: str, least: float) -> bool:
+    return any(_suffices(mark, least) for mark in run.marks(judge))
+
+
 def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[str]:
     """Say where labelled runs differ from the others by more than a random sample does.
 
@@ -350,7 +369,7 @@ def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) 
     judge = choice.judge
     if judge is None:
         return []
-    able = [run for run in runs if any(_suffices(mark, choice.least) for mark in run.marks(judge))]
+    able = [run for run in runs if _releases(run, judge, choice.least)]
     kinds = [
         {
             "attempts": len(run.rows),
@@ -360,19 +379,19 @@ def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) 
         }
         for run in able
     ]
-    found = sample_test(kinds, [run.has_labels for run in able])
-    if found is None or found.p > _DOUBTFUL:
+    test = sample_test(kinds, [run.has_labels for run in able])
+    if test is None or test.p > _DOUBTFUL:
         return []
-    told = (
-        f"{found.name} {found.value}: {found.drawn_with} of {found.drawn} labelled runs, {found.others_with} of "
-        f"{found.others} others"
+    figures = (
+        f"{test.name} {test.value}: {test.drawn_with} of {test.drawn} labelled runs, {test.others_with} of "
+        f"{test.others} others"
     )
-    if found.p < _NO_SAMPLE:
+    if test.p < _NO_SAMPLE:
         raise ConfigurationError(
-            f"labels_not_a_sample: the labelled runs are no random sample of the recorded ones ({told}); label "
+            f"labels_not_a_sample: the labelled runs are no random sample of the recorded ones ({figures}); label "
             f"those that `refine certify --next FILE` draws, or count the others as bad (--unlabelled bad)"
         )
-    return [f"the labelled runs may be no random sample of the recorded ones ({told}, {p_text(found.p)})"]
+    return [f"the labelled runs may be no random sample of the recorded ones ({figures}, {p_text(test.p)})"]
 
 
 def _suffices(mark: JudgeMark, least: float) -> bool:
@@ -550,8 +569,8 @@ def tally_escalation(
             )
             tally.decided[stage] += 1
             tally.attempts += 1
-            asked = [judge for judge, least in zip(judges, policy, strict=True) if least <= HIGHEST][: stage + 1]
-            costs += [run.marks(judge)[0].cost for judge in asked]
+            reached = [judge for judge, least in zip(judges, policy, strict=True) if least <= HIGHEST][: stage + 1]
+            costs += [run.marks(judge)[0].cost for judge in reached]
             tally.add(run, 1 if stage < len(judges) else None)
         known = [cost for cost in costs if cost is not None]
         tally.cost = sum(known) if known and len(known) == len(costs) else None

@@ -530,19 +530,10 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     certificate = IssuedCertificate.issue(
         **_table_of(runs, result, tallies, counts, taken),
         subject=_certified_subject(calibration),
-        kind=settings.kind,
-        alpha=settings.alpha,
+        **_terms_of(settings),
         delta=delta,
-        delta_in_all=settings.delta,
-        break_at_most=settings.break_at_most,
         final_bad=None if settings.kind == "escalation" else _final_bad(calibration.runs),
         use_of_labels=use,
-        method=settings.method,
-        harm=settings.harm or (),
-        risk=settings.risk,
-        estimand="questions" if settings.method == "weighted" else settings.estimand,
-        assumes=_INDEPENDENT if settings.independent_attempts else "",
-        good=settings.good,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
         labels_needed=_labels_missing(result, tested, delta),
@@ -554,6 +545,22 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     if uses is not None:
         uses.enter(labels, key, use=use, delta=delta, once=settings.once)
     return certificate
+
+
+def _terms_of(settings: CertifySettings) -> dict[str, Any]:
+    """Return what a certificate says of its terms, which were set before anything was counted."""
+    return {
+        "kind": settings.kind,
+        "alpha": settings.alpha,
+        "delta_in_all": settings.delta,
+        "break_at_most": settings.break_at_most,
+        "method": settings.method,
+        "harm": settings.harm or (),
+        "risk": settings.risk,
+        "estimand": "questions" if settings.method == "weighted" else settings.estimand,
+        "assumes": _INDEPENDENT if settings.independent_attempts else "",
+        "good": settings.good,
+    }
 
 
 def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:

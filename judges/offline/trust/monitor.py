@@ -23,6 +23,7 @@ from judges.offline.trust.rows import (
     labels_for,
     naming_labels,
 )
+from judges.promise import Audit, Standing, follow, promises_share
 from judges.sample import Sample
 
 _ALARM_AT = 100.0
@@ -219,6 +220,8 @@ class MonitorReport:
         canary: The alarm on the judge; None where no canary was given.
         certificate: Id of the certificate; empty without one.
         changes: What differs from the loop of the certificate, which voids it.
+        standing: Where the promise stands by the labels of the answers that it covers, as a running loop sees it;
+            None where none is promised, or the audits are of other answers.
         alarm: Whether anything is an alarm.
         silent: Whether nothing can raise an alarm.
         notes: What a reader must know besides.
@@ -231,6 +234,7 @@ class MonitorReport:
     canary: CanaryResult | None
     certificate: str
     changes: tuple[str, ...]
+    standing: Standing | None
     alarm: bool
     silent: bool
     notes: tuple[str, ...] = ()
@@ -277,7 +281,9 @@ def monitor(
         raise ConfigurationError("a canary needs a judge to judge it again, and a judge a canary: give both")
     labels, from_where = labels_for(rows, labels)
     with naming_labels(from_where):
-        loops, others, notes = _current(read_loops(rows, labels).loops)
+        every = read_loops(rows, labels).loops
+        loops, others, notes = _current(every)
+    standing = _standing(every, issued)
     audits, audit_notes = _audited(loops, issued, alpha)
     changes = _changes(loops, issued)
     own_rating = loops[-1].policy.success_rating if loops and loops[-1].policy else 3
@@ -287,7 +293,7 @@ def monitor(
         result = _judge_canary(
             canary, judge, canary_labels, success_rating=passing, max_concurrency=max_concurrency
         )
-    can_alarm = audits.reason is None or (result is not None and result.reason is None)
+    can_alarm = standing is not None or audits.reason is None or (result is not None and result.reason is None)
     return MonitorReport(
         loops=len(loops),
         other_loops=others,
@@ -296,10 +302,31 @@ def monitor(
         canary=result,
         certificate="" if issued is None else issued.id,
         changes=changes,
-        alarm=audits.alarm or bool(changes) or (result is not None and result.alarm),
+        standing=standing,
+        alarm=audits.alarm
+        or bool(standing and standing.moves)
+        or bool(changes)
+        or (result is not None and result.alarm),
         silent=not can_alarm and not changes,
         notes=(*from_where, *notes, *audit_notes, *_drift(loops, issued)),
     )
+
+
+def _standing(loops: Sequence[RecordedLoop], issued: IssuedCertificate | None) -> Standing | None:
+    """Return where the promise stands by the labelled answers that bear the certificate's id."""
+    if issued is None or not issued.certified or not promises_share(issued):
+        return None
+    by_score = issued.kind == "score"
+    audits = []
+    for loop in loops:
+        answer = loop.released
+        if answer is None or answer.bad is None or loop.metadata.get("certificate") != issued.id:
+            continue
+        mark = answer.score if by_score else answer.rating
+        times = [time for opinion in answer.opinions if (time := seconds_of(opinion.at)) is not None]
+        audits.append((min(times, default=loop.at or 0.0), Audit(mark or 0.0, bad=answer.bad)))
+    ordered = [audit for _, audit in sorted(audits, key=lambda one: one[0])]
+    return follow(issued, ordered) if ordered else None
 
 
 def _current(loops: Sequence[RecordedLoop]) -> tuple[list[RecordedLoop], int, list[str]]:

@@ -61,7 +61,7 @@ class LabelledCase:
     verdict: Verdict | None = None
 
     def agrees(self, verdict: Verdict | None) -> bool:
-        """Whether a verdict says the same as people; one without a score does not."""
+        """Return whether a verdict says the same as people; one without a score does not."""
         return verdict is not None and verdict.passed is self.good
 
 
@@ -148,7 +148,7 @@ class TunableJudge:
 
     @cached_property
     def takes_examples(self) -> bool:
-        """Whether examples can be made of labels: the reply is one closed choice and texts."""
+        """True if examples can be made of labels: the reply is one closed choice and texts."""
         return self.question.examples is None and levels_in(self._example_schema) is not None
 
     @property
@@ -182,7 +182,9 @@ class TunableJudge:
             return None
         nearest = min(same, key=lambda one: abs((one[1].rating or 0) - case.rating))[0]
         data = {name: _plain(value) for name, value in self.data_of(case.sample).items() if value is not None}
-        ordered = {name: nearest[name] for name in self._example_schema.model_fields if name in nearest}
+        ordered: dict[str, JsonValue] = {
+            name: nearest[name] for name in self._example_schema.model_fields if name in nearest
+        }
         return Example(data=data, reply=ordered)
 
     def _verdict_on(self, case: LabelledCase, reply: Mapping[str, JsonValue]) -> Verdict:
@@ -216,7 +218,8 @@ class TunableJudge:
         """Return the settings of the judge with a change, whose prompts are in a folder."""
         settings = {name: value for name, value in self.spec.settings.items() if name != "instructions"}
         if change.mark is not None and self.mark_setting is not None:
-            settings[self.mark_setting] = change.mark
+            is_rating = self.mark_setting == "success_rating"
+            settings[self.mark_setting] = int(change.mark) if is_rating else change.mark
         return {**settings, "language": language, "prompts": prompts}
 
     def write_prompts(self, folder: Path, change: Change, language: Language) -> None:

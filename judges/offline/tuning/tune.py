@@ -12,8 +12,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ _LEAST_BUDGET = 50
 _SHARE = 6
 """One part in so many of the budget is spent on judging the held-out cases once; as much on the tuning cases."""
 
+_PHRASE = 20
 _BATCH = 12
 _EXAMPLES = 6
 _FINAL_ASKS = 2
@@ -73,6 +75,10 @@ class TriedWay:
     way: str
     right: int
     cases: int
+
+    def rank(self) -> tuple[int, bool]:
+        """Return what makes it better than another: cases, then that it changes one thing."""
+        return self.right, " and " not in self.way
 
     def __str__(self) -> str:
         return f"{self.way}: {self.right} of {self.cases}"
@@ -213,7 +219,8 @@ def tune(
 
     Args:
         labelled: Answers with labels: a file, the folder of a run, recorded attempts or rows. Labels of the split
-            `tune` are tuned on, those of `report` held out, those of `certify` left alone; the others are parted.
+            `tune` are tuned on, those of `report` held out, those of `certify` left alone; the others are parted,
+            and so are those of `tune` where there are no others.
         judge: The judge by name, with settings, or a table of a file: `"tone:tone=kind"`, `"judges.toml:desk"`.
         model: The model that it asks; None takes the one that its settings name.
         labels: Labels, where they are not in the rows.
@@ -304,7 +311,7 @@ class _Parts:
         held = held[:most]
         if not tuning or not held:
             raise ConfigurationError("all labels are of one split; leave some without, or label others")
-        answers = {row.sample.answer for row in held if row.sample}
+        answers = {row.sample.answer for row in held if row.sample and row.sample.answer}
         counts = {
             "their labels are kept for a certificate (split certify)": len(unique) - len(kept),
             "as many people say good as bad": len(kept) - len(decided),
@@ -333,27 +340,22 @@ def _parted(rows: Sequence[JudgedAnswer], good: float, seed: int) -> tuple[list[
     by_question: dict[str, list[JudgedAnswer]] = {}
     for row in rows:
         by_question.setdefault(row.question_id, []).append(row)
-    tuning, held = [], []
-    free: list[list[JudgedAnswer]] = []
+    own: dict[str, list[list[JudgedAnswer]]] = {_TUNE: [], _HELD_OUT: [], "": []}
     for group in by_question.values():
         splits = {one.split for row in group for one in row.opinions}
-        if any(is_tuned(split) for split in splits):
-            tuning += group
-        elif _HELD_OUT in splits:
-            held += group
-        else:
-            free.append(group)
+        own[_TUNE if any(map(is_tuned, splits)) else _HELD_OUT if _HELD_OUT in splits else ""].append(group)
+    if not own[_HELD_OUT] and not own[""]:  # people labelled for tuning alone: half of that is held out
+        own[_TUNE], own[""] = [], own[_TUNE]
+    tuning, held = ([row for group in own[split] for row in group] for split in (_TUNE, _HELD_OUT))
+    free = own[""]
     free.sort(key=lambda group: (majority(group[0].opinions, good) is True, _digest([seed, group[0].question_id])))
     for place, group in enumerate(free):
         (tuning if place % 2 else held).extend(group)
-    mixed = {
-        part: sorted(part_rows, key=lambda row: _digest([seed, row.key]))
-        for part, part_rows in (("tuning", tuning), ("held", held))
-    }
-    return mixed["tuning"], mixed["held"]
+    places = {row.key: _digest([seed, row.key]) for row in rows}
+    return sorted(tuning, key=lambda row: places[row.key]), sorted(held, key=lambda row: places[row.key])
 
 
-def _case(row: JudgedAnswer, good: float, held_answers: Iterable[str | None]) -> LabelledCase:
+def _case(row: JudgedAnswer, good: float, held_answers: Collection[str]) -> LabelledCase:
     assert row.sample is not None  # noqa: S101 - rows without were left out
     return LabelledCase(
         key=row.key,
@@ -363,8 +365,13 @@ def _case(row: JudgedAnswer, good: float, held_answers: Iterable[str | None]) ->
         rating=lower_median(row.opinions) or 0.0,
         contested=len({one.is_good(good) for one in row.opinions}) > 1,
         note=_note_of(row),
-        shown=row.sample.answer not in held_answers,
+        shown=not _holds(row.sample.answer or "", held_answers),
     )
+
+
+def _holds(answer: str, others: Collection[str]) -> bool:
+    """Return whether an answer is one of others, or holds one that is long enough to be no phrase."""
+    return answer in others or any(len(other) > _PHRASE and other in answer for other in others)
 
 
 def _note_of(row: JudgedAnswer) -> str:
@@ -419,6 +426,7 @@ class _Search:
                 replace(case, verdict=verdict) for case, verdict in zip(self._cases, verdicts, strict=True)
             )
             self._say(f"the judge as it is: {_right(self._cases, verdicts)} of {len(verdicts)}")
+            self._notes += self._notes_on(verdicts)
             with self.calls.keeping(_FINAL_ASKS):
                 tried, chosen, mark = self._choose()
             change = self._built(chosen, self._cases) if chosen else Change()
@@ -445,8 +453,18 @@ class _Search:
             fingerprints=(own, fingerprint(tuned) if improved and tuned is not None else own),
             labels_digest="",
             seed=0,
-            notes=tuple(self._notes),
+            notes=tuple(dict.fromkeys(self._notes)),
         )
+
+    def _notes_on(self, verdicts: Sequence[Verdict | None]) -> Iterator[str]:
+        """Yield what a reader must know of the judge and the cases."""
+        unscored = [verdict.unscored for verdict in verdicts if verdict is not None and verdict.unscored]
+        if unscored:
+            reasons = ", ".join(sorted({str(reason) for reason in unscored}))
+            yield f"the judge has no verdict on {len(unscored)} of {len(verdicts)} tuning cases: {reasons}"
+        others = {self.judge.judge.language_for(case.sample) for case in self._cases} - {self.language}
+        if others:
+            yield f"what is changed are the prompts in {self.language}; the tuned judge has no others"
 
     def _choose(self) -> tuple[list[TriedWay], str, float | None]:
         """Return the ways tried on the tuning cases, the best, and the mark at which it passes.
@@ -457,7 +475,7 @@ class _Search:
         results = {"as it is": own, **self._raced()}
         tried = [_tried(way, self._cases, verdicts) for way, verdicts in results.items()]
         complete = [one for one in tried if one.cases == len(self._cases)]
-        best = max(complete, key=lambda one: one.right)  # the first of those equally good
+        best = max(complete, key=TriedWay.rank)
         mark, right = self._mark_for(results[best.way])
         if mark is not None:
             tried.append(TriedWay(way=_told(best.way, mark), right=right, cases=len(self._cases)))
@@ -474,14 +492,15 @@ class _Search:
             for way in alive:
                 results[way].update(self._cross_fitted(way, half))
                 self._say(str(_tried(way, self._cases, results[way])))
-            ranked = sorted(alive, key=lambda way: -_tried(way, self._cases, results[way]).right)
+            ranked = sorted(alive, key=lambda way: _tried(way, self._cases, results[way]).rank(), reverse=True)
             alive = ranked[: max(1, len(ranked) // 2)]
         return {way: verdicts for way, verdicts in results.items() if verdicts}
 
     def _affordable(self) -> list[str]:
         """Return the ways for which the budget has calls."""
         folds = len({case.fold for case in self._cases})
-        left, chosen = self.calls.limit - self.calls.counted, []
+        left = self.calls.limit - self.calls.counted
+        chosen: list[str] = []
         for way in _WAYS:
             if not self.judge.takes_examples and "examples" in way:
                 continue
@@ -525,9 +544,9 @@ class _Search:
         return change
 
     def _examples(self, cases: Sequence[LabelledCase]) -> tuple[Example, ...]:
-        """Return examples: as many good as bad, what the judge gets wrong first, and unlike each other."""
+        """Return examples: as many good as bad, unlike each other, two that the judge gets wrong for one other."""
         chosen: list[Example] = []
-        sides = [_diverse([case for case in cases if case.good is good]) for good in (False, True)]
+        sides = [_contrasted(_diverse([case for case in cases if case.good is good])) for good in (False, True)]
         for pair in zip(*sides, strict=False):
             for case in pair:
                 example = self.judge.example_of(case, rated_phrase(self.language))
@@ -542,18 +561,15 @@ class _Search:
         values = {key: _value(verdict, setting) for key, verdict in verdicts.items()}
         marks = _marks(values.values())
 
-        def right(mark: float, cases: Iterable[LabelledCase]) -> int:
-            return sum((value is not None and value >= mark) is case.good for case in cases
-                       for value in (values[case.key],))  # fmt: skip
-
         own = sum(case.agrees(verdicts[case.key]) for case in self._cases)
         crossed = 0
         for fold in {case.fold for case in self._cases}:
-            best = max(marks, key=lambda mark: right(mark, [case for case in self._cases if case.fold != fold]))
-            crossed += right(best, [case for case in self._cases if case.fold == fold])
+            others = [case for case in self._cases if case.fold != fold]
+            best = max(marks, key=partial(_right_from, cases=others, values=values))
+            crossed += _right_from(best, [case for case in self._cases if case.fold == fold], values)
         if crossed < own + 2:
             return None, 0
-        return max(marks, key=lambda mark: right(mark, self._cases)), crossed
+        return max(marks, key=partial(_right_from, cases=self._cases, values=values)), crossed
 
     def _verdicts(self, judge: Judge, cases: Sequence[LabelledCase]) -> list[Verdict | None]:
         rows = evaluate([case.sample for case in cases], {"judge": judge}, max_concurrency=self._concurrency).rows
@@ -562,6 +578,12 @@ class _Search:
 
 def _right(cases: Sequence[LabelledCase], verdicts: Sequence[Verdict | None]) -> int:
     return sum(case.agrees(verdict) for case, verdict in zip(cases, verdicts, strict=True))
+
+
+def _right_from(mark: float, cases: Iterable[LabelledCase], values: Mapping[str, float | None]) -> int:
+    """Return on how many cases the judge would be right if it passed from a mark."""
+    known = ((case, values[case.key]) for case in cases)
+    return sum(value is not None and (value >= mark) is case.good for case, value in known)
 
 
 def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdict | None]) -> TriedWay:
@@ -593,6 +615,16 @@ def _batch(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
     others = [case for case in cases if case.agrees(case.verdict)]
     sides = ([case for case in others if case.good], [case for case in others if not case.good])
     return [*wrong, *(case for side in sides for case in _diverse(side)[: (_BATCH - len(wrong)) // 2])]
+
+
+def _contrasted(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
+    """Return cases so that one that the judge gets right follows two that it gets wrong.
+
+    Errors alone would teach the opposite of what misled the judge, instead of what people go by.
+    """
+    wrong = [case for case in cases if not case.agrees(case.verdict)]
+    right = [case for case in cases if case.agrees(case.verdict)]
+    return [*wrong[:2], *right[:1], *wrong[2:], *right[1:]]
 
 
 def _diverse(cases: Sequence[LabelledCase]) -> list[LabelledCase]:

@@ -224,12 +224,14 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     """Return a reply with another text; `is_filtered` says that it was stopped."""
     first, *others = objects(reply["choices"])
     choice = {**first, "message": {**first["message"], "content": text}}
+    if first["message"].get("content") != text and first.get("logprobs"):
+        choice["logprobs"] = None  # of the last attempt alone, what it repeated included
     if is_filtered:
         choice["finish_reason"] = "content_filter"
     return {**reply, "choices": [choice, *others]}
 
 
-class PieceWriter:
+class ChatPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -268,6 +270,9 @@ class PieceWriter:
 
     def _chunk(self, choices: list[Json], others: Json) -> bytes:
         return b"data: " + write_json({**self._head, "choices": choices, **others}) + b"\n\n"
+
+
+piece_writer = ChatPieceWriter
 
 
 def error_body(error: ApiError) -> Json:

@@ -301,7 +301,7 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     return {**reply, **ending, "content": [*([{"type": "text", "text": text}] if text else []), *others]}
 
 
-class PieceWriter:
+class MessagesPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -341,6 +341,9 @@ class PieceWriter:
 
     def _delta(self, text: str) -> Json:
         return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+
+
+piece_writer = MessagesPieceWriter
 
 
 def error_body(error: ApiError) -> Json:

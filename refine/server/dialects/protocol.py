@@ -190,7 +190,7 @@ class ApiDialect(Protocol):
         """Return a reply with another text; `is_filtered` says that it was stopped."""
         ...
 
-    def PieceWriter(self, identifier: str, model: str) -> PieceEvents:  # noqa: N802 - a class of the module
+    def piece_writer(self, identifier: str, model: str) -> PieceEvents:
         """Return what writes the events of one answer, by what its id ends in and the name of the model."""
         ...
 

@@ -333,7 +333,7 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     return {**reply, **ending, "output": [*own, *(item for item in items if item.get("type") != "message")]}
 
 
-class PieceWriter:
+class ResponsesPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -396,6 +396,9 @@ class PieceWriter:
     def _written(self, events: Sequence[Json]) -> bytes:
         first, self._number = self._number, self._number + len(events)
         return b"".join(_event(number, event) for number, event in enumerate(events, first))
+
+
+piece_writer = ResponsesPieceWriter
 
 
 def _text_part(text: str) -> Json:

@@ -1,0 +1,205 @@
+"""A cheap level before a judge: `Learned`, which weighs what a text shows, and `first_level`, both together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Generator, Mapping, Sequence
+from operator import mul
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from judges.compose.cascade import Escalation
+from judges.compose.panel import as_judge
+from judges.entry import Explanation
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.judge import Judge
+from judges.model import EmbeddingModel
+from judges.models.providers.local_models import MiniLM
+from judges.requests import Deliberation, Embed
+from judges.sample import Sample
+from judges.settings import means
+from judges.verdict import HIGHEST, LOWEST, Verdict
+
+Vectors = Literal["none", "pieces", "minilm"]
+"""What texts are turned into besides counts: the mean of their word pieces, or what MiniLM makes of them."""
+
+VECTORS: tuple[Vectors, ...] = get_args(Vectors)
+_KIND, _VERSION = "selfrefine.learned", 1
+_WORD, _NUMBER = re.compile(r"\w+"), re.compile(r"\d+(?:[.,]\d+)*")
+_LONGEST = 4_000
+"""Most characters of a text that are looked at."""
+
+_SHORT_WORD = 4
+
+
+def vectors_of(kind: Vectors) -> EmbeddingModel | None:
+    """Return the model of a kind of vectors; None for no vectors."""
+    return None if kind == "none" else MiniLM(layers=0 if kind == "pieces" else None)
+
+
+def look_at(sample: Sample, model: EmbeddingModel | None) -> Generator[Any, Any, list[float]]:
+    """Return what a sample shows, as numbers, with `yield from`: overlaps and shapes, then vectors.
+
+    Raises:
+        CannotJudge: If there is no answer.
+    """
+    if not (sample.answer or "").strip():
+        raise CannotJudge("no_response", "there is no answer to judge")
+    question, answer = (sample.question or "")[:_LONGEST], (sample.answer or "")[:_LONGEST]
+    contexts = "\n".join(sample.retrieved_contexts or ())[:_LONGEST]
+    numbers = _counts(question, answer, contexts)
+    if model is None:
+        return numbers
+    texts = (question or "-", answer, contexts or "-")
+    vectors: list[list[float]] = yield Embed(model, texts)
+    asked, said, known = vectors
+    products = [x * y for x, y in zip(asked, said, strict=True)]
+    near = math.fsum(x * y for x, y in zip(known, said, strict=True)) if contexts else 0.0
+    return [*numbers, math.fsum(products), near, *said, *products]
+
+
+def _counts(question: str, answer: str, contexts: str) -> list[float]:
+    """Return lengths, overlaps and shapes of the texts."""
+    asked, said, known = (_WORD.findall(text.casefold()) for text in (question, answer, contexts))
+    content = {word for word in said if len(word) >= _SHORT_WORD}
+    numbers = set(_NUMBER.findall(answer))
+    supported = numbers & {*_NUMBER.findall(question), *_NUMBER.findall(contexts)}
+    lines = answer.splitlines() or [""]
+    return [
+        math.log1p(len(said)),
+        math.log1p(len(asked)),
+        math.log1p(len(said)) - math.log1p(len(asked)),
+        _share(content & set(asked), content),
+        _share(set(asked) & set(said), set(asked)),
+        float(bool(contexts)),
+        _share(content & set(known), content) if contexts else 0.0,
+        math.log1p(len(numbers)),
+        _share(supported, numbers) if numbers else 1.0,
+        _share(set(said), said),
+        float(answer.rstrip()[-1:] in ".!?)\"'`。！？"),
+        math.log1p(answer.count("?")),
+        math.log1p(len(lines)),
+        sum(line.lstrip()[:1] in {"-", "*", "•"} or bool(re.match(r"\s*\d+[.)]", line)) for line in lines)
+        / len(lines),
+        sum(letter.isupper() for letter in answer) / len(answer),
+    ]
+
+
+def _share(part: Sequence[str] | set[str], whole: Sequence[str] | set[str]) -> float:
+    return len(part) / len(whole) if whole else 0.0
+
+
+class Learned(Judge):
+    """Decide like another judge where it is sure, by what `judges.offline.learn` learned of its verdicts.
+
+    It rates 4 where it would accept, 1 where it would refuse, and 2 or 3 in between, which is no decision: an
+    `Escalation` with `sure=4` then asks the next judge. It gives no feedback. Nothing leaves this process.
+
+    Raises:
+        ConfigurationError: If the file cannot be read or was changed, or what it needs is not installed.
+    """
+
+    def __init__(
+        self,
+        file: Annotated[str | Path, means("The file that `refine learn` wrote.", "first.json")],
+        *,
+        name: str = "learned",
+    ) -> None:
+        self.name = name
+        content = read_learned(Path(file))
+        self._weights: tuple[float, ...] = tuple(content["weights"])
+        self._intercept: float = content["intercept"]
+        self._accept: float | None = content["accept"]
+        self._refuse: float | None = content["refuse"]
+        self._kind: Vectors = content["vectors"]
+        self._vectors = vectors_of(self._kind)
+
+    def fingerprint_parts(self) -> tuple[object, ...]:
+        """Return what its verdicts depend on; where its file lies does not count."""
+        return self.name, self._kind, self._weights, self._intercept, self._accept, self._refuse
+
+    def explain(self) -> Explanation:
+        """Describe what the judge needs and reads."""
+        return Explanation(
+            judge=self.name,
+            asks="Would the judge that it learned from accept this?",
+            needs=("user_input", "response"),
+            reads=("retrieved_contexts",),
+            scale="1 to 4",
+        )
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Weigh what the sample shows."""
+        if self._accept is None and self._refuse is None:
+            return Verdict.rated(LOWEST + 1, success_rating=HIGHEST, detail="it learned to decide nothing")
+        shown = yield from look_at(sample, self._vectors)
+        share = likelihood(self._weights, self._intercept, shown)
+        detail = f"accepted with probability {share:.3f}"
+        if self._accept is not None and share >= self._accept:
+            return Verdict.rated(HIGHEST, detail=detail)
+        if self._refuse is not None and share <= self._refuse:
+            return Verdict.rated(LOWEST, detail=detail)
+        return Verdict.rated(3 if share >= 0.5 else 2, success_rating=HIGHEST, detail=detail)  # noqa: PLR2004
+
+
+def likelihood(weights: Sequence[float], intercept: float, shown: Sequence[float]) -> float:
+    """Return how likely it is that the judge accepts, by logistic regression."""
+    logit = intercept + sum(map(mul, weights, shown))
+    return 1 / (1 + math.exp(-max(-500.0, min(500.0, logit))))
+
+
+def first_level(
+    file: str | Path, judge: object, *, model: object = None, refuses: bool = False, name: str = "first_level"
+) -> Judge:
+    """Return a judge that asks another only where what was learned of it is not sure.
+
+    In a `judges.toml`: `use = "judges:first_level"`, `file = "first.json"`, `judge = "helpfulness"`.
+
+    Args:
+        file: The file that `refine learn` wrote.
+        judge: The judge that it was learned of.
+        model: The model of a judge that is given by name.
+        refuses: Whether it also refuses alone; else the judge is asked, and writes the feedback.
+        name: The name of both together.
+
+    Raises:
+        ConfigurationError: If the file or the judge cannot be used.
+    """
+    levels = [Learned(file), judge if isinstance(judge, str) else as_judge(judge)]
+    return Escalation(levels, sure=HIGHEST, sure_bad=LOWEST if refuses else None, model=model, name=name)
+
+
+def write_learned(file: Path, content: Mapping[str, Any]) -> str:
+    """Write what was learned, with an id made of it, and return that."""
+    whole = {"kind": _KIND, "version": _VERSION, **content}
+    identity = _identity(whole)
+    text = json.dumps({**whole, "id": identity}, ensure_ascii=False, indent=1, sort_keys=True)
+    file.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+    return identity
+
+
+def read_learned(file: Path) -> Mapping[str, Any]:
+    """Return what was learned.
+
+    Raises:
+        ConfigurationError: If the file cannot be read, holds something else, or was changed.
+    """
+    remedy = "learn it again, `refine learn attempts.jsonl`"
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no JSON"
+        raise ConfigurationError(f"the file {shortened(str(file))} cannot be read: {reason}; {remedy}") from None
+    if not isinstance(content, dict) or content.get("kind") != _KIND or content.get("version") != _VERSION:
+        raise ConfigurationError(f"{shortened(str(file))} is no file that `refine learn` of this version wrote")
+    identity = content.pop("id", None)
+    if identity != _identity(content):
+        raise ConfigurationError(f"{shortened(str(file))} was changed after it was learned; {remedy}")
+    return content
+
+
+def _identity(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
