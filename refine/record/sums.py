@@ -318,11 +318,11 @@ def tallied(
     chosen = and_(_within(TALLY, where, _WIDTHS), TALLY.c.series.in_(select(SERIES.c.id).where(wanted)))
     columns = select(SERIES.c.id, SERIES.c[by or "refiner"])
     names = {} if by is None else {row.id: row[1] for row in connection.execute(columns)}
-    series = literal(0) if by is None else TALLY.c.series
+    by_series = literal(0) if by is None else TALLY.c.series
     is_time = TALLY.c.judge == _LATENCY
-    for judge, of_kind in ((literal(_LATENCY), is_time), (TALLY.c.judge, ~is_time)):
-        groups = [column for column in (series, judge, TALLY.c.value) if isinstance(column, Column)]
-        query = select(series, judge, TALLY.c.value, func.sum(TALLY.c.n)).where(chosen, of_kind)
+    for by_judge, of_kind in ((literal(_LATENCY), is_time), (TALLY.c.judge, ~is_time)):
+        groups = [column for column in (by_series, by_judge, TALLY.c.value) if isinstance(column, Column)]
+        query = select(by_series, by_judge, TALLY.c.value, func.sum(TALLY.c.n)).where(chosen, of_kind)
         for one, name, value, count in connection.execute(query.group_by(*groups)):
             tallies[names.get(one) or ""][name][value] += int(count)
     edges = _edges(connection, where, conditions)
