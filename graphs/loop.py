@@ -22,7 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import langgraph_private
-from graphs.answers import without_reasoning
+from graphs.answers import check_judges, without_reasoning
 from graphs.augment import added_messages
 from graphs.copies import is_echo, keep_answer
 from graphs.drivers import (
@@ -66,7 +66,6 @@ from graphs.events import (
     stopped_events,
 )
 from graphs.generators import AsyncGenerator, Draft, as_generator, check_temperature
-from graphs.mending import check_judges
 from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
