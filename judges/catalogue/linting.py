@@ -263,11 +263,13 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
 def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
     """Yield where levels count the same thing with ranges that overlap, or leave something between them."""
     ranges: dict[str, list[tuple[float, float, int]]] = {}
+    units: dict[str, str] = {}
     for level, text in levels.items():
-        for unit, lowest, highest in _ranges_in(text):
-            ranges.setdefault(unit, []).append((lowest, highest, level))
-    for unit, found in ranges.items():
-        ordered = sorted(found)
+        for word, lowest, highest in _ranges_in(text):
+            ranges.setdefault(_unit(word), []).append((lowest, highest, level))
+            units.setdefault(_unit(word), word)
+    for kind, found in ranges.items():
+        ordered, unit = sorted(found), units[kind]
         for (low, high, one), (next_low, _, other) in pairwise(ordered):
             remedy = "let each number belong to exactly one level"
             if one != other and (next_low <= high or next_low == low):
@@ -286,12 +288,13 @@ def _ranges_in(text: str) -> Iterator[tuple[str, float, float]]:
     """Yield the ranges of whole numbers that a text names, each with what is counted."""
     rest = text
     for match in _BETWEEN.finditer(text):
-        yield _unit(match[3]), float(match[1]), float(match[2])
+        yield match[3], float(match[1]), float(match[2])
         rest = rest.replace(match[0], " ")
-    for match in _ABOVE.finditer(rest):
-        yield _unit(match[3]), float(match[2]) + (1 if match[1] else 0), inf
     for match in _BELOW.finditer(rest):
-        yield _unit(match[3]), 0, float(match[2]) - (1 if match[1] else 0)
+        yield match[3], 0, float(match[2]) - (1 if match[1] else 0)
+        rest = rest.replace(match[0], " ")  # "no more than 5" is not "more than 5"
+    for match in _ABOVE.finditer(rest):
+        yield match[3], float(match[2]) + (1 if match[1] else 0), inf
 
 
 def _unit(word: str) -> str:
