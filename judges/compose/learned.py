@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Generator, Mapping, Sequence
+from operator import mul
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -146,7 +147,7 @@ class Learned(Judge):
 
 def likelihood(weights: Sequence[float], intercept: float, shown: Sequence[float]) -> float:
     """Return how likely it is that the judge accepts, by logistic regression."""
-    logit = intercept + math.fsum(weight * number for weight, number in zip(weights, shown, strict=True))
+    logit = intercept + sum(map(mul, weights, shown))
     return 1 / (1 + math.exp(-max(-500.0, min(500.0, logit))))
 
 

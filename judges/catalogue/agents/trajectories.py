@@ -307,7 +307,7 @@ class TrajectoryMatch(ToolCalls):
             return Verdict.checked(False, rationale=text, feedback=text, detail=str(error))  # noqa: FBT003
 
     def _has_messages(self, sample: Sample) -> bool:
-        """Whether the messages are those of the reference by their roles, which counts for openevals' `strict`."""
+        """True if the messages are those of the reference by their roles, which counts for openevals' `strict`."""
         reference = _reference_messages_in(sample) if self.compat and self._mode == "strict" else None
         return reference is None or [one.role for one in reference] == [one.role for one in sample.messages]
 

@@ -127,7 +127,7 @@ class Allowed:
         self._test_phones = test_values
 
     def __contains__(self, value: object) -> bool:
-        """Whether a text is allowed."""
+        """Return whether a text is allowed."""
         text = str(value).strip()
         is_test_phone = self._test_phones and _TEST_PHONE.match(_key(text)) is not None
         return _key(text) in self._keys or is_test_phone or text.lower().endswith(self._domains)
@@ -140,7 +140,7 @@ def user_text(sample: Sample) -> str:
 
 
 def is_of_user(finding: Finding, value: str, text: str) -> bool:
-    """Whether the user gave a value, in this or another way of writing.
+    """Return whether the user gave a value, in this or another way of writing.
 
     Args:
         finding: The finding.

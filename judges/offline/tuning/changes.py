@@ -61,7 +61,7 @@ class LabelledCase:
     verdict: Verdict | None = None
 
     def agrees(self, verdict: Verdict | None) -> bool:
-        """Whether a verdict says the same as people; one without a score does not."""
+        """Return whether a verdict says the same as people; one without a score does not."""
         return verdict is not None and verdict.passed is self.good
 
 
@@ -148,7 +148,7 @@ class TunableJudge:
 
     @cached_property
     def takes_examples(self) -> bool:
-        """Whether examples can be made of labels: the reply is one closed choice and texts."""
+        """True if examples can be made of labels: the reply is one closed choice and texts."""
         return self.question.examples is None and levels_in(self._example_schema) is not None
 
     @property

@@ -76,6 +76,10 @@ class TriedWay:
     right: int
     cases: int
 
+    def rank(self) -> tuple[int, bool]:
+        """Return what makes it better than another: cases, then that it changes one thing."""
+        return self.right, " and " not in self.way
+
     def __str__(self) -> str:
         return f"{self.way}: {self.right} of {self.cases}"
 
@@ -366,7 +370,7 @@ def _case(row: JudgedAnswer, good: float, held_answers: Collection[str]) -> Labe
 
 
 def _holds(answer: str, others: Collection[str]) -> bool:
-    """Whether an answer is one of others, or holds one that is long enough to be no phrase."""
+    """Return whether an answer is one of others, or holds one that is long enough to be no phrase."""
     return answer in others or any(len(other) > _PHRASE and other in answer for other in others)
 
 
@@ -422,6 +426,7 @@ class _Search:
                 replace(case, verdict=verdict) for case, verdict in zip(self._cases, verdicts, strict=True)
             )
             self._say(f"the judge as it is: {_right(self._cases, verdicts)} of {len(verdicts)}")
+            self._notes += self._notes_on(verdicts)
             with self.calls.keeping(_FINAL_ASKS):
                 tried, chosen, mark = self._choose()
             change = self._built(chosen, self._cases) if chosen else Change()
@@ -448,8 +453,18 @@ class _Search:
             fingerprints=(own, fingerprint(tuned) if improved and tuned is not None else own),
             labels_digest="",
             seed=0,
-            notes=tuple(self._notes),
+            notes=tuple(dict.fromkeys(self._notes)),
         )
+
+    def _notes_on(self, verdicts: Sequence[Verdict | None]) -> Iterator[str]:
+        """Yield what a reader must know of the judge and the cases."""
+        unscored = [verdict.unscored for verdict in verdicts if verdict is not None and verdict.unscored]
+        if unscored:
+            reasons = ", ".join(sorted({str(reason) for reason in unscored}))
+            yield f"the judge has no verdict on {len(unscored)} of {len(verdicts)} tuning cases: {reasons}"
+        others = {self.judge.judge.language_for(case.sample) for case in self._cases} - {self.language}
+        if others:
+            yield f"what is changed are the prompts in {self.language}; the tuned judge has no others"
 
     def _choose(self) -> tuple[list[TriedWay], str, float | None]:
         """Return the ways tried on the tuning cases, the best, and the mark at which it passes.
@@ -460,7 +475,7 @@ class _Search:
         results = {"as it is": own, **self._raced()}
         tried = [_tried(way, self._cases, verdicts) for way, verdicts in results.items()]
         complete = [one for one in tried if one.cases == len(self._cases)]
-        best = max(complete, key=lambda one: one.right)  # the first of those equally good
+        best = max(complete, key=TriedWay.rank)
         mark, right = self._mark_for(results[best.way])
         if mark is not None:
             tried.append(TriedWay(way=_told(best.way, mark), right=right, cases=len(self._cases)))
@@ -477,7 +492,7 @@ class _Search:
             for way in alive:
                 results[way].update(self._cross_fitted(way, half))
                 self._say(str(_tried(way, self._cases, results[way])))
-            ranked = sorted(alive, key=lambda way: -_tried(way, self._cases, results[way]).right)
+            ranked = sorted(alive, key=lambda way: _tried(way, self._cases, results[way]).rank(), reverse=True)
             alive = ranked[: max(1, len(ranked) // 2)]
         return {way: verdicts for way, verdicts in results.items() if verdicts}
 
@@ -529,9 +544,9 @@ class _Search:
         return change
 
     def _examples(self, cases: Sequence[LabelledCase]) -> tuple[Example, ...]:
-        """Return examples: as many good as bad, what the judge gets wrong first, and unlike each other."""
+        """Return examples: as many good as bad, unlike each other, two that the judge gets wrong for one other."""
         chosen: list[Example] = []
-        sides = [_diverse([case for case in cases if case.good is good]) for good in (False, True)]
+        sides = [_contrasted(_diverse([case for case in cases if case.good is good])) for good in (False, True)]
         for pair in zip(*sides, strict=False):
             for case in pair:
                 example = self.judge.example_of(case, rated_phrase(self.language))
@@ -600,6 +615,16 @@ def _batch(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
     others = [case for case in cases if case.agrees(case.verdict)]
     sides = ([case for case in others if case.good], [case for case in others if not case.good])
     return [*wrong, *(case for side in sides for case in _diverse(side)[: (_BATCH - len(wrong)) // 2])]
+
+
+def _contrasted(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
+    """Return cases so that one that the judge gets right follows two that it gets wrong.
+
+    Errors alone would teach the opposite of what misled the judge, instead of what people go by.
+    """
+    wrong = [case for case in cases if not case.agrees(case.verdict)]
+    right = [case for case in cases if case.agrees(case.verdict)]
+    return [*wrong[:2], *right[:1], *wrong[2:], *right[1:]]
 
 
 def _diverse(cases: Sequence[LabelledCase]) -> list[LabelledCase]:

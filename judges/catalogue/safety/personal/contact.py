@@ -70,7 +70,7 @@ def _is_address(text: str, local: re.Match[str], domain: re.Match[str]) -> bool:
 
 
 def _is_credential(text: str, start: int) -> bool:
-    """Whether what stands before `@` is the user or the password of a URL."""
+    """Return whether what stands before `@` is the user or the password of a URL."""
     head = re.search(r"[a-z][a-z0-9+.-]{1,20}://[^\s/]{0,200}$", text[max(0, start - 222) : start], re.IGNORECASE)
     return head is not None and not head.group().lower().startswith("mailto")
 
@@ -148,7 +148,7 @@ def _phone_end(plain: Plain, labels: Labels, match: re.Match[str], regions: tupl
 
 
 def _is_phone(plain: Plain, labels: Labels, start: int, number: str, regions: tuple[str, ...]) -> bool:
-    """Whether a number with its signs and blanks is a phone number: by its form, or by what it is called."""
+    """True if a number with its signs and blanks is a phone number: by its form, or by what it is called."""
     digits = sum(map(str.isdecimal, number))
     if not _FEWEST <= digits <= _MOST or _NO_PHONE.fullmatch(number):
         return False
@@ -177,7 +177,7 @@ def _is_romance(folded: str) -> bool:
 
 
 def _is_phone_alone(plain: Plain, number: str, regions: tuple[str, ...], *, is_grouped: bool) -> bool:
-    """Whether a number that nothing calls one is a phone number."""
+    """Return whether a number that nothing calls one is a phone number."""
     if re.match(r"00\d(?:\D*\d){8}", number):
         return _is_dialled(f"+{number[2:]}", (), at_least=_SURELY)
     known: tuple[str, ...] = ()
@@ -205,7 +205,7 @@ _PUBLIC_LINE = re.compile(
 
 @lru_cache(maxsize=4096)
 def _is_dialled(number: str, regions: tuple[str, ...], *, at_least: int) -> bool:
-    """Whether a number can be dialled to reach a person.
+    """Return whether a number can be dialled to reach a person.
 
     Args:
         number: The number, in plain form.

@@ -255,11 +255,11 @@ class Labels:
         self._places: dict[str, tuple[list[int], list[int]]] = {}
 
     def any(self, listed: str) -> bool:
-        """Whether one of the words stands anywhere in the text."""
+        """Return whether one of the words stands anywhere in the text."""
         return bool(self._places_of(listed)[0])
 
     def names(self, listed: str, start: int, end: int) -> bool:
-        """Whether the nearest label before a number is one of the words, or one stands right behind it."""
+        """Return whether the nearest label before a number is one of the words, or one stands right behind it."""
         sentence, line = self._plain.sentence_start(start), self._plain.line_start(start)
         other = self._last(_OTHER, line, start)
         own = self._last(listed, line, start)
@@ -268,11 +268,11 @@ class Labels:
         return self._last(listed, sentence, start) >= 0 or self._first_behind(listed, end)
 
     def stands_at(self, listed: str, start: int) -> bool:
-        """Whether one of the words stands right before a number, with no other word between."""
+        """Return whether one of the words stands right before a number, with no other word between."""
         return self._last(listed, max(0, start - _NEAR_WINDOW), start) >= start - _NEAR
 
     def names_other(self, start: int, *listed: str) -> bool:
-        """Whether the nearest label before a number says that it is something else, such as an order's number."""
+        """True if the nearest label before a number says that it is something else, such as an order's number."""
         line = self._plain.line_start(start)
         other = self._last(_OTHER, line, start)
         if other < 0 or _NUMBER.search(self._plain.text, other, start):

@@ -250,7 +250,7 @@ def _trimmed(value: str) -> str:
 
 
 def _is_password(value: str) -> bool:
-    """Whether a value can be a password, rather than a word, a type or an expression."""
+    """Return whether a value can be a password, rather than a word, a type or an expression."""
     if not 6 <= len(value) <= 128 or _PLACEHOLDER.search(value) or _CODE.search(value) or not value.isascii():  # noqa: PLR2004 - lengths of passwords
         return False
     if value.isdecimal():
@@ -260,7 +260,7 @@ def _is_password(value: str) -> bool:
 
 
 def _is_key(value: str) -> bool:
-    """Whether a value looks drawn at random, as keys are."""
+    """Return whether a value looks drawn at random, as keys are."""
     if len(value) < _FEWEST_CHARACTERS or _PLACEHOLDER.search(value) or _CODE.search(value):
         return False
     digits = sum(map(str.isdecimal, value))
@@ -269,14 +269,14 @@ def _is_key(value: str) -> bool:
 
 
 def _is_random(value: str, fewest: int) -> bool:
-    """Whether a value has many different characters: enough of them, and none in most places."""
+    """Return whether a value has many different characters: enough of them, and none in most places."""
     counts = Counter(value)
     entropy = -sum(count / len(value) * math.log2(count / len(value)) for count in counts.values())
     return len(counts) >= fewest and entropy >= _LEAST_ENTROPY
 
 
 def _is_jose(header: str) -> bool:
-    """Whether a part of a token is the header of one: base64 of a JSON object."""
+    """Return whether a part of a token is the header of one: base64 of a JSON object."""
     try:
         return isinstance(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))), dict)
     except ValueError:
@@ -284,7 +284,7 @@ def _is_jose(header: str) -> bool:
 
 
 def _is_basic(value: str) -> bool:
-    """Whether a value is base64 of a user and a password."""
+    """Return whether a value is base64 of a user and a password."""
     try:
         return b":" in base64.b64decode(value + "=" * (-len(value) % 4))
     except ValueError:
