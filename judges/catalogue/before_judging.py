@@ -175,7 +175,7 @@ def _look_schema(names: tuple[str, ...]) -> type[ReplySchema]:
         reason=(str, Field(description="text: what you still have to know, or why you know enough")),
         tool=(kind, Field(description=f"one of {', '.join((*names, _NONE))}")),
         arguments=(
-            dict[str, JsonValue],
+            dict[str, Any],
             Field(description="object: the arguments by name; {} where there are none"),
         ),
     )
