@@ -145,12 +145,15 @@ def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
     known = [setting.name for setting in settings_of(default_registry().maker(spec.name))]
     settings = translate_settings(spec.settings, known)
     needs = frozenset(default_registry().entry(spec.name).needs) | ({"tools"} if settings.get("tools") else set())
+    told: set[str] = set()
     for place, criterion in _criteria_in(key, settings):
-        yield from _of_criterion(place, criterion, needs)
+        found = list(_of_criterion(place, criterion, needs))
+        told |= {one.remedy for one in found}
+        yield from found
     for place, levels in _levels_in(key, settings):
         yield from _of_levels(place, levels)
         for level, text in levels.items():
-            yield from _unseen(f"{place}.{level}", text, needs)
+            yield from (one for one in _unseen(f"{place}.{level}", text, needs) if one.remedy not in told)
 
 
 class _Unasked:
@@ -224,7 +227,8 @@ def _doubled(key: str, text: str) -> Iterator[Fault]:
     seen = sorted({one for one in qualities if _is_in(one, joined)}, key=joined.find)
     for first, second in pairwise(seen):
         between = joined[joined.find(first) + len(first) : joined.find(second)]
-        if any(_is_in(join, between) for join in _listed("joins")):
+        is_listed = re.search(rf"{re.escape(first)}\w*\s*[,，、]\s*{re.escape(second)}", text.casefold())
+        if is_listed or any(_is_in(join, between) for join in _listed("joins")):
             yield Fault(key, text, f"{first!r} and {second!r} are two criteria in one", remedy)
             return
 

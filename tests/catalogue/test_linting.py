@@ -38,6 +38,7 @@ def faults(tmp_path: Path, text: str) -> list[str]:
         ),
         (rubric("回答是否礼貌且准确？"), "3: judges.mine.criteria: '礼貌' and '准确' are two criteria"),
         (rubric("Ответ вежливый и точный?"), "3: judges.mine.criteria: 'вежлив' and 'точн' are two criteria"),
+        (rubric("Is it helpful, harmless, honest?"), "'helpful' and 'harmless' are two criteria"),
         (rubric("Is it kind? Is it short?"), "it asks two questions"),
         (rubric("Is the tone appropriate?"), "nobody can say where 'appropriate' begins"),
         (
@@ -76,6 +77,7 @@ def test_a_fault_is_found_with_its_place_and_remedy(tmp_path: Path, text: str, t
     "text",
     [
         rubric(),
+        rubric("Is it written in a professional tone?"),
         rubric("How many steps can be followed without asking back?"),
         rubric("Does it name the price and the date of delivery?"),
         rubric("Does it stay neutral between parties, whatever is asked?"),
