@@ -52,7 +52,7 @@ _ITEM_SETTINGS = ("items", "guidelines", "global_guidelines")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class LintFinding:
     """A fault of wording.
 
     Args:
@@ -69,7 +69,7 @@ class Finding:
         return f"{self.place}: {self.fault}; {self.remedy}"
 
 
-def lint(path: str | Path) -> list[Finding]:
+def lint(path: str | Path) -> list[LintFinding]:
     """Return what is wrong with the wording of the judges in a file, or of a prompt of a pack.
 
     Raises:
@@ -78,13 +78,13 @@ def lint(path: str | Path) -> list[Finding]:
     file = Path(path)
     text, document = _read(file)
     if "judges" not in document and document.keys() & {*Prompt.model_fields}:
-        found = list(_of_prompt(document))
+        listed = list(_of_prompt(document))
     else:
         specs = JudgesFile.read(file).specs
-        found = [fault for name, spec in specs.items() for fault in lint_judge(name, spec)]
+        listed = [fault for name, spec in specs.items() for fault in lint_judge(name, spec)]
     return [
-        Finding(place=f"{_line_of(text, file, one)}: {one.key}", fault=one.fault, remedy=one.remedy)
-        for one in found
+        LintFinding(place=f"{_line_of(text, file, one)}: {one.key}", fault=one.fault, remedy=one.remedy)
+        for one in listed
     ]
 
 
@@ -145,15 +145,15 @@ def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
     known = [setting.name for setting in settings_of(default_registry().maker(spec.name))]
     settings = translate_settings(spec.settings, known)
     needs = frozenset(default_registry().entry(spec.name).needs) | ({"tools"} if settings.get("tools") else set())
-    told: set[str] = set()
+    remedies: set[str] = set()
     for place, criterion in _criteria_in(key, settings):
-        found = list(_of_criterion(place, criterion, needs))
-        told |= {one.remedy for one in found}
-        yield from found
+        faults = list(_of_criterion(place, criterion, needs))
+        remedies |= {one.remedy for one in faults}
+        yield from faults
     for place, levels in _levels_in(key, settings):
         yield from _of_levels(place, levels)
         for level, text in levels.items():
-            yield from (one for one in _unseen(f"{place}.{level}", text, needs) if one.remedy not in told)
+            yield from (one for one in _unseen(f"{place}.{level}", text, needs) if one.remedy not in remedies)
 
 
 class _Unasked:
@@ -272,8 +272,8 @@ def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
         for word, lowest, highest in _ranges_in(text):
             ranges.setdefault(_unit(word), []).append((lowest, highest, level))
             units.setdefault(_unit(word), word)
-    for kind, found in ranges.items():
-        ordered, unit = sorted(found), units[kind]
+    for kind, listed in ranges.items():
+        ordered, unit = sorted(listed), units[kind]
         for (low, high, one), (next_low, _, other) in pairwise(ordered):
             remedy = "let each number belong to exactly one level"
             if one != other and (next_low <= high or next_low == low):
