@@ -19,6 +19,7 @@ from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.models import structured
 from judges.models.likelihood import levels_in
+from judges.offline.tuning.cases import LabelledCase
 from judges.prompting.prompts import LANGUAGES, Example, Language, Prompt, ReplySchema, prompt
 from judges.prompting.translation import to_toml
 from judges.requests import Ask
@@ -30,39 +31,6 @@ _MOST_GUIDELINES = 6
 _LONGEST_GUIDELINE = 300
 _LONGEST_TEXT = 1_500
 """Most characters of a text of a case that a model is shown to learn from."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledCase:
-    """An answer that people labelled, and what the judge says of it.
-
-    Args:
-        key: Identifies question and answer.
-        question: Identifies the question; cases of one question stay together.
-        sample: What the judge reads.
-        good: Whether most people call it good.
-        rating: People's rating in the middle.
-        contested: Whether people differ.
-        note: What a person wrote beside the label.
-        shown: Whether it may stand in a prompt: not if a held-out case has the same answer.
-        fold: The part of the tuning split that it belongs to.
-        verdict: The verdict of the judge as it is.
-    """
-
-    key: str
-    question: str
-    sample: Sample
-    good: bool
-    rating: float
-    contested: bool = False
-    note: str = ""
-    shown: bool = True
-    fold: int = 0
-    verdict: Verdict | None = None
-
-    def agrees(self, verdict: Verdict | None) -> bool:
-        """Whether a verdict says the same as people; one without a score does not."""
-        return verdict is not None and verdict.passed is self.good
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,8 +314,3 @@ def _cut(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return {name: _cut(part) for name, part in value.items()}
     return [_cut(part) for part in value] if isinstance(value, list) else value
-
-
-def words_in(sample: Sample) -> frozenset[str]:
-    """Return the words of a question and its answer, by which two cases are alike."""
-    return frozenset(f"{sample.question} {sample.answer or ''}".casefold().split())
