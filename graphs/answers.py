@@ -355,14 +355,14 @@ def misfit_of(calls: Iterable[Mapping[str, Any]], schemas: Mapping[str, Mapping[
 
 def schemas_in(tools: object) -> dict[str, Mapping[str, Any]]:
     """Return the schemas of arguments by the tool's name, in the form of any API that lists tools."""
-    found: dict[str, Mapping[str, Any]] = {}
+    schemas: dict[str, Mapping[str, Any]] = {}
     for tool in tools if isinstance(tools, list | tuple) else ():
         inner = tool.get("function", tool) if isinstance(tool, Mapping) else None
         if isinstance(inner, Mapping) and isinstance(name := inner.get("name"), str):
             schema = inner.get("parameters", inner.get("input_schema"))
             if isinstance(schema, Mapping):
-                found[name] = schema
-    return found
+                schemas[name] = schema
+    return schemas
 
 
 def _faults_in(arguments: object, schema: Mapping[str, Any]) -> list[str]:

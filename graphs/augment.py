@@ -250,8 +250,8 @@ def _note_on_released(refinement: Refinement, *, is_whole: bool) -> AnyMessage:
     released = _MARK_END.sub("‹", "".join(refinement.released_pieces)[-RELEASED_LIMIT:].strip())
     faults = "\n".join(f"- {fault}" for fault in faults_of(last, refinement))
     named = Template(words.faults).substitute(faults=faults) if faults else ""
-    asked = Template(words.amend if is_whole else words.begun).substitute(begun=released)
-    return _note("\n\n".join(part.strip() for part in (asked, named, words.last) if part))
+    request = Template(words.amend if is_whole else words.begun).substitute(begun=released)
+    return _note("\n\n".join(part.strip() for part in (request, named, words.last) if part))
 
 
 def words() -> object:

@@ -579,7 +579,7 @@ class _RunnableGenerator:
 
     @property
     def writes_in_chunks(self) -> bool:
-        """Whether its answer can be read while it is written; a graph streams states instead."""
+        """True if its answer can be read while it is written; a graph streams states instead."""
         return not self._is_graph
 
     def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:

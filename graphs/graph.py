@@ -57,7 +57,7 @@ from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
 from judges.models.providers.openai import OpenAICompatible
 from judges.runtime import flow
-from judges.runtime.validation import SharedByCopies
+from judges.runtime.validation import SharedByCopies, naming_settings
 
 
 class SelfJudgingWarning(UserWarning):
@@ -644,6 +644,7 @@ def _write_status(status: Status, config: RunnableConfig, *, always: bool = Fals
         langgraph_private.write(config, langgraph_private.STATUS, status)
 
 
+@naming_settings("self_refine(generator, judge), for instance self_refine(model, 'helpfulness')")
 def self_refine(
     generator: GeneratorLike,
     judge: JudgeLike,

@@ -385,8 +385,8 @@ class ResumeAnswers:
         self._scratchpad = scratchpad
         self._send = send
         self._values: list[Any] = scratchpad.resume
-        found = (place for place, value in enumerate(self._values) if isinstance(value, dict) and _ENTRY in value)
-        self._place = next(found, None)
+        places = (place for place, value in enumerate(self._values) if isinstance(value, dict) and _ENTRY in value)
+        self._place = next(places, None)
         if self._place is not None and not isinstance(self._entry, _AnswersEntry):
             self._go_on(self._place)
 

@@ -123,7 +123,7 @@ class PieceRelease:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more can go out: all is out, or what comes next is refused."""
+        """True if nothing more can go out: all is out, or what comes next is refused."""
         if self._out < len(self._written):
             return self._written[self._out].fate in (Fate.REFUSED, Fate.DROPPED)
         return self.is_complete

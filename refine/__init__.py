@@ -75,6 +75,7 @@ __all__ = [
 
 
 refuse_shadows("graphs", "judges")
+import_module("judges.first_guesses")  # says what to import instead of modules that there are not
 
 
 def __getattr__(name: str) -> object:

@@ -217,8 +217,8 @@ class McpServer:
         if guard is not None and model:
             raise ConfigurationError("model is for a judge by name; name the judge, or leave out the model")
         judging = self._named(judge, model) if guard is None else guard.judge
-        given = {"question": question, "answer": answer, "contexts": contexts, "reference": reference or None}
-        sample = judging.read({name: value for name, value in given.items() if value is not None})
+        fields = {"question": question, "answer": answer, "contexts": contexts, "reference": reference or None}
+        sample = judging.read({name: value for name, value in fields.items() if value is not None})
         seconds = DEADLINE_S if guard is None else guard.loop.policy.deadline_s
         try:
             verdict = await acall_within(seconds, judging.acall(sample))
@@ -348,8 +348,10 @@ class McpServer:
                 f"configuration, judge_model"
             )
         spec = _checked_spec(name)
-        asked = as_model(model) if model else self._default_model
-        judge = spec.load(model=asked, remedy="add model='PROVIDER:NAME', or start refine mcp with --judge-model")
+        judge_model = as_model(model) if model else self._default_model
+        judge = spec.load(
+            model=judge_model, remedy="add model='PROVIDER:NAME', or start refine mcp with --judge-model"
+        )
         connect_models(judge)
         return judge
 

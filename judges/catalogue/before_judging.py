@@ -240,7 +240,7 @@ class Looking:
 
     @property
     def reads_sample(self) -> bool:
-        """Whether the sample itself can be read, so that nothing of it need be cut."""
+        """True if the sample itself can be read, so that nothing of it need be cut."""
         return any(tool.source is None for tool in self.tools)
 
     def calls(self, formula: str) -> str:

@@ -87,10 +87,10 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     terms = _terms(text, said)
     weights = dict.fromkeys((entry.name for entry in entries), 0.0)
     for term in terms:
-        found = {entry.name: term.weight(_indexed(entry)) for entry in entries}
-        count = sum(weight > 0 for weight in found.values())
-        for name, weight in found.items():
-            weights[name] += weight * math.log((len(found) + 1) / count) if count else 0.0
+        by_name = {entry.name: term.weight(_indexed(entry)) for entry in entries}
+        count = sum(weight > 0 for weight in by_name.values())
+        for name, weight in by_name.items():
+            weights[name] += weight * math.log((len(by_name) + 1) / count) if count else 0.0
     least = max(weights.values(), default=0.0) * _MUCH_LESS
     kept = [entry for entry in entries if weights[entry.name] > 0 and weights[entry.name] >= least]
     return sorted(kept, key=lambda entry: (not _is_called(entry, text), -weights[entry.name]))
@@ -129,7 +129,7 @@ class _Term:
 
 
 def _is_in(word: str, words: str) -> bool:
-    """Whether a word, or the beginning of one, is among words; a short one must be there as a whole."""
+    """Return whether a word, or the beginning of one, is among words; a short one must be there as a whole."""
     is_whole = len(word) <= _LONGEST_WHOLE and not _HAN.search(word)
     return (f" {word} " if is_whole else f" {word}") in words
 

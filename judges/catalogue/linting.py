@@ -322,7 +322,7 @@ def _found(text: str, kind: str) -> list[str]:
 
 
 def _is_in(word: str, text: str) -> bool:
-    """Whether a word is in a text: Chinese anywhere, Russian as a beginning, English as a whole."""
+    """Return whether a word is in a text: Chinese anywhere, Russian as a beginning, English as a whole."""
     if _HAN.search(word):
         return word in text
     ending = r"" if re.search(r"[\u0400-\u04ff]{4}", word) else r"(?!\w)"

@@ -63,7 +63,7 @@ class Registry:
         object.__setattr__(self, "_makers", makers)
 
     def __contains__(self, name: object) -> bool:
-        """Whether a judge has this name or alias."""
+        """Return whether a judge has this name or alias."""
         return isinstance(name, str) and name in self._makers
 
     def load(self, name: str, model: object = None, /, **settings: Any) -> Judge:
@@ -227,6 +227,10 @@ def _similar_names(name: str, names: Collection[str]) -> list[str]:
     return [one for one in near if likeness[one] >= max(likeness.values()) - _MUCH_LESS_ALIKE]
 
 
+_MOST_WORDS = 3
+"""Words that a name has at most; what has more is meant as a criterion."""
+
+
 def _misspelt(name: object, known: Container[object]) -> str:
     """Return how to write what was given as one judge's name; empty where it reads like a name.
 
@@ -236,8 +240,12 @@ def _misspelt(name: object, known: Container[object]) -> str:
     """
     if isinstance(name, type):
         return f"a class is called: {name.__name__}(...)"
+    if isinstance(name, list | tuple | Mapping):
+        return "several judges are a panel: judges.Panel([...]), or judge=[...] of SelfRefine"
     if not isinstance(name, str):
         return ""
+    if "?" in name or len(name.split()) > _MOST_WORDS:
+        return f"a criterion in words is load('databricks.custom', model=..., criteria={shortened(name.strip())})"
     parts = [part.strip() for part in name.split(",")]
     if len(parts) > 1 and all(part in known for part in parts):
         return f"name each by itself: {parts} in a list, or --judge {' --judge '.join(parts)}"

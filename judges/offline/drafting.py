@@ -167,7 +167,8 @@ def draft(
         ratings: list[_Rated] = []
         if reached:
             judge = DimensionsJudge(asked, dimensions=sound, language=tongue)
-            results = evaluate([row.sample for row in reached], judge, max_concurrency=max_concurrency).rows
+            samples = [row.sample for row in reached if row.sample is not None]
+            results = evaluate(samples, judge, max_concurrency=max_concurrency).rows
             verdicts = [next(iter(result.verdicts.values())) for result in results]
             ratings = [
                 _Rated({item.subject: item.score or 0.0 for item in verdict.items}, majority(row.opinions, good))
@@ -243,9 +244,11 @@ def _shown(answers: Sequence[JudgedAnswer], good: float) -> list[JsonValue]:
     for row in answers:
         if row.sample is not None and row.sample.answer:
             is_good = majority(row.opinions, good)
-            said = {} if is_good is None else {"people_say": "good" if is_good else "bad"}
+            said: dict[str, JsonValue] = {} if is_good is None else {"people_say": "good" if is_good else "bad"}
             texts = {"question": row.sample.question, "answer": row.sample.answer}
-            kinds[is_good].append({name: cut_text(text, _LONGEST_SHOWN) for name, text in texts.items()} | said)
+            kinds[is_good].append(
+                {**{name: cut_text(text, _LONGEST_SHOWN) for name, text in texts.items()}, **said}
+            )
     in_turn = (one for several in zip_longest(*kinds.values()) for one in several if one is not None)
     return list(islice(in_turn, _MOST_SHOWN))
 

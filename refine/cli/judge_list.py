@@ -82,15 +82,15 @@ def _lint(options: ListOptions) -> int:
     """
     if not options.files:
         raise ConfigurationError("lint reads files of judges: refine judges lint judges.toml")
-    found = [finding for file in options.files for finding in lint(file)]
+    findings = [finding for file in options.files for finding in lint(file)]
     if options.as_json:
-        _print_json([asdict(finding) for finding in found])
-        return 1 if found else 0
-    for finding in found:
+        _print_json([asdict(finding) for finding in findings])
+        return 1 if findings else 0
+    for finding in findings:
         sys.stdout.write(f"{finding}\n")
     files = ", ".join(map(str, options.files))
-    sys.stderr.write(f"refine: {len(found) or 'no'} finding{'' if len(found) == 1 else 's'} in {files}\n")
-    return 1 if found else 0
+    sys.stderr.write(f"refine: {len(findings) or 'no'} finding{'' if len(findings) == 1 else 's'} in {files}\n")
+    return 1 if findings else 0
 
 
 def _find_entry(name: str) -> Entry:

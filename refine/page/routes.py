@@ -12,6 +12,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -70,8 +71,8 @@ class _Access:
         if key is not None and len(key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the page's key has {len(key)} characters; give {_SHORTEST_KEY} at least")
         self._link = link
-        given = secrets.token_urlsafe(32) if key is None and link is not None else key
-        self._key = None if given is None else given.encode()
+        own_key = secrets.token_urlsafe(32) if key is None and link is not None else key
+        self._key = None if own_key is None else own_key.encode()
         self._guesses = GuessLimit(_MOST_GUESSES)
 
     async def follow_link(self, request: Request) -> Response:
@@ -344,12 +345,17 @@ class _Page:
         """Answer with a page of the list."""
         settings = dict(request.query_params)
         at, identifier = settings.pop("before_at", ""), settings.pop("before_id", "")
-        limit = settings.pop("limit", "50")
-        if not limit.isdecimal() or not (at or "0").isdecimal():
-            raise ConfigurationError("limit and before_at are whole numbers")
+        limit, skip, order = (
+            settings.pop("limit", "50"),
+            settings.pop("skip", "0"),
+            settings.pop("order", "newest"),
+        )
+        if not limit.isdecimal() or not (at or "0").isdecimal() or not skip.isdecimal():
+            raise ConfigurationError("limit, skip and before_at are whole numbers")
         before = (int(at), identifier) if at else None
         where = OutcomeFilter.read(settings)
-        return _json(await asyncio.to_thread(self._record.outcomes, where, limit=int(limit[:4]), before=before))
+        chosen = {"limit": int(limit[:4]), "skip": int(skip[:9]), "before": before, "order": order}
+        return _json(await asyncio.to_thread(partial(self._record.outcomes, where, **chosen)))
 
     async def outcome(self, request: Request) -> Response:
         """Answer with one outcome, its attempts and labels."""

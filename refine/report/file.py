@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from judges import ConfigurationError, Verdict
-from judges.offline import Row
+from judges.offline import Evaluation, Row
+from judges.runtime.validation import naming_settings
 from refine.report import wording
 from refine.report.contents import build_report, read_run
 from refine.report.document import (
@@ -113,7 +114,7 @@ def _verdict(verdict: Verdict, name: str, depth: int) -> Iterator[str]:
         wording.reason(verdict.unscored or "") if verdict.score is None else wording.number(verdict.score, ".2f")
     )
     mark = "" if verdict.score is None else ", passed" if verdict.passed else ", not passed"
-    reasons = " ".join(filter(None, [verdict.rationale, verdict.feedback, verdict.detail]))
+    reasons = " ".join(filter(None, dict.fromkeys([verdict.rationale, verdict.feedback, verdict.detail])))
     why = f": {escape_markup(reasons)}" if reasons else ""
     yield f"{'  ' * depth}- **{escape_markup(name)}** {outcome}{mark}{why}"
     for item in verdict.items:
@@ -177,8 +178,9 @@ _FORMATS: Mapping[str, _Format] = {".html": "html", ".htm": "html", ".md": "md",
 _STDOUT = Path("-")
 
 
+@naming_settings("write_report(['runs/1'], 'report.html')")
 def write_report(
-    runs: Sequence[str | Path],
+    runs: Sequence[str | Path] | str | Path,
     out: str | Path | None = None,
     *,
     form: str | None = None,
@@ -207,7 +209,11 @@ def write_report(
     """
     from judges.offline.trust.rows import labels_beside  # noqa: PLC0415 - loads numpy
 
-    folders = [Path(run) for run in runs]
+    if isinstance(runs, Evaluation):
+        raise ConfigurationError(
+            "a report is of finished runs: evaluate(rows, judge, run='runs/1'), then write_report(['runs/1'])"
+        )
+    folders = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     file = None if out is None else Path(out)
     named_format = _format_of(file, form)
     if any(map(is_trial, folders)):

@@ -32,54 +32,54 @@ _MOST_WORST, _LONGEST_TEXT = 20, 400
 _TONES: dict[str, Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
 
 
-def trial_document(found: Trial, folder: Path, title: str = "") -> Document:
+def trial_document(trial: Trial, folder: Path, title: str = "") -> Document:
     """Return the report of a trial.
 
     Args:
-        found: The trial.
+        trial: The trial.
         folder: Its folder.
         title: What it is called; empty is the folder.
     """
-    questions = len({row.question for row in found.rows})
-    rows = len(found.by_arm[found.arms[0]])
+    questions = len({row.question for row in trial.rows})
+    rows = len(trial.by_arm[trial.arms[0]])
     draws = f", {wording.plural(rows, 'draw')}" if rows != questions else ""
     headline = (
-        f"{wording.plural(questions, 'question')}{draws}, {wording.plural(len(found.arms), 'arm')}, at most "
-        f"{found.max_attempts} answers each, the first one shared"
+        f"{wording.plural(questions, 'question')}{draws}, {wording.plural(len(trial.arms), 'arm')}, at most "
+        f"{trial.max_attempts} answers each, the first one shared"
     )
-    sections = [Section("arms", "What each arm makes of the first answers", tuple(_arms(found)))]
-    if any(arm.curve for arm in found.summary.values()):
-        sections.append(Section("curves", "What another attempt brings", (_curves(found),)))
-    sections.append(Section("costs", "Answers, time, tokens and cost", (_costs(found),)))
-    if found.worst:
-        sections.append(Section("worst", "Questions that ended worst", (_worst(found),)))
+    sections = [Section("arms", "What each arm makes of the first answers", tuple(_arms(trial)))]
+    if any(arm.curve for arm in trial.summary.values()):
+        sections.append(Section("curves", "What another attempt brings", (_curves(trial),)))
+    sections.append(Section("costs", "Answers, time, tokens and cost", (_costs(trial),)))
+    if trial.worst:
+        sections.append(Section("worst", "Questions that ended worst", (_worst(trial),)))
     name = title or str(folder)
     return Document(
         title=name, headline=headline, sections=tuple(sections), runs=(RunNames(name=name, judges=()),), rows=()
     )
 
 
-def _arms(found: Trial) -> Iterator[Block]:
-    if found.failed:
-        n = wording.plural(len(found.failed), "first answer")
+def _arms(trial: Trial) -> Iterator[Block]:
+    if trial.failed:
+        n = wording.plural(len(trial.failed), "first answer")
         yield Paragraph(f"{n} could not be generated, and is in no arm.", "unsure")
-    if found.stopped:
+    if trial.stopped:
         yield Paragraph(
-            f"The trial was stopped: {found.stopped}. Questions that had not begun are in no arm.", "unsure"
+            f"The trial was stopped: {trial.stopped}. Questions that had not begun are in no arm.", "unsure"
         )
-    if not found.has_truth:
+    if not trial.has_truth:
         yield Paragraph(
             "Nobody has said which answers are good: accepted is only the opinion of the loop's own judge. Label "
             "the answers, and write the report again.",
             "unsure",
         )
         columns = ("Arm", "Accepted")
-        rows = tuple((TableCell(arm.name), TableCell(str(arm.accepted))) for arm in found.summary.values())
+        rows = tuple((TableCell(arm.name), TableCell(str(arm.accepted))) for arm in trial.summary.values())
         yield ReportTable(columns, rows, frozenset({1}), "Answers that the loop's own judge accepted")
         return
     yield ReportTable(
-        ("Arm", "Good", "Mended", "Broken", f"Beside {found.baseline}", "p", "p, Holm"),
-        tuple(_arm_row(arm, is_baseline=arm.name == found.baseline) for arm in found.summary.values()),
+        ("Arm", "Good", "Mended", "Broken", f"Beside {trial.baseline}", "p", "p, Holm"),
+        tuple(_arm_row(arm, is_baseline=arm.name == trial.baseline) for arm in trial.summary.values()),
         frozenset({5, 6}),
         "Good answers in the end; bad first answers that became good and good ones that became bad, as shares of "
         "these with exact intervals; the difference from the baseline in points, paired by question",
@@ -111,9 +111,9 @@ def _difference(beside: LoopBenefit) -> TableCell:
     return TableCell(f"{100 * net.value:+.1f} points", ends, scale, _TONES[beside.effect])
 
 
-def _curves(found: Trial) -> ReportTable:
-    numbers = tuple(range(1, found.max_attempts + 1))
-    arms = [arm for arm in found.summary.values() if arm.curve]
+def _curves(trial: Trial) -> ReportTable:
+    numbers = tuple(range(1, trial.max_attempts + 1))
+    arms = [arm for arm in trial.summary.values() if arm.curve]
     rows = tuple(
         (TableCell(arm.name), *(TableCell(wording.percent(share), mark=Scale(value=share)) for share in arm.curve))
         for arm in arms
@@ -122,7 +122,7 @@ def _curves(found: Trial) -> ReportTable:
     return ReportTable(columns, rows, frozenset(), "Share of good answers if an arm may generate no more")
 
 
-def _costs(found: Trial) -> ReportTable:
+def _costs(trial: Trial) -> ReportTable:
     columns = ("Arm", "Answers", "Echoes", "Repeats", "Failed", "Seconds a question", "Tokens", "Dollars")
     rows = tuple(
         (
@@ -132,13 +132,13 @@ def _costs(found: Trial) -> ReportTable:
             TableCell(wording.count(arm.tokens)),
             TableCell(wording.dollars(arm.cost)),
         )
-        for arm in found.summary.values()
+        for arm in trial.summary.values()
     )
     return ReportTable(columns, rows, frozenset(range(1, len(columns))), "Calls of the loop's judge included")
 
 
-def _worst(found: Trial) -> ReportTable:
-    shown = found.worst[:_MOST_WORST]
+def _worst(trial: Trial) -> ReportTable:
+    shown = trial.worst[:_MOST_WORST]
     rows = tuple(
         (
             TableCell(f"{one.fate} by {', '.join(one.arms)}", tone="bad" if one.fate == "broken" else "unsure"),
@@ -149,7 +149,7 @@ def _worst(found: Trial) -> ReportTable:
         for one in shown
     )
     columns = ("What became of it", "Question", "First answer, and what the judge said", "Released in the end")
-    more = len(found.worst) - len(shown)
+    more = len(trial.worst) - len(shown)
     rest = f"; {wording.count(more)} more are in results.jsonl" if more else ""
     return ReportTable(columns, rows, frozenset(), f"Good answers that were broken first{rest}")
 

@@ -75,7 +75,7 @@ class Incoming:
 
     @property
     def is_local(self) -> bool:
-        """Whether it comes from this machine, and not through a proxy that says so."""
+        """True if it comes from this machine, and not through a proxy that says so."""
         return _is_loopback(self.peer) and HANDED_ON.isdisjoint(self.headers)
 
     @property
@@ -360,7 +360,7 @@ class ServedGuard:
 
     @property
     def has_judge(self) -> bool:
-        """Whether the models that judge its questions and answers may be asked now."""
+        """True if the models that judge its questions and answers may be asked now."""
         questions = self.loop.input_judge
         return is_reachable(self.judge) and (questions is None or is_reachable(questions))
 
@@ -372,7 +372,7 @@ class ServedGuard:
         return next(known, self.api or ("" if self.upstream is None else "openai"))
 
     def shows_part_of(self, text: str) -> bool:
-        """Whether the judge's model is shown a part of an answer alone, since it is too long."""
+        """Return whether the judge's model is shown a part of an answer alone, since it is too long."""
         return len(text) > self.loop.policy.max_conversation_chars and bool(self.judge.models)
 
     @property

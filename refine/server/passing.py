@@ -192,8 +192,8 @@ async def _list_models(
         ApiError: If none of them lists any.
     """
     allowed = [one for one in guards.upstreams if caller.guards is None or one.name in caller.guards]
-    asked = (_models_of(guard, exchange, caller, form, query) for guard in allowed)
-    lists = await asyncio.gather(*asked, return_exceptions=True)
+    listings = (_models_of(guard, exchange, caller, form, query) for guard in allowed)
+    lists = await asyncio.gather(*listings, return_exceptions=True)
     failures = [one for one in lists if isinstance(one, BaseException)]
     known = [one for one in lists if not isinstance(one, BaseException)]
     if not known:

@@ -394,7 +394,7 @@ class ServedRequest:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether nothing was judged for it."""
+        """True if nothing was judged for it."""
         return not self.records and not self.verdicts
 
     @property

@@ -193,7 +193,7 @@ class Upstream:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether it is not asked now, since too many calls in a row failed."""
+        """True if it is not asked now, since too many calls in a row failed."""
         return self._breaker is not None and self._breaker.is_open
 
     def credentials(self, caller: Mapping[str, str], header: str) -> Mapping[str, str]:

@@ -92,7 +92,7 @@ class TrialRow(Frozen):
 
     @property
     def good(self) -> bool | None:
-        """Whether what was released is good by the truth, nothing never being good; None where that is unknown."""
+        """True if what was released is good by the truth, nothing never being good; None where that is unknown."""
         return self.answer_good if self.answer is not None else self._is_good(self.released)
 
     @property
@@ -105,12 +105,12 @@ class TrialRow(Frozen):
 
     @property
     def has_truth(self) -> bool:
-        """Whether of any of its answers it is known whether it is good."""
+        """True if of any of its answers it is known whether it is good."""
         return self.answer_good is not None or any(attempt.good is not None for attempt in self.attempts)
 
     @property
     def good_at_first(self) -> bool | None:
-        """Whether the first answer is good; None where that is unknown."""
+        """True if the first answer is good; None where that is unknown."""
         return self.attempts[0].good if self.attempts else None
 
     @property
@@ -218,14 +218,14 @@ class Trial:
     @cached_property
     def by_arm(self) -> dict[str, list[TrialRow]]:
         """The rows of each arm."""
-        found: dict[str, list[TrialRow]] = {name: [] for name in self.arms}
+        rows: dict[str, list[TrialRow]] = {name: [] for name in self.arms}
         for row in self.rows:
-            found[row.arm].append(row)
-        return found
+            rows[row.arm].append(row)
+        return rows
 
     @property
     def has_truth(self) -> bool:
-        """Whether of any answer it is known whether it is good."""
+        """True if of any answer it is known whether it is good."""
         return any(row.has_truth for row in self.rows)
 
     @cached_property
@@ -238,16 +238,16 @@ class Trial:
         rows = self.by_arm
         first = rows[FIRST]
         compared = [name for name in self.arms if name != FIRST or self.baseline == FIRST]
-        found = arm_effects(
+        effects = arm_effects(
             [row.good for row in first],
             {name: [row.good for row in rows[name]] for name in compared},
             baseline=self.baseline,
             clusters=[row.question for row in first],
         )
-        if FIRST not in found:
+        if FIRST not in effects:
             alone = [row.good for row in first]
-            found = {**arm_effects(alone, {FIRST: alone}, baseline=FIRST), **found}
-        return found
+            effects = {**arm_effects(alone, {FIRST: alone}, baseline=FIRST), **effects}
+        return effects
 
     @cached_property
     def summary(self) -> dict[str, ArmSummary]:
@@ -278,8 +278,8 @@ class Trial:
         by_place: dict[tuple[int, int], dict[str, TrialRow]] = {}
         for row in self.rows:
             by_place.setdefault((row.question, row.draw), {})[row.arm] = row
-        found = [one for arms in by_place.values() for one in self._worst_of(arms)]
-        return sorted(found, key=lambda one: (_FATES.index(one.fate), -len(one.arms)))
+        worst = [one for arms in by_place.values() for one in self._worst_of(arms)]
+        return sorted(worst, key=lambda one: (_FATES.index(one.fate), -len(one.arms)))
 
     def _worst_of(self, arms: Mapping[str, TrialRow]) -> Iterator[WorstQuestion]:
         """Yield what ended badly of one question, by what became of it."""
@@ -511,10 +511,10 @@ def read_trial(folder: Path, labels: Path | None = None) -> Trial:
     Raises:
         ConfigurationError: If it has not finished, or a file cannot be read.
     """
-    found, answers = Trial.read(folder), folder / ANSWERS
+    result, answers = Trial.read(folder), folder / ANSWERS
     file = labels or labels_beside(answers)
-    if found.has_truth or file is None or not answers.is_file():
-        return found
+    if result.has_truth or file is None or not answers.is_file():
+        return result
     opinions: dict[str, tuple[Opinion, ...]] = {}
     for row in read_labels(file):
         opinions[row.key] = (*opinions.get(row.key, ()), *row.opinions)
@@ -522,7 +522,7 @@ def read_trial(folder: Path, labels: Path | None = None) -> Trial:
         (row.question_id, (row.sample and row.sample.answer) or ""): good_by_people(opinions.get(row.key, ()))
         for row in read_judged(answers)
     }
-    return found.with_rows(_labelled(row, marks) for row in found.rows)
+    return result.with_rows(_labelled(row, marks) for row in result.rows)
 
 
 def _labelled(row: TrialRow, marks: _Marks) -> TrialRow:

@@ -136,40 +136,46 @@ class BenefitReport:
 
     @property
     def is_known(self) -> bool:
-        """Whether people's labels say anything of it."""
+        """True if people's labels say anything of it."""
         return self.benefit.n > 0
 
     @property
     def headline(self) -> str:
         """The finding as one sentence, its first words in capitals."""
-        found = self.benefit
+        benefit = self.benefit
         if not self.is_known:
             return (
                 "No loop has labels of its first and its final answer: all this is the judge's own opinion, and "
                 "whether the loop helps people is not known."
             )
-        if found.effect == "cannot be told":
-            return f"CANNOT BE TOLD whether the loop helps: {found.mended:,} mended, {found.broken:,} broken."
-        word = "HELPS" if found.effect == "helps" else "HARMS"
+        if benefit.effect == "cannot be told":
+            return f"CANNOT BE TOLD whether the loop helps: {benefit.mended:,} mended, {benefit.broken:,} broken."
+        word = "HELPS" if benefit.effect == "helps" else "HARMS"
         return (
-            f"The loop {word}: people call {found.good_before:.1%} of first answers good, {found.good_after:.1%} "
-            f"of final ones."
+            f"The loop {word}: people call {benefit.good_before:.1%} of first answers good, "
+            f"{benefit.good_after:.1%} of final ones."
         )
 
     def entries(self) -> Iterator[tuple[str, str]]:
         """Yield what stands behind the finding, as labels and texts; nothing without labels."""
         if not self.is_known:
             return
-        found = self.benefit
-        yield "mended", f"{found.mended:,} of {found.first_bad:,} bad first answers{_share('ECR', found.ecr)}"
-        yield "broken", f"{found.broken:,} of {found.first_good:,} good first answers{_share('EIR', found.eir)}"
-        yield "net", f"{_points(found.net)}, {p_text(found.p)}, {_loops(found)}"
-        if found.ratio is not None and found.least_ratio is not None:
-            pays = found.mended > found.broken
-            ratio = "infinite" if not found.broken else f"{found.ratio:.2g}"
+        benefit = self.benefit
+        yield (
+            "mended",
+            f"{benefit.mended:,} of {benefit.first_bad:,} bad first answers{_share('ECR', benefit.ecr)}",
+        )
+        yield (
+            "broken",
+            f"{benefit.broken:,} of {benefit.first_good:,} good first answers{_share('EIR', benefit.eir)}",
+        )
+        yield "net", f"{_points(benefit.net)}, {p_text(benefit.p)}, {_loops(benefit)}"
+        if benefit.ratio is not None and benefit.least_ratio is not None:
+            pays = benefit.mended > benefit.broken
+            ratio = "infinite" if not benefit.broken else f"{benefit.ratio:.2g}"
             side, so = ("above", "pays") if pays else ("not above", "does not pay")
-            yield "rule", f"ECR/EIR, {ratio}, is {side} Acc/(1-Acc), {found.least_ratio:.2g}: iterating {so}"
-        if found.effect == "cannot be told":
+            yield "rule", f"ECR/EIR, {ratio}, is {side} Acc/(1-Acc), {benefit.least_ratio:.2g}: iterating {so}"
+        if benefit.effect == "cannot be told":
             yield "to tell", self._labels_to_tell()
         if self.steps:
             yield "attempts", self._attempts()
@@ -181,42 +187,42 @@ class BenefitReport:
             yield "not shown", f"{self.unshown:,} loops showed no answer of theirs; their best one is counted"
 
     def _labels_to_tell(self) -> str:
-        found = self.benefit
-        if found.labels_needed is not None:
-            return f"about {found.labels_needed:,} labelled loops, if it goes on like this; now {found.n:,}"
-        if not found.mended and not found.broken:
+        benefit = self.benefit
+        if benefit.labels_needed is not None:
+            return f"about {benefit.labels_needed:,} labelled loops, if it goes on like this; now {benefit.n:,}"
+        if not benefit.mended and not benefit.broken:
             return "no answer changed between good and bad: label more loops with several attempts"
         return "as much is mended as broken, or nearly: no number of labels will do"
 
     def _attempts(self) -> str:
         """Say where another attempt stops helping."""
         effects = [one.benefit.effect for one in self.steps]
-        told = "; ".join(
+        figures = "; ".join(
             f"{', '.join(str(place) for place, one in enumerate(effects, 2) if one == effect)} {effect}"
             for effect in dict.fromkeys(effects)
         )
         if "harms" in effects:
-            return f"{told}: set max_attempts={effects.index('harms') + 1}"
+            return f"{figures}: set max_attempts={effects.index('harms') + 1}"
         if "helps" not in effects:
-            return f"{told}: no further attempt is shown to help"
+            return f"{figures}: no further attempt is shown to help"
         last = max(place for place, effect in enumerate(effects, 2) if effect == "helps")
-        return f"{told}: max_attempts={last} is what these labels support"
+        return f"{figures}: max_attempts={last} is what these labels support"
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Return the head and the rows of the table by attempt, judge and slice; no rows where it adds nothing."""
         head = ("by", "loops", "mended", "broken", "net, points", "p", "the loop")
         rows: list[tuple[str, ...]] = []
         for part in (*self.steps, *self.parts) if self.is_known else ():
-            found = part.benefit
+            benefit = part.benefit
             rows.append(
                 (
                     part.name,
-                    f"{found.n:,}",
-                    f"{found.mended:,} of {found.first_bad:,}",
-                    f"{found.broken:,} of {found.first_good:,}",
-                    "-" if found.net.value is None else _points(found.net, unit="", form="+.0f"),
-                    "<0.001" if found.p < _TINY else f"{found.p:.3f}",
-                    found.effect,
+                    f"{benefit.n:,}",
+                    f"{benefit.mended:,} of {benefit.first_bad:,}",
+                    f"{benefit.broken:,} of {benefit.first_good:,}",
+                    "-" if benefit.net.value is None else _points(benefit.net, unit="", form="+.0f"),
+                    "<0.001" if benefit.p < _TINY else f"{benefit.p:.3f}",
+                    benefit.effect,
                 )
             )
         return head, rows
@@ -247,9 +253,9 @@ def _signed(value: float | None, form: str = "+.1f") -> str:
     return "-" if value is None else format(100 * value, form)
 
 
-def _loops(found: LoopBenefit) -> str:
-    questions = "" if found.questions == found.n else f" of {found.questions:,} questions"
-    return f"{found.n:,} loop{'' if found.n == 1 else 's'}{questions}"
+def _loops(benefit: LoopBenefit) -> str:
+    questions = "" if benefit.questions == benefit.n else f" of {benefit.questions:,} questions"
+    return f"{benefit.n:,} loop{'' if benefit.n == 1 else 's'}{questions}"
 
 
 def report_benefit(loops: Sequence[LabelledLoop], others: Sequence[LabelledLoop] = ()) -> BenefitReport:
@@ -323,11 +329,11 @@ def _part(kind: Literal["judge", "slice"], name: str, group: Sequence[LabelledLo
 
 def _together(parts: Iterable[BenefitPart]) -> tuple[BenefitPart, ...]:
     """Return parts of one kind with p-values adjusted together."""
-    found = list(parts)
-    adjusted = judged_together([part.benefit for part in found])
+    listed = list(parts)
+    adjusted = judged_together([part.benefit for part in listed])
     return tuple(
         BenefitPart(kind=part.kind, name=part.name, benefit=benefit)
-        for part, benefit in zip(found, adjusted, strict=True)
+        for part, benefit in zip(listed, adjusted, strict=True)
     )
 
 

@@ -54,7 +54,7 @@ class LabelledCase:
     verdict: Verdict | None = None
 
     def agrees(self, verdict: Verdict | None) -> bool:
-        """Whether a verdict says the same as people; one without a score does not."""
+        """Return whether a verdict says the same as people; one without a score does not."""
         return verdict is not None and verdict.passed is self.good
 
 
@@ -174,7 +174,7 @@ def _case(row: JudgedAnswer, good: float, held_answers: Collection[str]) -> Labe
 
 
 def _holds(answer: str, others: Collection[str]) -> bool:
-    """Whether an answer is one of others, or holds one that is long enough to be no phrase."""
+    """Return whether an answer is one of others, or holds one that is long enough to be no phrase."""
     return answer in others or any(len(other) > _PHRASE and other in answer for other in others)
 
 

@@ -116,7 +116,7 @@ class TunableJudge:
 
     @cached_property
     def takes_examples(self) -> bool:
-        """Whether examples can be made of labels: the reply is one closed choice and texts."""
+        """True if examples can be made of labels: the reply is one closed choice and texts."""
         return self.question.examples is None and levels_in(self._example_schema) is not None
 
     @property

@@ -1,10 +1,11 @@
-"""E-mail addresses and phone numbers."""
+"""E-mail addresses, phone numbers and addresses on networks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from ipaddress import ip_address
 
 from judges.catalogue.safety.personal.finding import PHONE, QUANTITY, REACH, Finding, Labels, Plain, words
 
@@ -69,7 +70,7 @@ def _is_address(text: str, local: re.Match[str], domain: re.Match[str]) -> bool:
 
 
 def _is_credential(text: str, start: int) -> bool:
-    """Whether what stands before `@` is the user or the password of a URL."""
+    """Return whether what stands before `@` is the user or the password of a URL."""
     head = re.search(r"[a-z][a-z0-9+.-]{1,20}://[^\s/]{0,200}$", text[max(0, start - 222) : start], re.IGNORECASE)
     return head is not None and not head.group().lower().startswith("mailto")
 
@@ -147,7 +148,7 @@ def _phone_end(plain: Plain, labels: Labels, match: re.Match[str], regions: tupl
 
 
 def _is_phone(plain: Plain, labels: Labels, start: int, number: str, regions: tuple[str, ...]) -> bool:
-    """Whether a number with its signs and blanks is a phone number: by its form, or by what it is called."""
+    """True if a number with its signs and blanks is a phone number: by its form, or by what it is called."""
     digits = sum(map(str.isdecimal, number))
     if not _FEWEST <= digits <= _MOST or _NO_PHONE.fullmatch(number):
         return False
@@ -176,7 +177,7 @@ def _is_romance(folded: str) -> bool:
 
 
 def _is_phone_alone(plain: Plain, number: str, regions: tuple[str, ...], *, is_grouped: bool) -> bool:
-    """Whether a number that nothing calls one is a phone number."""
+    """Return whether a number that nothing calls one is a phone number."""
     if re.match(r"00\d(?:\D*\d){8}", number):
         return _is_dialled(f"+{number[2:]}", (), at_least=_SURELY)
     known: tuple[str, ...] = ()
@@ -204,7 +205,7 @@ _PUBLIC_LINE = re.compile(
 
 @lru_cache(maxsize=4096)
 def _is_dialled(number: str, regions: tuple[str, ...], *, at_least: int) -> bool:
-    """Whether a number can be dialled to reach a person.
+    """Return whether a number can be dialled to reach a person.
 
     Args:
         number: The number, in plain form.
@@ -241,3 +242,23 @@ def _impersonal_types() -> frozenset[int]:
     from phonenumbers import PhoneNumberType as Type  # noqa: PLC0415 - as above
 
     return frozenset((Type.TOLL_FREE, Type.PREMIUM_RATE, Type.SHARED_COST, Type.UAN, Type.VOICEMAIL))
+
+
+_IP = re.compile(
+    r"(?<![\w.:/-])(?:(?:\d{1,3}\.){3}\d{1,3}|(?=[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:)[0-9A-Fa-f:]{4,39})(?![\w:]|\.\d|-\d)"
+)
+_VERSION = re.compile(r"(?:version|release|firmware|build|v|rev)[ .:]*$", re.IGNORECASE)
+
+
+def ip_addresses(plain: Plain) -> Iterator[Finding]:
+    """Find addresses of the public internet, of either version.
+
+    Not found are those of private networks, of documentation and the like, and numbers of versions.
+    """
+    for match in _IP.finditer(plain.text):
+        try:
+            address = ip_address(match.group())
+        except ValueError:
+            continue
+        if address.is_global and not _VERSION.search(plain.text, max(0, match.start() - 12), match.start()):
+            yield Finding("ip_address", match.start(), match.end())

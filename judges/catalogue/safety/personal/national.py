@@ -255,7 +255,7 @@ def national_ids(plain: Plain, countries: Collection[str]) -> Iterator[Finding]:
 
 
 def _is_issued(entry: Format, labels: Labels, match: re.Match[str]) -> bool:
-    """Whether a text is such a number: valid, and called so or written like no other."""
+    """Return whether a text is such a number: valid, and called so or written like no other."""
     number = match.group()
     alone = bool(entry.alone) and number == number.upper() and re.fullmatch(entry.alone, number) is not None
     if not (alone or labels.any(entry.labels)) or not _is_valid(entry, number):
