@@ -86,10 +86,10 @@ def build_loop(
         warnings.warn(
             f"{coerced.name!r} asks the very model that generates; judges favour their own answers",
             SelfJudgingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     for doubt in check_certificate(coerced, policy, generator):
-        warnings.warn(doubt, CertificateWarning, stacklevel=3)
+        warnings.warn(doubt, CertificateWarning, stacklevel=4)
     may_release = may_release_pieces(policy, bounds, piece_judge, questions)
     held_back = "structured" if may_release and is_structured(generator) else ""
     if may_release and not held_back:

@@ -22,7 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import langgraph_private
-from graphs.answers import without_reasoning
+from graphs.answers import check_judges, without_reasoning
 from graphs.augment import added_messages
 from graphs.copies import is_echo, keep_answer
 from graphs.drivers import (
@@ -66,7 +66,6 @@ from graphs.events import (
     stopped_events,
 )
 from graphs.generators import AsyncGenerator, Draft, as_generator, check_temperature
-from graphs.mending import check_judges
 from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
@@ -553,7 +552,10 @@ class Loop:
         """Stop since the generator failed; raise where there is nothing to release."""
         generator, place = self._generator_for(refinement.number)[0], place_of(error)
         whereabouts = f" ({getattr(generator, 'asks', '')}{place})".replace("( ", "(") if place else ""
-        detail = f"{kind_of(error)} from the generator on attempt {refinement.number}{whereabouts}"
+        last = refinement.attempts[-1] if refinement.attempts else None
+        is_begun = last is not None and bool(last.pieces) and last.verdict is None
+        number = refinement.number - is_begun
+        detail = f"{kind_of(error)} from the generator on attempt {number}{whereabouts}"
         failed = refinement.stop("generator_failed", detail, now=now, usage=spent)
         if failed.attempts or failed.ending == "fallback":
             return self._to_finish(failed)

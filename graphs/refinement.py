@@ -22,15 +22,16 @@ from graphs.answers import (
     NOTES,
     AnswerKind,
     Copied,
+    action_on,
     fault_of,
     kind_of_answer,
+    mended_answer,
     misfit_answer,
     reason_to_skip,
     rejection_for,
     text_of_answer,
     unfit_answer,
 )
-from graphs.mending import action_on, mended_answer
 from graphs.policy import OnRefusal, Policy
 from graphs.redaction import withhold
 from judges.prompting.prompts import language_of

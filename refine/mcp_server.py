@@ -27,9 +27,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graphs import DeadlinePassed, GeneratorFailed, Outcome, Unanswered, acall_within, arun
 from graphs.errors import RefineError
-from judges.catalogue.finding import find
 from judges.catalogue.names import JudgeSpec, is_judges_file, is_reference
-from judges.catalogue.registry import default_registry
+from judges.catalogue.registry import default_registry, find
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge
 from judges.models.providers.openai_fields import names_direct_client

@@ -155,7 +155,7 @@ def compare(
         from judges.offline.run_comparison import compare_runs  # noqa: PLC0415 - needs numpy and scipy
 
         return compare_runs(rows, judge, names=names)
-    if isinstance(rows, str | Path):
+    if isinstance(rows, str | Path) and isinstance(judge, str | Path):
         raise ConfigurationError(
             "compare takes rows and a judge of pairs, or two evaluations; of finished runs it is "
             "judges.offline.compare_runs('runs/a', 'runs/b')"

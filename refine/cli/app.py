@@ -279,7 +279,7 @@ def _draft(options: of.DraftOptions) -> int:
     refine draft --about "Answers questions about orders." --model openai:gpt-5-mini
     refine draft labelled.jsonl --system prompt.txt --model openai:gpt-5-mini --out judges.toml
     """
-    from refine.cli.drafting import run_draft
+    from refine.cli.judge_list import run_draft
 
     return run_draft(options)
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate, Kind
     from judges.offline.statistics import BiasTest
     from judges.offline.trust.align import Alignment, Reliability
-    from judges.offline.trust.benefit_report import BenefitReport
-    from judges.offline.trust.curves import AttemptGain, CurvePoint
+    from judges.offline.trust.benefit_report import AttemptGain, BenefitReport, CurvePoint
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
 
 

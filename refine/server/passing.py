@@ -16,7 +16,6 @@ import aiohttp
 from starlette.types import Receive, Scope, Send
 
 from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, ServedGuard
-from refine.server.bodies import ClientGone, PassedBody, read_body
 from refine.server.dialects import DIALECTS, form_for
 from refine.server.dialects.protocol import (
     ApiDialect,
@@ -27,7 +26,7 @@ from refine.server.dialects.protocol import (
     read_json,
     string,
 )
-from refine.server.errors import ApiError
+from refine.server.errors import ApiError, ClientGone, PassedBody, read_body
 from refine.server.service import (
     PREFIX,
     Client,

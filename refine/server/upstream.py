@@ -22,9 +22,8 @@ from pydantic import SecretStr
 from yarl import URL
 
 from graphs import Draft, RefineError
-from graphs.answers import CUT_AS_ASKED, misfit_of, schemas_in
+from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED, misfit_of, schemas_in
 from graphs.generators import OnDelta
-from graphs.mending import CALL_AS_TEXT
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace

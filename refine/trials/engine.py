@@ -27,8 +27,7 @@ from judges.offline.run.journal import Journal
 from judges.runtime import faults
 from judges.runtime.budget import unkept_budget
 from judges.verdict import Usage
-from refine.trials.arms import FIRST, Arm
-from refine.trials.results import TrialRow
+from refine.trials.results import FIRST, Arm, TrialRow
 from refine.trials.store import FAILURES, StoredRow, TrialPlan, answer_key
 
 _MOST_SEEDS = 2**31

@@ -17,8 +17,7 @@ from judges import Judge, Sample
 from judges.offline.run.journal import Journal, is_failure
 from judges.offline.run.source import digest_of, row_json
 from judges.verdict import Usage
-from refine.trials.arms import FIRST, Arm
-from refine.trials.results import TrialAttempt, TrialRow
+from refine.trials.results import FIRST, Arm, TrialAttempt, TrialRow
 
 _ANSWER, _TRUTH = "=answer", "=truth"
 """Under which names the journal has answers, and what is true of them; no arm can be called so."""

@@ -25,10 +25,9 @@ from judges.offline.run.journal import full_disk_told, locked, make_folder
 from judges.offline.run.source import row_json
 from judges.runtime.flow import DaemonThreads
 from judges.runtime.validation import naming_settings
-from refine.trials.arms import BASELINE, DEFAULT_ARMS, FIRST, Arm, read_arms
 from refine.trials.engine import ArmLimits, TrialRun, name_of
 from refine.trials.manifest import MANIFEST, TrialManifest
-from refine.trials.results import SUMMARY, Trial, write_answers
+from refine.trials.results import BASELINE, DEFAULT_ARMS, FIRST, SUMMARY, Arm, Trial, read_arms, write_answers
 from refine.trials.store import TrialPlan
 
 _ANY = Bounds(max_criteria_chars=sys.maxsize)

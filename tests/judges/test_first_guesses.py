@@ -12,7 +12,7 @@ import graphs
 import judges
 import refine
 from judges import Cascade, ConfigurationError, Helpfulness, Judge, Length, Panel, Pattern, Rubric, Verdict
-from judges.catalogue.finding import find
+from judges.catalogue.registry import find
 from judges.offline import aevaluate, evaluate
 from judges.requests import Deliberation
 from judges.sample import Sample

@@ -136,9 +136,9 @@ def _checked(tree: object) -> _Branch:
         place = (
             ".".join(str(part) for part in fault["loc"] if part in ("ask", "yes", "no", "score")) if fault else ""
         )
-        told = one_line(fault["msg"]) if fault else "it is too deep"
+        reason = one_line(fault["msg"]) if fault else "it is too deep"
         raise ConfigurationError(
-            f'tree, at {place or "the top"}: {told}; write {{"ask": "Is it a refund?", "yes": 1, "no": 0}}'
+            f'tree, at {place or "the top"}: {reason}; write {{"ask": "Is it a refund?", "yes": 1, "no": 0}}'
         ) from None
     if max(read.depths()) > _DEEPEST:
         raise ConfigurationError(

@@ -12,7 +12,6 @@ from pydantic import Field, JsonValue
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.catalogue.safety.harm import chosen
-from judges.catalogue.safety.personal.contact import emails, ip_addresses, phones
 from judges.catalogue.safety.personal.finding import (
     BY_MODEL,
     KINDS,
@@ -22,7 +21,15 @@ from judges.catalogue.safety.personal.finding import (
     Plain,
     without_overlaps,
 )
-from judges.catalogue.safety.personal.national import COUNTRIES, cards, ibans, national_ids
+from judges.catalogue.safety.personal.identifiers import (
+    COUNTRIES,
+    cards,
+    emails,
+    ibans,
+    ip_addresses,
+    national_ids,
+    phones,
+)
 from judges.catalogue.safety.personal.secrets import secrets
 from judges.entry import Entry
 from judges.errors import AskFailed, ConfigurationError, one_line, shortened

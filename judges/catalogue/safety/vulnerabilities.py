@@ -88,14 +88,16 @@ class CodeVulnerability(ModelJudge):
             raise CannotJudge("undefined", "the answer has no code; fences (```) mark it")
         data: dict[str, JsonValue] = {**question_of(sample), "answer": answer}
         reply = yield from self.ask(_WEAKNESSES, sample, data, check=partial(_fault, answer))
-        items = tuple(self._item(found) for found in reply.weaknesses)
+        items = tuple(self._item(weakness) for weakness in reply.weaknesses)
         if not items:
             return Verdict(score=1.0, rating=4, passed=True, rationale=reply.inputs)
         score = min(item.score or 0.0 for item in items)
-        lines = [f"{found.weakness}: `{found.quote.strip()}` - {found.change}" for found in reply.weaknesses]
+        lines = [
+            f"{weakness.weakness}: `{weakness.quote.strip()}` - {weakness.change}" for weakness in reply.weaknesses
+        ]
         passed = all(item.passed for item in items)
         return Verdict(
-            value=max((found.severity for found in reply.weaknesses), key=_ORDER.index),
+            value=max((weakness.severity for weakness in reply.weaknesses), key=_ORDER.index),
             score=score,
             rating=3 if passed else 2 if score else 1,
             passed=passed,
@@ -104,17 +106,17 @@ class CodeVulnerability(ModelJudge):
             items=items,
         )
 
-    def _item(self, found: Weakness) -> Verdict:
-        passed = _ORDER.index(found.severity) < self._fails_from
-        score = _SCORES[found.severity]
+    def _item(self, weakness: Weakness) -> Verdict:
+        passed = _ORDER.index(weakness.severity) < self._fails_from
+        score = _SCORES[weakness.severity]
         return Verdict(
-            value=found.severity,
+            value=weakness.severity,
             score=score,
             rating=3 if passed else 2 if score else 1,
             passed=passed,
-            subject=f"{found.weakness}: {found.quote.strip()}",
-            rationale=found.reason,
-            feedback=found.change,
+            subject=f"{weakness.weakness}: {weakness.quote.strip()}",
+            rationale=weakness.reason,
+            feedback=weakness.change,
         )
 
 

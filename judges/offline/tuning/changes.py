@@ -34,7 +34,7 @@ _LONGEST_TEXT = 1_500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class JudgeChange:
     """What is different in a tuned judge.
 
     Args:
@@ -129,7 +129,7 @@ class TunableJudge:
         Raises:
             CannotJudge: If the sample lacks what the judge reads.
         """
-        return self._asked(sample)[0].data
+        return self._request_for(sample)[0].data
 
     def example_of(self, case: LabelledCase, rated: str) -> Example | None:
         """Return a case as a worked example with people's rating; None if no reply of the judge's says the same.
@@ -157,7 +157,7 @@ class TunableJudge:
 
     def _verdict_on(self, case: LabelledCase, reply: Mapping[str, JsonValue]) -> Verdict:
         """Return what the judge makes of a reply, without a call."""
-        _, deliberation = self._asked(case.sample)
+        _, deliberation = self._request_for(case.sample)
         try:
             deliberation.send(self.question.model_reply(reply))
         except StopIteration as end:
@@ -167,14 +167,14 @@ class TunableJudge:
             return Verdict.without_score(error.reason)
         return Verdict.without_score("invalid_output")
 
-    def _asked(self, sample: Sample) -> tuple[Ask, Any]:
+    def _request_for(self, sample: Sample) -> tuple[Ask, Any]:
         deliberation = self.judge.deliberate(sample)
         request = next(deliberation)
         if not isinstance(request, Ask):
             raise CannotJudge("judge_failed", "it does not ask a single question")
         return request, deliberation
 
-    def changed(self, change: Change, language: Language) -> Judge:
+    def changed(self, change: JudgeChange, language: Language) -> Judge:
         """Return the judge with a change."""
         with TemporaryDirectory(prefix="tuning-") as folder:
             self.write_prompts(Path(folder), change, language)
@@ -182,7 +182,7 @@ class TunableJudge:
                 model=self._model
             )
 
-    def settings_with(self, change: Change, language: Language, prompts: str) -> dict[str, Any]:
+    def settings_with(self, change: JudgeChange, language: Language, prompts: str) -> dict[str, Any]:
         """Return the settings of the judge with a change, whose prompts are in a folder."""
         settings = {name: value for name, value in self.spec.settings.items() if name != "instructions"}
         if change.mark is not None and self.mark_setting is not None:
@@ -190,7 +190,7 @@ class TunableJudge:
             settings[self.mark_setting] = int(change.mark) if is_rating else change.mark
         return {**settings, "language": language, "prompts": prompts}
 
-    def write_prompts(self, folder: Path, change: Change, language: Language) -> None:
+    def write_prompts(self, folder: Path, change: JudgeChange, language: Language) -> None:
         """Write the changed question, and those prompts of the judge's own folder that stay as they are."""
         own = self.spec.settings.get("prompts")
         place = folder / language
@@ -201,7 +201,7 @@ class TunableJudge:
         text = to_toml(self.prompt_with(change, language))
         (place / f"{self.pack_name}.toml").write_text(text, encoding="utf-8", newline="\n")
 
-    def prompt_with(self, change: Change, language: Language) -> Prompt:
+    def prompt_with(self, change: JudgeChange, language: Language) -> Prompt:
         """Return the question with a change; examples of people's ratings replace those of the pack."""
         text = self.prompt_in(language)
         task = change.task or text.task

@@ -38,7 +38,7 @@ from judges.offline.tuning.cases import (
     digest_of,
 )
 from judges.offline.tuning.changes import (
-    Change,
+    JudgeChange,
     TunableJudge,
     judge_spec,
     rated_phrase,
@@ -238,18 +238,20 @@ def tune(
     if type(budget) is not int or budget < _LEAST_BUDGET:
         raise ConfigurationError(f"budget is a whole number of model calls from {_LEAST_BUDGET}, not {budget!r}")
     name, spec, own_model = judge_spec(judge)
-    asked = as_model(own_model if model is None else model)
+    judge_model = as_model(own_model if model is None else model)
     read = read_labelled(labelled, labels)
     parts = LabelParts.of(read, good=good, most=budget // _SHARE, seed=seed)
     digest = digest_of([sorted(parts.digests), good])
-    purpose = digest_of([name, spec.text, asked.name, digest, [row.key for row in parts.held_rows], budget, seed])
+    purpose = digest_of(
+        [name, spec.text, judge_model.name, digest, [row.key for row in parts.held_rows], budget, seed]
+    )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     calls = JournaledCalls(folder / "journal.jsonl", budget, purpose=purpose)
     uses = LabelUses.of(None if ledger is None else Path(ledger), read.files)
     if uses is not None:
         uses.enter_tuned(parts.digests, purpose)
-    search = _Search(TunableJudge(judge, calls.around(asked)), parts, calls, max_concurrency, on_step or str)
+    search = _Search(TunableJudge(judge, calls.around(judge_model)), parts, calls, max_concurrency, on_step or str)
     tuning = search.run()
     named = model_name or (model if isinstance(model, str) else own_model if model is None else None)
     return _write(folder, replace(tuning, budget=budget, seed=seed, labels_digest=digest), search, parts, named)
@@ -269,7 +271,7 @@ class _Search:
         self.judge, self.parts, self.calls = judge, parts, calls
         self._concurrency, self._say = max_concurrency, on_step
         self.language = judge.language_of(case.sample for case in (*parts.tuning, *parts.held))
-        self.change = Change()
+        self.change = JudgeChange()
         self._cases: tuple[LabelledCase, ...] = parts.tuning
         self._notes: list[str] = []
 
@@ -285,12 +287,12 @@ class _Search:
             self._notes += self._notes_on(verdicts)
             with self.calls.keeping(_FINAL_ASKS):
                 tried, chosen, mark = self._choose()
-            change = self._built(chosen, self._cases) if chosen else Change()
-        self.change = replace(change, mark=mark) if change is not None else Change()
-        named = "" if self.change == Change() else _told(chosen, mark)
+            change = self._built(chosen, self._cases) if chosen else JudgeChange()
+        self.change = replace(change, mark=mark) if change is not None else JudgeChange()
+        named = "" if self.change == JudgeChange() else _describe(chosen, mark)
         self._say(f"chosen: {named or 'nothing'}")
         before = self._verdicts(self.judge.judge, self.parts.held)
-        tuned = self.judge.changed(self.change, self.language) if self.change != Change() else None
+        tuned = self.judge.changed(self.change, self.language) if self.change != JudgeChange() else None
         after = None if tuned is None else self._verdicts(tuned, self.parts.held)
         compared = _compare(self.parts.held, before, after)
         improved = bool(compared.p is not None and compared.p <= 0.05 and compared.after > compared.before)  # type: ignore[operator]  # noqa: PLR2004
@@ -335,7 +337,7 @@ class _Search:
         best = max(complete, key=TriedWay.rank)
         mark, right = self._mark_for(results[best.way])
         if mark is not None:
-            tried.append(TriedWay(way=_told(best.way, mark), right=right, cases=len(self._cases)))
+            tried.append(TriedWay(way=_describe(best.way, mark), right=right, cases=len(self._cases)))
         return tried, "" if best.way == "as it is" else best.way, mark
 
     def _raced(self) -> dict[str, dict[str, Verdict | None]]:
@@ -377,17 +379,17 @@ class _Search:
         for fold in sorted({case.fold for case in cases}):
             judged = [case for case in cases if case.fold == fold]
             change = self._built(way, [case for case in self._cases if case.fold != fold])
-            if change is None or change == Change():
+            if change is None or change == JudgeChange():
                 verdicts.update({case.key: case.verdict if change else None for case in judged})
                 continue
             judge = self.judge.changed(change, self.language)
             verdicts.update(zip((case.key for case in judged), self._verdicts(judge, judged), strict=True))
         return verdicts
 
-    def _built(self, way: str, cases: Sequence[LabelledCase]) -> Change | None:
+    def _built(self, way: str, cases: Sequence[LabelledCase]) -> JudgeChange | None:
         """Return the change that a way makes of cases; None where the model gives nothing that can be used."""
         shown = [case for case in cases if case.shown]
-        change = Change()
+        change = JudgeChange()
         try:
             if "guidelines" in way:
                 change = replace(
@@ -450,7 +452,7 @@ def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdi
     return TriedWay(way=way, right=sum(case.agrees(verdicts[case.key]) for case in judged), cases=len(judged))
 
 
-def _told(way: str, mark: float | None) -> str:
+def _describe(way: str, mark: float | None) -> str:
     way = "" if way == "as it is" else way
     return way if mark is None else f"{way}{', ' if way else ''}passes from {mark:g}"
 
