@@ -26,7 +26,6 @@ from judges.offline.statistics import cohen_kappa, loop_benefit
 from judges.offline.trust.calibration import read_labelled
 from judges.offline.trust.rows import JudgedAnswer, RowSource
 from judges.offline.trust.spending import LabelUses
-from judges.offline.tuning.calls import JournaledCalls
 from judges.offline.tuning.cases import (
     CERTIFY,
     HELD_OUT,
@@ -38,6 +37,7 @@ from judges.offline.tuning.cases import (
     digest_of,
 )
 from judges.offline.tuning.changes import (
+    JournaledCalls,
     JudgeChange,
     TunableJudge,
     judge_spec,
