@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Generator, Mapping, Sequence
+from functools import cache
 from operator import mul
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -36,8 +37,9 @@ _LONGEST = 4_000
 _SHORT_WORD = 4
 
 
+@cache
 def vectors_of(kind: Vectors) -> EmbeddingModel | None:
-    """Return the model of a kind of vectors; None for no vectors."""
+    """Return the model of a kind of vectors, whose weights are in memory once; None for no vectors."""
     return None if kind == "none" else MiniLM(layers=0 if kind == "pieces" else None)
 
 

@@ -126,11 +126,11 @@ def test_labels_that_tuned_a_judge_certify_none(tuned: Tuned, tmp_path: Path) ->
     copy = write(rows, tuned.folder / "attempts.jsonl")
     with pytest.raises(ConfigurationError, match="25 of these labels tuned a judge"):
         certify(copy, alpha=0.9, max_attempts=1)
-    assert certify(write(rows, tmp_path / "other.jsonl"), alpha=0.9, max_attempts=1)
+    assert certify(write(rows, tmp_path / "other.jsonl"), alpha=0.9, max_attempts=1).labels == 50
     with pytest.raises(ConfigurationError, match="tuned_on"):
         certify(rows, tuned.folder / "out/labels.jsonl", alpha=0.9, max_attempts=1)
     fresh = [{**row, "rating": 4, "attempt": 1} for row in labelled(40, seed=7)]
-    assert certify(write(fresh, tuned.folder / "fresh.jsonl"), alpha=0.9, max_attempts=1)
+    assert certify(write(fresh, tuned.folder / "fresh.jsonl"), alpha=0.9, max_attempts=1).labels == 40
 
 
 def test_what_people_differ_on_is_shown_apart(tmp_path: Path) -> None:

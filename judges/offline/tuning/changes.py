@@ -26,6 +26,7 @@ from judges.models import structured
 from judges.models.likelihood import levels_in
 from judges.models.wrappers.cache import key_of
 from judges.models.wrappers.wrapped import Wrapped
+from judges.offline.tuning.cases import LabelledCase
 from judges.prompting.prompts import LANGUAGES, Example, Language, Prompt, ReplySchema, prompt
 from judges.prompting.translation import to_toml
 from judges.requests import Ask
@@ -171,39 +172,6 @@ _LONGEST_TEXT = 1_500
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledCase:
-    """An answer that people labelled, and what the judge says of it.
-
-    Args:
-        key: Identifies question and answer.
-        question: Identifies the question; cases of one question stay together.
-        sample: What the judge reads.
-        good: Whether most people call it good.
-        rating: People's rating in the middle.
-        contested: Whether people differ.
-        note: What a person wrote beside the label.
-        shown: Whether it may stand in a prompt: not if a held-out case has the same answer.
-        fold: The part of the tuning split that it belongs to.
-        verdict: The verdict of the judge as it is.
-    """
-
-    key: str
-    question: str
-    sample: Sample
-    good: bool
-    rating: float
-    contested: bool = False
-    note: str = ""
-    shown: bool = True
-    fold: int = 0
-    verdict: Verdict | None = None
-
-    def agrees(self, verdict: Verdict | None) -> bool:
-        """Return whether a verdict says the same as people; one without a score does not."""
-        return verdict is not None and verdict.passed is self.good
-
-
-@dataclass(frozen=True, kw_only=True)
 class JudgeChange:
     """What is different in a tuned judge.
 
@@ -299,7 +267,7 @@ class TunableJudge:
         Raises:
             CannotJudge: If the sample lacks what the judge reads.
         """
-        return self._asked(sample)[0].data
+        return self._request_for(sample)[0].data
 
     def example_of(self, case: LabelledCase, rated: str) -> Example | None:
         """Return a case as a worked example with people's rating; None if no reply of the judge's says the same.
@@ -327,7 +295,7 @@ class TunableJudge:
 
     def _verdict_on(self, case: LabelledCase, reply: Mapping[str, JsonValue]) -> Verdict:
         """Return what the judge makes of a reply, without a call."""
-        _, deliberation = self._asked(case.sample)
+        _, deliberation = self._request_for(case.sample)
         try:
             deliberation.send(self.question.model_reply(reply))
         except StopIteration as end:
@@ -337,7 +305,7 @@ class TunableJudge:
             return Verdict.without_score(error.reason)
         return Verdict.without_score("invalid_output")
 
-    def _asked(self, sample: Sample) -> tuple[Ask, Any]:
+    def _request_for(self, sample: Sample) -> tuple[Ask, Any]:
         deliberation = self.judge.deliberate(sample)
         request = next(deliberation)
         if not isinstance(request, Ask):
@@ -484,8 +452,3 @@ def _cut(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return {name: _cut(part) for name, part in value.items()}
     return [_cut(part) for part in value] if isinstance(value, list) else value
-
-
-def words_in(sample: Sample) -> frozenset[str]:
-    """Return the words of a question and its answer, by which two cases are alike."""
-    return frozenset(f"{sample.question} {sample.answer or ''}".casefold().split())

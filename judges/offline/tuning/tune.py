@@ -8,11 +8,10 @@ sign test over questions; where that does not find it better, the answer is "no 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,38 +21,38 @@ from judges.errors import AskFailed, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.models.resolve import as_model
-from judges.offline.dataset.reading import LABEL_NAMES
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import cohen_kappa, loop_benefit
-from judges.offline.trust.calibration import LabelledRows, read_labelled
-from judges.offline.trust.report_text import people_of
-from judges.offline.trust.rows import JudgedAnswer, RowSource, is_tuned, label_digests, lower_median, majority
+from judges.offline.trust.calibration import read_labelled
+from judges.offline.trust.rows import JudgedAnswer, RowSource
 from judges.offline.trust.spending import LabelUses
+from judges.offline.tuning.cases import (
+    CERTIFY,
+    HELD_OUT,
+    TUNE,
+    LabelledCase,
+    LabelParts,
+    cases_to_learn_from,
+    contrasted,
+    digest_of,
+)
 from judges.offline.tuning.changes import (
     JournaledCalls,
     JudgeChange,
-    LabelledCase,
     TunableJudge,
     judge_spec,
     rated_phrase,
-    words_in,
 )
 from judges.prompting.prompts import Example
 from judges.prompting.translation import toml_table
 from judges.verdict import HIGHEST, Verdict
 
-_FEWEST = 20
-"""Labelled answers below which nothing is tuned."""
-
 _LEAST_BUDGET = 50
 _SHARE = 6
 """One part in so many of the budget is spent on judging the held-out cases once; as much on the tuning cases."""
 
-_PHRASE = 20
-_BATCH = 12
 _EXAMPLES = 6
 _FINAL_ASKS = 2
-_HELD_OUT, _TUNE, _CERTIFY = "report", "tune", "certify"
 
 _WAYS: tuple[str, ...] = ("guidelines", "guidelines and examples", "examples", "wording", "wording and examples")
 """Ways to change a judge, those that help most first; as many are tried as the budget has calls for."""
@@ -241,9 +240,9 @@ def tune(
     name, spec, own_model = judge_spec(judge)
     judge_model = as_model(own_model if model is None else model)
     read = read_labelled(labelled, labels)
-    parts = _Parts.of(read, good=good, most=budget // _SHARE, seed=seed)
-    digest = _digest([sorted(parts.digests), good])
-    purpose = _digest(
+    parts = LabelParts.of(read, good=good, most=budget // _SHARE, seed=seed)
+    digest = digest_of([sorted(parts.digests), good])
+    purpose = digest_of(
         [name, spec.text, judge_model.name, digest, [row.key for row in parts.held_rows], budget, seed]
     )
     folder = Path(out)
@@ -258,156 +257,13 @@ def tune(
     return _write(folder, replace(tuning, budget=budget, seed=seed, labels_digest=digest), search, parts, named)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Parts:
-    """The labelled answers, parted by question.
-
-    Args:
-        tuning: Cases to tune on.
-        held: Cases to compare on.
-        tuning_rows: The rows of the first.
-        held_rows: The rows of the second.
-        others: Labelled rows of neither.
-        left_out: How many answers are of neither, by reason.
-        people: Kappa of people among themselves.
-        digests: Digests of the labels of the tuning cases.
-    """
-
-    tuning: tuple[LabelledCase, ...]
-    held: tuple[LabelledCase, ...]
-    tuning_rows: tuple[JudgedAnswer, ...]
-    held_rows: tuple[JudgedAnswer, ...]
-    others: tuple[JudgedAnswer, ...]
-    left_out: Mapping[str, int]
-    people: float | None
-    digests: frozenset[str]
-
-    @classmethod
-    def of(cls, read: LabelledRows, *, good: float, most: int, seed: int) -> _Parts:
-        """Part rows with labels.
-
-        Args:
-            read: The rows.
-            good: Least rating that is good.
-            most: Most cases of a part.
-            seed: Seed of the draw.
-
-        Raises:
-            ConfigurationError: If there are too few of them, or none of good or bad.
-        """
-        unique = list(
-            {row.key: row for row in read.rows if row.opinions and row.sample and row.sample.answer}.values()
-        )
-        kept = [row for row in unique if not any(one.split == _CERTIFY for one in row.opinions)]
-        decided = [row for row in kept if majority(row.opinions, good) is not None]
-        if len(decided) < _FEWEST:
-            raise ConfigurationError(
-                f"tuning needs labels of {_FEWEST} answers at least, of which half are held out; there are "
-                f"{len(decided)}; label more, `refine label FILE --split tune`"
-            )
-        if len({majority(row.opinions, good) for row in decided}) == 1:
-            raise ConfigurationError("people call all of these answers the same, so there is nothing to learn")
-        ordered = sorted(decided, key=lambda row: _digest([seed, row.question_id, row.key]))
-        tuning, held = _parted(ordered, good, seed)
-        tuning, rest = tuning[:most], [*tuning[most:], *held[most:]]
-        held = held[:most]
-        if not tuning or not held:
-            raise ConfigurationError("all labels are of one split; leave some without, or label others")
-        answers = {row.sample.answer for row in held if row.sample and row.sample.answer}
-        counts = {
-            "their labels are kept for a certificate (split certify)": len(unique) - len(kept),
-            "as many people say good as bad": len(kept) - len(decided),
-            "more than the budget has calls for": len(rest),
-        }
-        people = people_of(decided, [None] * len(decided), good=good, ratings=False)
-        return cls(
-            tuning=tuple(_folded([_case(row, good, answers) for row in tuning])),
-            held=tuple(_case(row, good, frozenset()) for row in held),
-            tuning_rows=tuple(tuning),
-            held_rows=tuple(held),
-            others=tuple(rest),
-            left_out={reason: count for reason, count in counts.items() if count},
-            people=None if people is None else people.ceiling,
-            digests=frozenset(label_digests([_without_split(row) for row in tuning], None)),
-        )
-
-    @property
-    def contested(self) -> int:
-        """Cases on which people differ."""
-        return sum(case.contested for case in (*self.tuning, *self.held))
-
-
-def _parted(rows: Sequence[JudgedAnswer], good: float, seed: int) -> tuple[list[JudgedAnswer], list[JudgedAnswer]]:
-    """Return the rows to tune on and those held out: by their labels' split, else every second question."""
-    by_question: dict[str, list[JudgedAnswer]] = {}
-    for row in rows:
-        by_question.setdefault(row.question_id, []).append(row)
-    own: dict[str, list[list[JudgedAnswer]]] = {_TUNE: [], _HELD_OUT: [], "": []}
-    for group in by_question.values():
-        splits = {one.split for row in group for one in row.opinions}
-        own[_TUNE if any(map(is_tuned, splits)) else _HELD_OUT if _HELD_OUT in splits else ""].append(group)
-    if not own[_HELD_OUT] and not own[""]:  # people labelled for tuning alone: half of that is held out
-        own[_TUNE], own[""] = [], own[_TUNE]
-    tuning, held = ([row for group in own[split] for row in group] for split in (_TUNE, _HELD_OUT))
-    free = own[""]
-    free.sort(key=lambda group: (majority(group[0].opinions, good) is True, _digest([seed, group[0].question_id])))
-    for place, group in enumerate(free):
-        (tuning if place % 2 else held).extend(group)
-    places = {row.key: _digest([seed, row.key]) for row in rows}
-    return sorted(tuning, key=lambda row: places[row.key]), sorted(held, key=lambda row: places[row.key])
-
-
-def _case(row: JudgedAnswer, good: float, held_answers: Collection[str]) -> LabelledCase:
-    assert row.sample is not None  # noqa: S101 - rows without were left out
-    return LabelledCase(
-        key=row.key,
-        question=row.question_id,
-        sample=row.sample,
-        good=majority(row.opinions, good) is True,
-        rating=lower_median(row.opinions) or 0.0,
-        contested=len({one.is_good(good) for one in row.opinions}) > 1,
-        note=_note_of(row),
-        shown=not _holds(row.sample.answer or "", held_answers),
-    )
-
-
-def _holds(answer: str, others: Collection[str]) -> bool:
-    """Return whether an answer is one of others, or holds one that is long enough to be no phrase."""
-    return answer in others or any(len(other) > _PHRASE and other in answer for other in others)
-
-
-def _note_of(row: JudgedAnswer) -> str:
-    """Return the first note that a person wrote beside a label."""
-    labels = next((row.metadata[name] for name in LABEL_NAMES if row.metadata.get(name) is not None), ())
-    listed = labels if isinstance(labels, list | tuple) else [labels]
-    notes = (str(one.get("note") or "") for one in listed if isinstance(one, Mapping))
-    return next(filter(None, notes), "")
-
-
-def _folded(cases: Sequence[LabelledCase]) -> Iterator[LabelledCase]:
-    """Yield cases with their folds: three of a small set, else two; a question is in one."""
-    folds = 3 if len(cases) < 30 else 2  # noqa: PLR2004 - below, two thirds are little enough to learn from
-    order: dict[str, int] = {}
-    for case in cases:
-        yield replace(case, fold=order.setdefault(case.question, len(order)) % folds)
-
-
-def _without_split(row: JudgedAnswer) -> JudgedAnswer:
-    return replace(row, opinions=tuple(replace(one, split=None) for one in row.opinions))
-
-
-def _digest(parts: object) -> str:
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
-
-
 class _Search:
     """The search for a change of a judge, within its calls."""
 
     def __init__(
         self,
         judge: TunableJudge,
-        parts: _Parts,
+        parts: LabelParts,
         calls: JournaledCalls,
         max_concurrency: int,
         on_step: Callable[[str], object],
@@ -433,7 +289,8 @@ class _Search:
                 tried, chosen, mark = self._choose()
             change = self._built(chosen, self._cases) if chosen else JudgeChange()
         self.change = replace(change, mark=mark) if change is not None else JudgeChange()
-        self._say(f"chosen: {_told(chosen, mark) or 'nothing'}")
+        named = "" if self.change == JudgeChange() else _describe(chosen, mark)
+        self._say(f"chosen: {named or 'nothing'}")
         before = self._verdicts(self.judge.judge, self.parts.held)
         tuned = self.judge.changed(self.change, self.language) if self.change != JudgeChange() else None
         after = None if tuned is None else self._verdicts(tuned, self.parts.held)
@@ -443,7 +300,7 @@ class _Search:
         return Tuning(
             judge=self.judge.name,
             improved=improved,
-            chosen=_told(chosen, mark),
+            chosen=named,
             tried=tuple(tried),
             held_out=compared,
             tuning_cases=len(self._cases),
@@ -480,7 +337,7 @@ class _Search:
         best = max(complete, key=TriedWay.rank)
         mark, right = self._mark_for(results[best.way])
         if mark is not None:
-            tried.append(TriedWay(way=_told(best.way, mark), right=right, cases=len(self._cases)))
+            tried.append(TriedWay(way=_describe(best.way, mark), right=right, cases=len(self._cases)))
         return tried, "" if best.way == "as it is" else best.way, mark
 
     def _raced(self) -> dict[str, dict[str, Verdict | None]]:
@@ -535,9 +392,11 @@ class _Search:
         change = JudgeChange()
         try:
             if "guidelines" in way:
-                change = replace(change, guidelines=self.judge.ask_guidelines(_batch(shown), self.language))
+                change = replace(
+                    change, guidelines=self.judge.ask_guidelines(cases_to_learn_from(shown), self.language)
+                )
             if "wording" in way:
-                change = replace(change, task=self.judge.ask_wording(_batch(shown), self.language))
+                change = replace(change, task=self.judge.ask_wording(cases_to_learn_from(shown), self.language))
         except AskFailed as failure:
             self._notes.append(f"{way}: the model gave nothing that can be used ({failure.reason})")
             return None
@@ -548,7 +407,7 @@ class _Search:
     def _examples(self, cases: Sequence[LabelledCase]) -> tuple[Example, ...]:
         """Return examples: as many good as bad, unlike each other, two that the judge gets wrong for one other."""
         chosen: list[Example] = []
-        sides = [_contrasted(_diverse([case for case in cases if case.good is good])) for good in (False, True)]
+        sides = [contrasted([case for case in cases if case.good is good]) for good in (False, True)]
         for pair in zip(*sides, strict=False):
             for case in pair:
                 example = self.judge.example_of(case, rated_phrase(self.language))
@@ -593,7 +452,7 @@ def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdi
     return TriedWay(way=way, right=sum(case.agrees(verdicts[case.key]) for case in judged), cases=len(judged))
 
 
-def _told(way: str, mark: float | None) -> str:
+def _describe(way: str, mark: float | None) -> str:
     way = "" if way == "as it is" else way
     return way if mark is None else f"{way}{', ' if way else ''}passes from {mark:g}"
 
@@ -609,43 +468,6 @@ def _marks(values: Iterable[float | None]) -> list[float]:
     """Return the marks that tell some of the values apart."""
     distinct = sorted({value for value in values if value is not None})
     return distinct[1:] or distinct or [1.0]
-
-
-def _batch(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
-    """Return the cases to learn from: what the judge gets wrong, then others for contrast, of good and bad."""
-    wrong = _diverse([case for case in cases if not case.agrees(case.verdict)])[: _BATCH - 4]
-    others = [case for case in cases if case.agrees(case.verdict)]
-    sides = ([case for case in others if case.good], [case for case in others if not case.good])
-    return [*wrong, *(case for side in sides for case in _diverse(side)[: (_BATCH - len(wrong)) // 2])]
-
-
-def _contrasted(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
-    """Return cases so that one that the judge gets right follows two that it gets wrong.
-
-    Errors alone would teach the opposite of what misled the judge, instead of what people go by.
-    """
-    wrong = [case for case in cases if not case.agrees(case.verdict)]
-    right = [case for case in cases if case.agrees(case.verdict)]
-    return [*wrong[:2], *right[:1], *wrong[2:], *right[1:]]
-
-
-def _diverse(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
-    """Return cases in an order in which each is unlike those before it, those that the judge gets wrong first."""
-    ordered: list[LabelledCase] = []
-    words = {case.key: words_in(case.sample) for case in cases}
-    for group in ([case for case in cases if not case.agrees(case.verdict)],
-                  [case for case in cases if case.agrees(case.verdict)]):  # fmt: skip
-        left = list(group)
-        while left:
-            farthest = min(left, key=lambda case: max((_alike(words[case.key], words[one.key]) for one in ordered),
-                                                      default=0.0))  # fmt: skip
-            ordered.append(farthest)
-            left.remove(farthest)
-    return ordered
-
-
-def _alike(first: frozenset[str], second: frozenset[str]) -> float:
-    return len(first & second) / (len(first | second) or 1)
 
 
 def _compare(
@@ -684,7 +506,7 @@ def _kappa_of(cases: Sequence[LabelledCase], verdicts: Sequence[Verdict | None])
     return cohen_kappa(people, judged, levels=(0.0, 1.0))
 
 
-def _write(folder: Path, tuning: Tuning, search: _Search, parts: _Parts, model: str | None) -> Tuning:
+def _write(folder: Path, tuning: Tuning, search: _Search, parts: LabelParts, model: str | None) -> Tuning:
     """Write report, labels and, where there is a gain, the judge."""
     if tuning.improved:
         search.judge.write_prompts(folder / "prompts", search.change, search.language)
@@ -697,7 +519,7 @@ def _write(folder: Path, tuning: Tuning, search: _Search, parts: _Parts, model: 
         tuning = replace(tuning, file="judges.toml")
     report = json.dumps(tuning.to_dict(), ensure_ascii=False, indent=2, sort_keys=True)
     (folder / "report.json").write_text(f"{report}\n", encoding="utf-8", newline="\n")
-    splits = ((_TUNE, parts.tuning_rows), (_HELD_OUT, parts.held_rows), (_CERTIFY, parts.others))
+    splits = ((TUNE, parts.tuning_rows), (HELD_OUT, parts.held_rows), (CERTIFY, parts.others))
     lines = [json.dumps(line, ensure_ascii=False) for split, rows in splits for line in _label_lines(split, rows)]
     (folder / "labels.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8", newline="\n")
     return tuning
