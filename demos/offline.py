@@ -200,8 +200,8 @@ def chatbot(questions: Sequence[SupportQuestion]) -> ScriptedModel:
 
     def reply(messages: list[BaseMessage]) -> str:
         question, *rest = (message.text for message in messages)
-        own, told = answers[question], "\n".join(rest)
-        refused = [number for number, one in enumerate(own) if one.missing and one.missing in told]
+        own, refusals = answers[question], "\n".join(rest)
+        refused = [number for number, one in enumerate(own) if one.missing and one.missing in refusals]
         return own[min(max(refused, default=-1) + 1, len(own) - 1)].answer
 
     return ScriptedModel(reply, name="support-bot-1")

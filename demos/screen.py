@@ -38,7 +38,7 @@ class Screen(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether a person watches: a terminal, rather than a file or a pipe."""
+        """True if a person watches: a terminal, rather than a file or a pipe."""
         ...
 
     def line(self, text: str = "", tone: Tone = "plain") -> None:
@@ -142,7 +142,7 @@ class RichScreen:
 
     @property
     def live(self) -> bool:
-        """Whether a person watches."""
+        """True if a person watches."""
         return self._console.is_terminal
 
     def line(self, text: str = "", tone: Tone = "plain") -> None:

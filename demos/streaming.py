@@ -60,8 +60,8 @@ def _writer(tempo: _Tempo) -> RunnableLambda[list[BaseMessage], str]:
     """Return a model that says the secret once, and goes on from where it is asked to."""
 
     async def write(messages: list[BaseMessage]) -> AsyncIterator[str]:
-        asked = "\n".join(str(message.text) for message in messages[1:])
-        left = [one for one in _ANSWER if one not in asked and not (asked and one == _INDISCRETION)]
+        prompt = "\n".join(str(message.text) for message in messages[1:])
+        left = [one for one in _ANSWER if one not in prompt and not (prompt and one == _INDISCRETION)]
         await tempo.wait(_FIRST_TOKEN_S)
         for token in re.findall(r"\s*\S{1,5}", " ".join(left)):
             await tempo.wait(_TOKEN_S)

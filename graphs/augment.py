@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from functools import cache, partial
 from importlib import resources
 from string import Template
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from graphs.answers import draft_message
-from graphs.isolation import copy_messages, copy_refinement
 from graphs.policy import Augmenter, AugmenterName
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Refinement
@@ -29,6 +30,56 @@ from judges.errors import ConfigurationError, shortened
 from judges.models.prompt_and_reply import neutralise
 from judges.prompting.prompts import LANGUAGES, Language, language_of
 from judges.sample import cut_text
+
+M = TypeVar("M", bound=BaseMessage)
+
+_UNCHANGEABLE = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def copy_message(message: M) -> M:
+    """Return a message that shares with another one only what cannot be changed."""
+    twin = message.__copy__()
+    fields = vars(twin)
+    for name, value in fields.items():
+        if type(value) is dict or type(value) is list:
+            fields[name] = _copy_json(value)
+    return twin
+
+
+def _copy_json(value: Any) -> Any:
+    """Copy dicts and lists all the way down; cheaper than `deepcopy` for what messages mostly hold."""
+    if type(value) is dict:
+        return {key: _copy_json(item) for key, item in value.items()} if value else {}
+    if type(value) is list:
+        return [_copy_json(item) for item in value]
+    return value if type(value) in _UNCHANGEABLE else deepcopy(value)
+
+
+def copy_messages(messages: Sequence[M]) -> list[M]:
+    """Return copies of messages, in a new list."""
+    return [copy_message(message) for message in messages]
+
+
+def copy_refinement(refinement: Refinement) -> Refinement:
+    """Return a refinement for a user's function, which may change the messages and evidence in it."""
+    return replace(
+        refinement,
+        evidence=deepcopy(dict(refinement.evidence)),
+        attempts=tuple(map(_copy_attempt, refinement.attempts)),
+        added=tuple(copy_messages(refinement.added)),
+    )
+
+
+def _copy_attempt(attempt: Attempt) -> Attempt:
+    return attempt.model_copy(
+        update={
+            "answer": copy_message(attempt.answer),
+            "steps": tuple(copy_messages(attempt.steps)),
+            "evidence": deepcopy(attempt.evidence),
+            "unchosen": tuple(map(_copy_attempt, attempt.unchosen)),
+        }
+    )
+
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -250,8 +301,8 @@ def _note_on_released(refinement: Refinement, *, is_whole: bool) -> AnyMessage:
     released = _MARK_END.sub("‹", "".join(refinement.released_pieces)[-RELEASED_LIMIT:].strip())
     faults = "\n".join(f"- {fault}" for fault in faults_of(last, refinement))
     named = Template(words.faults).substitute(faults=faults) if faults else ""
-    asked = Template(words.amend if is_whole else words.begun).substitute(begun=released)
-    return _note("\n\n".join(part.strip() for part in (asked, named, words.last) if part))
+    request = Template(words.amend if is_whole else words.begun).substitute(begun=released)
+    return _note("\n\n".join(part.strip() for part in (request, named, words.last) if part))
 
 
 def words() -> object:

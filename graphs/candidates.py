@@ -73,7 +73,7 @@ class Race(Generic[T]):
 
     @property
     def is_running(self) -> bool:
-        """Whether results are still to come."""
+        """True if results are still to come."""
         return bool(self._running)
 
     def start(self) -> None:
@@ -247,7 +247,7 @@ class CandidatesLoop(Loop):
 
     @property
     def may_interrupt(self) -> bool:
-        """Whether a generator may stop for a human in the midst of an attempt of a single draft."""
+        """True if a generator may stop for a human in the midst of an attempt of a single draft."""
         return super().may_interrupt or any(candidate.may_interrupt for candidate in self._candidates)
 
     def generate(

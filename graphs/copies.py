@@ -107,17 +107,17 @@ def _length(words: Sequence[str]) -> float:
     return sum(_HAN_LENGTH if _WORD.fullmatch(word) and re.match(f"[{_HAN}]", word) else 1.0 for word in words)
 
 
-def is_echo(made: Draft, refinement: Refinement, conversation: Sequence[BaseMessage]) -> bool:
+def is_echo(draft: Draft, refinement: Refinement, conversation: Sequence[BaseMessage]) -> bool:
     """Check whether a retry's draft holds the loop's own sentences, or most of the feedback that it was to follow.
 
     Args:
-        made: The draft.
+        draft: The draft.
         refinement: The record before it.
         conversation: The messages up to the question; what stands there may be repeated.
     """
-    if made.kept or made.skip_reason or not _repeats(text_of_answer(made.answer), refinement, conversation):
+    if draft.kept or draft.skip_reason or not _repeats(text_of_answer(draft.answer), refinement, conversation):
         return False
-    return made.kind in ("text", "cut", "invalid_tool_call")
+    return draft.kind in ("text", "cut", "invalid_tool_call")
 
 
 def _repeats(text: str, refinement: Refinement, conversation: Sequence[BaseMessage]) -> bool:
@@ -133,20 +133,20 @@ def _repeats(text: str, refinement: Refinement, conversation: Sequence[BaseMessa
     return any(_holds_feedback(draft, faults, said_before) for faults in dict.fromkeys((*feedbacks, together)))
 
 
-def keep_answer(made: Draft, refinement: Refinement) -> Draft:
+def keep_answer(draft: Draft, refinement: Refinement) -> Draft:
     """Return the earlier answer in place of a retry's draft that says to keep it; any other draft as it is.
 
     There is one to keep only where it may be released. Its evidence and its raw reply belong to it.
     """
-    if refinement.policy.augment not in _LETS_KEEP or made.fault or made.kind != "text":
-        return made
-    text = text_of_answer(made.answer)
+    if refinement.policy.augment not in _LETS_KEEP or draft.fault or draft.kind != "text":
+        return draft
+    text = text_of_answer(draft.answer)
     last = answers_of(refinement)[-1]
     if not _keeps(text) or last.is_unfit or last.own_kind != "text":
-        return made
-    steps = (*last.steps, *(step for step in made.steps if step not in last.steps))
-    answer = made.answer.model_copy(update={"content": last.answer.content})
-    return replace(made, answer=answer, steps=steps, evidence=last.evidence, raw=last.raw, kept=text)
+        return draft
+    steps = (*last.steps, *(step for step in draft.steps if step not in last.steps))
+    answer = draft.answer.model_copy(update={"content": last.answer.content})
+    return replace(draft, answer=answer, steps=steps, evidence=last.evidence, raw=last.raw, kept=text)
 
 
 def _keeps(text: str) -> bool:

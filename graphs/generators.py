@@ -30,8 +30,8 @@ from pydantic_core import to_json
 
 from graphs import langchain_private, langgraph_private
 from graphs.answers import AnswerKind, kind_of_answer
+from graphs.augment import copy_message, copy_messages
 from graphs.errors import DraftError
-from graphs.isolation import copy_message, copy_messages
 from graphs.refinement import GeneratorPrompt
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import waited_for
@@ -579,7 +579,7 @@ class _RunnableGenerator:
 
     @property
     def writes_in_chunks(self) -> bool:
-        """Whether its answer can be read while it is written; a graph streams states instead."""
+        """True if its answer can be read while it is written; a graph streams states instead."""
         return not self._is_graph
 
     def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:

@@ -57,7 +57,7 @@ from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
 from judges.models.providers.openai import OpenAICompatible
 from judges.runtime import flow
-from judges.runtime.validation import SharedByCopies
+from judges.runtime.validation import SharedByCopies, naming_settings
 
 
 class SelfJudgingWarning(UserWarning):
@@ -86,10 +86,10 @@ def build_loop(
         warnings.warn(
             f"{coerced.name!r} asks the very model that generates; judges favour their own answers",
             SelfJudgingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     for doubt in check_certificate(coerced, policy, generator):
-        warnings.warn(doubt, CertificateWarning, stacklevel=3)
+        warnings.warn(doubt, CertificateWarning, stacklevel=4)
     may_release = may_release_pieces(policy, bounds, piece_judge, questions)
     held_back = "structured" if may_release and is_structured(generator) else ""
     if may_release and not held_back:
@@ -644,6 +644,7 @@ def _write_status(status: Status, config: RunnableConfig, *, always: bool = Fals
         langgraph_private.write(config, langgraph_private.STATUS, status)
 
 
+@naming_settings("self_refine(generator, judge), for instance self_refine(model, 'helpfulness')")
 def self_refine(
     generator: GeneratorLike,
     judge: JudgeLike,

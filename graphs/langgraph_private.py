@@ -141,6 +141,7 @@ STATUS = "status"
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
 _DURABILITY, _SCRATCHPAD = "__pregel_durability", "__pregel_scratchpad"
+_RESUMING = "__pregel_resuming"
 _TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 _RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
 _CALL, _RESUME = "__pregel_call", "__resume__"
@@ -217,10 +218,16 @@ def stores_steps(config: RunnableConfig) -> bool:
 def lacks_durability(settings: Mapping[str, Any], config: RunnableConfig, checkpointer: object) -> bool:
     """Check whether a run is saved, and nobody said how soon: neither its own settings nor a graph around.
 
+    A graph around that stores at its end alone does not count while a decision is resumed: of a graph inside that
+    ends then, LangGraph would keep that it waits for the decision, so that one beside it never gets its own.
+
     The config is merged with that of the graph, to which the checkpointer belongs.
     """
     is_unsaid = all(settings.get(name) is None for name in _DURABILITY_SETTINGS)
-    return is_unsaid and is_saved(config, checkpointer) and _DURABILITY not in _configurable_of(config)
+    configurable = _configurable_of(config)
+    around = configurable.get(_DURABILITY)
+    is_unheeded = around is None or (around == "exit" and bool(configurable.get(_RESUMING)))
+    return is_unsaid and is_saved(config, checkpointer) and is_unheeded
 
 
 def is_saved(config: RunnableConfig, checkpointer: object) -> bool:
@@ -385,8 +392,8 @@ class ResumeAnswers:
         self._scratchpad = scratchpad
         self._send = send
         self._values: list[Any] = scratchpad.resume
-        found = (place for place, value in enumerate(self._values) if isinstance(value, dict) and _ENTRY in value)
-        self._place = next(found, None)
+        places = (place for place, value in enumerate(self._values) if isinstance(value, dict) and _ENTRY in value)
+        self._place = next(places, None)
         if self._place is not None and not isinstance(self._entry, _AnswersEntry):
             self._go_on(self._place)
 

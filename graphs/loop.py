@@ -22,7 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import langgraph_private
-from graphs.answers import without_reasoning
+from graphs.answers import check_judges, without_reasoning
 from graphs.augment import added_messages
 from graphs.copies import is_echo, keep_answer
 from graphs.drivers import (
@@ -66,7 +66,6 @@ from graphs.events import (
     stopped_events,
 )
 from graphs.generators import AsyncGenerator, Draft, as_generator, check_temperature
-from graphs.mending import check_judges
 from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
@@ -207,8 +206,8 @@ def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
     digest = sha256()
     for message in messages:
         calls = message.tool_calls if isinstance(message, AIMessage) else ()
-        asked = [[call["name"], call["args"]] for call in calls]
-        digest.update(repr((message.type, message.content, asked)).encode(errors="surrogatepass"))
+        calls_made = [[call["name"], call["args"]] for call in calls]
+        digest.update(repr((message.type, message.content, calls_made)).encode(errors="surrogatepass"))
     return f"{kind} {number} {digest.hexdigest()}"
 
 
@@ -274,12 +273,12 @@ class Loop:
 
     @property
     def may_interrupt(self) -> bool:
-        """Whether a generator may stop for a human in the midst of an attempt."""
+        """True if a generator may stop for a human in the midst of an attempt."""
         return any(generator.may_interrupt for generator in (self._generator, *self._overriding.values()))
 
     @property
     def can_await_human(self) -> bool:
-        """Whether a turn may stop for a human."""
+        """True if a turn may stop for a human."""
         return self.policy.on_exhausted == "interrupt" or self.may_interrupt
 
     def check_overrides(self, overrides: Overrides) -> None:
@@ -324,7 +323,9 @@ class Loop:
         """Start a fresh record, so that nothing of an earlier turn is left; runs on the edge into the graph."""
         messages: Messages = question.get("messages") or ()
         if not messages:
-            raise InputError("there are no messages to answer; give at least one, for instance ('user', 'Hello')")
+            raise InputError(
+                "there are no messages to answer; give at least one: {'messages': [('user', 'Hello')]}"
+            )
         if messages[-1].type == "ai":
             raise InputError("the last message is an answer already; end with a message of the user or of a tool")
         question_text = next((message.text for message in reversed(messages) if message.type == "human"), "")
@@ -550,8 +551,11 @@ class Loop:
     ) -> Transition:
         """Stop since the generator failed; raise where there is nothing to release."""
         generator, place = self._generator_for(refinement.number)[0], place_of(error)
-        asked = f" ({getattr(generator, 'asks', '')}{place})".replace("( ", "(") if place else ""
-        detail = f"{kind_of(error)} from the generator on attempt {refinement.number}{asked}"
+        whereabouts = f" ({getattr(generator, 'asks', '')}{place})".replace("( ", "(") if place else ""
+        last = refinement.attempts[-1] if refinement.attempts else None
+        is_begun = last is not None and bool(last.pieces) and last.verdict is None
+        number = refinement.number - is_begun
+        detail = f"{kind_of(error)} from the generator on attempt {number}{whereabouts}"
         failed = refinement.stop("generator_failed", detail, now=now, usage=spent)
         if failed.attempts or failed.ending == "fallback":
             return self._to_finish(failed)

@@ -97,7 +97,7 @@ class Outcome(HintsAtKeys, Frozen):
 
     @property
     def covered(self) -> bool:
-        """Whether the promise of a certificate is about this answer."""
+        """True if the promise of a certificate is about this answer."""
         return self.certificate is not None
 
     @property
@@ -164,9 +164,13 @@ class Outcome(HintsAtKeys, Frozen):
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
-        asked = self.question_verdict
-        if asked is not None:
-            summary["question"] = {"judge": asked.judge, "passed": asked.passed, "unscored": asked.unscored}
+        on_question = self.question_verdict
+        if on_question is not None:
+            summary["question"] = {
+                "judge": on_question.judge,
+                "passed": on_question.passed,
+                "unscored": on_question.unscored,
+            }
         for name in ("certificate", "covered", "missing", "held_back"):
             value = getattr(self, name)
             if value:

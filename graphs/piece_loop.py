@@ -405,11 +405,11 @@ class PieceLoop(Loop):
         before = "".join(refinement.released_pieces)
         sample = piece_sample(messages, refinement, before, refused.text)
         behind: Any = evolve(self, _judge=quick.judge)
-        asked = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
+        request = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
         try:
-            said = yield asked
+            said = yield request
         except DeadlinePassed:
-            return verdict.model_copy(update={"usage": verdict.usage + asked.spent})
+            return verdict.model_copy(update={"usage": verdict.usage + request.spent})
         words = {"rationale": said.rationale, "feedback": said.feedback}
         return verdict.model_copy(update={**words, "usage": verdict.usage + said.usage})
 

@@ -24,6 +24,7 @@ from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.promise import OnAlarm, Standing, certified_grid
 from judges.runtime.budget import Price, Prices
+from judges.runtime.validation import naming_settings
 from judges.sample import canonical_field
 from judges.verdict import Rating, Verdict
 
@@ -134,9 +135,31 @@ _ELSEWHERE = {
     **dict.fromkeys(
         ("system_prompt", "prompt", "instructions"), "instructions to the generator stand in the conversation"
     ),
+    **dict.fromkeys(
+        ("memory", "thread", "history", "session"),
+        "a conversation with memory takes a checkpointer: checkpointer=InMemorySaver()",
+    ),
+    **dict.fromkeys(
+        ("interrupt_before", "interrupt_after", "interrupt", "human", "human_in_the_loop", "approval"),
+        "a person is asked with on_exhausted='interrupt' and a checkpointer",
+    ),
+    **dict.fromkeys(
+        ("stop_condition", "stopping_condition", "stop_when", "accept", "accept_if", "is_good"),
+        "a condition is a judge: SelfRefine(generator, lambda answer: len(answer) < 200)",
+    ),
+    **dict.fromkeys(("tools", "toolkit"), "tools belong to the generator: model.bind_tools(tools), or an agent"),
+    **dict.fromkeys(
+        ("streaming", "stream"), "refiner.stream(question) streams; release='pieces' judges while it is written"
+    ),
+    **dict.fromkeys(
+        ("output_parser", "response_format", "schema", "response_model"),
+        "structured answers are the generator's: model.with_structured_output(schema)",
+    ),
     "cache": "answers of a judge's model are cached there: Helpfulness(judges.cached(model))",
 }
 _LEVELS = 3
+_ALIKE = 0.75
+"""How alike a misspelt setting is to one that there is, from 0 to 1."""
 
 
 def _instead_of(name: str, value: object, known: Collection[str]) -> str:
@@ -154,6 +177,11 @@ def _instead_of(name: str, value: object, known: Collection[str]) -> str:
         return ""
     others = "; max_retries is for requests that fail" if name in _RETRIES and "max_retries" in known else ""
     return f"use {setting}{_value(name, value)}, {_MEANINGS[setting]}{others}"
+
+
+def setting_meant(name: str) -> str:
+    """Return the setting that others have this name for; empty where none is known."""
+    return _SETTING.get(name, "")
 
 
 def _value(name: str, value: object) -> str:
@@ -202,6 +230,8 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
         return message
     location = ".".join(part for part in map(str, fault["loc"]) if not part.startswith(_INNER_PARTS))
     remedy = _REMEDIES.get(location, "")
+    if location == "success_rating" and isinstance(fault["input"], float) and 0 <= fault["input"] <= 1:
+        remedy = f"; a score from 0 to 1 is success_score={fault['input']}"
     return (
         f"{kind} setting {location}: {message[0].lower()}{message[1:]}{remedy} (given {shortened(fault['input'])})"
     )
@@ -213,7 +243,7 @@ def _hint(name: str, value: object, settings: type[BaseModel]) -> str:
         return "evidence comes with each question: invoke(question, evidence={'reference': '...'})"
     if instead := _instead_of(name, value, settings.model_fields):
         return instead
-    near = get_close_matches(name, settings.model_fields, n=1)
+    near = get_close_matches(name, settings.model_fields, n=1, cutoff=_ALIKE)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"
 
 
@@ -476,6 +506,7 @@ class Policy(FrozenSettings):
     certificate: IssuedCertificate | None = None
     on_alarm: OnAlarm = "log"
 
+    @naming_settings("Policy(max_attempts=3, success_rating=4)")
     def __init__(self, **settings: Unpack[PolicySettings]) -> None:
         """Validate the settings; see the class. Mappings are converted to prices and overrides."""
         values: Mapping[str, Any] = settings
@@ -530,7 +561,7 @@ class Policy(FrozenSettings):
         return self
 
     def accepts(self, verdict: Verdict) -> bool:
-        """Whether a verdict reaches the success rating, or the success score where there is one."""
+        """Return whether a verdict reaches the success rating, or the success score where there is one."""
         if self.success_score is None:
             return verdict.reaches(self.success_rating)
         return verdict.score is not None and verdict.score >= self.success_score
@@ -558,7 +589,7 @@ class Policy(FrozenSettings):
 
     @property
     def has_limits(self) -> bool:
-        """Whether calls, tokens, cost, retries or time are limited."""
+        """True if calls, tokens, cost, retries or time are limited."""
         limits = (self.max_calls, self.max_tokens, self.max_cost, self.max_retries, self.deadline_s)
         return limits != _NO_LIMITS
 
@@ -577,7 +608,7 @@ class Policy(FrozenSettings):
 
     @property
     def is_closed(self) -> bool:
-        """Whether no answer is generated any more, since the certificate was withdrawn."""
+        """True if no answer is generated any more, since the certificate was withdrawn."""
         return self.max_calls == 0
 
     def override(self, attempt: int, candidate: int = 1) -> Override:

@@ -135,8 +135,8 @@ class BothCalls:
 
     def _run(self) -> tuple[Any, Verdict]:
         with DaemonThreads(2) as threads:
-            asked, drafting = threads.submit(self._judge), threads.submit(perform, self._drafting)
-            verdict = asked.result()
+            judging, drafting = threads.submit(self._judge), threads.submit(perform, self._drafting)
+            verdict = judging.result()
             if self.ends(verdict):
                 leave_unjoined()
                 raise self._ended(verdict, drafting)
@@ -145,16 +145,16 @@ class BothCalls:
 
     async def _arun(self) -> tuple[Any, Verdict]:
         let_calls_be_left()
-        asked, drafting = asyncio.ensure_future(self._ajudge()), asyncio.ensure_future(aperform(self._drafting))
+        judging, drafting = asyncio.ensure_future(self._ajudge()), asyncio.ensure_future(aperform(self._drafting))
         try:
-            verdict = await asked
+            verdict = await judging
             if self.ends(verdict):
                 raise self._ended(verdict, drafting)
             await asyncio.wait((drafting,))
             error = drafting.exception()
             return (drafting.result() if error is None else error), verdict
         finally:
-            for task in (asked, drafting):
+            for task in (judging, drafting):
                 task.add_done_callback(_retrieve)
                 task.cancel()
 

@@ -286,19 +286,19 @@ def _texts(value: JsonValue) -> Iterator[str]:
 
 
 def _is_ordinary(text: str) -> bool:
-    """Whether a text has no words but those of any judgement."""
+    """Return whether a text has no words but those of any judgement."""
     words = _JUDGED_WORD.findall(text.casefold())
     return bool(words) and _ORDINARY.issuperset(words)
 
 
 def _is_closed_answer(text: str) -> bool:
-    """Whether a text is one word that answers a closed question."""
+    """Return whether a text is one word that answers a closed question."""
     words = _JUDGED_WORD.findall(text.casefold())
     return len(words) == 1 and words[0] in _CLOSED_ANSWERS
 
 
 def _names_something(description: str) -> bool:
-    """Whether the description of a level is long, or has a name or a number in it."""
+    """Return whether the description of a level is long, or has a name or a number in it."""
     is_long = len(_WORD.findall(description)) >= _MANY_WORDS
     return is_long or any(character.isupper() or character.isdigit() for character in description)
 

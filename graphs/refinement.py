@@ -22,15 +22,16 @@ from graphs.answers import (
     NOTES,
     AnswerKind,
     Copied,
+    action_on,
     fault_of,
     kind_of_answer,
+    mended_answer,
     misfit_answer,
     reason_to_skip,
     rejection_for,
     text_of_answer,
     unfit_answer,
 )
-from graphs.mending import action_on, mended_answer
 from graphs.policy import OnRefusal, Policy
 from graphs.redaction import withhold
 from judges.prompting.prompts import language_of
@@ -136,7 +137,7 @@ class Attempt(Frozen):
 
     @property
     def is_cut_as_asked(self) -> bool:
-        """Whether it was cut off at the length that the request allows, so that another would be, too."""
+        """True if it was cut off at the length that the request allows, so that another would be, too."""
         return self.kind == "cut" and self.answer.response_metadata.get(CUT_AS_ASKED) is True
 
     @property
@@ -157,7 +158,7 @@ class Attempt(Frozen):
 
     @property
     def is_unfit(self) -> bool:
-        """Whether it may not be released, also not as the best there is."""
+        """True if it may not be released, also not as the best there is."""
         return bool(self.fault) or self.copied == "echo" or self.is_withheld
 
     @property
@@ -542,7 +543,7 @@ class Refinement:
 
     @property
     def awaits_verdict(self) -> bool:
-        """Whether the last draft is still to be judged."""
+        """True if the last draft is still to be judged."""
         return bool(self.attempts) and self.attempts[-1].verdict is None
 
     def _reason_to_skip(self, attempt: Attempt) -> str | None:
@@ -588,7 +589,7 @@ class Refinement:
 
     @property
     def is_last(self) -> bool:
-        """Whether no attempt follows the one recorded last, whatever its verdict."""
+        """True if no attempt follows the one recorded last, whatever its verdict."""
         if self.policy.shadow or len(self.attempts) >= self.max_attempts_now:
             return True
         return bool(self.attempts) and self.attempts[-1].is_cut_as_asked
@@ -655,7 +656,7 @@ class Refinement:
 
     @property
     def done(self) -> bool:
-        """Whether the refinement has stopped."""
+        """True if the refinement has stopped."""
         return self.stop_reason is not None
 
     @property
@@ -674,14 +675,14 @@ class Refinement:
 
     @property
     def has_limits(self) -> bool:
-        """Whether calls, tokens, cost, retries or time are limited."""
+        """True if calls, tokens, cost, retries or time are limited."""
         policy = self.policy
         limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.max_retries, policy.deadline_s)
         return limits != _NO_LIMITS
 
     @property
     def _has_budget(self) -> bool:
-        """Whether calls, tokens or cost are limited, so that what was consumed counts."""
+        """True if calls, tokens or cost are limited, so that what was consumed counts."""
         policy = self.policy
         return (policy.max_calls, policy.max_tokens, policy.max_cost) != (None, None, None)
 
@@ -771,7 +772,7 @@ class Refinement:
 
     @property
     def passed(self) -> bool:
-        """Whether an attempt was accepted."""
+        """True if an attempt was accepted."""
         return self.stop_reason == "accepted"
 
     @property
@@ -834,7 +835,7 @@ class Refinement:
 
     @property
     def _is_unjudged(self) -> bool:
-        """Whether it ended without a verdict: the judge failed, or no draft was judged in time."""
+        """True if it ended without a verdict: the judge failed, or no draft was judged in time."""
         if self.stop_reason in ("budget", "deadline"):
             return bool(self.attempts) and self.best is None
         return self.stop_reason == "judge_failed"
@@ -872,8 +873,8 @@ class Refinement:
             **({"held_back": self.held_back} if self.held_back else {}),
             **(
                 {}
-                if (asked := self.question_verdict) is None
-                else {"question_verdict": asked.model_dump(mode="json")}
+                if (verdict := self.question_verdict) is None
+                else {"question_verdict": verdict.model_dump(mode="json")}
             ),
         }
 
@@ -888,7 +889,7 @@ class Refinement:
             "unfinished": Usage.model_validate(state.get("unfinished", {})),
             "revisions": tuple(state.get("sent_back", ())),
             "is_judged": state.get("sampled", True),
-            "question_verdict": None if (asked := state.get("question_verdict")) is None else Verdict(**asked),
+            "question_verdict": None if (verdict := state.get("question_verdict")) is None else Verdict(**verdict),
         }
         kept = {name: value for name, value in state.items() if name not in _STORED}
         return cls(policy=policy, **{**kept, **values})

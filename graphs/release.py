@@ -91,7 +91,8 @@ class PieceRelease:
         """Return the pieces that are to be judged now, each with its number."""
         if self._most_judged is None or self.refused is not None:
             return []
-        written = sum(piece.fate is not Fate.DROPPED for piece in self._written)
+        waiting = self._written[self._asked :]
+        written = self._asked + sum(piece.fate is not Fate.DROPPED for piece in waiting)
         end = min(written, self._asked + self._most_judged(self._has_verdict) - self._in_flight)
         due = [(number, self._written[number].text) for number in range(self._asked, end)]
         self._asked, self._in_flight = max(self._asked, end), self._in_flight + len(due)
@@ -119,11 +120,12 @@ class PieceRelease:
     @property
     def refused(self) -> int | None:
         """The number of the first piece that is refused, as far as is known."""
-        return next((at for at, piece in enumerate(self._written) if piece.fate is Fate.REFUSED), None)
+        not_out = range(self._out, len(self._written))
+        return next((at for at in not_out if self._written[at].fate is Fate.REFUSED), None)
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more can go out: all is out, or what comes next is refused."""
+        """True if nothing more can go out: all is out, or what comes next is refused."""
         if self._out < len(self._written):
             return self._written[self._out].fate in (Fate.REFUSED, Fate.DROPPED)
         return self.is_complete

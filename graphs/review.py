@@ -130,7 +130,7 @@ def _revise(refinement: Refinement, number: int, feedback: str) -> Refinement:
 
 
 def _may_be_revised(refinement: Refinement) -> bool:
-    """Whether a reviewer who is asked may send the answer back: revisions, budgets and time leave room."""
+    """Return whether a reviewer who is asked may send the answer back: revisions, budgets and time leave room."""
     ended_at = refinement.started_at if refinement.ended_at is None else refinement.ended_at
     return (
         refinement.ending == "interrupt"

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from judges.compose import install_resolver
+from judges.first_guesses import no_such_name, of_package
 
 if TYPE_CHECKING:
     from judges.catalogue.general.checks import JsonValid, Length, NumericRange, Pattern
@@ -167,7 +168,7 @@ def __getattr__(name: str) -> object:
         return import_module(f"{__name__}.catalogue")
     home = _HOMES.get(name)
     if home is None:
-        raise import_module(f"{__name__}.first_guesses").no_such_name(__name__, name, _hint_for(name))
+        raise no_such_name(__name__, name, _hint_for(name))
     value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
     return value
 
@@ -175,11 +176,10 @@ def __getattr__(name: str) -> object:
 def _hint_for(name: str) -> str:
     if name.startswith("_"):
         return ""
-    guesses = import_module(f"{__name__}.first_guesses")
-    hint: str = guesses.of_package(__name__, name)
+    hint = of_package(__name__, name)
     if not hint:
         hint = import_module(f"{__name__}.catalogue.registry").hint_at_class(name)
-    return hint or guesses.of_package(__name__, name, own=__all__)
+    return hint or of_package(__name__, name, own=__all__)
 
 
 def __dir__() -> list[str]:

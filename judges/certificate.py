@@ -186,7 +186,7 @@ class CertifiedRow(BaseModel):
         return f"{self.policy:g}"
 
 
-_HEADER = ("from", "released", "bad", "share", "at most", "p", "status", "of the runs", "attempts")
+_HEADER = ("from", "released", "bad", "share", "at most", "p", "status", "of the runs", "tries")
 _STATUS = {"certified": "certified", "refused": "refused", "too_few": "too few", "not_tested": "not tested"}
 
 
@@ -212,7 +212,7 @@ def _placed(cell: str, width: int, *, left: bool) -> str:
 
 def _cells(row: CertifiedRow, *, anytime: bool) -> tuple[str, ...]:
     interval = row.release_interval
-    bounds = "" if interval is None else f" ({interval[0]:.0%}-{interval[1]:.0%})"
+    bounds = "" if interval is None else f" ({100 * interval[0]:.0f}-{interval[1]:.0%})"
     evidence = row.e if anytime else row.p
     return (
         row.policy_text,
@@ -220,7 +220,7 @@ def _cells(row: CertifiedRow, *, anytime: bool) -> tuple[str, ...]:
         str(row.bad),
         "-" if row.rate is None else f"{row.rate:.1%}",
         "-" if row.upper is None else f"{row.upper:.1%}",
-        "-" if evidence is None else f"{'E ' if anytime else ''}{evidence:.3g}",
+        "-" if evidence is None else f"{'E ' if anytime else ''}{evidence:.2g}",
         _STATUS[row.status],
         "" if row.release_rate is None else f"{row.release_rate:.0%}{bounds}",
         "" if row.mean_attempts is None else f"{row.mean_attempts:.2f}",
@@ -492,7 +492,7 @@ class IssuedCertificate(BaseModel):
 
     @property
     def certified(self) -> bool:
-        """Whether anything is certified."""
+        """True if anything is certified."""
         return self.threshold is not None
 
     @property

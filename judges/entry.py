@@ -95,7 +95,7 @@ class Entry:
 
     @property
     def in_loop(self) -> _InLoop:
-        """Whether its feedback can better an answer in the loop.
+        """True if its feedback can better an answer in the loop.
 
         What the retriever found, and turns that are over, cannot be written again; an agent can act again. A judge
         of the answer that needs more than question and answer needs `evidence=`, or a generator that brings it.

@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 _ALIKE = 0.8
 """How alike a misspelt name is to a public one, from 0 to 1."""
 
+_LEAST_PART = 4
+"""Characters that a public name has at least that is looked for inside of a guess."""
+
+_MOST_NAMES = 12
+"""How many names an error lists."""
+
 
 def _table(*rows: tuple[Sequence[str], str]) -> Mapping[str, str]:
     return {name: hint for names, hint in rows for name in names}
@@ -97,6 +103,18 @@ _OF_REFINE = _table(
     (
         ("Record", "Recorder", "Store", "Storage", "Database", "Logger", "History"),
         "recording is a setting: SelfRefine(generator, judge, record='attempts.jsonl')",
+    ),
+    (
+        ("certify", "Certificate", "align", "calibrate", "label", "monitor", "replay", "report", "export"),
+        "it is a command: `refine --help` lists them",
+    ),
+    (
+        ("Feedback", "Critique", "Rationale", "Score", "Rating"),
+        "it is a part of a verdict: from judges import Verdict; Verdict.rated(2, feedback='Be brief.')",
+    ),
+    (
+        ("State", "RefineState", "SelfRefineState", "LoopState"),
+        "the state of the loop is its own; what came about is an Outcome: SelfRefine(...).refine(question)",
     ),
     (
         ("App", "Server", "Proxy", "GuardServer", "serve", "create_app", "app"),
@@ -194,6 +212,7 @@ OF_A_VERDICT = _table(
     (("cost", "tokens", "token_usage"), "it is in usage: usage.cost, usage.tokens"),
     (("suggestion", "suggestions", "improvement"), "it is feedback"),
     (("claims", "statements", "details"), "the parts are items"),
+    (("to_dict", "dict", "as_dict", "json", "to_json"), "it is model_dump(), or model_dump_json()"),
 )
 OF_AN_OUTCOME = _table(
     (
@@ -209,10 +228,11 @@ OF_AN_OUTCOME = _table(
     (("cost", "tokens", "calls", "token_usage"), "it is in usage: outcome.usage.cost, outcome.usage.tokens"),
     (("reason", "error", "status"), "stop_reason says why the loop stopped, detail says more"),
     (("duration", "latency", "elapsed", "time"), "it is latency_s, in seconds"),
+    (("to_dict", "dict", "as_dict", "json", "to_json"), "it is model_dump(), or model_dump_json()"),
 )
 OF_AN_EVALUATION = _table(
     (
-        ("mean", "average", "score", "rating", "passed", "pass_rate", "aggregate", "metrics"),
+        ("mean", "average", "score", "rating", "passed", "pass_rate", "aggregate", "metrics", "accuracy"),
         "each judge has its own: evaluation['length'].mean",
     ),
     (
@@ -220,6 +240,10 @@ OF_AN_EVALUATION = _table(
         "they are rows: evaluation.rows[0].verdicts['length']",
     ),
     (("df", "dataframe", "to_df", "to_dataframe", "pandas"), "it is to_pandas()"),
+    (
+        ("to_dict", "to_json", "json", "save", "to_csv"),
+        "its rows are written by evaluate(..., out='results.jsonl')",
+    ),
     (("print", "show", "report"), "print(evaluation) shows the means; rows and summary hold the rest"),
     (("usage", "tokens"), "it is cost, or total_tokens(); evaluation['length'].usage is that of one judge"),
 )
@@ -256,6 +280,12 @@ OF_A_REFINER = _table(
     ),
 )
 
+OF_A_MIDDLEWARE = _table(
+    (
+        ("invoke", "ainvoke", "run", "arun", "stream", "astream", "refine", "arefine", "agent"),
+        "the agent is asked: create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)]).invoke(...)",
+    ),
+)
 OF_A_GRAPH = _table(
     (("compile",), "it is compiled: graph.invoke({'messages': [('user', question)]})"),
     (
@@ -283,14 +313,17 @@ def of_package(
     for other, names in (others or {}).items():
         if name in names:
             return f"it is in {other}: from {other} import {name}"
-    return _OF_PACKAGES.get(package, {}).get(name) or _ELSEWHERE.get(name) or nearest(name, own)
+    own_hint = _OF_PACKAGES.get(package, {}).get(name) or _ELSEWHERE.get(name) or nearest(name, own)
+    return own_hint or next((hints[name] for hints in _OF_PACKAGES.values() if name in hints), "")
 
 
 def nearest(name: str, own: Collection[str]) -> str:
-    """Return the question whether a name is meant that is alike; empty where there is none."""
+    """Return the question whether a name is meant that is alike, or that is a part of it; empty where none is."""
     by_spelling = {other.lower(): other for other in own}
     near = get_close_matches(name.lower(), by_spelling, n=1, cutoff=_ALIKE)
-    return f"did you mean {by_spelling[near[0]]!r}?" if near else ""
+    parts = [other for other in by_spelling if len(other) >= _LEAST_PART and other in name.lower()]
+    meant = near[0] if near else max(parts, key=len, default="")
+    return f"did you mean {by_spelling[meant]!r}?" if meant else ""
 
 
 def no_such_name(package: str, name: str, hint: str) -> Exception:
@@ -304,9 +337,75 @@ def no_such_name(package: str, name: str, hint: str) -> Exception:
         hint: What to use instead; empty where nothing is known.
     """
     asking = sys._getframe(2)  # noqa: SLF001 - who asks is to be told
-    if hint and asking.f_code.co_code[asking.f_lasti] == opmap["IMPORT_FROM"]:
+    if not name.startswith("_") and asking.f_code.co_code[asking.f_lasti] == opmap["IMPORT_FROM"]:
+        hint = hint or f"it has {listed(sys.modules[package].__all__)}"
         return ImportError(f"cannot import name {name!r} from {package!r}; {hint}", name=package)
     return AttributeError(f"module {package!r} has no attribute {name!r}{hint and '; '}{hint}")
+
+
+def listed(names: Collection[str]) -> str:
+    """Return names for an error, the first ones where they are many."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _MOST_NAMES} more" if len(ordered) > _MOST_NAMES else ""
+    return f"{', '.join(ordered[:_MOST_NAMES])}{more}"
+
+
+_DOORS = (
+    *("refine", "refine.middleware", "refine.record", "refine.server", "judges", "judges.authoring"),
+    *("judges.catalogue", "judges.offline", "judges.testing", "graphs"),
+)
+"""The packages that names are imported from."""
+
+_BY_NAME = "a judge is made by its name: from judges import load; load('faithfulness', model=...)"
+_OF_MODULES = _table(
+    (
+        ("agent", "agents", "middlewares", "langchain", "integrations"),
+        "from refine import SelfRefineMiddleware",
+    ),
+    (
+        ("evaluate", "evaluation", "evaluations", "eval", "evals", "dataset", "datasets", "compare"),
+        "from judges.offline import evaluate, compare, read_rows",
+    ),
+    (
+        ("metric", "metrics", "evaluators", "scorers", "criteria", "prebuilt", "builtin", "llm", "llms", "rag"),
+        _BY_NAME,
+    ),
+    (("ragas", "deepeval", "mlflow", "databricks", "nvidia", "openevals", "library", "collection"), _BY_NAME),
+    (("models", "providers", "openai", "clients", "client"), "from judges import OpenAICompatible"),
+    (("policy", "policies", "config", "settings", "options"), "from refine import Policy"),
+    (("guard", "proxy", "gateway", "api", "app"), "from refine.server import RunningGuard; or `refine serve`"),
+    (("certificate", "certificates", "certify", "calibration"), "certificates are made by `refine certify`"),
+    (("mock", "mocks", "fakes", "fake", "stubs"), "from judges.testing import ScriptedModel, ScriptedJudge"),
+    (("verdict", "verdicts", "types", "schema", "schemas", "results"), "from judges import Verdict, Sample"),
+    (("errors", "exceptions"), "from refine import NotAccepted, QuestionRefused; from judges import JudgesError"),
+    (("custom", "decorators", "base"), "from judges import as_judge, Judge"),
+    (("records", "storage", "store", "database", "history"), "from refine.record import DatabaseRecord"),
+)
+"""What to import instead of modules that there are not, by the last part of their names."""
+
+
+class HintsAtModules:
+    """The last one asked for a module; of a module of these packages that there is not, it says what to import."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Find nothing.
+
+        Raises:
+            ModuleNotFoundError: If one of the packages is asked for a public module that it does not have.
+        """
+        del path, target
+        package, _, last = name.rpartition(".")
+        if name.partition(".")[0] not in ("refine", "judges", "graphs") or not package or last.startswith("_"):
+            return
+        door = next((door for door in _DOORS if door.rpartition(".")[2] == last), "")
+        hint = f"it is {door}: from {door} import ..." if door else _OF_MODULES.get(last, "")
+        hint = hint or f"from refine import SelfRefine is the loop; the packages are {listed(_DOORS)}"
+        raise ModuleNotFoundError(f"No module named {name!r}; {hint}", name=name)
+
+
+if HintsAtModules not in sys.meta_path:
+    sys.meta_path.append(HintsAtModules)
 
 
 class HintsAtGuesses:
@@ -328,9 +427,17 @@ class HintsAtGuesses:
 
 
 class HintsAtKeys(HintsAtGuesses):
-    """A record whose fields are attributes, and which says so where one is asked for by a key."""
+    """A record whose fields are attributes, and which names them where a key or another name is asked for."""
 
-    if not TYPE_CHECKING:  # for type checkers a record has no keys
+    if not TYPE_CHECKING:  # for type checkers a record has no keys, and no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            fields = type(self).model_fields
+            if name.startswith("_") or name in fields or name in self._guesses or hasattr(type(self), name):
+                return super().__getattr__(name)
+            properties = [own for own, value in vars(type(self)).items() if isinstance(value, property)]
+            hint = nearest(name, [*fields, *properties]) or f"it has {listed(fields)}"
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}; {hint}")
 
         def __getitem__(self, key: object) -> Any:
             guess = "" if not isinstance(key, str) else self._guesses.get(key, "")

@@ -317,7 +317,7 @@ def _claim_embedding(here: Observation) -> None:
 
 
 def _embedded(embedded: EmbeddingResponse, model: EmbeddingModel, here: Observation) -> Completion:
-    usage = budget.charge(here.allowance, embedded.usage, embedded.model, asked=model.name, as_call=False)
+    usage = budget.charge(here.allowance, embedded.usage, embedded.model, requested=model.name, as_call=False)
     return Completion(embedded.vectors, usage=usage)
 
 
@@ -455,7 +455,7 @@ class Judge(HintsAtGuesses, ABC):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether the judge holds for a part of an answer as for the whole; not unless its entry says so."""
+        """True if the judge holds for a part of an answer as for the whole; not unless its entry says so."""
         entry = getattr(self, "entry", None)
         return isinstance(entry, Entry) and bool(entry.judges_parts)
 

@@ -94,7 +94,7 @@ class Standing:
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether nothing is promised any more."""
+        """True if nothing is promised any more."""
         return self.threshold is None
 
     @property
@@ -164,7 +164,7 @@ class _Evidence:
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing speaks against it, not even the audits since things may have got worse."""
+        """True if nothing speaks against it, not even the audits since things may have got worse."""
         audits, bad = self._recent
         return not self.is_broken and self.against <= 1 and bad <= self._tolerated * audits
 

@@ -245,7 +245,7 @@ def _row_in(source: object) -> Mapping[str, Any]:
 
 
 def _is_canonical(row: dict[Any, Any]) -> bool:
-    """Whether a row is taken as it is: fields under their own names, none of them nested, or plain texts."""
+    """True if a row is taken as it is: fields under their own names, none of them nested, or plain texts."""
     if not row.keys() <= _NAMES.keys():
         fields = set(map(_FIELD_OF.get, row))
         is_plain = len(fields) == len(row) and None not in fields and set(map(type, row.values())) == {str}
@@ -256,7 +256,7 @@ def _is_canonical(row: dict[Any, Any]) -> bool:
 
 
 def _is_renamed(row: Mapping[str, Any]) -> bool:
-    """Whether each column of a row is a field of its own and has a value, so that it is read by its name alone."""
+    """True if each column of a row is a field of its own and has a value, so that it is read by its name alone."""
     fields = {_FIELD_OF.get(name) for name in row}
     return len(fields) == len(row) and None not in fields and all(value is not None for value in row.values())
 
@@ -290,7 +290,7 @@ def _without_answer(answer: str | None, messages: Conversation) -> Conversation:
 
 
 def _is_answer(message: Message) -> bool:
-    """Whether a message is an answer and not a step: the assistant's, without tool calls."""
+    """Return whether a message is an answer and not a step: the assistant's, without tool calls."""
     return message.role == "assistant" and not message.tool_calls
 
 

@@ -386,13 +386,13 @@ def load_line(make: Callable[..., object]) -> str:
 def _signature_of(make: Callable[..., object]) -> _Signature:
     """Return what a class or factory takes; a class may pass settings on to its bases."""
     makers = [(one, _parameters(one), _hints(one)) for one in _makers(make)]
-    found: dict[str, _Parameter] = {}
+    described: dict[str, _Parameter] = {}
     passed_on: set[str] | None = None
     takes_any = False
     for _, parameters, hints in makers:
         for one in parameters:
             if one.kind in _NAMED and one.name not in _INTERNAL and (passed_on is None or one.name in passed_on):
-                found.setdefault(one.name, _described(one, makers, hints))
+                described.setdefault(one.name, _described(one, makers, hints))
         rest = next((one for one in parameters if one.kind is one.VAR_KEYWORD), None)
         if rest is None:
             break
@@ -404,7 +404,7 @@ def _signature_of(make: Callable[..., object]) -> _Signature:
     first = makers[0][1][isinstance(make, type) :]
     by_position = tuple(one.name for one in first if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
     unbounded = any(one.kind is one.VAR_POSITIONAL for one in first)
-    return _Signature(found, None if unbounded else by_position, takes_any)
+    return _Signature(described, None if unbounded else by_position, takes_any)
 
 
 def _described(one: inspect.Parameter, makers: Sequence[Any], hints: Mapping[str, object]) -> _Parameter:

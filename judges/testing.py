@@ -210,7 +210,7 @@ class ScriptedModel(BaseChatModel):
 
     @property
     def replies_in_turn(self) -> bool:
-        """Whether the replies are lines, of which the next one is for whoever asks next."""
+        """True if the replies are lines, of which the next one is for whoever asks next."""
         return self._script.in_turn
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from judges.first_guesses import OF_A_VERDICT, HintsAtKeys
+from judges.first_guesses import OF_A_VERDICT, HintsAtKeys, nearest
 
 
 class Frozen(BaseModel):
@@ -148,7 +148,7 @@ class Usage(Frozen):
         return self.input_tokens + self.output_tokens
 
     def __bool__(self) -> bool:
-        """Whether anything was consumed."""
+        """Return whether anything was consumed."""
         if self.calls or self.cost is None or not (self.calls_known and self.tokens_known):
             return True
         return bool(self.tokens or self.cost or self.cached)
@@ -234,6 +234,25 @@ def mask_spans(text: str, spans: Iterable[MaskedSpan]) -> str:
     return "".join([*parts, text[place:]])
 
 
+_MADE_BY = "Verdict.rated(3, feedback=...), Verdict.scored(0.8) and Verdict.checked(True) make one"
+
+
+def _fault_of(error: ValidationError) -> str:
+    """Return the first fault of a verdict as one line; a text in it may be judged, and is not quoted."""
+    fault = error.errors(include_url=False)[0]
+    message = fault["msg"].removeprefix("Value error, ")
+    if not fault["loc"]:
+        return f"{message}; {_MADE_BY}"
+    name, value = ".".join(map(str, fault["loc"])), fault["input"]
+    if fault["type"] == "extra_forbidden":
+        hint = OF_A_VERDICT.get(name) or nearest(name, Verdict.model_fields)
+        return f"a verdict has no {name!r}; {hint or _MADE_BY}"
+    if ", not " in message:
+        return f"{name} of a verdict: {message}; {_MADE_BY}"
+    shown = repr(value) if isinstance(value, int | float) else f"a {type(value).__name__}"
+    return f"{name} of a verdict: {message[0].lower()}{message[1:]}, not {shown}; {_MADE_BY}"
+
+
 class Verdict(HintsAtKeys, Frozen):
     """The result of judging one sample.
 
@@ -293,6 +312,24 @@ class Verdict(HintsAtKeys, Frozen):
     replacement: str | None = None
     masked: tuple[MaskedSpan, ...] = ()
 
+    if not TYPE_CHECKING:  # type checkers read the fields
+
+        def __init__(self, /, *values: object, **fields: Any) -> None:
+            """Validate the fields.
+
+            Raises:
+                ValueError: If one does not fit, in one line.
+                TypeError: If a value is given without a name.
+            """
+            if values:
+                raise TypeError(f"Verdict() takes no value without a name; {_MADE_BY}")
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise ValueError(_fault_of(error)) from None
+
+        __init__.__pydantic_base_init__ = True  # else records that are read went through it, too
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in_marks(cls, fields: Any) -> Any:
@@ -336,8 +373,10 @@ class Verdict(HintsAtKeys, Frozen):
     @classmethod
     def scored(cls, score: float, *, threshold: float = 0.5, value: Value | None = None, **fields: Any) -> Self:
         """Return a verdict with a score from 0 to 1; it passes at `threshold`. `value` is the native result."""
-        if not (math.isfinite(score) and 0 <= score <= 1):
-            raise ValueError(f"a score lies from 0 to 1, not {score!r}")
+        mark: object = score
+        if isinstance(mark, str) or not (math.isfinite(score) and 0 <= score <= 1):
+            shown = "a str" if isinstance(mark, str) else repr(score)
+            raise ValueError(f"a score lies from 0 to 1, not {shown}; Verdict.rated takes a rating from 1 to 4")
         return cls(
             value=score if value is None else value,
             score=score,
@@ -349,6 +388,9 @@ class Verdict(HintsAtKeys, Frozen):
     @classmethod
     def checked(cls, passed: bool, *, value: Value | None = None, **fields: Any) -> Self:  # noqa: FBT001 - the result of the check
         """Return the verdict of a yes-or-no check: rating 4 or 1. `value` is the native result."""
+        mark: object = passed
+        if isinstance(mark, str):
+            raise TypeError("a check is True or False, not a str")  # whose truth says nothing
         native = passed if value is None else value
         score = float(passed)
         return cls(value=native, score=score, rating=rating_of(score), passed=passed, **fields)
@@ -366,7 +408,7 @@ class Verdict(HintsAtKeys, Frozen):
         return self.model_copy(update={"replacement": mask_spans(answer, masked), "masked": masked})
 
     def __bool__(self) -> bool:
-        """Whether the judge's own pass mark was reached; an unscored verdict reached none."""
+        """Return whether the judge's own pass mark was reached; an unscored verdict reached none."""
         return bool(self.passed)
 
     def weighed(self, probabilities: Sequence[float], choices: Sequence[Verdict]) -> Self:
@@ -417,7 +459,7 @@ class Verdict(HintsAtKeys, Frozen):
 
     @property
     def rated_natively(self) -> bool:
-        """Whether the judge chose the rating itself, not a score, a check or another scale."""
+        """True if the judge chose the rating itself, not a score, a check or another scale."""
         is_rating = type(self.value) is int and self.value == self.rating
         is_expected = self.probabilities is not None and len(self.probabilities) == HIGHEST
         return is_rating and (is_expected or self.score == _score_of(self.rating or LOWEST))

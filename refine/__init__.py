@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from refine.report.file import write_report
     from refine.selfrefine import SelfRefine
     from refine.telemetry import continued_trace
-    from refine.trials.arms import Arm
-    from refine.trials.results import Trial
+    from refine.trials.results import Arm, Trial
     from refine.trials.trial import atrial, trial
     from refine.webhooks import Webhook
 
 _HOMES = {
-    "Arm": "refine.trials.arms",
+    "Arm": "refine.trials.results",
     "Attempt": "graphs",
     "DatabaseRecord": "refine.record",
     "NotAccepted": "graphs",
@@ -75,6 +74,7 @@ __all__ = [
 
 
 refuse_shadows("graphs", "judges")
+import_module("judges.first_guesses")  # says what to import instead of modules that there are not
 
 
 def __getattr__(name: str) -> object:

@@ -27,9 +27,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graphs import DeadlinePassed, GeneratorFailed, Outcome, Unanswered, acall_within, arun
 from graphs.errors import RefineError
-from judges.catalogue.finding import find
 from judges.catalogue.names import JudgeSpec, is_judges_file, is_reference
-from judges.catalogue.registry import default_registry
+from judges.catalogue.registry import default_registry, find
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge
 from judges.models.providers.openai_fields import names_direct_client
@@ -217,8 +216,8 @@ class McpServer:
         if guard is not None and model:
             raise ConfigurationError("model is for a judge by name; name the judge, or leave out the model")
         judging = self._named(judge, model) if guard is None else guard.judge
-        given = {"question": question, "answer": answer, "contexts": contexts, "reference": reference or None}
-        sample = judging.read({name: value for name, value in given.items() if value is not None})
+        fields = {"question": question, "answer": answer, "contexts": contexts, "reference": reference or None}
+        sample = judging.read({name: value for name, value in fields.items() if value is not None})
         seconds = DEADLINE_S if guard is None else guard.loop.policy.deadline_s
         try:
             verdict = await acall_within(seconds, judging.acall(sample))
@@ -348,8 +347,10 @@ class McpServer:
                 f"configuration, judge_model"
             )
         spec = _checked_spec(name)
-        asked = as_model(model) if model else self._default_model
-        judge = spec.load(model=asked, remedy="add model='PROVIDER:NAME', or start refine mcp with --judge-model")
+        judge_model = as_model(model) if model else self._default_model
+        judge = spec.load(
+            model=judge_model, remedy="add model='PROVIDER:NAME', or start refine mcp with --judge-model"
+        )
         connect_models(judge)
         return judge
 

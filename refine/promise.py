@@ -49,7 +49,7 @@ class PromiseWatch:
         """Begin to look, if this process does not do so yet."""
         if self._process == os.getpid():
             return
-        self._process = os.getpid()
+        self._process, self._looking = os.getpid(), threading.Lock()  # a fork may have come in the midst of a look
         arguments = (weakref.WeakMethod(self.look), self._ended, self._every_s)
         threading.Thread(target=_look_again, args=arguments, name="refine promise", daemon=True).start()
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import aclosing, contextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import Any, ClassVar, Generic, NotRequired, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NotRequired, Self, TypeVar, overload
 from uuid import UUID
 
 from langchain_core.callbacks import CallbackManager
@@ -48,6 +48,7 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from judges.judge import waited_for
 from judges.runtime.faults import logging_safely
+from judges.sample import canonical_field
 from refine.streaming import astream_pieces, stream_pieces
 
 _ModelQuestion = LanguageModelInput | Command[Any] | None
@@ -401,6 +402,16 @@ class AnswersQuestions(BindsToGenerator):
         """The answer, as a message or as an update of a graph's state."""
         return _RefineOutput
 
+    if not TYPE_CHECKING:  # type checkers read LangChain's own
+
+        def batch(self, inputs: Sequence[Any], *others: Any, **settings: Any) -> list[Any]:
+            """Answer several questions at once, as every runnable of LangChain does."""
+            return super().batch(_several(inputs), *others, **settings)
+
+        async def abatch(self, inputs: Sequence[Any], *others: Any, **settings: Any) -> list[Any]:
+            """Answer several questions at once without blocking."""
+            return await super().abatch(_several(inputs), *others, **settings)
+
     @overload
     def invoke(
         self,
@@ -425,7 +436,7 @@ class AnswersQuestions(BindsToGenerator):
 
     def invoke(
         self,
-        input: RefineInput,  # noqa: A002 - LangChain's name
+        input: RefineInput = None,  # noqa: A002 - LangChain's name
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -486,7 +497,7 @@ class AnswersQuestions(BindsToGenerator):
 
     async def ainvoke(
         self,
-        input: RefineInput,  # noqa: A002 - LangChain's name
+        input: RefineInput = None,  # noqa: A002 - LangChain's name
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -507,7 +518,7 @@ class AnswersQuestions(BindsToGenerator):
 
     def refine(
         self,
-        input: RefineInput,  # noqa: A002 - as in `invoke`
+        input: RefineInput = None,  # noqa: A002 - as in `invoke`
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -541,7 +552,7 @@ class AnswersQuestions(BindsToGenerator):
 
     async def arefine(
         self,
-        input: RefineInput,  # noqa: A002 - as in `invoke`
+        input: RefineInput = None,  # noqa: A002 - as in `invoke`
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -588,7 +599,7 @@ class AnswersQuestions(BindsToGenerator):
 
     def stream(
         self,
-        input: RefineInput,  # noqa: A002 - LangChain's name
+        input: RefineInput = None,  # noqa: A002 - LangChain's name
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -635,7 +646,7 @@ class AnswersQuestions(BindsToGenerator):
 
     async def astream(
         self,
-        input: RefineInput,  # noqa: A002 - LangChain's name
+        input: RefineInput = None,  # noqa: A002 - LangChain's name
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -703,11 +714,32 @@ class AnswersQuestions(BindsToGenerator):
                 yield piece
 
 
+def _several(questions: Any) -> Any:
+    if isinstance(questions, str):
+        raise InputError("batch takes a list of questions, batch([question]); one alone is invoke(question)")
+    return questions
+
+
 def _refusal_of(unknown: Mapping[str, Any]) -> ConfigurationError:
-    return ConfigurationError(
-        f"SelfRefine takes no {sorted(unknown)} with a question; bind settings of the model to the generator, "
-        f"SelfRefine(model.bind(...), judge)"
-    )
+    name, value = next(iter(unknown.items()))
+    hint = "bind settings of the model to the generator, SelfRefine(model.bind(...), judge)"
+    if name in _QUESTIONS:
+        hint = "the question comes first, without a name: invoke('What is new?')"
+    elif name in _OF_CONFIG:
+        config = "{'configurable': {'thread_id': '1'}}" if name == "thread_id" else f"{{{name!r}: ...}}"
+        hint = f"it belongs to the config: invoke(question, {config})"
+    elif canonical_field(name) is not None:
+        hint = f"evidence for the judge is given as invoke(question, evidence={{{name!r}: ...}})"
+    elif name in Overrides.model_fields:
+        hint = f"for one question it is invoke(question, context={{{name!r}: {shortened(value)}}})"
+    return ConfigurationError(f"SelfRefine takes no {sorted(unknown)} with a question; {hint}")
+
+
+_QUESTIONS = ("question", "query", "prompt", "messages", "message", "text", "user_input", "inputs")
+"""What a question may be called."""
+
+_OF_CONFIG = ("thread_id", "callbacks", "tags", "metadata", "run_name", "configurable", "recursion_limit")
+"""What belongs into the config of a run."""
 
 
 def _release(outcome: Outcome) -> AIMessage:

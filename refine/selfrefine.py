@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -45,7 +45,7 @@ from judges.errors import shortened
 from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.faults import logging_safely
-from judges.runtime.validation import SharedByCopies, check_picklable, one_of
+from judges.runtime.validation import SharedByCopies, check_picklable, naming_settings, one_of
 from refine.promise import watch_promise
 from refine.question import AnswersQuestions, OutcomeListener
 from refine.record import Recorder, open_record
@@ -206,6 +206,17 @@ class NamesItsParts(HintsAtGuesses):
                     raise TypeError(f"{cls.__name__}() has no argument {guess!r}; it is {part}=... here{also}")
             return super().__new__(cls)
 
+        def __call__(self, *_: object, **__: object) -> Never:
+            """Say how a question is asked.
+
+            Raises:
+                TypeError: Always.
+            """
+            raise TypeError(
+                f"a {type(self).__name__} is not called: invoke(question) returns the answer, refine(question) "
+                f"the whole record"
+            )
+
 
 _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
@@ -273,6 +284,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         ConfigurationError: If a setting is unknown or out of range, or `generator` or `judge` is unusable.
     """
 
+    @naming_settings("SelfRefine(generator, judge), for instance SelfRefine('openai:gpt-5-mini', 'helpfulness')")
     def __init__(
         self,
         generator: GeneratorLike,

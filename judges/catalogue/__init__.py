@@ -18,7 +18,7 @@ class _Catalogue(ModuleType):
 
 
 def __getattr__(name: str) -> object:
-    others = {"judges": import_module("judges").__all__}
+    others = {"judges": vars(sys.modules["judges"])["__all__"]}
     hint = "" if name.startswith("_") else of_package(__name__, name, others)
     raise no_such_name(__name__, name, hint)
 

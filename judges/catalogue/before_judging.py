@@ -135,10 +135,10 @@ def _tools_of(candidate: Any) -> Sequence[JudgeTool]:
         return (source,)
     if all(hasattr(source, name) for name in ("invoke", "ainvoke", "name", "description")):
         schema = getattr(source, "tool_call_schema", None) or source.args_schema
-        told = (
+        text = (
             schema.model_json_schema() if isclass(schema) and issubclass(schema, BaseModel) else dict(schema or {})
         )
-        return (JudgeTool(source.name, source.description or "", told, source),)
+        return (JudgeTool(source.name, source.description or "", text, source),)
     name = getattr(source, "__name__", "")
     if not callable(source) or isclass(source) or not name.isidentifier():
         raise ConfigurationError(
@@ -240,7 +240,7 @@ class Looking:
 
     @property
     def reads_sample(self) -> bool:
-        """Whether the sample itself can be read, so that nothing of it need be cut."""
+        """True if the sample itself can be read, so that nothing of it need be cut."""
         return any(tool.source is None for tool in self.tools)
 
     def calls(self, formula: str) -> str:
@@ -338,8 +338,8 @@ class OwnAnswers(SharedByCopies):
         return verdict
 
     def _answer(self, judge: Asks, sample: Sample) -> Generator[Any, Any, dict[str, JsonValue]]:
-        asked = {name: part for name, part in evidence(sample).items() if name in _ASKED}
-        request = judge.request(self.question, sample, asked)
+        shown = {name: part for name, part in evidence(sample).items() if name in _ASKED}
+        request = judge.request(self.question, sample, shown)
         digest = sha256(f"{request.task}\n{render_data(request.data)}".encode("utf-8", "replace")).hexdigest()
         if digest not in self._kept:
             reply: OwnAnswer = yield request
@@ -365,7 +365,7 @@ def _after(
         prepare: Makes its requests for the first questions, and returns what it found.
         change: Returns a question with what was found.
     """
-    found: T | None = None
+    prepared: T | None = None
     is_prepared = False
     answer: Any = None
     failure: AskFailed | None = None
@@ -373,12 +373,12 @@ def _after(
         try:
             requested = deliberation.send(answer) if failure is None else deliberation.throw(failure)
         except StopIteration as end:
-            return end.value, found
+            return end.value, prepared
         requests = requested if isinstance(requested, tuple) else (requested,)
         own = [one for one in requests if isinstance(one, Ask) and not one.shared]
         if own and not is_prepared:
-            found, is_prepared = (yield from prepare(own)), True
-        changed = [change(one, found) if one in own else one for one in requests]  # type: ignore[arg-type]  # prepared
+            prepared, is_prepared = (yield from prepare(own)), True
+        changed = [change(one, prepared) if one in own else one for one in requests]  # type: ignore[arg-type]  # prepared
         answer, failure = None, None
         try:
             answer = yield tuple(changed) if isinstance(requested, tuple) else changed[0]
@@ -414,10 +414,10 @@ def _failed(error: Exception) -> _Told:
         raise error
     if isinstance(error, ValidationError):
         faults = error.errors(include_url=False, include_input=False)
-        told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in faults)
+        text = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in faults)
     else:
-        told = f"{type(error).__name__}: {error}"
-    return "", one_line(told, longest=_LONGEST_FAULT)
+        text = f"{type(error).__name__}: {error}"
+    return "", one_line(text, longest=_LONGEST_FAULT)
 
 
 def _returned(value: object) -> _Told:

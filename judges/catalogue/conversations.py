@@ -12,6 +12,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import YesNos, bullets, cut, in_order, one_each, reasons, share
 from judges.catalogue.parts.fields import exchange_in, transcript, turns_of, with_numbers
 from judges.catalogue.parts.questions import OneQuestion
+from judges.catalogue.parts.text import for_retriever
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.messages import Conversation, Role
@@ -31,10 +32,12 @@ class _JudgeOfTurns(ModelJudge):
     Attributes:
         side: Whose turns are numbered: those of the user, or of the assistant.
         reply: Schema of the reply, a list of numbered items.
+        absent: Why there is no score where that side says nothing.
     """
 
     side: ClassVar[Role] = "assistant"
     reply: ClassVar[type[Any]] = YesNos
+    absent: ClassVar[Literal["no_response", "no_contexts"]] = "no_response"
     pass_mark = 1.0
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
@@ -51,7 +54,7 @@ class _JudgeOfTurns(ModelJudge):
         messages = exchange_in(sample)
         turns = turns_of(self.side, messages)
         if not turns:
-            return Verdict.without_score("no_response", f"the {self.side} says nothing")
+            return Verdict.without_score(self.absent, f"the {self.side} says nothing")
         reply = yield from self.ask(
             self._question, sample, self.data(sample, messages), check=one_each(len(turns))
         )
@@ -346,3 +349,38 @@ class TurnFaithfulness(PerTurn):
         if not documents and not any(message.role == "tool" and message.content.strip() for message in messages):
             raise CannotJudge("no_contexts", "there are neither contexts nor tool results to compare with")
         return {"documents": documents, "conversation": with_numbers(messages, on="assistant")}
+
+
+class TurnRetrieval(PerTurn):
+    """Judge whether every retrieval of a conversation brought what its turn needed.
+
+    What was retrieved are the results of tools, each with the question of the user before it.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="turn_retrieval",
+        judges_parts=False,
+        parts_reason="It judges turns that are over.",
+        aliases=(
+            "TurnContextualRelevancyMetric",
+            "turn_contextual_relevancy",
+            "turn_context_relevance",
+            "conversational_retrieval",
+        ),
+        asks="Did every retrieval of the conversation bring what its turn needed?",
+        needs=("user_input",),
+        calls="1",
+        subject="retriever",
+        source="as in deepeval",
+        differs="The results of tools are what was retrieved; all turns are looked at in one call.",
+        tags=("retrieval", "rag", "multi-turn", "dialogue", "chat", "documents", "search", "each turn"),
+    )
+    pack = "turn_retrieval"
+    side: ClassVar[Role] = "tool"
+    absent = "no_contexts"
+
+    def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
+        """Return the verdict; the feedback says that no rewrite of the answer helps."""
+        verdict = super().conclude(sample, items)
+        advice = for_retriever(self, sample, verdict.feedback) if verdict.feedback else ""
+        return verdict.model_copy(update={"feedback": advice})

@@ -52,7 +52,7 @@ _ITEM_SETTINGS = ("items", "guidelines", "global_guidelines")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class LintFinding:
     """A fault of wording.
 
     Args:
@@ -69,7 +69,7 @@ class Finding:
         return f"{self.place}: {self.fault}; {self.remedy}"
 
 
-def lint(path: str | Path) -> list[Finding]:
+def lint(path: str | Path) -> list[LintFinding]:
     """Return what is wrong with the wording of the judges in a file, or of a prompt of a pack.
 
     Raises:
@@ -78,13 +78,13 @@ def lint(path: str | Path) -> list[Finding]:
     file = Path(path)
     text, document = _read(file)
     if "judges" not in document and document.keys() & {*Prompt.model_fields}:
-        found = list(_of_prompt(document))
+        listed = list(_of_prompt(document))
     else:
         specs = JudgesFile.read(file).specs
-        found = [fault for name, spec in specs.items() for fault in lint_judge(name, spec)]
+        listed = [fault for name, spec in specs.items() for fault in lint_judge(name, spec)]
     return [
-        Finding(place=f"{_line_of(text, file, one)}: {one.key}", fault=one.fault, remedy=one.remedy)
-        for one in found
+        LintFinding(place=f"{_line_of(text, file, one)}: {one.key}", fault=one.fault, remedy=one.remedy)
+        for one in listed
     ]
 
 
@@ -266,8 +266,8 @@ def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
     for level, text in levels.items():
         for unit, lowest, highest in _ranges_in(text):
             ranges.setdefault(unit, []).append((lowest, highest, level))
-    for unit, found in ranges.items():
-        ordered = sorted(found)
+    for unit, listed in ranges.items():
+        ordered = sorted(listed)
         for (low, high, one), (next_low, _, other) in pairwise(ordered):
             remedy = "let each number belong to exactly one level"
             if one != other and (next_low <= high or next_low == low):
@@ -322,7 +322,7 @@ def _found(text: str, kind: str) -> list[str]:
 
 
 def _is_in(word: str, text: str) -> bool:
-    """Whether a word is in a text: Chinese anywhere, Russian as a beginning, English as a whole."""
+    """Return whether a word is in a text: Chinese anywhere, Russian as a beginning, English as a whole."""
     if _HAN.search(word):
         return word in text
     ending = r"" if re.search(r"[\u0400-\u04ff]{4}", word) else r"(?!\w)"

@@ -96,7 +96,7 @@ class Metric(Judge):
 
     @property
     def compat(self) -> bool:
-        """Whether scores are to reproduce the original implementation."""
+        """True if scores are to reproduce the original implementation."""
         return self.variant == "compat"
 
     @property
@@ -153,7 +153,7 @@ class Metric(Judge):
         return Verdict(value=native, score=0.0, rating=1, passed=False, **fields)
 
     def _refuses_non_answers(self) -> bool:
-        """Whether an answer without content is refused before anybody is asked: not where a rule decides alone."""
+        """True if an answer without content is refused before anybody is asked: not where a rule decides alone."""
         return False
 
     def _read_phrases(self) -> Mapping[Language, Prompt]:
@@ -271,9 +271,9 @@ class ModelJudge(Metric):
         self._gate = gate
         if probabilities:  # no attribute unless it is set, so that fingerprints stay what they were
             self._probabilities = True
-        asked = self.questions if questions is None else questions
-        self._questions = tuple(question.as_compat() if self.compat else question for question in asked)
-        self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if asked else ()
+        own_questions = self.questions if questions is None else questions
+        self._questions = tuple(question.as_compat() if self.compat else question for question in own_questions)
+        self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if own_questions else ()
         if tools or commit:
             self._prepare_first_steps(Looking(as_tools(tools), looks) if tools else None, commit=commit)
         if probabilities and not self.levels:
@@ -311,7 +311,7 @@ class ModelJudge(Metric):
 
     @property
     def reads_whole_sample(self) -> bool:
-        """Whether it reads what is too long to be shown by a tool, so that nothing is cut for it."""
+        """True if it reads what is too long to be shown by a tool, so that nothing is cut for it."""
         return self._looking is not None and self._looking.reads_sample
 
     def deliberation(self, sample: Sample) -> Deliberation:
@@ -332,7 +332,7 @@ class ModelJudge(Metric):
         return self._models
 
     def _refuses_non_answers(self) -> bool:
-        """Whether a model is asked about the answer, and the gate is not off."""
+        """Return whether a model is asked about the answer, and the gate is not off."""
         judges_answers = self.entry.subject == "answer" and "response" in self.needs
         return self._gate and judges_answers and not self.compat and bool(self._questions)
 

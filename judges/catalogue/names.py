@@ -22,7 +22,7 @@ from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.hints import translate_settings
 from judges.judge import Judge
-from judges.runtime.validation import suggestion
+from judges.runtime.validation import naming_settings, suggestion
 from judges.settings import NamedJudgeError, check_settings, missing_settings, needs_setting, settings_of
 
 _REFERENCE = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
@@ -34,7 +34,7 @@ _ALIKE = 0.75
 
 
 def is_reference(name: str) -> bool:
-    """Whether a name is `module:object`."""
+    """Return whether a name is `module:object`."""
     return _REFERENCE.fullmatch(name) is not None
 
 
@@ -135,6 +135,8 @@ class JudgeSpec:
             key, equals, value = setting.partition("=")
             if not equals or not key.strip().isidentifier():
                 line = f"write {name.strip()}:key=value,key=value, or module:object"
+                if name.strip() in _PROVIDERS:
+                    line = f"a model is asked by a judge: load('helpfulness', model={shortened(text)})"
                 raise ConfigurationError(f"{shortened(setting)} is no setting; {line}")
             if key.strip() in settings:
                 raise ConfigurationError(f"{key.strip()} is set twice; leave one out")
@@ -175,7 +177,7 @@ class JudgeSpec:
 
     @property
     def needs_model(self) -> bool:
-        """Whether it asks a model, and its settings have none.
+        """True if it asks a model, and its settings have none.
 
         Raises:
             ConfigurationError: If it can be made in no way.
@@ -184,7 +186,7 @@ class JudgeSpec:
 
     @property
     def takes_model(self) -> bool:
-        """Whether it can ask a model, and its settings have none.
+        """True if it can ask a model, and its settings have none.
 
         Raises:
             ConfigurationError: If it can be made in no way.
@@ -335,7 +337,7 @@ class JudgesFile:
 
 
 def is_judges_file(text: str) -> bool:
-    """Whether a text is the path of a file of judges, `judges.toml`, or one judge of it, `judges.toml:NAME`."""
+    """True if a text is the path of a file of judges, `judges.toml`, or one judge of it, `judges.toml:NAME`."""
     return not text.lstrip().startswith("{") and _PATH.fullmatch(text) is not None
 
 
@@ -450,6 +452,16 @@ def one_judge(
     return as_judge(candidate, name=name, resolve=partial(named, model=model, default=default, remedy=remedy))
 
 
+_PROVIDERS = frozenset(
+    (
+        *("anthropic", "azure_openai", "bedrock", "cohere", "deepseek", "google_genai", "google_vertexai", "groq"),
+        *("local", "mistralai", "ollama", "openai", "openai-compatible", "together", "xai"),
+    )
+)
+"""How names of models begin, which are no names of judges."""
+
+
+@naming_settings("load('helpfulness', model=...); judges.catalogue() lists the names")
 def load(name: str, model: object = None, /, **settings: Any) -> Judge:
     """Return a new judge by its name: `load("ragas.faithfulness", model="openai:gpt-5-mini")`.
 

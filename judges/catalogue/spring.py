@@ -49,7 +49,7 @@ class RelevancyEvaluator(YesOrNo):
         return agreement(sample)
 
     def is_yes(self, word: str) -> bool:
-        """Whether the reply is exactly "yes", in any case."""
+        """Return whether the reply is exactly "yes", in any case."""
         return word.strip().lower() == "yes"
 
 
@@ -234,7 +234,7 @@ class AnswerCorrectnessEvaluator(YesOrNo):
         return agreement(sample)
 
     def is_yes(self, word: str) -> bool:
-        """Whether the reply contains "yes"."""
+        """Return whether the reply contains "yes"."""
         return "YES" in word.upper()
 
 

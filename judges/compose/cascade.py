@@ -132,6 +132,6 @@ class Escalation(CompositeJudge):
         return self._refuses(verdict) or verdict.reaches(int(self._sure))
 
     def _refuses(self, verdict: Verdict) -> bool:
-        """Whether a judge before the last refuses alone with this verdict."""
+        """Return whether a judge before the last refuses alone with this verdict."""
         value = verdict.p_pass if type(self._sure) is float else verdict.rating
         return self._sure_bad is not None and value is not None and value <= self._sure_bad

@@ -192,7 +192,7 @@ def _input_for(runnable: object, sample: Sample) -> dict[str, Any]:
 
 
 def _is_agent(runnable: object) -> bool:
-    """Whether a runnable is a compiled graph over messages."""
+    """Return whether a runnable is a compiled graph over messages."""
     return "messages" in _channels_of(runnable)
 
 
@@ -257,6 +257,8 @@ def judge_of(candidate: object, *, name: str | None = None, returns: Returns | N
     if callable(candidate) and not isinstance(candidate, type):
         return FunctionJudge(candidate, name=name or _name_of(candidate), returns=returns)
     hint = f"; of a class, give {candidate.__name__}(...)" if isinstance(candidate, type) else ""
+    if isinstance(candidate, Mapping):
+        hint = "; of judges by name, give Panel({...})"
     raise ConfigurationError(
         f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
         f"LangChain runnable, a validator of guardrails-ai, the name of a judge, or a list of these{hint}"
@@ -264,7 +266,7 @@ def judge_of(candidate: object, *, name: str | None = None, returns: Returns | N
 
 
 def _is_validator(candidate: object) -> bool:
-    """Whether this is a validator as those of guardrails-ai are: an object with `validate(value, metadata)`."""
+    """True if this is a validator as those of guardrails-ai are: an object with `validate(value, metadata)`."""
     validate = None if isinstance(candidate, type) else getattr(candidate, "validate", None)
     return callable(validate) and "metadata" in inspect.signature(validate).parameters
 

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Generator, Mapping, Sequence
+from operator import mul
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -54,25 +55,25 @@ def look_at(sample: Sample, model: EmbeddingModel | None) -> Generator[Any, Any,
         return numbers
     texts = (question or "-", answer, contexts or "-")
     vectors: list[list[float]] = yield Embed(model, texts)
-    asked, said, known = vectors
-    products = [x * y for x, y in zip(asked, said, strict=True)]
+    in_question, said, known = vectors
+    products = [x * y for x, y in zip(in_question, said, strict=True)]
     near = math.fsum(x * y for x, y in zip(known, said, strict=True)) if contexts else 0.0
     return [*numbers, math.fsum(products), near, *said, *products]
 
 
 def _counts(question: str, answer: str, contexts: str) -> list[float]:
     """Return lengths, overlaps and shapes of the texts."""
-    asked, said, known = (_WORD.findall(text.casefold()) for text in (question, answer, contexts))
+    in_question, said, known = (_WORD.findall(text.casefold()) for text in (question, answer, contexts))
     content = {word for word in said if len(word) >= _SHORT_WORD}
     numbers = set(_NUMBER.findall(answer))
     supported = numbers & {*_NUMBER.findall(question), *_NUMBER.findall(contexts)}
     lines = answer.splitlines() or [""]
     return [
         math.log1p(len(said)),
-        math.log1p(len(asked)),
-        math.log1p(len(said)) - math.log1p(len(asked)),
-        _share(content & set(asked), content),
-        _share(set(asked) & set(said), set(asked)),
+        math.log1p(len(in_question)),
+        math.log1p(len(said)) - math.log1p(len(in_question)),
+        _share(content & set(in_question), content),
+        _share(set(in_question) & set(said), set(in_question)),
         float(bool(contexts)),
         _share(content & set(known), content) if contexts else 0.0,
         math.log1p(len(numbers)),
@@ -146,7 +147,7 @@ class Learned(Judge):
 
 def likelihood(weights: Sequence[float], intercept: float, shown: Sequence[float]) -> float:
     """Return how likely it is that the judge accepts, by logistic regression."""
-    logit = intercept + math.fsum(weight * number for weight, number in zip(weights, shown, strict=True))
+    logit = intercept + sum(map(mul, weights, shown))
     return 1 / (1 + math.exp(-max(-500.0, min(500.0, logit))))
 
 

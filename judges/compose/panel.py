@@ -18,7 +18,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation, consult, repeat
-from judges.runtime.validation import judge_name
+from judges.runtime.validation import judge_name, naming_settings
 from judges.sample import Sample
 from judges.settings import means
 from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, ByJudge, Unscored, Verdict
@@ -102,7 +102,7 @@ class CompositeJudge(Judge):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether all of its judges hold for a part of an answer as for the whole."""
+        """True if all of its judges hold for a part of an answer as for the whole."""
         return all(judge.judges_parts for judge in self.judges.values())
 
     def first_to_decide(
@@ -146,6 +146,7 @@ _FAILING = 2
 """The highest rating of a member that missed its own pass mark."""
 
 
+@naming_settings("as_judge(function), or @as_judge above the function")
 def as_judge(
     candidate: object,
     *,
@@ -263,7 +264,7 @@ class Panel(CompositeJudge):
 
     @property
     def is_strict(self) -> bool:
-        """Whether every member must pass, so that each may be asked by itself."""
+        """True if every member must pass, so that each may be asked by itself."""
         return self._rule == "min" and self._quorum is None and self._success == _USUAL_SUCCESS
 
     def explain(self) -> Explanation:
@@ -486,7 +487,7 @@ class Repeat(Judge):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether the repeated judge holds for a part of an answer as for the whole."""
+        """True if the repeated judge holds for a part of an answer as for the whole."""
         return self.judge.judges_parts
 
     @property

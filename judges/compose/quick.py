@@ -166,7 +166,7 @@ class Quick(Judge):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether it holds for a part of an answer: always, as its verdict is cheap enough for each."""
+        """True if it holds for a part of an answer: always, as its verdict is cheap enough for each."""
         return True
 
     @property
@@ -188,7 +188,7 @@ class Quick(Judge):
         )
 
     def is_unsure(self, verdict: Verdict) -> bool:
-        """Whether a verdict of `first` leaves the decision to the judge itself; a failed one does."""
+        """Return whether a verdict of `first` leaves the decision to the judge itself; a failed one does."""
         if verdict.passed is None:
             return True
         if verdict.p_pass is None:
@@ -234,7 +234,7 @@ class FirstToken(Judge):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether it holds for a part of an answer, as `Quick` does."""
+        """True if it holds for a part of an answer, as `Quick` does."""
         return True
 
     def refuse_unasked(self, sample: Sample) -> Verdict | None:

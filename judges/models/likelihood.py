@@ -235,7 +235,7 @@ def _longest_first(choices: Sequence[str]) -> list[str]:
 
 
 def _goes_on(text: str, match: re.Match[str] | None, start: str, choices: Sequence[str]) -> bool:
-    """Whether a token may be the beginning of a longer choice, which the next token completes."""
+    """Return whether a token may be the beginning of a longer choice, which the next token completes."""
     written = match[1] if match is not None and match.end() == len(text) else ""
     if match is None and (begun := re.match(rf"{start}(\S+)\Z", text, re.ASCII)):
         written = begun[1]

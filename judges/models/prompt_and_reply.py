@@ -206,8 +206,8 @@ def _fields_in(text: str, schema: type[BaseModel]) -> Iterator[_WrittenField]:
         return
     names = {name.lower(): name for name in schema.model_fields}
     pattern = rf"""(["'])({"|".join(map(re.escape, names))})\1\s*:\s*([^\s,}}\]]{{0,{_LONGEST_WORD}}})"""
-    for found in re.finditer(pattern, text, re.IGNORECASE):
-        yield _WrittenField(names[found[2].lower()], _value_at(text, found.start(3)), found[3], found.start())
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        yield _WrittenField(names[match[2].lower()], _value_at(text, match.start(3)), match[3], match.start())
 
 
 def without_quotes(response: ModelResponse, ask: Ask) -> ModelResponse:
@@ -639,12 +639,12 @@ def dialect_of(model: JudgeModel, *, is_digit: bool = False) -> Dialect:
 
 
 def has_own_format(model: JudgeModel) -> bool:
-    """Whether a model was trained to judge in a format of its own."""
+    """Return whether a model was trained to judge in a format of its own."""
     return dialect_of(model) is not _JSON_OBJECT
 
 
 def takes_media(model: JudgeModel, kind: MediaKind) -> bool:
-    """Whether a model may be sent images, or audio: a general one that does not say that it takes none."""
+    """Return whether a model may be sent images, or audio: a general one that does not say that it takes none."""
     takes = getattr(model, "takes", None)
     return dialect_of(model) is _JSON_OBJECT and (takes is None or bool(takes(kind)))
 

@@ -175,7 +175,7 @@ def _send_within_budget(
         raise _ask_failed(error, model, allowance) from error
     usage = response.usage
     if allowance is not None:
-        usage = allowance.add(usage, response.model, asked=model.name)
+        usage = allowance.add(usage, response.model, requested=model.name)
     elif usage.cost is not None:
         usage = with_cost(usage, None, {})
     return response if usage is response.usage else replace(response, usage=usage)

@@ -18,7 +18,7 @@ from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.evaluate import aevaluate, evaluate
 from judges.offline.statistics.intervals import spearman, wilson
-from judges.runtime.validation import are_texts
+from judges.runtime.validation import are_texts, naming_settings
 from judges.sample import Sample, canonical_field
 from judges.verdict import Usage, Verdict
 
@@ -115,6 +115,7 @@ def compare(
 ) -> Comparison: ...
 
 
+@naming_settings("compare(rows, judge), each row with a 'rival', or compare(evaluation, evaluation)")
 def compare(
     rows: Iterable[RowInput] | Evaluation,
     judge: Judge | str | Evaluation,
@@ -154,6 +155,11 @@ def compare(
         from judges.offline.run_comparison import compare_runs  # noqa: PLC0415 - needs numpy and scipy
 
         return compare_runs(rows, judge, names=names)
+    if isinstance(rows, str | Path) and isinstance(judge, str | Path):
+        raise ConfigurationError(
+            "compare takes rows and a judge of pairs, or two evaluations; of finished runs it is "
+            "judges.offline.compare_runs('runs/a', 'runs/b')"
+        )
     counter = _PairCounter(rows, _loaded(judge, model), (a, b), names, on_result)
     evaluation = evaluate(
         map(counter.pair, rows),  # type: ignore[arg-type]  # the counter refuses an Evaluation

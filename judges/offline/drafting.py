@@ -84,7 +84,7 @@ class Drafted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
+class DraftedJudge:
     """What came of drafting; `str()` says it in a few lines.
 
     Args:
@@ -135,7 +135,7 @@ def draft(
     good: float = 3.0,
     language: str | None = None,
     max_concurrency: int = 8,
-) -> Draft:
+) -> DraftedJudge:
     """Write dimensions for answers of one kind, and keep those that tell the answers apart.
 
     One call writes them, another one mends what `refine judges lint` finds, and one for each answer rates it in
@@ -157,17 +157,20 @@ def draft(
     """
     if not about.strip() and not answers:
         raise ConfigurationError("draft needs a description, a system prompt or recorded answers")
-    asked, tongue = as_model(model), language or language_of(about)
+    judge_model, tongue = as_model(model), language or language_of(about)
     allowance = Allowance(calls=max_calls, purpose="the dimensions were written and tried")
     with within(allowance):
-        drafted = _written(asked, {"about": about, "answers": _shown(answers, good)}, tongue, mends=max_calls > 1)
+        drafted = _written(
+            judge_model, {"about": about, "answers": _shown(answers, good)}, tongue, mends=max_calls > 1
+        )
         sound = {one.name: dict(one.table) for one in drafted if not one.dropped}
         rows = [row for row in answers if row.sample is not None and (row.sample.answer or "").strip()]
         reached = rows[: max(0, max_calls - allowance.spent.calls)] if sound else []
         ratings: list[_Rated] = []
         if reached:
-            judge = DimensionsJudge(asked, dimensions=sound, language=tongue)
-            results = evaluate([row.sample for row in reached], judge, max_concurrency=max_concurrency).rows
+            judge = DimensionsJudge(judge_model, dimensions=sound, language=tongue)
+            samples = [row.sample for row in reached if row.sample is not None]
+            results = evaluate(samples, judge, max_concurrency=max_concurrency).rows
             verdicts = [next(iter(result.verdicts.values())) for result in results]
             ratings = [
                 _Rated({item.subject: item.score or 0.0 for item in verdict.items}, majority(row.opinions, good))
@@ -177,7 +180,7 @@ def draft(
     chosen = _chosen(drafted, ratings)
     labelled = sum(one.is_good is not None for one in ratings)
     note = "; ".join(_notes(answers, rows, ratings))
-    return Draft(drafted=chosen, rated=len(ratings), labelled=labelled, usage=allowance.spent, note=note)
+    return DraftedJudge(drafted=chosen, rated=len(ratings), labelled=labelled, usage=allowance.spent, note=note)
 
 
 @dataclass(frozen=True)
@@ -243,9 +246,11 @@ def _shown(answers: Sequence[JudgedAnswer], good: float) -> list[JsonValue]:
     for row in answers:
         if row.sample is not None and row.sample.answer:
             is_good = majority(row.opinions, good)
-            said = {} if is_good is None else {"people_say": "good" if is_good else "bad"}
+            said: dict[str, JsonValue] = {} if is_good is None else {"people_say": "good" if is_good else "bad"}
             texts = {"question": row.sample.question, "answer": row.sample.answer}
-            kinds[is_good].append({name: cut_text(text, _LONGEST_SHOWN) for name, text in texts.items()} | said)
+            kinds[is_good].append(
+                {**{name: cut_text(text, _LONGEST_SHOWN) for name, text in texts.items()}, **said}
+            )
     in_turn = (one for several in zip_longest(*kinds.values()) for one in several if one is not None)
     return list(islice(in_turn, _MOST_SHOWN))
 

@@ -189,7 +189,7 @@ def _results(outcome: Game | Comparison) -> tuple[str, str, tuple[int, int, int]
 
 
 def _names_two_systems(outcome: object) -> bool:
-    """Whether an outcome is the names of two systems, and a third thing."""
+    """Return whether an outcome is the names of two systems, and a third thing."""
     return isinstance(outcome, list | tuple) and len(outcome) == 3 and are_texts(outcome[:2], count=2)  # noqa: PLR2004
 
 

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, fi
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
-from judges.errors import BadSample, ConfigurationError, shortened
+from judges.errors import BadSample, ConfigurationError, one_line, shortened
 from judges.first_guesses import OF_AN_EVALUATION, HintsAtGuesses
 from judges.offline.dataset.reading import RowInput
 from judges.offline.statistics.intervals import bounded_interval
@@ -243,11 +243,20 @@ class Evaluation(HintsAtGuesses, BaseModel):
 
     def __repr__(self) -> str:
         rows = len(self)
-        means = {name: "unscored" if one.mean is None else f"{one.mean:.3f}" for name, one in self.summary.items()}
+        means = {
+            name: f"unscored{self._first_reason(name)}" if one.mean is None else f"{one.mean:.3f}"
+            for name, one in self.summary.items()
+        }
         if not rows:
             return "Evaluation(0 rows: nothing was judged; samples was empty, or an iterator that was read before)"
         figures = [f"{rows} row{'' if rows == 1 else 's'}", *(f"{name} {mean}" for name, mean in means.items())]
         return f"Evaluation({', '.join(figures)})"
+
+    def _first_reason(self, name: str) -> str:
+        """Return why a judge gave the first row no score; empty where rows were not kept."""
+        details = (row.verdicts[name].detail for row in self.rows if name in row.verdicts)
+        detail = next((detail for detail in details if detail), "")
+        return f": {one_line(detail)}" if detail else ""
 
     def __str__(self) -> str:
         return repr(self)

@@ -81,7 +81,7 @@ class Change:
 
     @property
     def is_real(self) -> bool:
-        """Whether the change is significant at 5 % over all judges compared."""
+        """True if the change is significant at 5 % over all judges compared."""
         return self.adjusted_p is not None and self.adjusted_p <= _LEVEL
 
 
@@ -243,8 +243,8 @@ def _expectation(row: Row) -> dict[str, object]:
     """Return what the dataset expects of the answer in a row."""
     if row.sample is None:
         return {}
-    found = {name: getattr(row.sample, name) for name in _EXPECTATIONS}
-    return {name: value for name, value in found.items() if value not in (None, "", ())}
+    expectations = {name: getattr(row.sample, name) for name in _EXPECTATIONS}
+    return {name: value for name, value in expectations.items() if value not in (None, "", ())}
 
 
 def _other_datasets(manifests: tuple[Manifest, Manifest] | None) -> tuple[str, ...]:

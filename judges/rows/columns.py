@@ -97,7 +97,7 @@ def _json(value: Any) -> Any:
 
 
 def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
-    """Whether a value is a list and no text."""
+    """Return whether a value is a list and no text."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
@@ -141,7 +141,7 @@ _RETRIEVERS, _TOOLS = frozenset({"RETRIEVER"}), frozenset({"TOOL", "FUNCTION"})
 
 
 def is_trace(value: object) -> bool:
-    """Whether a value is a trace of mlflow as a mapping."""
+    """Return whether a value is a trace of mlflow as a mapping."""
     if not isinstance(value, Mapping):
         return False
     info, data = value.get("info"), value.get("data")
@@ -307,7 +307,7 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
 
 
 def _has_missing(row: Mapping[str, Any]) -> bool:
-    """Whether a row has a value that data frames write for a missing one: NaN, or pandas' `NA` and `NaT`."""
+    """True if a row has a value that data frames write for a missing one: NaN, or pandas' `NA` and `NaT`."""
     return not _NEVER_MISSING.issuperset(map(type, row.values())) and any(map(_is_missing, row.values()))
 
 
@@ -317,7 +317,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _is_flat(columns: Mapping[str, Any]) -> bool:
-    """Whether nothing in a row can be unfolded, as in most files: its values are texts, numbers and the like."""
+    """True if nothing in a row can be unfolded, as in most files: its values are texts, numbers and the like."""
     return READ_WITH_OTHERS.isdisjoint(columns) and _SCALARS.issuperset(map(type, columns.values()))
 
 
@@ -391,7 +391,7 @@ def _read_solutions(columns: dict[str, Any]) -> None:
 
 
 def _holds(columns: Mapping[str, Any], names: Iterable[str]) -> bool:
-    """Whether one of some columns is filled."""
+    """Return whether one of some columns is filled."""
     return any(columns.get(name) not in (None, "") for name in names)
 
 
@@ -442,15 +442,15 @@ def _spread(columns: dict[str, Any], nested: Mapping[str, Any], fields: Mapping[
 def _unfold_inputs(columns: dict[str, Any], name: str, fields: Mapping[str, str]) -> None:
     """Take the question out of an application's inputs; what else is known in them becomes a column."""
     inputs = dict(columns[name])
-    found = [key for key in _QUESTION_KEYS if inputs.get(key) is not None]
-    if not found and len(inputs) == 1:
-        found = list(inputs)
-    if not found:
+    keys = [key for key in _QUESTION_KEYS if inputs.get(key) is not None]
+    if not keys and len(inputs) == 1:
+        keys = list(inputs)
+    if not keys:
         known = {key: inputs.pop(key) for key in list(inputs) if key in fields}
         columns[name] = as_json(inputs) if inputs else None
         _spread(columns, known, fields)
         return
-    question = inputs.pop(found[0])
+    question = inputs.pop(keys[0])
     columns[name] = question if isinstance(question, str) or is_messages(question) else as_json(question)
     _spread(columns, inputs, fields)
 

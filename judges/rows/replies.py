@@ -54,14 +54,14 @@ def text_of(value: Any) -> Any:
 
 
 def is_message(value: object) -> bool:
-    """Whether a value is one message: with a role and content, or LangChain's."""
+    """Return whether a value is one message: with a role and content, or LangChain's."""
     if isinstance(value, Mapping):
         return "role" in value and ("content" in value or "tool_calls" in value)
     return isinstance(getattr(value, "type", None), str) and hasattr(value, "content")
 
 
 def is_messages(value: object) -> bool:
-    """Whether a value is a list of messages, pairs of role and text among them."""
+    """Return whether a value is a list of messages, pairs of role and text among them."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         return False
     return all(is_message(part) or _is_stored(part) or _is_pair(part) for part in value)
@@ -77,7 +77,7 @@ def _is_pair(part: object) -> bool:
 
 
 def _is_stored(part: object) -> bool:
-    """Whether a value is a message as LangChain writes or serialises them."""
+    """Return whether a value is a message as LangChain writes or serialises them."""
     if not isinstance(part, Mapping):
         return False
     return unwrapped(part) is not part or (isinstance(part.get("data"), Mapping) and "content" in part["data"])
@@ -128,9 +128,9 @@ def _of_mapping(value: Mapping[str, Any]) -> Reply:
         return _of_messages((value,))
     if isinstance(value.get("output"), list) and value.get("object") == "response":
         return _of_responses(value["output"])
-    found = [key for key in _ANSWER_KEYS if value.get(key) is not None]
-    if found and (isinstance(value[found[0]], str) or len(value) == 1):
-        return reply_of(value[found[0]])
+    keys = [key for key in _ANSWER_KEYS if value.get(key) is not None]
+    if keys and (isinstance(value[keys[0]], str) or len(value) == 1):
+        return reply_of(value[keys[0]])
     texts = [text for text in value.values() if isinstance(text, str)]
     return Reply(texts[0]) if len(value) == 1 and texts else Reply(as_json(value))
 
@@ -209,7 +209,7 @@ def _plain(source: object) -> Mapping[str, Any] | None:
 
 
 def _is_langchain(source: object) -> bool:
-    """Whether a value is a message or a document, which is a part of a row."""
+    """Return whether a value is a message or a document, which is a part of a row."""
     return hasattr(source, "page_content") or (hasattr(source, "content") and hasattr(source, "type"))
 
 

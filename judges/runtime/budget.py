@@ -65,7 +65,7 @@ class Price(BaseModel, metaclass=_PriceType):
 
     @property
     def is_free(self) -> bool:
-        """Whether any number of tokens costs nothing."""
+        """True if any number of tokens costs nothing."""
         return not self.input and not self.output
 
     def of(self, usage: Usage) -> float:
@@ -90,7 +90,9 @@ def _fault_of(error: ValidationError) -> str:
     return f"price {name}: {message} (given {shortened(fault['input'])}); a price is {_EXAMPLE}"
 
 
-def with_cost(usage: Usage, model: str | None, prices: Mapping[str, Price], *, asked: str | None = None) -> Usage:
+def with_cost(
+    usage: Usage, model: str | None, prices: Mapping[str, Price], *, requested: str | None = None
+) -> Usage:
     """Return a usage with its cost; None where the model's price is unknown.
 
     A price is looked up by the model's name, with or without its provider and its date, so that
@@ -100,10 +102,10 @@ def with_cost(usage: Usage, model: str | None, prices: Mapping[str, Price], *, a
         usage: What the call consumed.
         model: Name of the model as the provider reported it.
         prices: Price by model name.
-        asked: The name that was asked for, which prices a model that reports another one without a price, as
+        requested: The name that was asked for, which prices a model that reports another one without a price, as
             llama.cpp reports the path of its file.
     """
-    cost = 0.0 if usage.calls == 0 else _cost(usage, (model, asked), prices)
+    cost = 0.0 if usage.calls == 0 else _cost(usage, (model, requested), prices)
     return usage if cost == usage.cost else usage.model_copy(update={"cost": cost})
 
 
@@ -213,7 +215,7 @@ class TieredPrice(Price):
 
     @property
     def is_free(self) -> bool:
-        """Whether any number of tokens costs nothing."""
+        """True if any number of tokens costs nothing."""
         return super().is_free and all(price.is_free for _, price in self.tiers)
 
     def of(self, usage: Usage) -> float:
@@ -324,12 +326,12 @@ class Allowance:
 
     @property
     def may_be_left(self) -> bool:
-        """Whether calls inside may be left before they end, here or outside."""
+        """True if calls inside may be left before they end, here or outside."""
         return self._may_be_left or (self._outer is not None and self._outer.may_be_left)
 
     @property
     def is_closed(self) -> bool:
-        """Whether every further call is refused."""
+        """True if every further call is refused."""
         return self._state == "closed"
 
     @property
@@ -383,7 +385,7 @@ class Allowance:
         model: str | None,
         key: Hashable = None,
         *,
-        asked: str | None = None,
+        requested: str | None = None,
         as_call: bool = True,
     ) -> Usage:
         """Subtract the usage of a call to `model`, and return it with its cost.
@@ -392,17 +394,17 @@ class Allowance:
             usage: What the call consumed.
             model: Name of the model as the provider reported it, for its price.
             key: Identifies the call, as for `take`.
-            asked: The name that was asked for, whose price counts where `model` has none.
+            requested: The name that was asked for, whose price counts where `model` has none.
             as_call: Whether it counts as a call, as for `take`.
         """
-        whole = with_cost(usage, model, self.prices, asked=asked)
+        whole = with_cost(usage, model, self.prices, requested=requested)
         usage = whole if as_call else _not_a_call(whole)
         if usage.cost is None and usage.tokens_known:
-            self._unpriced = self._unpriced or asked or model
+            self._unpriced = self._unpriced or requested or model
         if self._state == "released" or not self._is_new(None if key is None else (key, "usage")):
             return usage
         if self._outer is not None:
-            self._outer.add(whole, model, key, asked=asked, as_call=as_call)
+            self._outer.add(whole, model, key, requested=requested, as_call=as_call)
         with self._lock:
             self._spent += usage
             self._in_flight -= as_call
@@ -429,7 +431,7 @@ class Allowance:
             self._in_flight -= 1
 
     def retries_left(self) -> bool:
-        """Whether a call whose transport failed may be repeated once more."""
+        """Return whether a call whose transport failed may be repeated once more."""
         return (self._retries is None or self._retries > 0) and (self._outer is None or self._outer.retries_left())
 
     def retry(self) -> None:
@@ -521,13 +523,18 @@ _UNREPORTED = "the tokens of a call were not reported"
 
 
 def charge(
-    allowance: Allowance | None, usage: Usage, model: str | None, *, asked: str | None = None, as_call: bool = True
+    allowance: Allowance | None,
+    usage: Usage,
+    model: str | None,
+    *,
+    requested: str | None = None,
+    as_call: bool = True,
 ) -> Usage:
     """Subtract a call's usage from an allowance, if there is one, and return it with its cost."""
     if allowance is None:
-        priced = with_cost(usage, model, {}, asked=asked)
+        priced = with_cost(usage, model, {}, requested=requested)
         return priced if as_call else _not_a_call(priced)
-    return allowance.add(usage, model, asked=asked, as_call=as_call)
+    return allowance.add(usage, model, requested=requested, as_call=as_call)
 
 
 def _not_a_call(usage: Usage) -> Usage:

@@ -149,7 +149,7 @@ def counted() -> observing:
 
 
 def is_counted() -> bool:
-    """Whether model calls made here are counted by whoever makes them."""
+    """Return whether model calls made here are counted by whoever makes them."""
     return current.get().is_counted
 
 
@@ -160,7 +160,7 @@ def seconds_left() -> float | None:
 
 
 def may_be_left() -> bool:
-    """Whether a call made here may be left before it ends: at a deadline, or since it is not needed any more."""
+    """True if a call made here may be left before it ends: at a deadline, or since it is not needed any more."""
     allowance = current.get().allowance
     return allowance is not None and allowance.may_be_left
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
-from inspect import signature
+from inspect import iscoroutinefunction, signature
 from textwrap import shorten
 from typing import Any, Self, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -34,26 +34,50 @@ def suggestion(name: object, names: Collection[str]) -> str:
     return f"known are {', '.join(known[:_MOST_NAMES])}{more}"
 
 
-def naming_settings(**guesses: str) -> Callable[[_F], _F]:
-    """Return a decorator that answers a setting which a function does not have with the one that is meant.
+def naming_settings(example: str, /, **guesses: str) -> Callable[[_F], _F]:
+    """Return a decorator by which a call that does not fit says what to write.
 
     Args:
+        example: How the function is called.
         guesses: What settings are called here, by the names that one may guess.
     """
 
     def decorate(function: _F) -> _F:
-        known = [name for name in signature(function).parameters if name != "self"]
+        parameters = signature(function).parameters
+        known = [name for name, one in parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
         called = function.__qualname__.removesuffix(".__init__")
+
+        def check(settings: Mapping[str, Any]) -> None:
+            unknown = next((name for name in settings if name not in known), None)
+            if unknown is not None and (unknown in guesses or not takes_any):
+                hint = f"here it is {guesses[unknown]}=..." if unknown in guesses else suggestion(unknown, known)
+                raise TypeError(f"{called}() has no argument {unknown!r}; {hint}")
+
+        def explain(error: TypeError) -> None:
+            """Raise a better error for a call that Python did not even begin."""
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                raise TypeError(f"{str(error).replace('.__init__()', '()')}; write {example}") from None
 
         @wraps(function)
         def call(*arguments: Any, **settings: Any) -> Any:
-            unknown = next((name for name in settings if name not in known), None)
-            if unknown is None:
+            check(settings)
+            try:
                 return function(*arguments, **settings)
-            hint = f"here it is {guesses[unknown]}=..." if unknown in guesses else suggestion(unknown, known)
-            raise TypeError(f"{called}() has no setting {unknown!r}; {hint}")
+            except TypeError as error:
+                explain(error)
+                raise
 
-        return call  # type: ignore[return-value]  # it has the signature that it wraps
+        @wraps(function)
+        async def acall(*arguments: Any, **settings: Any) -> Any:
+            check(settings)
+            try:
+                return await function(*arguments, **settings)
+            except TypeError as error:
+                explain(error)
+                raise
+
+        return acall if iscoroutinefunction(function) else call  # type: ignore[return-value]  # as it wraps
 
     return decorate
 
@@ -95,7 +119,7 @@ def finite_number(value: object, *, setting: str) -> float:
 
 
 def are_texts(value: object, *, count: int) -> bool:
-    """Whether a value is a list or a tuple of exactly so many texts."""
+    """Return whether a value is a list or a tuple of exactly so many texts."""
     return isinstance(value, list | tuple) and [type(part) for part in value] == [str] * count
 
 

@@ -116,6 +116,46 @@ def _way_on(run: Path | None, message: str = "") -> str:
     return f"; go on with `refine resume {run}`" if is_begun else ""
 
 
+_OPTIONS_MEANT = {
+    **dict.fromkeys(("metric", "metrics", "judges", "evaluator", "evaluators", "scorer", "grader"), ("--judge",)),
+    **dict.fromkeys(("output", "output-dir", "output-file", "dest", "save"), ("--out",)),
+    **dict.fromkeys(("threshold", "min-rating", "pass-mark"), ("--success-rating", "--fail-under")),
+    **dict.fromkeys(("min-score", "fail-below", "gate"), ("--fail-under", "--success-rating")),
+    **dict.fromkeys(("search", "query", "filter", "grep"), ("--find",)),
+    **dict.fromkeys(("llm", "judge-llm", "evaluator-model"), ("--judge-model", "--model")),
+    **dict.fromkeys(("concurrency", "workers", "jobs", "parallel", "threads"), ("--max-concurrency",)),
+    **dict.fromkeys(("budget", "cost", "max-budget"), ("--max-cost",)),
+    **dict.fromkeys(("url", "endpoint", "backend", "target", "upstream-url"), ("--upstream", "--base-url")),
+    **dict.fromkeys(("api-base", "openai-base-url"), ("--base-url", "--judge-base-url", "--upstream")),
+    **dict.fromkeys(("lang", "locale"), ("--language",)),
+    **dict.fromkeys(("sample", "samples", "max-rows", "head", "first", "num-rows"), ("--limit",)),
+    **dict.fromkeys(("retries", "iterations", "max-iterations", "rounds", "max-rounds"), ("--max-attempts",)),
+    **dict.fromkeys(("rpm", "rate-limit"), ("--rate",)),
+    **dict.fromkeys(("tpm",), ("--tokens-per-minute",)),
+    **dict.fromkeys(("columns", "column", "column-map", "mapping", "field"), ("--map",)),
+    **dict.fromkeys(("configuration", "settings", "file"), ("--config",)),
+    **dict.fromkeys(("database", "db", "store"), ("--record",)),
+    **dict.fromkeys(("format",), ("--json", "--form")),
+}
+"""Options by the words that others have for them; the first one that a command has is meant."""
+
+_ARGUMENTS_MEANT = ("dataset", "data", "input", "rows", "file", "path", "run", "source")
+"""Options that others have for what a command takes without one."""
+
+
+def _option_meant(name: str, context: Any) -> str:
+    """Return what to write instead of an option that a command does not have; empty where nothing is known."""
+    if not name or context is None:
+        return ""
+    has = {option for parameter in context.command.params for option in parameter.opts}
+    word = name.lstrip("-")
+    meant = next((option for option in _OPTIONS_MEANT.get(word, ()) if option in has), "")
+    taken = [one.name.upper() for one in context.command.params if one.param_type_name == "argument"]
+    if not meant and word in _ARGUMENTS_MEANT and taken:
+        return f"given without an option: {context.command_path} {' '.join(taken)}"
+    return meant
+
+
 def _report_usage(error: Exception) -> int | None:
     """Report an error of typer's own, and return the exit code; None for any other error."""
     describe = getattr(error, "format_message", None)
@@ -125,6 +165,9 @@ def _report_usage(error: Exception) -> int | None:
         typer.echo(describe(), err=True)
         return 2
     context = getattr(error, "ctx", None)
+    meant = _option_meant(getattr(error, "option_name", ""), context)
+    if meant:
+        return _error_exit(f"No such option: {error.option_name}; here it is {meant}").exit_code  # type: ignore[attr-defined]  # typer's
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     return _error_exit(f"{describe().rstrip('.')}{hint}").exit_code
 
@@ -236,7 +279,7 @@ def _draft(options: of.DraftOptions) -> int:
     refine draft --about "Answers questions about orders." --model openai:gpt-5-mini
     refine draft labelled.jsonl --system prompt.txt --model openai:gpt-5-mini --out judges.toml
     """
-    from refine.cli.drafting import run_draft
+    from refine.cli.judge_list import run_draft
 
     return run_draft(options)
 
@@ -545,7 +588,7 @@ def _tune(options: of.TuneOptions) -> int:
 
 @_command(_LOOPS)
 def _learn(options: of.LearnOptions) -> int:
-    """Learn a first level of a judge's verdicts, for a fraction of the price.
+    """Learn a cheap first level of a judge's verdicts.
 
     It decides alone where the verdicts that were recorded say that both levels together keep the agreement that is
     promised; "decides 0 %" is an answer. What it is not sure of, and what it would refuse, goes to the judge.

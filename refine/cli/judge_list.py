@@ -1,4 +1,4 @@
-"""The commands `refine judges`, which shows what there is, and `refine new-judge`, which begins another."""
+"""Judges on the command line: what there is, a beginning for a new one, and a draft of its dimensions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, Entry
-from judges.catalogue.finding import find
 from judges.catalogue.linting import lint
-from judges.catalogue.registry import default_registry
+from judges.catalogue.registry import default_registry, find
 from judges.entry import Setting
 from judges.errors import one_line, shortened
+from judges.offline.drafting import DraftedJudge, draft
+from judges.offline.trust.rows import read_judged
 from judges.settings import load_line, settings_of
-from refine.cli.options import ListOptions, NewJudgeOptions, TryJudgeOptions
-from refine.cli.tables import text_console
+from refine.cli.judge_specs import named_model
+from refine.cli.loops import loop_source
+from refine.cli.options import DraftOptions, ListOptions, NewJudgeOptions, TryJudgeOptions
+from refine.cli.tables import print_text, text_console
+from refine.process import see_modules_here
 
 
 def _console() -> Console:
@@ -82,15 +86,15 @@ def _lint(options: ListOptions) -> int:
     """
     if not options.files:
         raise ConfigurationError("lint reads files of judges: refine judges lint judges.toml")
-    found = [finding for file in options.files for finding in lint(file)]
+    findings = [finding for file in options.files for finding in lint(file)]
     if options.as_json:
-        _print_json([asdict(finding) for finding in found])
-        return 1 if found else 0
-    for finding in found:
+        _print_json([asdict(finding) for finding in findings])
+        return 1 if findings else 0
+    for finding in findings:
         sys.stdout.write(f"{finding}\n")
     files = ", ".join(map(str, options.files))
-    sys.stderr.write(f"refine: {len(found) or 'no'} finding{'' if len(found) == 1 else 's'} in {files}\n")
-    return 1 if found else 0
+    sys.stderr.write(f"refine: {len(findings) or 'no'} finding{'' if len(findings) == 1 else 's'} in {files}\n")
+    return 1 if findings else 0
 
 
 def _find_entry(name: str) -> Entry:
@@ -393,3 +397,58 @@ def _check_name(name: str) -> None:
     known = {one for entry in default_registry().entries.values() for one in (entry.name, *entry.aliases)}
     if name in known:
         raise ConfigurationError(f"there is a judge {name!r} already; `refine judges {name}` shows it")
+
+
+def run_draft(options: DraftOptions) -> int:
+    """Write a file of judges and print what came of it; return the exit code: 0, or 1 where nothing was kept.
+
+    Raises:
+        ConfigurationError: If an option, the answers or the system prompt cannot be used, or the file is there.
+    """
+    see_modules_here()
+    if options.asks.model is None:
+        raise ConfigurationError("drafting asks a model; add one, e.g. --model openai:gpt-5-mini")
+    if options.out.exists():
+        raise ConfigurationError(f"{options.out} is there already; choose another --out, or delete it first")
+    about = "\n\n".join(filter(None, (options.about, _system_prompt(options.system))))
+    model = named_model(options.asks.model, options.asks.base_url)
+    answers = []
+    if options.answers is not None:
+        with loop_source(options.answers, texts=True) as source:
+            answers = read_judged(source.rows)
+    drafted = draft(
+        model,
+        about,
+        answers,
+        max_calls=options.max_calls,
+        good=options.good,
+        language=options.asks.language,
+        max_concurrency=options.max_concurrency,
+    )
+    if drafted.kept:
+        asks = options.asks.model if options.asks.base_url is None else None
+        options.out.write_text(drafted.to_toml(name=options.name, model=asks), encoding="utf-8")
+    _print(drafted, options)
+    return 0 if drafted.kept else 1
+
+
+def _system_prompt(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise ConfigurationError(f"--system {file} cannot be read: {reason}; give a text file") from None
+
+
+def _print(drafted: DraftedJudge, options: DraftOptions) -> None:
+    if options.as_json:
+        fields = {"file": str(options.out) if drafted.kept else None, **asdict(drafted)}
+        sys.stdout.write(f"{json.dumps(fields, ensure_ascii=False, indent=2, default=dict)}\n")
+        return
+    print_text(str(drafted))
+    if drafted.kept:
+        print_text(f"\nwritten to {options.out}, for --judge and judge = ... wherever a judge is named")
+    else:
+        print_text("\nno dimension was kept, so that nothing was written; give other answers, or more labels")

@@ -119,8 +119,8 @@ def _audited(options: LabelOptions, rows: list[JudgedAnswer], most: int) -> list
     left = [row for row in covered if not row.opinions]
     if not left:
         raise ConfigurationError(
-            f"{options.source} has no unlabelled answer under a certificate ({len(covered)} have labels); --audit is "
-            f"for a loop that runs under one, and records texts"
+            f"{options.source} has no unlabelled answer under a certificate ({len(covered)} have labels); "
+            f"--audit is for a loop that runs under one, and records texts"
         )
     return drawn.sample(left, min(most, len(left)))
 

@@ -22,8 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, Judge, Sample
-from judges.offline.trust.benefit_report import BenefitReport
-from judges.offline.trust.curves import AttemptGain, CurvePoint
+from judges.offline.trust.benefit_report import AttemptGain, BenefitReport, CurvePoint
 from judges.offline.trust.monitor import Audits, CanaryResult, LiveRate, MonitorReport, monitor
 from judges.offline.trust.replay import LoopReplay, ReplayedPolicy, replay
 from refine.cli.judge_specs import load_judge

@@ -96,7 +96,7 @@ class _RunGate:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is anything to reach."""
+        """True if there is anything to reach."""
         return bool(self._gate.fail_under) or self._before is not None
 
     def exit_code(self, folder: Path, evaluation: Evaluation) -> int:
@@ -344,11 +344,11 @@ def _added_judges(options: RescoreOptions, before: Manifest) -> tuple[JudgeRecor
         )
     if options.like is not None:
         return Manifest.read(options.like).judges
-    first, asked = next((record for record in before.judges if record.model), JudgeRecord(name="")), options.asks
+    first, wanted = next((record for record in before.judges if record.model), JudgeRecord(name="")), options.asks
     asks = ModelOptions(
-        model=asked.model or first.model,
-        base_url=asked.base_url or (None if asked.model else first.base_url),
-        language=asked.language or first.language,
+        model=wanted.model or first.model,
+        base_url=wanted.base_url or (None if wanted.model else first.base_url),
+        language=wanted.language or first.language,
     )
     loaded = load_judges(options.judges, asks)
     by_name(loaded)  # two of one name are refused

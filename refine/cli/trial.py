@@ -49,7 +49,7 @@ def run_trial(options: TrialOptions) -> int:
     if options.out is None:
         sys.stderr.write(f"refine: the trial is written to {options.folder}\n")
     with show_progress() as on_progress:
-        found = trial(
+        result = trial(
             list(islice(rows_file(options.file).rows(), options.file.limit)),
             _generator(options.generator, options.max_tokens),
             judge,
@@ -68,8 +68,8 @@ def run_trial(options: TrialOptions) -> int:
             command=_remembered(options),
             policy=policy,
         )
-    if not found.rows:
-        reasons = "; ".join(sorted(set(found.failed.values()))[:3])
+    if not result.rows:
+        reasons = "; ".join(sorted(set(result.failed.values()))[:3])
         sys.stderr.write(f"refine: no question could be answered: {reasons}\n")
         return 1
     _print(read_trial(options.folder), options.folder, as_json=options.as_json)
@@ -122,34 +122,34 @@ def show_trial(options: ShowOptions) -> int:
     return 0
 
 
-def _print(found: Trial, folder: Path, *, as_json: bool) -> None:
+def _print(result: Trial, folder: Path, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(f"{json.dumps(found.document(), indent=2)}\n")
+        sys.stdout.write(f"{json.dumps(result.document(), indent=2)}\n")
         return
-    print_text(found.headline)
-    columns = [Column(name, is_number=place > 0) for place, name in enumerate(found.table_columns)]
-    print_table(text_console(), columns, found.table_rows)
-    for line in found.remarks:
+    print_text(result.headline)
+    columns = [Column(name, is_number=place > 0) for place, name in enumerate(result.table_columns)]
+    print_table(text_console(), columns, result.table_rows)
+    for line in result.remarks:
         print_text(line)
-    if found.stopped and TrialManifest.read(folder).command is not None:
+    if result.stopped and TrialManifest.read(folder).command is not None:
         print_text(f"Go on with more: `refine resume {folder}`, with --max-calls or --max-cost or without.")
-    for line in _worst(found):
+    for line in _worst(result):
         print_text(line)
-    if not found.has_truth:
+    if not result.has_truth:
         print_text(f"What is good? First `refine label {folder / ANSWERS}`, then `refine show {folder}`.")
 
 
-def _worst(found: Trial) -> Iterator[str]:
+def _worst(result: Trial) -> Iterator[str]:
     """Yield lines about the questions that ended badly."""
-    if found.worst:
+    if result.worst:
         yield "\nWorst questions, broken ones first:"
-    for one in found.worst[:_MOST_SHOWN]:
+    for one in result.worst[:_MOST_SHOWN]:
         yield f"\n{one.fate} by {', '.join(one.arms)}: {_shown(one.text)}"
         yield f"  first     {_shown(one.first)}"
         if one.feedback:
             yield f"  feedback  {_shown(one.feedback)}"
         yield f"  released  {_shown(one.released) or 'nothing'}"
-    more = len(found.worst) - _MOST_SHOWN
+    more = len(result.worst) - _MOST_SHOWN
     if more > 0:
         yield f"\n{more} more ended badly: `refine report` has some of them, {RESULTS} all."
 
@@ -181,10 +181,10 @@ def _object_of(name: str) -> object:
         is_there = all(part.isidentifier() for part in module.split(".")) and find_spec(module) is not None
     except ModuleNotFoundError:
         is_there = False
-    found: object = getattr(import_module(module), attribute, None) if is_there else None
-    if found is None and "." in module:
+    generator: object = getattr(import_module(module), attribute, None) if is_there else None
+    if generator is None and "." in module:
         raise ConfigurationError(f"--generator {shortened(name)}: there is no such object; write module:object")
-    return name if found is None else found
+    return name if generator is None else generator
 
 
 def _remembered(options: TrialOptions) -> dict[str, Any]:

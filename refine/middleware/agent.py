@@ -39,7 +39,9 @@ from graphs.questions import InputMode
 from judges import ConfigurationError, as_judge, load
 from judges.compose import JudgeLike
 from judges.errors import shortened
+from judges.first_guesses import OF_A_MIDDLEWARE, HintsAtGuesses
 from judges.runtime.flow import in_thread
+from judges.runtime.validation import naming_settings
 from refine.middleware.model_call import (
     ModelCall,
     answer_in,
@@ -170,18 +172,20 @@ class RefineState(AgentState[Any]):
     refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge_turns]]
 
 
-class _TakesAJudgeAlone:
-    """A middleware, which leaves the model to its agent, and says so where it is given both."""
+class _TakesAJudgeAlone(HintsAtGuesses):
+    """A middleware, which leaves the model to its agent, and says so where it is given both, or asked itself."""
+
+    _guesses = OF_A_MIDDLEWARE
 
     if not TYPE_CHECKING:  # type checkers read the signature of __init__
 
-        def __new__(cls, *parts: object, **settings: object) -> Self:  # noqa: ARG004 - __init__ takes them
+        def __new__(cls, *parts: object, **settings: object) -> Self:
             """Return a new one.
 
             Raises:
                 TypeError: If something beside the judge is given without a name.
             """
-            if len(parts) > 1:
+            if len(parts) > 1 or "model" in settings:
                 raise TypeError(
                     f"{cls.__name__}(judge, ...) takes the judge alone, and settings by name; the model is the "
                     f"agent's: create_agent(model, tools, middleware=[{cls.__name__}(judge)])"
@@ -230,6 +234,7 @@ class SelfRefineMiddleware(
 
     state_schema: type[Any] = RefineState
 
+    @naming_settings("SelfRefineMiddleware(judge), for instance SelfRefineMiddleware('length:at_most=80')")
     def __init__(
         self,
         judge: JudgeLike,

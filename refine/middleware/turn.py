@@ -98,7 +98,7 @@ class Turn:
 
     @property
     def is_over(self) -> bool:
-        """Whether its run is gone, by an error that nobody told of here, and none can go on with it."""
+        """True if its run is gone, by an error that nobody told of here, and none can go on with it."""
         return not self.can_resume and self._run_token is not None and self._run_token() is None
 
     @property

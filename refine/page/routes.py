@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import ipaddress
 import json
 import logging
 import math
 import secrets
-from collections import deque
+import time
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -29,9 +32,78 @@ from graphs import Attempt, Outcome, Unanswered
 from graphs.drivers import Node, RunContext, adrive
 from graphs.loop import Loop
 from judges import ConfigurationError
-from refine.guesses import GuessLimit, OneTimeLink
 from refine.record import DatabaseRecord, OutcomeFilter
 from refine.record.rows import now_ms
+
+_MOST_PLACES = 10_000
+_MOST_KNOWN = 10_000
+
+
+class GuessLimit:
+    """Counts the wrong keys of each place; keys that were right before are never held up by them.
+
+    Args:
+        most: How many wrong keys of a place are taken within the time.
+        within_s: The time in seconds.
+        clock: Monotonic clock in seconds, for tests.
+    """
+
+    def __init__(
+        self, most: int = 100, *, within_s: float = 60.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most = most
+        self._within_s = within_s
+        self._clock = clock
+        self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+
+    def wait_s(self, place: str, key: str) -> float:
+        """Return the seconds until a key of this place is looked at; 0 if it is now.
+
+        Args:
+            place: Where the key comes from, for instance an address.
+            key: The key.
+        """
+        wrong = self._wrong.get(place)
+        if wrong is None or len(wrong) < self._most or _digest(key) in self._known:
+            return 0.0
+        return max(0.0, wrong[0] + self._within_s - self._clock())
+
+    def settle(self, place: str, key: str, *, is_right: bool) -> None:
+        """Record whether a key was right."""
+        if is_right:
+            _put(self._known, _digest(key), None, _MOST_KNOWN)
+            return
+        wrong = self._wrong.get(place) or deque(maxlen=self._most)
+        wrong.append(self._clock())
+        _put(self._wrong, place, wrong, _MOST_PLACES)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def _put(entries: OrderedDict[Any, Any], name: object, value: object, most: int) -> None:
+    """Keep an entry, and the latest ones alone."""
+    entries[name] = value
+    entries.move_to_end(name)
+    if len(entries) > most:
+        entries.popitem(last=False)
+
+
+class OneTimeLink:
+    """Lets in whoever comes with it first, by a key that is given in exchange."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self._is_used = False
+
+    def redeem(self, token: str) -> bool:
+        """Return whether the link may be followed, and let nobody else follow it."""
+        is_right = secrets.compare_digest(token.encode("utf-8", "surrogatepass"), self.token.encode())
+        is_first, self._is_used = not self._is_used, self._is_used or is_right
+        return is_right and is_first
+
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -70,8 +142,8 @@ class _Access:
         if key is not None and len(key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the page's key has {len(key)} characters; give {_SHORTEST_KEY} at least")
         self._link = link
-        given = secrets.token_urlsafe(32) if key is None and link is not None else key
-        self._key = None if given is None else given.encode()
+        own_key = secrets.token_urlsafe(32) if key is None and link is not None else key
+        self._key = None if own_key is None else own_key.encode()
         self._guesses = GuessLimit(_MOST_GUESSES)
 
     async def follow_link(self, request: Request) -> Response:
@@ -344,12 +416,17 @@ class _Page:
         """Answer with a page of the list."""
         settings = dict(request.query_params)
         at, identifier = settings.pop("before_at", ""), settings.pop("before_id", "")
-        limit = settings.pop("limit", "50")
-        if not limit.isdecimal() or not (at or "0").isdecimal():
-            raise ConfigurationError("limit and before_at are whole numbers")
+        limit, skip, order = (
+            settings.pop("limit", "50"),
+            settings.pop("skip", "0"),
+            settings.pop("order", "newest"),
+        )
+        if not limit.isdecimal() or not (at or "0").isdecimal() or not skip.isdecimal():
+            raise ConfigurationError("limit, skip and before_at are whole numbers")
         before = (int(at), identifier) if at else None
         where = OutcomeFilter.read(settings)
-        return _json(await asyncio.to_thread(self._record.outcomes, where, limit=int(limit[:4]), before=before))
+        chosen = {"limit": int(limit[:4]), "skip": int(skip[:9]), "before": before, "order": order}
+        return _json(await asyncio.to_thread(partial(self._record.outcomes, where, **chosen)))
 
     async def outcome(self, request: Request) -> Response:
         """Answer with one outcome, its attempts and labels."""

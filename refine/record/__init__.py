@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from graphs import Outcome
 from judges import ConfigurationError
 from judges.errors import shortened
+from judges.first_guesses import no_such_name, of_package
 from judges.runtime import faults
 from refine.record.rows import Origin, Record
 
@@ -34,7 +35,8 @@ __all__ = ["DatabaseRecord", "Origin", "OutcomeFilter", "RecordStats", "Recorder
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = "" if name.startswith("_") else of_package(__name__, name, own=__all__)
+        raise no_such_name(__name__, name, hint)
     value = globals()[name] = getattr(import_module(home), name)
     return value
 

@@ -285,18 +285,18 @@ def verify_record(
         gaps[gap.chain].append(gap)
         if gap.seal(key) != row["seal"]:
             result.add(f"a gap was changed: outcomes {gap.first} to {gap.last} of chain {gap.chain[:8]}")
-    found = set()
+    seen = set()
     for chain, outcomes in groupby(_outcomes(connection), key=lambda pair: str(pair[0]["chain"])):
-        found.add(chain)
+        seen.add(chain)
         walk = _Walk(chain, key, result, dict(heads or {}))
         walk.along(outcomes, gaps.get(chain, []))
         walk.end(anchors.get(chain))
     for chain, anchor in anchors.items():
-        if chain not in found:
+        if chain not in seen:
             walk = _Walk(chain, key, result, dict(heads or {}))
             walk.along(iter(()), gaps.get(chain, []))
             walk.end(anchor)
-    for chain in sorted({*gaps, *(heads or {})} - anchors.keys() - found):
+    for chain in sorted({*gaps, *(heads or {})} - anchors.keys() - seen):
         result.add(f"all of chain {chain[:8]} is missing")
     if not fits and result.sealed and result.changed == result.sealed and (result.keyed or key):
         wanted = (

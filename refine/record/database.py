@@ -15,8 +15,9 @@ from sqlalchemy import Connection
 from graphs import Outcome
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
+from judges.errors import shortened
 from judges.promise import OnAlarm, Standing, follow
-from judges.runtime.validation import SharedByCopies
+from judges.runtime.validation import SharedByCopies, finite_number, naming_settings
 from refine.record import queries
 from refine.record.chains import verify_record
 from refine.record.rows import Origin, Redact
@@ -60,6 +61,7 @@ class DatabaseRecord(SharedByCopies):
     blocks = False
     """Whether `add` may wait for anything."""
 
+    @naming_settings("DatabaseRecord('sqlite:///record.db')", days="keep_days", retention="keep_days", path="url")
     def __init__(
         self,
         url: str,
@@ -74,7 +76,7 @@ class DatabaseRecord(SharedByCopies):
         self._url = read_url(url)
         if self._url.get_backend_name() == "postgresql" and find_spec("psycopg") is None:
             raise ConfigurationError("a record in PostgreSQL needs psycopg; install the extra: selfrefine[record]")
-        if keep_days is not None and not keep_days > 0:
+        if keep_days is not None and not finite_number(keep_days, setting="keep_days") > 0:
             raise ConfigurationError(
                 f"keep_days is a number of days above 0, or None to keep all, not {keep_days!r}"
             )
@@ -154,16 +156,33 @@ class DatabaseRecord(SharedByCopies):
         return self._read(is_summed)
 
     def outcomes(
-        self, where: OutcomeFilter = _EVERYTHING, *, limit: int = 50, before: tuple[int, str] | None = None
+        self,
+        where: OutcomeFilter = _EVERYTHING,
+        *,
+        limit: int = 50,
+        before: tuple[int, str] | None = None,
+        order: str = "newest",
+        skip: int = 0,
     ) -> list[Row]:
-        """Return the latest outcomes, without drafts.
+        """Return outcomes, without drafts.
 
         Args:
             where: Which.
             limit: Most rows, from 1 to 1,000.
             before: `at` and `id` of the last row of the page before this one.
+            order: What comes first: `"newest"`, `"slowest"`, `"worst"` (rated), `"attempts"` (most), `"dearest"`.
+            skip: How many rows to leave out at the beginning.
+
+        Raises:
+            ConfigurationError: If there is no such order, or the database cannot be read.
         """
-        return self._read(lambda connection: queries.outcomes(connection, where, limit=limit, before=before))
+        if order not in queries.ORDERS:
+            raise ConfigurationError(f"order is one of {', '.join(queries.ORDERS)}, not {shortened(order)}")
+        return self._read(
+            lambda connection: queries.outcomes(
+                connection, where, limit=limit, before=before, order=order, skip=skip
+            )
+        )
 
     def outcome(self, identifier: str) -> Row | None:
         """Return an outcome with its `attempts` and `labels`, or None."""

@@ -64,6 +64,9 @@ _LISTED = [
     "cost",
     "success_rating",
     "max_attempts",
+    "input_judge",
+    "input_rating",
+    "input_unscored",
 ]
 _ATTEMPT, _LABEL = ATTEMPT.alias("filtered_attempt"), LABEL.alias("filtered_label")
 _EXCERPT = 300
@@ -108,17 +111,34 @@ def _has_label(which: str) -> ColumnElement[bool]:
     return exists().where(_LABEL.c.outcome == OUTCOME.c.id, same_attempt, differ)
 
 
+_ORDERS = {
+    "newest": OUTCOME.c.at.desc(),
+    "slowest": OUTCOME.c.latency_s.desc().nulls_last(),
+    "worst": OUTCOME.c.rating.asc().nulls_last(),
+    "attempts": OUTCOME.c.attempts.desc(),
+    "dearest": OUTCOME.c.cost.desc().nulls_last(),
+}
+ORDERS = tuple(_ORDERS)
+
+
 def outcomes(
-    connection: Connection, where: OutcomeFilter, *, limit: int, before: tuple[int, str] | None
+    connection: Connection,
+    where: OutcomeFilter,
+    *,
+    limit: int,
+    before: tuple[int, str] | None,
+    order: str,
+    skip: int,
 ) -> list[Row]:
-    """Return the latest outcomes, with an excerpt of the question and the number of labels."""
+    """Return outcomes in an order, with an excerpt of the question and the number of labels."""
     labels = select(func.count()).where(LABEL.c.outcome == OUTCOME.c.id).scalar_subquery()
     excerpt = func.substr(OUTCOME.c.question, 1, _EXCERPT)
     columns = [*(OUTCOME.c[name] for name in _LISTED), excerpt.label("question"), labels.label("labels")]
     query = select(*columns).where(_conditions(where))
     if before is not None:
         query = query.where(tuple_(OUTCOME.c.at, OUTCOME.c.id) < before)
-    query = query.order_by(OUTCOME.c.at.desc(), OUTCOME.c.id.desc()).limit(min(max(limit, 1), _MOST_LISTED))
+    ordered = query.order_by(_ORDERS[order], OUTCOME.c.at.desc(), OUTCOME.c.id.desc())
+    query = ordered.limit(min(max(limit, 1), _MOST_LISTED)).offset(skip)
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
@@ -529,7 +549,7 @@ class Label:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """True if it says nothing."""
         return self.rating is None and self.up is None and not (self.note or "").strip()
 
 
@@ -557,8 +577,8 @@ def audits(connection: Connection, certificate: str, good: float) -> list[Audit]
 
 def last_alarm(connection: Connection, name: str) -> str | None:
     """Return to what the alarm of a promise moved the threshold; None where there was none."""
-    found = connection.execute(select(STATE.c.id).filter_by(name=name)).first()
-    return None if found is None else str(found[0])
+    row = connection.execute(select(STATE.c.id).filter_by(name=name)).first()
+    return None if row is None else str(row[0])
 
 
 def keep_alarm(connection: Connection, name: str, moved_to: str) -> None:

@@ -289,18 +289,18 @@ def tallied(
     connection: Connection, where: OutcomeFilter, by: str, conditions: Any
 ) -> dict[str, dict[str, Counter[int]]]:
     """Return how often each value was seen, by the value of a dimension and by judge; "" is for times."""
-    found: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    tallies: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     group = SERIES.c[by]
     query = select(group, TALLY.c.judge, TALLY.c.value, func.sum(TALLY.c.n))
     query = query.join_from(TALLY, SERIES, SERIES.c.id == TALLY.c.series).where(_condition(TALLY, where, _WIDTHS))
     for name, judge, value, count in connection.execute(query.group_by(group, TALLY.c.judge, TALLY.c.value)):
-        found[name or ""][judge][value] += int(count)
+        tallies[name or ""][judge][value] += int(count)
     edges = _edges(connection, where, conditions)
     for (_, series, judge, value), count in edges.tally.items():
         if where.stop_reason is None and is_request(edges.series[series]["stop_reason"]):
             continue
-        found[edges.series[series][by] or ""][judge][value] += count
-    return found
+        tallies[edges.series[series][by] or ""][judge][value] += count
+    return tallies
 
 
 def _int(value: Any) -> Any:

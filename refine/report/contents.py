@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ from refine.report.document import (
     RowPair,
     RunNames,
     Scale,
+    ScatterPlot,
     Section,
     ShareBar,
     TableCell,
@@ -58,6 +60,7 @@ _MOST_ROWS = 10
 _MOST_CONTRADICTED = 50
 _LONGEST_QUESTION = 90
 _EVEN = 0.5
+_PAIR = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +166,7 @@ def build_report(
         blocks = tuple(_comparison_blocks(comparison, before, after, rows))
         sections.append(Section("comparison", "Against the run before", blocks))
     if slices:
-        sections.append(Section("slices", "By group", tuple(_slices(run, slices))))
+        sections.append(Section("slices", "By group", tuple(_slices(runs, slices))))
     sections += [section for section in of_trust if section not in leading]
     sections.append(Section("costs", "Time, tokens and cost", tuple(_costs(run))))
     worst = _worst_rows(rows)
@@ -214,9 +217,9 @@ def _failed_rows(rows: Sequence[RowPair]) -> Iterator[RowList]:
                 question = shortened(pair.row.sample.question, longest=_LONGEST_QUESTION)
                 reason = wording.reason(str(verdict.unscored))
                 faults.setdefault(name, []).append((pair.index, f"{reason}: {question}"))
-    for name, found in faults.items():
-        title = f"{name}: judging failed on {wording.plural(len(found), 'row')}"
-        yield RowList(title, tuple(found[:_MOST_ROWS]), max(0, len(found) - _MOST_ROWS))
+    for name, failed in faults.items():
+        title = f"{name}: judging failed on {wording.plural(len(failed), 'row')}"
+        yield RowList(title, tuple(failed[:_MOST_ROWS]), max(0, len(failed) - _MOST_ROWS))
 
 
 def _judge_cards(run: RunData) -> Iterator[Block]:
@@ -290,8 +293,8 @@ def _judges(run: RunData) -> Iterator[Block]:
 
 def _contradicted_rows(judge: str, run: RunData) -> Iterator[RowList]:
     """Yield the rows with claims that their evidence contradicts, each with the claims."""
-    found = [(row.index, row.verdicts[judge].contradicted) for row in run.rows if judge in row.verdicts]
-    rows = [(index, "; ".join(claims)) for index, claims in found if claims]
+    contradicted = [(row.index, row.verdicts[judge].contradicted) for row in run.rows if judge in row.verdicts]
+    rows = [(index, "; ".join(claims)) for index, claims in contradicted if claims]
     if rows:
         have = "has a claim that its" if len(rows) == 1 else "have claims that their"
         title = f"{wording.plural(len(rows), 'row')} {have} evidence contradicts, by {judge}"
@@ -349,25 +352,33 @@ def _histogram(judge: str, verdicts: Sequence[Verdict]) -> Chart | None:
     return Chart(f"Scores of {judge}", Histogram(parts), text)
 
 
-def _slices(run: RunData, columns: Sequence[str]) -> Iterator[Block]:
+def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[Block]:
+    run, before = runs[-1], runs[0] if len(runs) > 1 else None
     for column in columns:
         rows = []
+        earlier = {} if before is None else before.evaluation.slices(column)
         for value, summaries in run.evaluation.slices(column).items():
             n = next(iter(summaries.values())).n
-            cells = [_slice_cell(summaries[name]) for name in run.evaluation.summary]
+            known = earlier.get(value, {})
+            cells = [_slice_cell(summaries[name], known.get(name)) for name in run.evaluation.summary]
             rows.append((TableCell(value or "(none)"), TableCell(wording.count(n)), *cells))
+        also = "" if before is None else "; what the run before had stands in brackets"
         yield ReportTable(
             (column, "Rows", *run.evaluation.summary),
             tuple(rows),
             frozenset({1}),
-            f"Mean score by {column}, with its 95 % interval, and share of passes",
+            f"Mean score by {column}, with its 95 % interval, and share of passes{also}",
         )
 
 
-def _slice_cell(summary: Summary) -> TableCell:
+def _slice_cell(summary: Summary, before: Summary | None) -> TableCell:
     cell = score_cell(_mean_figure(summary))
     passed = "" if summary.passed is None else f"{wording.percent(summary.passed)} passed"
-    return TableCell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
+    if before is None:
+        return TableCell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
+    passed_before = "" if before.passed is None else f" ({wording.percent(before.passed)})"
+    text = f"{cell.text} ({score_cell(_mean_figure(before)).text})"
+    return TableCell(text, "; ".join(filter(None, [cell.more, f"{passed}{passed_before}"])), cell.mark, cell.tone)
 
 
 def _costs(run: RunData) -> Iterator[Block]:
@@ -450,17 +461,17 @@ def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> Paragraph:
     fell = {row for change in comparison.changes.values() for row in change.regressions}
     judges = wording.plural(len(comparison.changes), "judge")
     if better and worse:
-        found = f"is better on {better} and worse on {worse} of {judges}"
+        difference = f"is better on {better} and worse on {worse} of {judges}"
     elif real:
-        found = f"is {'better' if better else 'worse'} on {better or worse} of {judges}"
+        difference = f"is {'better' if better else 'worse'} on {better or worse} of {judges}"
     else:
-        found = f"differs on none of {judges} by more than chance"
+        difference = f"differs on none of {judges} by more than chance"
     known = all(run.manifest.judges for run in runs)
     same = "judge unchanged" if known else "nobody knows whether the judge is the same"
     if comparison.differences:
         same = "NOT the same judge"
     tone: Tone = "bad" if comparison.differences or worse else "good" if better else "soft"
-    return Paragraph(f"{comparison.b} {found}; {wording.plural(len(fell), 'row')} fell; {same}.", tone)
+    return Paragraph(f"{comparison.b} {difference}; {wording.plural(len(fell), 'row')} fell; {same}.", tone)
 
 
 def _comparison_blocks(
@@ -481,6 +492,9 @@ def _comparison_blocks(
         "Change of the mean score with its 95 % interval over questions; the win rate is that of the run after, "
         "a tie counting half; the last column is how many questions would show a change of 3 points",
     )
+    charts = tuple(filter(None, (_scatter(name, rows) for name in comparison.changes)))
+    if charts:
+        yield Charts(charts)
     for name, judges in ((before.name, comparison.only_a), (after.name, comparison.only_b)):
         if judges:
             yield Paragraph(f"Not compared, since {name} alone has them: {', '.join(judges)}.", "unsure")
@@ -491,6 +505,23 @@ def _comparison_blocks(
     for change in comparison.changes.values():
         if change.regressions:
             yield _regressions(change, pairs)
+
+
+def _scatter(judge: str, rows: Sequence[RowPair]) -> Chart | None:
+    """Return how a judge scored the same questions before and after; nothing where no row has both."""
+    counts: Counter[tuple[float, float]] = Counter()
+    for pair in rows:
+        verdicts = [None if side is None else side.verdicts.get(judge) for side in pair.sides]
+        scores = [None if verdict is None else verdict.score for verdict in verdicts]
+        if len(scores) == _PAIR and scores[0] is not None and scores[1] is not None:
+            counts[round(scores[0], 2), round(scores[1], 2)] += 1
+    if not counts:
+        return None
+    rose = sum(n for (before, after), n in counts.items() if after > before)
+    fell = sum(n for (before, after), n in counts.items() if after < before)
+    points = tuple((before, after, n) for (before, after), n in sorted(counts.items()))
+    text = f"{wording.count(rose)} better, above the diagonal, and {wording.count(fell)} worse, below it"
+    return Chart(f"{judge}: {wording.count(rose)} rose, {wording.count(fell)} fell", ScatterPlot(points), text)
 
 
 def _reach(change: Change) -> float:

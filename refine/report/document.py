@@ -76,7 +76,14 @@ class ReliabilityDiagram:
     points: tuple[DiagramPoint, ...]
 
 
-Mark = Scale | ShareBar | Histogram | ReliabilityDiagram
+@dataclass(frozen=True, slots=True)
+class ScatterPlot:
+    """Scores of the same answers in two runs, each from 0 to 1: the earlier, the later, and of how many rows."""
+
+    points: tuple[tuple[float, float, int], ...]
+
+
+Mark = Scale | ShareBar | Histogram | ReliabilityDiagram | ScatterPlot
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from refine.report.document import (
     RowList,
     RowPair,
     Scale,
+    ScatterPlot,
     Section,
     ShareBar,
     TableCell,
@@ -90,6 +91,8 @@ def _draw(mark: Mark, text: str | None) -> Element:
             return _draw_columns(mark, text)
         case ReliabilityDiagram():
             return _draw_reliability(mark, text)
+        case ScatterPlot():
+            return _draw_scatter(mark, text)
 
 
 def _svg(width: float, height: float, text: str | None, kind: str, *children: Element) -> Element:
@@ -145,39 +148,62 @@ def _draw_shares(mark: ShareBar, text: str | None) -> Element:
     return _svg(_WIDTH, _HEIGHT, text, "parts", *rects)
 
 
-_SQUARE, _MARGIN = 180.0, 22.0
+_SQUARE, _MARGIN = 180.0, 34.0
 
 
 def _draw_reliability(mark: ReliabilityDiagram, text: str | None) -> Element:
     """Draw said against true; the larger a point, the more answers it stands for."""
     most = max((point.n for point in mark.points), default=1)
 
-    def across(share: float) -> float:
-        return _MARGIN + _SQUARE * share
-
-    def up(share: float) -> float:
-        return _MARGIN / 2 + _SQUARE * (1 - share)
-
     def point_at(point: DiagramPoint) -> Element:
-        x, size = across(point.said), 2.5 + 4 * (point.n / most) ** 0.5
         said = f"said {point.said:.2f}, true {point.true:.2f}, {wording.plural(point.n, 'answer')}"
-        return _h("circle", _h("title", said), class_="value", cx=x, cy=up(point.true), r=size)
+        return _dot(point.said, point.true, said, 2.5 + 4 * (point.n / most) ** 0.5)
 
     def bounds_of(point: DiagramPoint) -> Element:
-        x = across(point.said)
-        return _h("line", class_="bound", x1=x, x2=x, y1=up(point.low), y2=up(point.high))
+        x = _across(point.said)
+        return _h("line", class_="bound", x1=x, x2=x, y1=_up(point.low), y2=_up(point.high))
 
+    return _square(text, *map(bounds_of, mark.points), *map(point_at, mark.points))
+
+
+def _draw_scatter(mark: ScatterPlot, text: str | None) -> Element:
+    """Draw before against after; what lies above the diagonal got better."""
+    most = max((n for _, _, n in mark.points), default=1)
+    dots = (
+        _dot(before, after, f"{before:.2f} to {after:.2f}, {wording.plural(n, 'row')}", 2 + 5 * (n / most) ** 0.5)
+        for before, after, n in mark.points
+    )
+    names = (
+        _h("text", "before", x=_across(0.25), y=_up(0) + 14, text_anchor="middle"),
+        _h("text", "after", x=_MARGIN - 9, y=_up(0.75) + 4, text_anchor="end"),
+    )
+    return _square(text, *dots, *names)
+
+
+def _across(share: float) -> float:
+    return _MARGIN + _SQUARE * share
+
+
+def _up(share: float) -> float:
+    return _MARGIN / 2 + _SQUARE * (1 - share)
+
+
+def _dot(x: float, y: float, said: str, size: float) -> Element:
+    return _h("circle", _h("title", said), class_="value", cx=_across(x), cy=_up(y), r=size)
+
+
+def _square(text: str | None, *drawn: Element) -> Element:
+    """Return a square from 0 to 1 with its diagonal, and what is drawn into it."""
     ticks = [
         _h("text", f"{share:g}", x=x, y=y, text_anchor=anchor)
         for share in (0.0, 0.5, 1.0)
         for x, y, anchor in (
-            (across(share), up(0) + 14, "middle"),
-            (_MARGIN - 4, up(share) + 4, "end"),
+            (_across(share), _up(0) + 14, "middle"),
+            (_MARGIN - 9, _up(share) + 4, "end"),
         )
     ]
-    frame = _h("rect", class_="frame", x=across(0), y=up(1), width=_SQUARE, height=_SQUARE)
-    diagonal = _h("line", class_="reference", x1=across(0), y1=up(0), x2=across(1), y2=up(1))
-    drawn = [*map(bounds_of, mark.points), *map(point_at, mark.points)]
+    frame = _h("rect", class_="frame", x=_across(0), y=_up(1), width=_SQUARE, height=_SQUARE)
+    diagonal = _h("line", class_="reference", x1=_across(0), y1=_up(0), x2=_across(1), y2=_up(1))
     side = _SQUARE + 2 * _MARGIN
     return _svg(side, side, text, "reliability", frame, diagonal, *drawn, *ticks)
 
@@ -343,7 +369,7 @@ _INERT = "application/json"
 
 def page(document: Document) -> str:
     """Return the report as an HTML document that can be opened from a file, sent by mail and printed."""
-    style, script = _static("report.css"), _static("report.js")
+    style, script = _static("report.css"), f"{_diff_script()}{_static('report.js')}"
     head = _h(
         "head",
         _h("meta", charset="utf-8"),
@@ -371,6 +397,13 @@ def page(document: Document) -> str:
 
 def _static(name: str) -> str:
     return (files("refine.report") / "static" / name).read_text(encoding="utf-8")
+
+
+def _diff_script() -> str:
+    """Return the words that tell two texts apart, as the page of the record has them, in a scope of their own."""
+    source = (files("refine.page") / "static" / "diff.js").read_text(encoding="utf-8")
+    own = source.replace('import { h } from "./dom.js";', "").replace("export function", "function")
+    return f"const diff = (() => {{\n{own}\nreturn diff;\n}})();\n"
 
 
 def _policy(style: str, script: str) -> str:
@@ -487,7 +520,9 @@ def _verdict(verdict: Verdict) -> Element:
     return _h(
         "div",
         _h("p", _h("strong", verdict.judge), _badge(verdict), class_="who"),
-        _h("p", verdict.rationale, class_="rationale") if verdict.rationale else None,
+        _h("p", verdict.rationale, class_="rationale")
+        if verdict.rationale and verdict.rationale != verdict.feedback
+        else None,
         _h("p", verdict.feedback, class_="feedback") if verdict.feedback else None,
         _h("p", verdict.detail, class_="detail soft") if verdict.detail else None,
         _h("ul", *map(_item, verdict.items), class_="items") if verdict.items else None,
@@ -498,7 +533,7 @@ def _verdict(verdict: Verdict) -> Element:
 def _item(item: Verdict) -> Element:
     """Return a part of a verdict in a line or two: its mark, what was judged, and why."""
     kind, mark = ("soft", "–") if item.score is None else ("good", "✓") if item.passed else ("bad", "✗")
-    reasons = [item.rationale, item.feedback, wording.reason(item.unscored or ""), item.detail]
+    reasons = [*dict.fromkeys([item.rationale, item.feedback]), wording.reason(item.unscored or ""), item.detail]
     return _h(
         "li",
         _h("span", mark, class_=kind, role="img", aria_label=_outcome(item)),

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate, Kind
     from judges.offline.statistics import BiasTest
     from judges.offline.trust.align import Alignment, Reliability
-    from judges.offline.trust.benefit_report import BenefitReport
-    from judges.offline.trust.curves import AttemptGain, CurvePoint
+    from judges.offline.trust.benefit_report import AttemptGain, BenefitReport, CurvePoint
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
 
 
@@ -394,12 +393,12 @@ def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterato
         yield Paragraph(note, "unsure")
 
 
-def _reliability_chart(judge: str, found: Reliability) -> Chart:
+def _reliability_chart(judge: str, reliability: Reliability) -> Chart:
     """Return the curve of a judge's `p_pass`: on the diagonal it is as likely as it says."""
-    points = tuple(DiagramPoint(one.said, one.good, one.low, one.high, one.n) for one in found.bins)
-    text = ", ".join(f"said {one.said:.2f}, good {one.good:.2f} of {one.n}" for one in found.bins)
+    points = tuple(DiagramPoint(one.said, one.good, one.low, one.high, one.n) for one in reliability.bins)
+    text = ", ".join(f"said {one.said:.2f}, good {one.good:.2f} of {one.n}" for one in reliability.bins)
     return Chart(
-        f"p_pass of {judge}, and the share that people call good: {found.verdict}",
+        f"p_pass of {judge}, and the share that people call good: {reliability.verdict}",
         ReliabilityDiagram(points),
         text,
     )
@@ -562,8 +561,8 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
             "soft",
         )
     else:
-        asked = f"at most {certificate.alpha:.1%} bad with confidence {1 - certificate.delta_in_all:.1%}"
-        yield Paragraph(f"Nothing is certified: no threshold keeps what was asked for, {asked}.", "bad")
+        terms = f"at most {certificate.alpha:.1%} bad with confidence {1 - certificate.delta_in_all:.1%}"
+        yield Paragraph(f"Nothing is certified: no threshold keeps what was asked for, {terms}.", "bad")
         yield Paragraph(_describe_labels_needed(certificate), "unsure")
     uppers = [row.upper for row in certificate.rows if row.upper is not None]
     end = scale_end([certificate.alpha, *uppers])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from judges.first_guesses import no_such_name, of_package
+
 if TYPE_CHECKING:
     from refine.page.routes import attempts_of, page_routes
     from refine.server.running import RunningGuard
@@ -22,7 +24,8 @@ __all__ = ["RunningGuard", "attempts_of", "page_routes"]
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = "" if name.startswith("_") else of_package(__name__, name, own=__all__)
+        raise no_such_name(__name__, name, hint)
     value = globals()[name] = getattr(import_module(home), name)
     return value
 

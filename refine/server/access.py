@@ -1,4 +1,4 @@
-"""Who asks, and which guard answers: headers, ids and keys of a request, and the guards by name."""
+"""Who asks, what they may still consume today, and which guard answers: headers, ids, keys, guards by name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import hmac
 import ipaddress
 import re
 import secrets
+import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
@@ -21,13 +22,78 @@ from graphs import Bounds, GeneratorIdentity, Loop
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from refine.guesses import GuessLimit
-from refine.page.routes import HANDED_ON
+from judges.verdict import Usage
+from refine.page.routes import HANDED_ON, GuessLimit
 from refine.server.config import Revealed, ServerKey, Unjudged
 from refine.server.dialects.protocol import RawHeaders
 from refine.server.errors import ApiError
 from refine.server.judge_models import is_reachable
 from refine.server.upstream import Upstream
+
+_DAY_S = 86_400
+
+
+@dataclass(slots=True)
+class _DaySpending:
+    requests: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+class Budgets:
+    """Counts what each key consumes, and refuses what would go beyond its budget of the day.
+
+    A request that is let in is answered to its end, so that a budget may be exceeded by what is in flight.
+
+    Args:
+        keys: The keys with their budgets.
+        clock: Seconds since the epoch, for tests.
+    """
+
+    def __init__(self, keys: Iterable[ServerKey] = (), *, clock: Callable[[], float] = time.time) -> None:
+        self._keys = {key.name: key for key in keys if key.has_budget}
+        self._clock = clock
+        self._day = 0
+        self._spent: dict[str, _DaySpending] = {}
+
+    def enter(self, name: str) -> None:
+        """Count a request of a key.
+
+        Raises:
+            ApiError: If its budget of the day is spent (429); it says when the next day begins.
+        """
+        key = self._keys.get(name)
+        if key is None:
+            return
+        spent = self._of_today(name)
+        for what, limit in (
+            ("requests", key.requests_per_day),
+            ("tokens", key.tokens_per_day),
+            ("dollars", key.dollars_per_day),
+        ):
+            used = getattr(spent, what)
+            if limit is not None and used >= limit:
+                raise ApiError(
+                    429,
+                    f"this key has used {used:g} of its {limit:g} {what} of the day, which ends at midnight UTC",
+                    code="budget_spent",
+                    retry_after_s=_DAY_S - self._clock() % _DAY_S,
+                )
+        spent.requests += 1
+
+    def add(self, name: str, usage: Usage) -> None:
+        """Count what a request of a key consumed."""
+        if name in self._keys:
+            spent = self._of_today(name)
+            spent.tokens += usage.tokens
+            spent.dollars += usage.cost or 0.0
+
+    def _of_today(self, name: str) -> _DaySpending:
+        day = int(self._clock() // _DAY_S)
+        if day != self._day:
+            self._day, self._spent = day, {}
+        return self._spent.setdefault(name, _DaySpending())
+
 
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -75,7 +141,7 @@ class Incoming:
 
     @property
     def is_local(self) -> bool:
-        """Whether it comes from this machine, and not through a proxy that says so."""
+        """True if it comes from this machine, and not through a proxy that says so."""
         return _is_loopback(self.peer) and HANDED_ON.isdisjoint(self.headers)
 
     @property
@@ -360,7 +426,7 @@ class ServedGuard:
 
     @property
     def has_judge(self) -> bool:
-        """Whether the models that judge its questions and answers may be asked now."""
+        """True if the models that judge its questions and answers may be asked now."""
         questions = self.loop.input_judge
         return is_reachable(self.judge) and (questions is None or is_reachable(questions))
 
@@ -372,7 +438,7 @@ class ServedGuard:
         return next(known, self.api or ("" if self.upstream is None else "openai"))
 
     def shows_part_of(self, text: str) -> bool:
-        """Whether the judge's model is shown a part of an answer alone, since it is too long."""
+        """Return whether the judge's model is shown a part of an answer alone, since it is too long."""
         return len(text) > self.loop.policy.max_conversation_chars and bool(self.judge.models)
 
     @property

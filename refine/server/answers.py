@@ -106,8 +106,8 @@ async def answer(question: GuardedRequest) -> GuardReply:
     if request.choices > guard.max_choices:
         text = f"n is {guard.max_choices} at most here, not {request.choices}"
         raise ApiError(400, text, code="invalid", param="n")
-    asked = (_answer(_ask_for_choice(question, at)) for at in range(request.choices))
-    replies = await asyncio.gather(*asked, return_exceptions=True)  # so that none goes on behind another's error
+    answers = (_answer(_ask_for_choice(question, at)) for at in range(request.choices))
+    replies = await asyncio.gather(*answers, return_exceptions=True)  # so that none goes on behind another's error
     for one in replies:
         if isinstance(one, BaseException):
             raise one

@@ -180,7 +180,7 @@ def _action(guard: ServedGuard, texts: Sequence[str], outcomes: Sequence[Outcome
 
 
 def _let_through(outcome: Outcome, guard: ServedGuard) -> bool:
-    """Whether an answer without a verdict goes out, since the guard fails open."""
+    """Return whether an answer without a verdict goes out, since the guard fails open."""
     policy = guard.loop.policy
     unjudged = outcome.stop_reason == "judge_failed" and policy.on_judge_error == "accept"
     return unjudged or outcome.stop_reason == "skipped" or policy.shadow

@@ -27,8 +27,7 @@ from judges.models.providers.openai_fields import local_name
 from judges.models.resolve import as_model
 from judges.models.wrappers.limiter import Breaker
 from refine.process import see_modules_here
-from refine.server.access import Guards, Keys, ServedGuard, upstream_identity
-from refine.server.budgets import Budgets
+from refine.server.access import Budgets, Guards, Keys, ServedGuard, upstream_identity
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings, Unjudged
 from refine.server.dialects import DIALECTS
 from refine.server.judge_models import connect_models, guarded_model

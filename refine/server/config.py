@@ -32,7 +32,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from graphs.policy import OnRefusal, ReleaseForm
+from graphs.policy import OnRefusal, Policy, ReleaseForm, setting_meant
 from graphs.questions import InputMode
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.promise import OnAlarm
@@ -191,7 +191,7 @@ class ServerKey(BaseModel):
 
     @property
     def has_budget(self) -> bool:
-        """Whether anything of it is limited by the day."""
+        """True if anything of it is limited by the day."""
         return (self.requests_per_day, self.tokens_per_day, self.dollars_per_day) != (None, None, None)
 
 
@@ -445,6 +445,8 @@ def _remedy(path: list[str], fault: ErrorDetails) -> str:
     """Say what to write instead, where the message does not."""
     if fault["type"] == "list_type" and isinstance(fault["input"], str) and path[0] != "keys":
         return f"; write [{json.dumps(fault['input'])}]"
+    if path[-1] == "judge" and isinstance(fault["input"], dict):
+        return '; write judge = "length:at_most=80", or the name of a judges.toml'
     if path[0] == "keys":
         return "; `refine key NAME` prints the lines of a key"
     if fault["type"] == "string_pattern_mismatch":
@@ -457,6 +459,26 @@ def _value(path: list[str], value: object) -> str:
     return "..." if secret else shortened(value)
 
 
+_ALIKE = 0.75
+"""How alike a misspelt setting is to one that there is, from 0 to 1."""
+
+_MEANT = {
+    **dict.fromkeys(("judges", "critic", "evaluator", "metric", "metrics", "grader", "rule", "rules"), "judge"),
+    **dict.fromkeys(
+        ("url", "base_url", "backend", "endpoint", "target", "provider", "openai_base_url"), "upstream"
+    ),
+    **dict.fromkeys(("api_key", "key", "openai_api_key", "token", "upstream_api_key"), "upstream_key"),
+    **dict.fromkeys(("llm", "judge_llm", "evaluator_model"), "judge_model"),
+    **dict.fromkeys(("guard", "routes", "profiles"), "guards"),
+    **dict.fromkeys(("address", "listen", "bind"), "host"),
+    **dict.fromkeys(("input_guard", "input_judge", "prompt_guard"), "input"),
+    **dict.fromkeys(("database", "db", "store", "storage", "log_file"), "record"),
+    **dict.fromkeys(("fail_open", "fail_closed", "on_error"), "fail"),
+    **dict.fromkeys(("users", "api_keys", "clients", "tokens"), "keys"),
+}
+"""Settings by the words that others have for them."""
+
+
 def _hint(path: list[str]) -> str:
     """Suggest the setting that was meant."""
     known: type[BaseModel] = ServerSettings
@@ -467,5 +489,10 @@ def _hint(path: list[str]) -> str:
     elif path[0] == "webhooks" and len(path) > 1:
         known = WebhookSettings
     names = list(known.model_fields)
-    near = get_close_matches(path[-1], names, n=1)
+    meant = _MEANT.get(path[-1]) or setting_meant(path[-1])
+    if meant in names:
+        return f"; here it is {meant}"
+    if meant in Policy.model_fields and "policy" in names:
+        return f"; it is a setting of the policy: policy = {{ {meant} = ... }}"
+    near = get_close_matches(path[-1], names, n=1, cutoff=_ALIKE)
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(names))}"

@@ -1,4 +1,4 @@
-"""Errors that the guard itself answers with; errors of an upstream are passed on as they are.
+"""Errors that the guard itself answers with, and bodies of requests; an upstream's errors go on as they are.
 
 ApiError               any error with a status, written in the form of the dialect that was asked
 └── UpstreamFailed     no reply that can be used came from the upstream
@@ -6,10 +6,17 @@ ApiError               any error with a status, written in the form of the diale
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from starlette.types import Receive
+
 from graphs import RefineError
+from refine.server.config import RequestLimits
 
 _KINDS = {
     400: "invalid_request_error",
@@ -85,3 +92,167 @@ def anthropic_error(error: ApiError) -> dict[str, Any]:
     """Return the body of an error as Anthropic writes it."""
     kind = "api_error" if error.status in (422, 500, 502) else error.kind
     return {"type": "error", "error": {"type": kind, "message": str(error), "code": error.code}}
+
+
+_DRAINED = 2
+"""How many times the limit is read before an error is sent, which many clients read only after their body."""
+
+
+class ClientGone(Exception):  # noqa: N818 - what happened
+    """The client left before its request was complete."""
+
+
+class _HeldBytes:
+    """The bytes of one request that are held in memory.
+
+    Args:
+        budget: What all requests may hold.
+    """
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
+        self.size = 0
+
+    def take(self, size: int) -> None:
+        """Hold so many more.
+
+        Raises:
+            ApiError: If all requests together hold too many (503).
+        """
+        if size > self._budget.left:
+            raise ApiError(
+                503, "the server holds as many bytes as it may; try again", code="server_busy", retry_after_s=1
+            )
+        self._budget.left -= size
+        self.size += size
+
+
+class ByteBudget:
+    """Counts the bytes of all bodies that are held at once.
+
+    Args:
+        most: Most of them.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    @contextmanager
+    def request(self) -> Iterator[_HeldBytes]:
+        """Count the bytes of one request, in a `with` block that ends with the request."""
+        held = _HeldBytes(self)
+        try:
+            yield held
+        finally:
+            self.left += held.size
+
+
+async def read_body(
+    receive: Receive, headers: Mapping[str, str], limits: RequestLimits, held: _HeldBytes
+) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        ApiError: If it is too large (413), or not complete in time (408), or there is no room for it (503).
+        ClientGone: If the client leaves.
+    """
+    too_large = _promised(headers) > limits.max_body_bytes
+    try:
+        async with asyncio.timeout(limits.body_timeout_s):
+            return await _read(receive, limits.max_body_bytes, held, too_large=too_large)
+    except TimeoutError:
+        raise _too_slow(limits) from None
+
+
+async def _read(receive: Receive, most: int, held: _HeldBytes, *, too_large: bool) -> bytes:
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= most * _DRAINED:
+        part, more = await _next_part(receive)
+        size += len(part)
+        too_large = too_large or size > most
+        if too_large:
+            parts.clear()
+        else:
+            held.take(len(part))
+            parts.append(part)
+    if too_large:
+        raise _too_large(most)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _next_part(receive: Receive) -> tuple[bytes, bool]:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def _promised(headers: Mapping[str, str]) -> int:
+    length = headers.get("content-length", "")
+    return int(length) if length.isdigit() else 0
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"the body is larger than {most:,} bytes; send a smaller one", code="body_too_large")
+
+
+def _too_slow(limits: RequestLimits) -> ApiError:
+    text = f"the body was not complete within {limits.body_timeout_s:g} s; send it again"
+    return ApiError(408, text, code="body_timeout")
+
+
+class PassedBody:
+    """The body of a request that passes through, handed on part by part.
+
+    Args:
+        receive: ASGI's receive.
+        headers: Headers of the request.
+        limits: Limits of a request; each part must come in time, not the whole.
+
+    Raises:
+        ApiError: If it is known to be too large (413).
+    """
+
+    def __init__(self, receive: Receive, headers: Mapping[str, str], limits: RequestLimits) -> None:
+        if _promised(headers) > limits.max_passed_bytes:
+            raise _too_large(limits.max_passed_bytes)
+        self._receive = receive
+        self._limits = limits
+        self._begun: deque[bytes] = deque()
+        self._more = True
+        self._size = 0
+        self.error: Exception | None = None
+        """What went wrong while it was handed on, whatever the upstream's client makes of it."""
+        self.complete = asyncio.Event()
+        """Set once nothing of it is left to receive."""
+
+    async def peek(self, size: int) -> bytes:
+        """Return its beginning, of at least so many bytes if there are as many; it is handed on all the same."""
+        while self._more and self._size < size:
+            self._begun.append(await self._next())
+        return b"".join(self._begun)
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Yield all of it."""
+        try:
+            while self._begun or self._more:
+                part = self._begun.popleft() if self._begun else await self._next()
+                if part:
+                    yield part
+        except (ApiError, ClientGone) as error:
+            self.error = error
+            raise
+        finally:
+            self.complete.set()
+
+    async def _next(self) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.body_timeout_s):
+                part, self._more = await _next_part(self._receive)
+        except TimeoutError:
+            raise _too_slow(self._limits) from None
+        self._size += len(part)
+        if self._size > self._limits.max_passed_bytes:
+            raise _too_large(self._limits.max_passed_bytes)
+        return part

@@ -67,7 +67,7 @@ class _WithReserves(Wrapped):
 
     @property
     def scripted(self) -> bool:
-        """Whether all of them are doubles that may answer in tests."""
+        """True if all of them are doubles that may answer in tests."""
         return all(getattr(model, "scripted", False) for model in (self.model, *self.reserves))
 
     def send(self, request: ModelRequest) -> ModelResponse:

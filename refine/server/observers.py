@@ -22,8 +22,7 @@ from graphs import Outcome, Policy
 from judges.catalogue.names import imported, is_reference
 from judges.errors import ConfigurationError
 from judges.verdict import Usage, Verdict
-from refine.guesses import OneTimeLink
-from refine.page.routes import Event, TryQuestion, attempts_of, page_routes
+from refine.page.routes import Event, OneTimeLink, TryQuestion, attempts_of, page_routes
 from refine.process import see_modules_here
 from refine.promise import PromiseWatch
 from refine.record import DatabaseRecord, Origin, Recorder, open_record

@@ -16,7 +16,6 @@ import aiohttp
 from starlette.types import Receive, Scope, Send
 
 from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, ServedGuard
-from refine.server.bodies import ClientGone, PassedBody, read_body
 from refine.server.dialects import DIALECTS, form_for
 from refine.server.dialects.protocol import (
     ApiDialect,
@@ -27,7 +26,7 @@ from refine.server.dialects.protocol import (
     read_json,
     string,
 )
-from refine.server.errors import ApiError
+from refine.server.errors import ApiError, ClientGone, PassedBody, read_body
 from refine.server.service import (
     PREFIX,
     Client,
@@ -192,8 +191,8 @@ async def _list_models(
         ApiError: If none of them lists any.
     """
     allowed = [one for one in guards.upstreams if caller.guards is None or one.name in caller.guards]
-    asked = (_models_of(guard, exchange, caller, form, query) for guard in allowed)
-    lists = await asyncio.gather(*asked, return_exceptions=True)
+    listings = (_models_of(guard, exchange, caller, form, query) for guard in allowed)
+    lists = await asyncio.gather(*listings, return_exceptions=True)
     failures = [one for one in lists if isinstance(one, BaseException)]
     known = [one for one in lists if not isinstance(one, BaseException)]
     if not known:

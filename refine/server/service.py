@@ -21,10 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from judges.verdict import Usage, Verdict
-from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, Keys, Requester, ServedGuard
+from refine.server.access import GUARD_HEADER, Budgets, Caller, Guards, Incoming, Keys, Requester, ServedGuard
 from refine.server.answers import GuardedRequest, OutcomeRecord, answer
-from refine.server.bodies import ByteBudget, ClientGone, PassedBody, read_body
-from refine.server.budgets import Budgets
 from refine.server.config import RequestLimits
 from refine.server.dialects.protocol import (
     ApiDialect,
@@ -37,7 +35,7 @@ from refine.server.dialects.protocol import (
     read_object,
     write_json,
 )
-from refine.server.errors import ApiError
+from refine.server.errors import ApiError, ByteBudget, ClientGone, PassedBody, read_body
 from refine.telemetry import UNTRACED, trace_request
 
 
@@ -394,7 +392,7 @@ class ServedRequest:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether nothing was judged for it."""
+        """True if nothing was judged for it."""
         return not self.records and not self.verdicts
 
     @property

@@ -22,9 +22,8 @@ from pydantic import SecretStr
 from yarl import URL
 
 from graphs import Draft, RefineError
-from graphs.answers import CUT_AS_ASKED, misfit_of, schemas_in
+from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED, misfit_of, schemas_in
 from graphs.generators import OnDelta
-from graphs.mending import CALL_AS_TEXT
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
@@ -193,7 +192,7 @@ class Upstream:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether it is not asked now, since too many calls in a row failed."""
+        """True if it is not asked now, since too many calls in a row failed."""
         return self._breaker is not None and self._breaker.is_open
 
     def credentials(self, caller: Mapping[str, str], header: str) -> Mapping[str, str]:

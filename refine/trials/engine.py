@@ -27,8 +27,7 @@ from judges.offline.run.journal import Journal
 from judges.runtime import faults
 from judges.runtime.budget import unkept_budget
 from judges.verdict import Usage
-from refine.trials.arms import FIRST, Arm
-from refine.trials.results import TrialRow
+from refine.trials.results import FIRST, Arm, TrialRow
 from refine.trials.store import FAILURES, StoredRow, TrialPlan, answer_key
 
 _MOST_SEEDS = 2**31
@@ -200,10 +199,10 @@ class TrialRun:
         started = time.perf_counter()
         refinement, keys = self._begin(stored.row, arm.name), list[str]()
         while not refinement.done:
-            asked = arm.name if arm.generator is not None and refinement.attempts else FIRST
-            keys.append(answer_key(asked, refinement.attempts, refinement.added))
+            generator = arm.name if arm.generator is not None and refinement.attempts else FIRST
+            keys.append(answer_key(generator, refinement.attempts, refinement.added))
             async with locks[keys[-1]]:
-                refinement = await self._attempt(refinement, asked, stored, keys[-1])
+                refinement = await self._attempt(refinement, generator, stored, keys[-1])
         messages = _messages(self._plan.question(stored.row))
         try:
             finished = self._loops[arm.name].step("finish", refinement, messages, self._context)
@@ -219,19 +218,19 @@ class TrialRun:
         question = {"messages": _messages(self._plan.question(row)), "evidence": self._plan.evidence(row)}
         return self._loops[arm].begin(question)
 
-    async def _attempt(self, refinement: Refinement, asked: str, stored: StoredRow, key: str) -> Refinement:
+    async def _attempt(self, refinement: Refinement, source: str, stored: StoredRow, key: str) -> Refinement:
         """Return the record with one more answer and its verdict: the stored one, or else a new one.
 
         Args:
             refinement: The record of an arm.
-            asked: The arm whose generator is asked; the first is that of the trial.
+            source: The arm whose generator is asked; the first is that of the trial.
             stored: What the journal has of the row.
             key: What the answer depends on.
         """
         known = stored.answer(key)
         if known is not None:
             return _restored(refinement, known)
-        generator = self._seeded(stored.row, refinement.number, self._models[asked])
+        generator = self._seeded(stored.row, refinement.number, self._models[source])
         loop = self._loops[refinement.refiner].with_generator(generator)
         messages = _messages(self._plan.question(stored.row))
         async with self._slot():

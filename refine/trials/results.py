@@ -1,26 +1,111 @@
-"""What came of a trial: each arm of each question, the table over them, and its curves."""
+"""The arms of a trial and what came of it: each arm of each question, the table over them, and its curves."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from pydantic import ValidationError
 
+from graphs.policy import Augmenter, AugmenterName, Policy
 from judges import ConfigurationError, Sample
+from judges.errors import shortened
 from judges.offline.run.journal import replacing
 from judges.offline.run.source import row_json
 from judges.offline.trust.benefit_report import good_by_people
 from judges.offline.trust.rows import Opinion, labels_beside, read_judged, read_labels
 from judges.verdict import Frozen
-from refine.trials.arms import FIRST
 
 if TYPE_CHECKING:
     from judges.offline.statistics.comparing import ArmEffect
+
+FIRST = "first"
+"""The arm of the first answer alone, which every trial has."""
+
+LOOP = "loop"
+"""The arm of the loop as its policy sets it."""
+
+_STRONGER = "stronger"
+BASELINE = "fresh"
+"""The arm that others are compared with, where a trial has it."""
+
+DEFAULT_ARMS = (FIRST, LOOP, "restated", "verify_first", BASELINE)
+_FORMS: tuple[str, ...] = get_args(AugmenterName)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A way of going on from the first answer.
+
+    Args:
+        name: What it is called in tables and files.
+        augment: What the generator sees on a retry, as in `Policy`; None leaves it to the policy of the trial.
+        generator: Another generator for the retries, for instance a stronger model; None takes that of the trial.
+    """
+
+    name: str
+    augment: AugmenterName | Augmenter | None = None
+    generator: object = None
+
+    def policy(self, policy: Policy) -> Policy:
+        """Return the policy of the trial with this form of a retry."""
+        return policy if self.augment is None else policy.model_copy(update={"augment": self.augment})
+
+
+def read_arms(arms: str | Sequence[str | Arm]) -> tuple[Arm, ...]:
+    """Return arms by their names: `first`, `loop`, a named form of a retry, or `stronger=MODEL`.
+
+    The first answer alone is an arm of every trial, and stands first.
+
+    Args:
+        arms: Names, or arms of your own; a text holds names with commas between them.
+
+    Raises:
+        ConfigurationError: If a name means no arm, or two arms share one.
+    """
+    named = [one for one in map(str.strip, arms.split(",")) if one] if isinstance(arms, str) else list(arms)
+    read = [one if isinstance(one, Arm) else _named(one) for one in named]
+    names = [arm.name for arm in read]
+    shared = next((name for name in names if names.count(name) > 1), None)
+    if shared is not None:
+        raise ConfigurationError(f"two arms are called {shared!r}; leave one out, or give it another name")
+    for arm in read:
+        _check_name(arm.name)
+    others = [arm for arm in read if arm.name != FIRST]
+    if not others:
+        raise ConfigurationError(
+            f"a trial compares {FIRST!r} with other arms; add one, for instance {LOOP!r} or {BASELINE!r}"
+        )
+    return (Arm(name=FIRST), *others)
+
+
+def _named(name: object) -> Arm:
+    if not isinstance(name, str):
+        raise ConfigurationError(f"an arm is a name or an Arm(name=..., augment=...), not {shortened(name)}")
+    kind, equals, model = name.partition("=")
+    if kind == _STRONGER:
+        if not model.strip():
+            raise ConfigurationError("the arm 'stronger' names a model: stronger=openai:gpt-5")
+        return Arm(name=_STRONGER, generator=model.strip())
+    if name in (FIRST, LOOP):
+        return Arm(name=name)
+    if name in _FORMS:
+        return Arm(name=name, augment=name)  # type: ignore[arg-type]  # one of the names
+    known = [FIRST, LOOP, *_FORMS, f"{_STRONGER}=MODEL"]
+    near = get_close_matches(name, known, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near and not equals else f"there are {', '.join(known)}"
+    raise ConfigurationError(f"{shortened(name)} is no arm of a trial; {remedy}")
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.strip() or any(sign in name for sign in "=,\n"):
+        raise ConfigurationError(f"the name of an arm is a text without '=' and commas, not {shortened(name)}")
+
 
 RESULTS, SUMMARY, TIMING = "results.jsonl", "summary.json", "timing.json"
 
@@ -92,7 +177,7 @@ class TrialRow(Frozen):
 
     @property
     def good(self) -> bool | None:
-        """Whether what was released is good by the truth, nothing never being good; None where that is unknown."""
+        """True if what was released is good by the truth, nothing never being good; None where that is unknown."""
         return self.answer_good if self.answer is not None else self._is_good(self.released)
 
     @property
@@ -105,12 +190,12 @@ class TrialRow(Frozen):
 
     @property
     def has_truth(self) -> bool:
-        """Whether of any of its answers it is known whether it is good."""
+        """True if of any of its answers it is known whether it is good."""
         return self.answer_good is not None or any(attempt.good is not None for attempt in self.attempts)
 
     @property
     def good_at_first(self) -> bool | None:
-        """Whether the first answer is good; None where that is unknown."""
+        """True if the first answer is good; None where that is unknown."""
         return self.attempts[0].good if self.attempts else None
 
     @property
@@ -218,14 +303,14 @@ class Trial:
     @cached_property
     def by_arm(self) -> dict[str, list[TrialRow]]:
         """The rows of each arm."""
-        found: dict[str, list[TrialRow]] = {name: [] for name in self.arms}
+        rows: dict[str, list[TrialRow]] = {name: [] for name in self.arms}
         for row in self.rows:
-            found[row.arm].append(row)
-        return found
+            rows[row.arm].append(row)
+        return rows
 
     @property
     def has_truth(self) -> bool:
-        """Whether of any answer it is known whether it is good."""
+        """True if of any answer it is known whether it is good."""
         return any(row.has_truth for row in self.rows)
 
     @cached_property
@@ -238,16 +323,16 @@ class Trial:
         rows = self.by_arm
         first = rows[FIRST]
         compared = [name for name in self.arms if name != FIRST or self.baseline == FIRST]
-        found = arm_effects(
+        effects = arm_effects(
             [row.good for row in first],
             {name: [row.good for row in rows[name]] for name in compared},
             baseline=self.baseline,
             clusters=[row.question for row in first],
         )
-        if FIRST not in found:
+        if FIRST not in effects:
             alone = [row.good for row in first]
-            found = {**arm_effects(alone, {FIRST: alone}, baseline=FIRST), **found}
-        return found
+            effects = {**arm_effects(alone, {FIRST: alone}, baseline=FIRST), **effects}
+        return effects
 
     @cached_property
     def summary(self) -> dict[str, ArmSummary]:
@@ -278,8 +363,8 @@ class Trial:
         by_place: dict[tuple[int, int], dict[str, TrialRow]] = {}
         for row in self.rows:
             by_place.setdefault((row.question, row.draw), {})[row.arm] = row
-        found = [one for arms in by_place.values() for one in self._worst_of(arms)]
-        return sorted(found, key=lambda one: (_FATES.index(one.fate), -len(one.arms)))
+        worst = [one for arms in by_place.values() for one in self._worst_of(arms)]
+        return sorted(worst, key=lambda one: (_FATES.index(one.fate), -len(one.arms)))
 
     def _worst_of(self, arms: Mapping[str, TrialRow]) -> Iterator[WorstQuestion]:
         """Yield what ended badly of one question, by what became of it."""
@@ -511,10 +596,10 @@ def read_trial(folder: Path, labels: Path | None = None) -> Trial:
     Raises:
         ConfigurationError: If it has not finished, or a file cannot be read.
     """
-    found, answers = Trial.read(folder), folder / ANSWERS
+    result, answers = Trial.read(folder), folder / ANSWERS
     file = labels or labels_beside(answers)
-    if found.has_truth or file is None or not answers.is_file():
-        return found
+    if result.has_truth or file is None or not answers.is_file():
+        return result
     opinions: dict[str, tuple[Opinion, ...]] = {}
     for row in read_labels(file):
         opinions[row.key] = (*opinions.get(row.key, ()), *row.opinions)
@@ -522,7 +607,7 @@ def read_trial(folder: Path, labels: Path | None = None) -> Trial:
         (row.question_id, (row.sample and row.sample.answer) or ""): good_by_people(opinions.get(row.key, ()))
         for row in read_judged(answers)
     }
-    return found.with_rows(_labelled(row, marks) for row in found.rows)
+    return result.with_rows(_labelled(row, marks) for row in result.rows)
 
 
 def _labelled(row: TrialRow, marks: _Marks) -> TrialRow:

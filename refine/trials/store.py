@@ -17,8 +17,7 @@ from judges import Judge, Sample
 from judges.offline.run.journal import Journal, is_failure
 from judges.offline.run.source import digest_of, row_json
 from judges.verdict import Usage
-from refine.trials.arms import FIRST, Arm
-from refine.trials.results import TrialAttempt, TrialRow
+from refine.trials.results import FIRST, Arm, TrialAttempt, TrialRow
 
 _ANSWER, _TRUTH = "=answer", "=truth"
 """Under which names the journal has answers, and what is true of them; no arm can be called so."""
@@ -81,15 +80,15 @@ class TrialPlan:
         return sample_of(question.user_input or "", answer, self.evidence(row))
 
 
-def answer_key(asked: str, before: Sequence[Attempt], added: Sequence[AnyMessage]) -> str:
+def answer_key(generator: str, before: Sequence[Attempt], added: Sequence[AnyMessage]) -> str:
     """Return what an answer depends on: two arms that come to the same are given the same answer.
 
     Args:
-        asked: Name of the generator.
+        generator: Name of the generator.
         before: The attempts before.
         added: The messages after the conversation.
     """
-    digest = blake2b(asked.encode(), digest_size=16)
+    digest = blake2b(generator.encode(), digest_size=16)
     for attempt in before:
         digest.update(b"\0attempt " + attempt.text.encode(errors="surrogatepass"))
     for message in added:
@@ -125,7 +124,7 @@ class StoredRow:
         self._add(_ANSWER, key, attempt.model_dump(mode="json", exclude={"raw"}))
 
     def has_truth(self, sample: Sample) -> bool:
-        """Whether it was said what is true of an answer."""
+        """Return whether it was said what is true of an answer."""
         return (_TRUTH, self._truth_key(sample)) in self._found
 
     def good(self, sample: Sample) -> bool | None:
@@ -155,8 +154,8 @@ class StoredRow:
 
     def ended(self, arm: str) -> dict[str, Any] | None:
         """Return how an arm ended; None where it has not."""
-        found = self._journal.cell(self.row, arm)
-        record: dict[str, Any] | None = None if found is None else json.loads(found[1])
+        cell = self._journal.cell(self.row, arm)
+        record: dict[str, Any] | None = None if cell is None else json.loads(cell[1])
         return record
 
     def consumed(self, arm: str) -> Usage:
@@ -220,8 +219,8 @@ class StoredRow:
         )
 
     def _attempts(self, record: Mapping[str, Any]) -> list[Attempt]:
-        found = map(self.answer, record["answers"])
-        return [attempt for attempt in found if attempt is not None]
+        attempts = map(self.answer, record["answers"])
+        return [attempt for attempt in attempts if attempt is not None]
 
     def _mark(self, attempt: Attempt) -> TrialAttempt:
         verdict = attempt.verdict
@@ -252,6 +251,6 @@ class StoredRow:
 
 
 def _has_failed(response: Mapping[str, Any]) -> bool:
-    """Whether an answer could not be judged, or the truth of one not be told."""
+    """Return whether an answer could not be judged, or the truth of one not be told."""
     verdict = response.get("verdict", response)
     return isinstance(verdict, Mapping) and is_failure(verdict.get("unscored"))

@@ -24,10 +24,10 @@ from judges.offline.dataset.reading import RowInput, read_sample
 from judges.offline.run.journal import full_disk_told, locked, make_folder
 from judges.offline.run.source import row_json
 from judges.runtime.flow import DaemonThreads
-from refine.trials.arms import BASELINE, DEFAULT_ARMS, FIRST, Arm, read_arms
+from judges.runtime.validation import naming_settings
 from refine.trials.engine import ArmLimits, TrialRun, name_of
 from refine.trials.manifest import MANIFEST, TrialManifest
-from refine.trials.results import SUMMARY, Trial, write_answers
+from refine.trials.results import BASELINE, DEFAULT_ARMS, FIRST, SUMMARY, Arm, Trial, read_arms, write_answers
 from refine.trials.store import TrialPlan
 
 _ANY = Bounds(max_criteria_chars=sys.maxsize)
@@ -60,6 +60,7 @@ class TrialSettings(PolicySettings, total=False):
     command: dict[str, Any] | None
 
 
+@naming_settings("trial(questions, generator, judge, truth=...)")
 def trial(questions: Questions, generator: object, judge: object, **settings: Unpack[TrialSettings]) -> Trial:
     """Send the same questions through several arms, and say what each of them mends and breaks.
 
@@ -110,6 +111,7 @@ def _is_in_event_loop() -> bool:
     return True
 
 
+@naming_settings("await atrial(questions, generator, judge, truth=...)")
 async def atrial(
     questions: Questions,
     generator: object,

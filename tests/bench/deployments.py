@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby, islice
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,14 +94,19 @@ def calibrated(random: np.random.Generator) -> IssuedCertificate | None:
     """Return a certificate of a calibration before the drift; None where nothing was certified."""
     ratings, bad = BEFORE.answer(_CALIBRATION, 4, random)
     laxer, bad_laxer = BEFORE.answer(_CALIBRATION, 3, random)
-    counts = {
+    counts: dict[float, tuple[int, int]] = {
         4: (int((ratings > 0).sum()), int(bad[ratings > 0].sum())),
         3: (int((laxer > 0).sum()), int(bad_laxer[laxer > 0].sum())),
     }
     result = certify(counts, ALPHA, DELTA)
     if result.certified is None:
         return None
-    unknown = {"release_rate": None, "release_interval": None, "mean_attempts": None, "shares": ()}
+    unknown: dict[str, Any] = {
+        "release_rate": None,
+        "release_interval": None,
+        "mean_attempts": None,
+        "shares": (),
+    }
     names = ("policy", "released", "bad", "rate", "upper", "p", "e", "status")
     rows = tuple(CertifiedRow(**unknown, **{name: getattr(row, name) for name in names}) for row in result.rows)
     return IssuedCertificate.issue(

@@ -69,6 +69,13 @@ CASES: Mapping[str, Case] = {
     "code": Case(good={"response": "```python\nx = 1\n```"}, bad={"response": "```python\nx = (\n```"}),
     "reply_language": Case(bad={"response": "Der Turm steht in London, und niemand hat ihn dort jemals gebaut."}),
     "verifiable_instructions": Case({"instructions": [{"kind": "keywords", "words": ["1889"]}]}),
+    "code_vulnerability": Case(
+        good={"response": "```python\nx = 1\n```"}, bad={"response": "```python\nx = eval(input())\n```"}
+    ),
+    "cost": Case({"at_most": 1}, good={"metadata": {"cost": 0.5}}, bad={"metadata": {"cost": 2}}),
+    "decision_tree": Case({"tree": {"ask": CRITERION, "yes": 1, "no": 0}}),
+    "latency": Case({"at_most": 1}, good={"metadata": {"latency_s": 0.5}}, bad={"metadata": {"latency_s": 2}}),
+    "tool_permission": Case({"allowed": ["search"]}),
     "checklist": Case({"items": ["Does it name the city?", "Does it name the year?"]}),
     "dimensions": Case({"dimensions": {"place": {"criteria": CRITERION, "levels": LEVELS}}}),
     "discrete": Case({"prompt": CRITERION, "allowed": ["no", "partly", "yes"]}),

@@ -171,7 +171,7 @@ OPENERS = ("Thought process:", "Let's solve this problem step by step.", "# Answ
 EMPTY = (":", "...", " \n", *OPENERS)
 """Answers that say nothing, which get good marks from many models."""
 
-RULES = ("length", "pattern", "reply_language", "verifiable_instructions")
+RULES = ("cost", "latency", "length", "pattern", "reply_language", "verifiable_instructions")
 """Judges by a rule that an answer without content may keep."""
 
 READABLE = ("Chinese", "Russian", "Arabic", "Hebrew", "emoji")

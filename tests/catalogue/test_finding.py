@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from judges import ConfigurationError, catalogue, load
-from judges.catalogue.finding import find
+from judges.catalogue.registry import find
 from refine.cli.app import app
 from tests.laws import for_every
 

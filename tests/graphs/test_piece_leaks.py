@@ -105,7 +105,7 @@ class _Tokens(BaseCallbackHandler):
     def __init__(self) -> None:
         self.shown: list[str] = []
 
-    def on_llm_new_token(self, token: str, **fields: Any) -> None:
+    def on_llm_new_token(self, token: str, **fields: Any) -> None:  # type: ignore[override]  # takes all
         self.shown.append(f"{token!r} {fields.get('chunk')!r}")
 
 

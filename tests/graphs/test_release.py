@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessageChunk, BaseMessage
@@ -415,3 +415,113 @@ def test_each_prompt_about_a_piece_begins_with_the_one_before() -> None:
     nonce = re.search(r"<<<([0-9a-f]{32})\n", texts[0])
     assert nonce
     assert {text.count(nonce[1]) for text in texts} == {2}
+
+
+class _Killed(BaseException):
+    """The process is gone."""
+
+
+class _Broken:
+    """A generator that is broken in the midst of its second piece, once the first is out.
+
+    Args:
+        first: What it writes before.
+        end: How it ends: raised, or it hangs.
+    """
+
+    def __init__(self, first: str, end: BaseException | None) -> None:
+        self._first, self._end = first, end
+        self.is_begun, self.is_seen = asyncio.Event(), asyncio.Event()
+        self.calls = self.closed = 0
+
+    async def write(self, messages: list[BaseMessage]) -> AsyncIterator[AIMessageChunk]:
+        """Write, and wait until somebody has seen a piece."""
+        del messages
+        self.calls += 1
+        self.is_begun.set()
+        try:
+            if self.calls > 1:
+                yield AIMessageChunk(content="Two is better.")
+                return
+            yield AIMessageChunk(content=self._first)
+            await self.is_seen.wait()
+            if self._end is not None:
+                raise self._end
+            await asyncio.Event().wait()
+        finally:
+            self.closed += 1
+
+    def refiner(self, **settings: Any) -> SelfRefine:
+        """Return a loop around it."""
+        common: Any = {"piece_judge": as_judge(_refuses), "release": "pieces", "piece_chars": 1, "max_attempts": 3}
+        return SelfRefine(RunnableLambda(self.write), as_judge(_accepts), **{**common, **settings})
+
+    async def read(self, stream: Any) -> tuple[str, BaseException | None, dict[str, Any]]:
+        """Read a stream to its end: its text, what it raised, and its summary."""
+        text = ""
+        summary: dict[str, Any] = {}
+        try:
+            async for chunk in stream:
+                text += str(chunk.text)
+                summary = chunk.response_metadata.get("refine", summary)
+                self.is_seen.set()
+        except (Exception, _Killed) as error:  # noqa: BLE001 - looked at
+            return text, error, summary
+        return text, None, summary
+
+
+@pytest.mark.parametrize("on_exhausted", ["best", "raise"])
+async def test_an_upstream_that_dies_leaves_what_went_out(on_exhausted: Any) -> None:
+    """The half piece that it wrote is not released, and its error says nothing of the text."""
+    broken = _Broken("One is good. Half a", ConnectionError("SECRET"))
+    text, error, summary = await broken.read(broken.refiner(on_exhausted=on_exhausted).astream("Count."))
+    assert text == "One is good."
+    assert (isinstance(error, Unanswered), "SECRET" in str(error)) == (on_exhausted == "raise", False)
+    said = str(error) if error else f"{summary['stop_reason']}: {summary['detail']}"
+    assert "generator_failed" in said
+    assert "attempt 1" in said
+    assert (broken.calls, broken.closed) == (1, 1)
+
+
+async def test_a_deadline_ends_an_attempt_in_its_midst() -> None:
+    """What went out until then stays; nothing is left running."""
+    broken = _Broken("One is good. Two is BAD. Half a", None)
+    text, error, summary = await broken.read(broken.refiner(deadline_s=0.3, max_attempts=1).astream("Count."))
+    assert text in ("", "One is good.")
+    assert error is None or isinstance(error, Unanswered)
+    assert not summary.get("passed")
+    assert (broken.calls, broken.closed, len(asyncio.all_tasks())) == (1, 1, 1)
+
+
+async def test_a_killed_attempt_is_made_again() -> None:
+    """Of an attempt in whose midst the process died nothing is stored: resumed, it is written and judged anew."""
+    from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415 - of this test alone
+
+    broken = _Broken("One is good. Half a", _Killed())
+    saver = InMemorySaver()
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    text, error, _ = await broken.read(broken.refiner(checkpointer=saver).astream("Count.", thread))
+    assert (text, type(error)) == ("One is good.", _Killed)
+    again, resumed = broken.refiner(checkpointer=saver), cast("Any", None)
+    assert (await broken.read(again.astream(resumed, thread)))[0] == "Two is better."
+    assert [type(message).__name__ for message in again.graph.get_state(thread).values["messages"]] == [
+        "HumanMessage",
+        "AIMessage",
+    ]
+    assert broken.calls == broken.closed == 2
+
+
+async def test_a_reader_that_is_cancelled_ends_the_writer() -> None:
+    """A task that reads a stream, or waits for the answer, is cancelled: the upstream's call is closed at once."""
+    for is_streamed in (True, False):
+        broken = _Broken("One is good. Two is it. Half a", None)
+        outcomes: list[Outcome] = []
+        refiner = broken.refiner(on_outcome=outcomes.append)
+        reading: Any = broken.read(refiner.astream("Count.")) if is_streamed else refiner.ainvoke("Count.")
+        task = asyncio.ensure_future(reading)
+        async with asyncio.timeout(60):
+            await (broken.is_seen if is_streamed else broken.is_begun).wait()
+        task.cancel()
+        assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], asyncio.CancelledError)
+        assert (broken.calls, broken.closed, len(asyncio.all_tasks())) == (1, 1, 1)
+        assert not is_streamed or [outcome.stop_reason for outcome in outcomes] == ["broken_off"]

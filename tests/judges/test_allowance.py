@@ -337,7 +337,7 @@ def test_usage_is_charged_where_there_is_an_allowance() -> None:
     assert budget.charge(allowance, ONE, "m").cost == 4.0
     assert budget.charge(allowance, ONE, "m", as_call=False).calls == 0
     allowance.take()
-    assert budget.charge(allowance, ONE, "m-as-served", asked="m").cost == 4.0
+    assert budget.charge(allowance, ONE, "m-as-served", requested="m").cost == 4.0
     for one in (allowance, outer):
         assert (one.spent.calls, one.spent.tokens) == (2, 9)
     assert allowance.spent.cost == 12.0
@@ -349,7 +349,7 @@ def test_a_budget_of_cost_names_the_model_without_a_price(
 ) -> None:
     """The name that was asked for, which is what a user can price; the first such model is named."""
     allowance = Allowance(cost=9.0, prices=PRICES)
-    allowance.add(ONE, model, asked=asked)
+    allowance.add(ONE, model, requested=asked)
     allowance.add(ONE, "later")
     whose = "a model's price" if named is None else f"the price of {named!r}"
     fault = f"{whose} is unknown, so max_cost cannot be kept; add it to prices"

@@ -12,7 +12,7 @@ import graphs
 import judges
 import refine
 from judges import Cascade, ConfigurationError, Helpfulness, Judge, Length, Panel, Pattern, Rubric, Verdict
-from judges.catalogue.finding import find
+from judges.catalogue.registry import find
 from judges.offline import aevaluate, evaluate
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -122,9 +122,11 @@ def test_a_guessed_name_says_what_to_use(owner: object, name: str, message: str)
 
 
 def test_other_missing_attributes_are_as_in_any_class() -> None:
-    """Without a hint, and the error inside a property is reported, not hidden."""
+    """Without a hint, but for records; and the error inside a property is reported, not hidden."""
     name = "xyzzy"
-    for owner in (refine, graphs, judges, Length(at_most=3), Verdict.checked(passed=True)):
+    with pytest.raises(AttributeError, match="no attribute 'xyzzy'; it has detail, feedback, items"):
+        getattr(Verdict.checked(passed=True), name)
+    for owner in (refine, graphs, judges, Length(at_most=3)):
         with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'$"):
             getattr(owner, name)
     with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
@@ -207,7 +209,7 @@ def test_rows_given_to_a_judge_are_sent_to_evaluate() -> None:
 
 
 async def test_arguments_of_other_evaluations_say_what_they_are_here() -> None:
-    """In threads and in tasks; the function itself is as before, and any other name is Python's to refuse."""
+    """In threads and in tasks; the function itself is as before, and of any other name the error lists them."""
     guesses = {
         "dataset": "samples",
         "metrics": "judges",
@@ -222,7 +224,7 @@ async def test_arguments_of_other_evaluations_say_what_they_are_here() -> None:
             evaluate([], Length(at_most=3), **{guess: None})  # type: ignore[arg-type]  # what is tried
         with pytest.raises(TypeError, match=rf"^aevaluate\(\) has no argument '{guess}'; here it is {name}="):
             await aevaluate([], Length(at_most=3), **{guess: None})  # type: ignore[arg-type]  # what is tried
-    with pytest.raises(TypeError, match="unexpected keyword argument 'bogus'"):
+    with pytest.raises(TypeError, match="no argument 'bogus'; known are batch, judges"):
         evaluate([], Length(at_most=3), bogus=1)  # type: ignore[call-arg]  # what is tried
     assert inspect.iscoroutinefunction(aevaluate)
     assert list(inspect.signature(evaluate).parameters)[:2] == ["samples", "judges"]

@@ -73,7 +73,7 @@ def test_an_evaluation_shows_its_figures() -> None:
     evaluation = evaluate([{"answer": "a secret"}, {"answer": "b"}], [Length(at_most=3), polite])
     assert repr(evaluation) == str(evaluation) == "Evaluation(2 rows, length 0.500, polite 0.000)"
     silent = evaluate([{"question": "?"}], Length(at_most=3))
-    assert repr(silent) == "Evaluation(1 row, length unscored)"
+    assert repr(silent) == "Evaluation(1 row, length unscored: there is no answer to judge)"
 
 
 def test_no_secret_is_shown(tmp_path: object) -> None:

@@ -82,7 +82,7 @@ def test_unscored_is_no_score(reason: Unscored) -> None:
 )
 def test_a_half_verdict_is_refused(fields: dict[str, Any]) -> None:
     """Score and rating without a pass mark are not enough, and none needs a known reason."""
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValueError, match=r"verdict.* one$"):
         Verdict(**fields)
 
 
@@ -136,7 +136,7 @@ def test_a_verdict_is_frozen_and_takes_no_strange_field() -> None:
     """A verdict cannot be changed, and a misspelt field is an error."""
     with pytest.raises(ValidationError, match="frozen"):
         Verdict.checked(passed=True).feedback = "x"
-    with pytest.raises(ValidationError, match="reason"):
+    with pytest.raises(ValueError, match="a verdict has no 'reason'; it is rationale"):
         Verdict.checked(passed=True, reason="x")
 
 
@@ -210,7 +210,7 @@ def test_one_mark_implies_the_others(marks: dict[str, Any], expected: Verdict) -
 )
 def test_a_mark_out_of_range_or_half_given_is_refused(marks: dict[str, Any]) -> None:
     """Marks that cannot be completed are rejected, and two marks never lead to a guess at the third."""
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValueError, match=r"Verdict\.checked\(True\) make one$"):
         Verdict(**marks)
 
 

@@ -9,11 +9,16 @@ import re
 import subprocess
 import sys
 import termios
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from judges import as_judge
+from judges.certificate import IssuedCertificate
+from refine import DatabaseRecord, SelfRefine
 from refine.cli.app import app
 from tests.snippets import ROOT
 
@@ -30,7 +35,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def screen(*words: object, columns: int) -> str:
+def screen(*words: object, columns: int, keys: bytes = b"", code: int = 0) -> str:
     """Return what a command writes in a terminal of so many columns, without its colours."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, columns))
@@ -45,6 +50,7 @@ def screen(*words: object, columns: int) -> str:
         env={**environment, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
     )
     os.close(theirs)
+    os.write(ours, keys)  # typed ahead
     written = b""
     while True:
         try:
@@ -55,7 +61,7 @@ def screen(*words: object, columns: int) -> str:
             break
         written += part
     os.close(ours)
-    assert process.wait(timeout=60) == 0, written
+    assert process.wait(timeout=60) == code, written
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.decode()).replace("\r\n", "\n")
 
 
@@ -123,3 +129,23 @@ def test_completion_can_be_installed() -> None:
     """`--show-completion` prints a script for the shell."""
     shown = CliRunner().invoke(app, ["--help"]).stdout
     assert "--install-completion" in shown
+
+
+def test_two_people_label_a_record_and_it_is_certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ann labels what would go out, Bob what she called bad; then a certificate is written, within 80 columns."""
+    monkeypatch.chdir(tmp_path)
+    with closing(DatabaseRecord("sqlite:///record.db", texts=True)) as record:
+        loop = SelfRefine(lambda _: "It is so.", as_judge(lambda answer: (len(answer) > 3, "")), record=record)
+        for number in range(40):
+            loop.refine(f"Why {number}?")
+    first = screen("certify", "sqlite:///record.db", "--by", "ann", columns=80, keys=b"b" + b"g" * 39, code=1)
+    assert "1 that were called bad, or are tied, wait for another person" in " ".join(first.split())
+    settings = ("--alpha", "0.2", "--once")
+    text = screen("certify", "sqlite:///record.db", "--by", "bob", *settings, columns=80, keys=b"b")
+    with closing(DatabaseRecord("sqlite:///record.db")) as record:
+        labels = [label for row in record.attempts() for label in row["labels"]]
+    assert Counter(label["by"] for label in labels) == {"ann": 40, "bob": 1}
+    table = [line for line in text.splitlines() if "certified  " in line]
+    assert [len(line) <= 80 for line in table] == [True] * 3
+    assert all(line.split()[-1] == "1.00" for line in table)
+    assert IssuedCertificate.read("certificate.json").certified

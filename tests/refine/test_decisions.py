@@ -322,3 +322,35 @@ def test_at_every_door_what_goes_out_is_what_a_human_said_yes_to() -> None:
                     f"{name}, {durability}, elsewhere {elsewhere}, {refusals} refused: {accepted} {text!r}"
                 )
     assert wrong == []
+
+
+def two_in_a_tool(durability: Any, *, judged: bool, by_id: bool) -> tuple[list[str], list[str]]:
+    """Return the drafts that a human accepts, of two loops in one tool, and what the tool returns in the end."""
+    saver, texts, accepted = InMemorySaver(), drafts(), list[str]()
+    settings: dict[str, Any] = {"judge": asking([])} if judged else REVIEWED
+
+    def ask_both(_: str) -> str:
+        loops = [SelfRefine(lambda _: next(texts), **settings, checkpointer="inherit") for _ in range(2)]
+        return " and ".join(str(loop.invoke("what?").text) for loop in loops)
+
+    graph = caller(ask_both, saver)
+    state: Any = graph.invoke(ASKED, THREAD, durability=durability)
+    for _ in range(4):
+        waiting = graph.get_state(THREAD).interrupts
+        if not waiting:
+            break
+        decision, draft = decision_on(waiting[0].value, agrees=True)
+        accepted.append(str(draft))
+        resume = {waiting[0].id: decision} if by_id else decision
+        state = graph.invoke(Command(resume=resume), THREAD, durability=durability)
+    return accepted, [message.text for message in state["messages"] if message.type == "tool"]
+
+
+def test_two_loops_in_one_tool_are_decided_on_one_after_the_other() -> None:
+    """However the graph around is stored, and decisions are handed over: each once, and the turn ends."""
+    wrong = []
+    for durability, judged, by_id in itertools.product(["sync", "async", "exit"], [False, True], [False, True]):
+        accepted, said = two_in_a_tool(durability, judged=judged, by_id=by_id)
+        if len(accepted) != 2 or said != [" and ".join(accepted)]:
+            wrong.append((durability, judged, by_id, accepted, said))
+    assert wrong == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from typer.testing import CliRunner
 
 import refine
 from graphs import Bounds, GeneratorFailed, NotAccepted, Policy, policy, self_refine
@@ -29,6 +30,8 @@ from judges.models.providers.embeddings import OpenAICompatibleEmbeddings
 from judges.offline import evaluate
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine, middleware
+from refine.cli.app import app
+from refine.server.config import load_settings
 from tests.laws import for_every
 
 SECRET = "sk-tell-nobody"  # noqa: S105 - of a test
@@ -245,12 +248,16 @@ def test_a_key_may_be_a_secret() -> None:
 
 
 _FIRST_IMPORTS = {
-    "refine": "judge judges graph graphs Refiner load as_judge Bounds Middleware Report evaluate_rows self_refin",
-    "graphs": "interrupt StateGraph SelfRefine selfrefine create_graph Judge evaluate Outcomes NotAcceptedError",
+    "refine": "judge judges graph graphs Refiner load as_judge Bounds Middleware Report evaluate_rows self_refin "
+    "SelfRefineRunnable LLMJudge load_judge Feedback certify SelfRefineAgent",
+    "graphs": "interrupt StateGraph SelfRefine selfrefine create_graph Judge evaluate Outcomes NotAcceptedError "
+    "RefineState SelfRefineGraph",
     "judges": "ragas SelfRefine evaluate LLMJudge Faithfulness faithfulness score RAGEvaluator Helpfullness",
     "judges.catalogue": "load Judge",
     "judges.offline": "evalute load Dataset SelfRefine",
     "judges.testing": "ScriptedModle FakeModel MockJudge Length evaluate",
+    "refine.record": "SqlDatabaseRecord SelfRefine",
+    "refine.server": "serve RunningGuards",
     "refine.middleware": "JudgeMiddleware Middleware SelfRefineMidleware SelfRefine",
 }
 
@@ -269,6 +276,50 @@ def test_a_first_guess_at_an_import_says_what_to_import() -> None:
                 silent.append((package, name, str(raised.value)))
     assert silent == []
     assert not hasattr(refine, "Refiner")
+
+
+_FIRST_MODULES = {
+    "refine.loop": "from refine import SelfRefine",
+    "refine.agents": "from refine import SelfRefineMiddleware",
+    "refine.judges": "it is judges: from judges import",
+    "refine.testing": "it is judges.testing: from judges.testing import",
+    "refine.offline": "it is judges.offline: from judges.offline import",
+    "refine.evaluation": "from judges.offline import evaluate",
+    "refine.guard": "from refine.server import RunningGuard",
+    "refine.policy": "from refine import Policy",
+    "refine.exceptions": "from refine import NotAccepted",
+    "judges.ragas": "from judges import load",
+    "judges.llm": "from judges import load",
+    "judges.models.xyzzy": "the packages are graphs, judges, judges.authoring",
+    "graphs.nodes": "from refine import SelfRefine",
+}
+
+
+def test_a_module_that_there_is_not_says_what_to_import() -> None:
+    """With the error that Python raises; of any other package, and of private names, it says nothing."""
+    silent = []
+    for module, remedy in _FIRST_MODULES.items():
+        with pytest.raises(ModuleNotFoundError) as raised:
+            importlib.import_module(module)
+        if (
+            raised.value.name != module
+            or f"No module named {module!r}; " not in str(raised.value)
+            or remedy not in str(raised.value)
+            or "\n" in str(raised.value)
+        ):
+            silent.append((module, str(raised.value)))
+    for module in ("refine._xyzzy", "json.xyzzy", "xyzzy"):
+        with pytest.raises(ModuleNotFoundError, match=r"^No module named [^;]*$"):
+            importlib.import_module(module)
+    assert silent == []
+
+
+def test_a_name_with_nothing_similar_is_told_what_there_is() -> None:
+    """Where it is imported; as an attribute it is missing as in any module."""
+    with pytest.raises(ImportError, match=r"^cannot import name 'xyzzy' from 'refine'; it has Arm, Attempt, "):
+        exec("from refine import xyzzy")  # noqa: S102 - as a user writes it
+    with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'$"):
+        getattr(refine, "xyzzy")  # noqa: B009 - the name is missing
 
 
 def test_refine_is_the_front_door() -> None:
@@ -328,6 +379,89 @@ WRONG_CALLS: tuple[tuple[str, Callable[[], object], str], ...] = (
     ),
     ("texts for rows", lambda: evaluate(["a", "b"], Length(at_most=9)), "[{'answer': text} for text in texts]"),  # type: ignore[list-item]  # the mistake
 )
+
+
+GUESSED_CALLS = (
+    ("SelfRefine('q')", "missing 1 required positional argument: 'judge'; write SelfRefine(generator, judge)"),
+    ("SelfRefine('q', 'json', 3)", "were given; write SelfRefine(generator, judge)"),
+    ("SelfRefine('q', {'a': 'json'})", "give Panel({...})"),
+    ("SelfRefine('q', 'openai:gpt-5')", "load('helpfulness', model='openai:gpt-5')"),
+    ("self_refine(ScriptedModel(['x']))", "write self_refine(generator, judge)"),
+    ("SelfRefineMiddleware()", "write SelfRefineMiddleware(judge)"),
+    ("SelfRefineMiddleware(model=ScriptedModel(['x']), judge='json')", "the model is the agent's"),
+    ("SelfRefineMiddleware('json').invoke('Hi')", "create_agent(model, tools, middleware="),
+    ("Policy(3)", "write Policy(max_attempts=3"),
+    ("refiner(success_rating=0.8)", "a score from 0 to 1 is success_score=0.8"),
+    ("refiner(stop_condition=len)", "a condition is a judge"),
+    ("refiner(memory=1)", "takes a checkpointer"),
+    ("refiner(interrupt_before=['judge'])", "on_exhausted='interrupt'"),
+    ("refiner(tools=[])", "model.bind_tools(tools)"),
+    ("refiner().invoke()", "give a text or a list of messages"),
+    ("refiner().invoke(question='Hi')", "the question comes first, without a name"),
+    ("refiner().invoke('Hi', thread_id='1')", "{'configurable': {'thread_id': '1'}}"),
+    ("refiner().invoke('Hi', max_attempts=2)", "context={'max_attempts': 2}"),
+    ("refiner().invoke('Hi', contexts=['a'])", "evidence={'contexts': ...}"),
+    ("refiner().batch('Hi')", "batch takes a list of questions"),
+    ("refiner()('Hi')", "invoke(question) returns the answer"),
+    ("refiner(max_attempts=1).refine('Hi').final_answer", "did you mean 'answer'?"),
+    ("refiner(max_attempts=1).refine('Hi').xyzzy", "it has answer, attempts, best"),
+    ("load('Is it polite?')", "criteria='Is it polite?'"),
+    ("load(['json', 'code'])", "several judges are a panel"),
+    ("Verdict(rating=5)", "rating of a verdict: input should be 1, 2, 3 or 4, not 5; Verdict.rated(3"),
+    ("Verdict(4)", "takes no value without a name; Verdict.rated(3"),
+    ("Verdict()", "Verdict.checked(True) make one"),
+    ("Verdict.rated(1, reason='Rude.')", "a verdict has no 'reason'; it is rationale"),
+    ("Verdict.rated(1, feedback=['SECRET'])", "feedback of a verdict: input should be a valid string, not a list"),
+    ("Verdict.scored('high')", "a score lies from 0 to 1, not a str"),
+    ("Verdict.checked('yes')", "a check is True or False"),
+    ("evaluate(None, 'json')", "samples are rows such as [{'question'"),
+    (
+        "evaluate([{'answer': 'a'}])",
+        "missing 1 required positional argument: 'judges'; write evaluate(",
+    ),
+    ("evaluate([{'answer': 'a'}], 'json', seed=1)", "has no argument 'seed'; known are batch, judges"),
+    ("compare('runs/a', 'runs/b')", "compare_runs('runs/a', 'runs/b')"),
+    ("refine.write_report(evaluate([{'answer': 'a'}], 'json'))", "evaluate(rows, judge, run='runs/1')"),
+    ("refine.DatabaseRecord(path='r.db')", "here it is url=..."),
+    ("refine.DatabaseRecord('sqlite:///r.db', keep_days='a week')", "keep_days is a finite number"),
+    ("load_settings(None, {'endpoint': 'http://a'})", "endpoint is no setting; here it is upstream"),
+    ("load_settings(None, {'timeout': 3})", "policy = { deadline_s = ... }"),
+    ("load_settings(None, {'judge': {'name': 'json'}})", 'write judge = "length:at_most=80"'),
+)
+
+
+def test_a_guessed_call_says_in_one_line_what_to_write() -> None:
+    """Calls as one who knows other libraries writes them first; what is judged is in none of the lines."""
+    names = {**globals(), "SelfRefineMiddleware": refine.SelfRefineMiddleware, "compare": offline.compare}
+    names["load_settings"] = load_settings
+    unclear = []
+    for source, remedy in GUESSED_CALLS:
+        with pytest.raises((ValueError, TypeError, AttributeError)) as raised:
+            eval(source, names)  # noqa: S307 - as a user writes it
+        message = str(raised.value)
+        if remedy not in message or "\n" in message or "SECRET" in message or len(message) > LONGEST:
+            unclear.append((source, message))
+    assert unclear == []
+
+
+OPTIONS = (
+    ("evaluate rows.jsonl --metric json", "No such option: --metric; here it is --judge"),
+    ("evaluate rows.jsonl --judge json --output out", "No such option: --output; here it is --out"),
+    ("evaluate --dataset rows.jsonl --judge json", "given without an option: refine evaluate ROWS"),
+    ("evaluate rows.jsonl --judge json --workers 2", "here it is --max-concurrency"),
+    ("judges --search polite", "here it is --find"),
+    ("serve --url http://127.0.0.1:9", "here it is --upstream"),
+    ("serve --threshold 4", "here it is --success-rating"),
+    ("report --xyzzy", "No such option: --xyzzy (see refine report --help)"),
+)
+
+
+@for_every("command, line", OPTIONS)
+def test_an_option_of_other_programs_is_answered_with_ours(command: str, line: str) -> None:
+    """In one line, with the exit code of wrong usage."""
+    result = CliRunner().invoke(app, command.split())
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert line in result.stderr
 
 
 @for_every("mistake, call, remedy", WRONG_CALLS)

@@ -63,7 +63,7 @@ class Opened:
         self.page.on("console", lambda message: self.faults.append(f"console {message.text}"))
         self.page.on("request", lambda request: self._requested(request.url, file))
         self.page.goto(f"{file.as_uri()}{address}")
-        expect(self.page.locator("#count")).to_contain_text("rows")
+        expect(self.page.locator("#count")).to_contain_text("row")
 
     def _asked(self, dialog: Dialog) -> None:
         self.faults.append(f"dialog {dialog.message}")
@@ -134,6 +134,29 @@ def test_no_text_of_a_run_runs_a_script_or_sends_a_request(browser: Browser, tmp
     forbidden = "img, iframe, object, embed, link, base, form, video, audio, svg script, [onerror], [style*=url]"
     assert opened.page.locator(forbidden).count() == 0
     assert opened.page.locator("script").count() == 3
+    assert opened.faults == []
+
+
+def test_a_row_of_two_runs_shows_what_changed_and_the_table_scrolls_sideways(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Words that went and came are marked, in a narrow window too, where the table alone is wider than that."""
+    texts = ("Open the box first.", "Open the lid first.")
+    verdict = Verdict.rated(3, judge="helpfulness")
+    runs = [
+        run(
+            [Row(index=0, sample=Sample(user_input="How?", response=text), verdicts={verdict.judge: verdict})],
+            text,
+        )
+        for text in texts
+    ]
+    opened = Opened(browser, write(tmp_path / "report.html", build_report(runs)), "#row=0")
+    opened.page.set_viewport_size({"width": 400, "height": 800})
+    assert opened.page.locator(".changed del").inner_text() == "box"
+    assert opened.page.locator(".changed ins").inner_text() == "lid"
+    widths = "(name) => { const one = document.querySelector(name); return one.scrollWidth - one.clientWidth; }"
+    assert opened.page.evaluate(widths, "html") == 0
+    assert opened.page.evaluate(widths, ".body") > 0
     assert opened.faults == []
 
 

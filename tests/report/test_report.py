@@ -154,6 +154,19 @@ def test_two_runs_are_paired_by_row_and_question() -> None:
     assert "| 0 up, 8 down (10 equal) | 27.8%" in text
 
 
+def test_two_runs_stand_beside_each_other_by_group_and_by_score() -> None:
+    """A group has the mean before in brackets; scores before and after are drawn, and a reason is told once."""
+    said = "Name the option."
+    before = [row(n, rated(2, rationale=said, feedback=said), topic="git") for n in range(6)]
+    after = [row(n, rated(4 if n < 4 else 1, rationale=said, feedback=said), topic="git") for n in range(6)]
+    report = build_report([run(*before), run(*after, name="runs/2")], slices=["topic"])
+    text = markdown(report)
+    assert re.search(r"\| git \| 6 \| 0\.667 \(0\.333\) .*66\.7% passed \(0\.0%\)", text)
+    assert "helpfulness: 4 rose, 2 fell" in text
+    assert text.count(said) == 2
+    assert page(report).count("0.33 to 1.00, 4 rows") == 1
+
+
 def test_no_cell_of_a_table_is_a_formula_and_every_text_comes_back() -> None:
     """Twenty texts begin with no sign of a formula; without the apostrophe they are as before."""
     assert len(set(FORMULAS)) == 20

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from refine.server.access import digest_of
-from refine.server.budgets import Budgets
+from refine.server.access import Budgets, digest_of
 from refine.server.config import ServerKey
 from refine.server.errors import ApiError
 from tests.guarding import QUESTION, guarding

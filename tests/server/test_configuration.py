@@ -180,7 +180,7 @@ def test_a_wrong_value_is_said_to_stand_where_it_does(tmp_path: Path, monkeypatc
 def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration in docs/guard.md can be used as it stands."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
-    (example,) = blocks((ROOT / "docs/guard.md").read_text(encoding="utf-8"), "toml")
+    example, *_ = blocks((ROOT / "docs/guard.md").read_text(encoding="utf-8"), "toml")
     service = make_service(load_settings(written(tmp_path, example), {}))
     support, facts = service.guards
     assert (support.loop.policy.max_attempts, support.loop.policy.on_judge_error) == (2, "raise")

@@ -129,11 +129,12 @@ def test_exhausted(dialect: Any) -> None:
 
 def _chunks_of(*deltas: dict[str, Any], **ending: Any) -> Wire:
     """Say chunks of a chat completion as a stream, the last with its ending."""
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": "stop", **ending})
     usage = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
-    head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    events = [{**head, "choices": [choice]} for choice in choices] + [{**head, "choices": [], "usage": usage}]
+    head: dict[str, Any] = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    events: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
+    events.append({**head, "choices": [], "usage": usage})
     text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
     return answered(f"{text}data: [DONE]\n\n".encode(), kind="text/event-stream")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from judges.testing import ScriptedModel
@@ -30,12 +31,17 @@ def labelled(count: int, *, seed: int = 0, shuffled: bool = False) -> list[dict[
     return [{**row, "labels": [{"by": "ann", "up": up}]} for row, up in zip(rows, goods, strict=True)]
 
 
-def reply_to(messages: Sequence[Any]) -> Mapping[str, Any]:
-    """Reply as the model: politeness counts, unless guidelines or examples in the prompt show what really does."""
+def reply_to(messages: Sequence[Any], *, finds: bool = True) -> Mapping[str, Any]:
+    """Reply as the model: politeness counts, unless guidelines or examples in the prompt show what really does.
+
+    Args:
+        messages: The prompt.
+        finds: Whether it finds the rule when it is asked for guidelines or wordings.
+    """
     data, before = shown(list(messages)), "\n".join(one.text for one in messages[:-1])
     if "cases" in data:
         cases = [("Step 1" in case["answer"], case["people_say"] == "good") for case in data["cases"]]
-        found = RULE if sum(x == y for x, y in cases) >= 0.9 * len(cases) else OTHER
+        found = RULE if finds and sum(x == y for x, y in cases) >= 0.9 * len(cases) else OTHER
         if "`cause`" in before:
             return {"cause": "It says nothing of steps.", "instructions": f"{data['instructions']}\n{found}"}
         return {"pattern": "What people go by.", "guidelines": [found]}
@@ -48,13 +54,17 @@ def reply_to(messages: Sequence[Any]) -> Mapping[str, Any]:
 def _reveals(text: str) -> bool:
     """Whether the worked examples in a prompt show that steps are what counts."""
     parts = text.split('"answer": ')[1:]
-    examples = [("Step 1" in part[:200], '"rating": 4' in part) for part in parts if '"rating": ' in part]
+    examples = [
+        ("Step 1" in part[:200], '"rating":4' in part or '"kept"' in part)
+        for part in parts
+        if '"rationale":' in part
+    ]
     return len(examples) >= 4 and all(steps == good for steps, good in examples)
 
 
-def scripted() -> ScriptedModel:
+def scripted(*, finds: bool = True) -> ScriptedModel:
     """Return the model; what it replies depends on the prompt alone."""
-    return ScriptedModel(reply_to, name="apprentice")
+    return ScriptedModel(partial(reply_to, finds=finds), name="apprentice")
 
 
 def texts_of(model: ScriptedModel) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,53 +12,10 @@ from typer.testing import CliRunner
 import judges
 from judges import ConfigurationError, Learned, Sample, Verdict, first_level
 from judges.fingerprint import fingerprint
-from judges.offline import evaluate, learn
+from judges.offline import learn
 from judges.testing import ScriptedJudge
 from refine.cli.app import app
-
-Rows = list[dict[str, Any]]
-WORDS = ("the", "parcel", "arrives", "on", "monday", "please", "open", "settings", "choose", "reset", "then")
-
-
-def rude(draw: random.Random) -> tuple[str, bool]:
-    """Return an answer, and whether the judge accepts it: not where it is rude, but for an error in thirty."""
-    is_rude = draw.random() < 0.35
-    end = "you fool, just read it!!! HOW hard can it be???" if is_rude else "thank you kindly."
-    return f"{' '.join(draw.choices(WORDS, k=draw.randrange(6, 20)))} {end}", is_rude is (draw.random() < 1 / 30)
-
-
-def noise(draw: random.Random) -> tuple[str, bool]:
-    """Return an answer of which nothing tells whether the judge accepts it."""
-    return " ".join(draw.choices(WORDS, k=12)), draw.random() < 0.6
-
-
-def lenient(draw: random.Random) -> tuple[str, bool]:
-    """Return an answer that the judge accepts nearly always, for no reason that shows."""
-    return " ".join(draw.choices(WORDS, k=12)), draw.random() < 0.97
-
-
-def judged(kind: Callable[[random.Random], tuple[str, bool]], count: int, seed: int) -> Rows:
-    """Return judged answers of a kind."""
-    draw = random.Random(seed)
-    answers = [kind(draw) for _ in range(count)]
-    return [
-        {
-            "user_input": f"Question {number} of {seed}?",
-            "response": answer,
-            "judge": "strict",
-            "rating": 4 if ok else 2,
-        }
-        for number, (answer, ok) in enumerate(answers)
-    ]
-
-
-def disagreement(file: Path, rows: Rows) -> float:
-    """Return on what share of rows both levels together say something else than the judge."""
-    strict = ScriptedJudge(lambda sample: ratings[sample.response], name="strict")
-    ratings = {row["response"]: row["rating"] for row in rows}
-    both = first_level(file, strict, refuses=True)
-    verdicts = [one.verdicts[both.name] for one in evaluate(rows, both).rows]
-    return sum(one.passed is not (row["rating"] == 4) for one, row in zip(verdicts, rows, strict=True)) / len(rows)
+from tests.tuning.verdicts import disagreement, judged, lenient, noise, rude
 
 
 def test_the_promise_holds_on_new_questions(tmp_path: Path) -> None:

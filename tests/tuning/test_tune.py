@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +16,11 @@ from judges import ConfigurationError
 from judges.offline import Tuning, certify, tune
 from judges.testing import ScriptedModel
 from refine.cli.app import app
+from tests.kit import shown
 from tests.model_server import Reply, serving
 from tests.tuning.annotator import RULE, labelled, reply_to, scripted, texts_of
 
+OF_TONE = {"rationale": "Of its kind.", "feedback": ""}
 RESULTS = ("judges.toml", "labels.jsonl", "prompts/en/helpfulness.toml", "report.json")
 
 
@@ -52,6 +55,21 @@ def test_a_hidden_rule_is_found_from_fifty_labels(tuned: Tuned) -> None:
     judge = judges.load(f"{tuned.folder / 'out' / 'judges.toml'}:helpfulness", scripted())
     assert judge(question="My parcel?", answer="Step 1: look at the page of the carrier.").passed
     assert not judge(question="My parcel?", answer="Thank you for asking, it will arrive some day.").passed
+
+
+def test_a_rule_that_nobody_can_word_is_learned_from_examples(tmp_path: Path) -> None:
+    """A model that finds no guideline is shown people's ratings, as many good as bad; so for any kind of reply."""
+
+    def reply(messages: list[Any]) -> Any:
+        fields = reply_to(messages, finds=False)
+        known = "answer" in shown(messages)
+        return {**OF_TONE, "verdict": "kept" if fields["rating"] == 4 else "broken"} if known else fields
+
+    result = tune(labelled(50), "tone:tone=kind", ScriptedModel(reply), out=tmp_path)
+    assert (result.improved, result.chosen) == (True, "examples")
+    table = tomllib.loads((tmp_path / "prompts/en/tone.toml").read_text(encoding="utf-8"))
+    verdicts = [example["reply"]["verdict"] for example in table["examples"]]
+    assert sorted(verdicts) == ["broken"] * 3 + ["kept"] * 3
 
 
 def test_the_budget_is_exact(tuned: Tuned, tmp_path: Path) -> None:

@@ -20,13 +20,13 @@ from judges.sample import Sample
 from judges.settings import means
 from judges.verdict import Verdict
 
-_TOOL_KEYS = ("tools", "available_tools", "tool_definitions")
+TOOL_KEYS = ("tools", "available_tools", "tool_definitions")
 """Keys of the metadata that hold the tools; the first that is there counts."""
 
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
-def _checked_tools(tools: object) -> list[JsonValue] | None:
+def checked_tools(tools: object) -> list[JsonValue] | None:
     """Return tools as shown to a model.
 
     Args:
@@ -44,9 +44,9 @@ def _checked_tools(tools: object) -> list[JsonValue] | None:
     return [_shown_tools(tool) for tool in tools]
 
 
-def _tools_in(sample: Sample) -> list[JsonValue] | None:
+def tools_in(sample: Sample) -> list[JsonValue] | None:
     """Return the tools that the sample's metadata lists, or None where it lists none."""
-    tools = next((sample.metadata[key] for key in _TOOL_KEYS if sample.metadata.get(key)), None)
+    tools = next((sample.metadata[key] for key in TOOL_KEYS if sample.metadata.get(key)), None)
     if tools is None:
         return None
     return tools if isinstance(tools, list) else [tools]
@@ -141,7 +141,7 @@ class ToolUse(ModelJudge):
     pack = "tool_use"
     pass_mark = 1.0
 
-    def __init__(
+    def __init__(  # type: ignore[misc]  # its tools are those of the agent
         self,
         model: object = None,
         *,
@@ -154,21 +154,21 @@ class ToolUse(ModelJudge):
                 ["search", "book_table"],
             ),
         ] = None,
-        **settings: Unpack[ModelSettings],  # type: ignore[misc]  # tools are those of the agent
+        **settings: Unpack[ModelSettings],
     ) -> None:
-        self._tools = _checked_tools(tools)
+        self._tools = checked_tools(tools)
         super().__init__(model, questions=(_TOOL_USE,), **settings)
 
     @property
     def metadata_keys(self) -> tuple[str, ...]:
         """The keys of the tools that the agent has."""
-        return _TOOL_KEYS
+        return TOOL_KEYS
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find loops by rule, and ask about the other calls."""
         messages = exchange_in(sample)
         calls = calls_made_in(messages)
-        tools = _tools_in(sample) if self._tools is None else self._tools
+        tools = tools_in(sample) if self._tools is None else self._tools
         if not calls and tools is None:
             raise CannotJudge("undefined", "no tool was called; say in tools= which ones there were")
         open_calls = [call for call in calls if not call.loops]

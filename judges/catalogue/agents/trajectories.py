@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, NamedTuple, Unpack, get_args
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from judges.catalogue.agents.tool_use import TOOL_KEYS, tools_in
 from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.calls import (
     ArgumentsComparison,
@@ -151,6 +152,49 @@ class TrajectoryAccuracy(OneQuestion):
         return {**data, "conversation": conversation}
 
 
+class PlanQuality(OneQuestion):
+    """Judge whether an agent's plan could reach what the user wants, whether or not it was carried out.
+
+    The plan is `metadata["plan"]`, a text or a list of steps, or else what the assistant says that it will do.
+    With `metadata["tools"]` it must be possible with these.
+
+    | value | score | when |
+    |---|---|---|
+    | good | 1 | its steps lead to the goal, in an order that works |
+    | wasteful | 2/3 | they do, with steps that are not needed |
+    | gaps | 1/3 | a step is missing, not possible, or in the wrong place |
+    | unfit | 0 | it leads elsewhere, or there is no plan although one was needed |
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="plan_quality",
+        judges_parts=False,
+        parts_reason="A plan is judged as a whole.",
+        aliases=("PlanQuality", "PlanQualityMetric", "plan", "planning"),
+        asks="Could the agent's plan reach what the user wants?",
+        needs=("user_input",),
+        calls="1",
+        scale="good, wasteful, gaps, unfit",
+        subject="agent",
+        source="as in deepeval (plan quality) and TruLens",
+        differs="The plan itself is judged, not what became of it; four degrees.",
+        tags=("agent", "plan", "planning", "steps", "strategy", "makes no sense"),
+    )
+    pack = "plan_quality"
+    labels = MappingProxyType({"good": 1.0, "wasteful": 2 / 3, "gaps": 1 / 3, "unfit": 0.0})
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """The keys of the plan, and of the tools that the agent has."""
+        return ("plan", *TOOL_KEYS)
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the exchange, with the plan and the tools where they are known."""
+        conversation = transcript(exchange_in(sample))
+        data: dict[str, JsonValue] = {"plan": sample.metadata.get("plan"), "tools": tools_in(sample)}
+        return {**{name: value for name, value in data.items() if value}, "conversation": conversation}
+
+
 class TrajectoryMatch(ToolCalls):
     """Judge whether an agent made the tool calls of a reference trajectory: yes or no.
 
@@ -263,7 +307,7 @@ class TrajectoryMatch(ToolCalls):
             return Verdict.checked(False, rationale=text, feedback=text, detail=str(error))  # noqa: FBT003
 
     def _has_messages(self, sample: Sample) -> bool:
-        """Whether the messages are those of the reference by their roles, which counts for openevals' `strict`."""
+        """True if the messages are those of the reference by their roles, which counts for openevals' `strict`."""
         reference = _reference_messages_in(sample) if self.compat and self._mode == "strict" else None
         return reference is None or [one.role for one in reference] == [one.role for one in sample.messages]
 

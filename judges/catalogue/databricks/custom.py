@@ -236,7 +236,7 @@ class Custom(ModelJudge):
 
 
 def _are_labels(choices: Sequence[object]) -> bool:
-    """Whether the replies are labels of the caller's own, to which no example of the pack can be true."""
+    """Return whether the replies are labels of the caller's own, to which no example of the pack can be true."""
     return any(isinstance(choice, str) for choice in choices)
 
 

@@ -48,9 +48,9 @@ class Check(Judge):
         if sample.answer is None:
             return Verdict.without_score("no_response", "there is no answer to judge")
         faults = self.check(sample.answer)
-        found = " ".join(faults)
-        feedback = self._feedback if faults and self._feedback is not None else found
-        verdict = Verdict.checked(not faults, rationale=found or "Every rule is kept.", feedback=feedback)
+        listed = " ".join(faults)
+        feedback = self._feedback if faults and self._feedback is not None else listed
+        verdict = Verdict.checked(not faults, rationale=listed or "Every rule is kept.", feedback=feedback)
         return verdict.with_masks(sample.answer, self.masks(sample.answer)) if faults else verdict
 
     def masks(self, answer: str) -> list[MaskedSpan]:
@@ -160,7 +160,7 @@ class Pattern(Check):
 
     @property
     def judges_parts(self) -> bool:
-        """Whether nothing must occur: what is forbidden is so in every part."""
+        """True if nothing must occur: what is forbidden is so in every part."""
         return not self._required
 
     def check(self, answer: str) -> list[str]:

@@ -377,8 +377,10 @@ class JsonMatch(Metric):
         score = sum(item.score or 0 for item in items) / len(items) if items else 1.0
         advice = "\n".join(self._advice(sample, fields, items, reveals=self._reveals))
         rationale = "\n".join(self._advice(sample, fields, items, reveals=True))
-        told = self._feedback if advice and self._feedback is not None else advice
-        return self.verdict(score, rationale=rationale, feedback=told, items=items, detail=self._unused(fields))
+        feedback = self._feedback if advice and self._feedback is not None else advice
+        return self.verdict(
+            score, rationale=rationale, feedback=feedback, items=items, detail=self._unused(fields)
+        )
 
     def _advice(
         self, sample: Sample, fields: Sequence[JsonField], items: Sequence[Verdict], *, reveals: bool

@@ -275,14 +275,14 @@ def _consists_of(letters: str, words: frozenset[str]) -> bool:
 
 
 def _begins_otherwise(first: str, question: str) -> bool:
-    """Whether an answer begins, like most, with neither an opener nor the question."""
+    """Return whether an answer begins, like most, with neither an opener nor the question."""
     beginnings = {first[:length] for length in range(1, _BEGINNING + 1)}
     question_start = _first(_BEGINNING, question)
     return beginnings.isdisjoint(_BEGINNINGS) and not (question_start and first.startswith(question_start))
 
 
 def _goes_on(head: str, question_start: str) -> bool:
-    """Whether the beginning of an answer already says more than openers and the question."""
+    """Return whether the beginning of an answer already says more than openers and the question."""
     rests = [head[end:] for end in _ends(head, _EITHER)]
     return all(
         len(rest) >= _LONGEST and not (question_start and rest.startswith(question_start)) for rest in rests
@@ -299,7 +299,7 @@ def _is_opener(letters: str, answer: str, question: str) -> bool:
 
 
 def _announces(answer: str) -> bool:
-    """Whether an answer ends as if something followed, or is a mere heading or empty markup."""
+    """Return whether an answer ends as if something followed, or is a mere heading or empty markup."""
     tail = "".join(takewhile(lambda character: not character.isalnum(), reversed(answer)))
     follows = re.search(r":|\.\.", unicodedata.normalize("NFKC", tail))
     return bool(follows) or answer.lstrip().startswith("#") or "</" in answer or "\\boxed" in answer
@@ -314,7 +314,7 @@ def _is_echo(letters: str, question_letters: str, answer: str, question: str) ->
 
 
 def _may_be_repeated(question_letters: str, answer: str, question: str) -> bool:
-    """Whether repeating the question is an answer: to a greeting, or to a word it confirms ("Ready?")."""
+    """Return whether repeating the question is an answer: to a greeting, or to a word it confirms ("Ready?")."""
     if not _ASKS.search(question):
         return len(question_letters) + sum(letter > "\u3400" for letter in question_letters) <= _GREETING
     short = len(question_letters) <= _CONFIRMATION
@@ -323,7 +323,7 @@ def _may_be_repeated(question_letters: str, answer: str, question: str) -> bool:
 
 
 def _wants_symbols(answer: str, question: str) -> bool:
-    """Whether symbols alone may answer the question."""
+    """Return whether symbols alone may answer the question."""
     symbols = {character for character in answer if unicodedata.category(character)[0] in "SP"}
     if not symbols or not question.strip():
         return bool(symbols & _VALUES)

@@ -161,7 +161,7 @@ def quantity_in(text: str) -> _Quantity | None:
 
 
 def same_quantity(a: _Quantity, b: _Quantity, *, tolerance: float) -> bool | None:
-    """Whether two quantities are equal; None where a unit, a mark of the number or a conversion leaves it open.
+    """True if two quantities are equal; None where a unit, a mark of the number or a conversion leaves it open.
 
     A number that was converted from another unit may have been rounded (`62 mph` for `100 km/h`).
 

@@ -126,14 +126,15 @@ class DimensionsJudge(ModelJudge):
         fault = one_each(len(self._dimensions))(reply)
         if fault is not None:
             return fault
-        for found, (name, one) in zip(in_order(reply.items), self._dimensions.items(), strict=True):
-            if found.rating not in one.levels:
+        for dimension, (name, one) in zip(in_order(reply.items), self._dimensions.items(), strict=True):
+            if dimension.rating not in one.levels:
                 known = ", ".join(map(str, sorted(one.levels)))
-                return f"items: {found.rating} is no level of dimension {found.number} ({name}); they are {known}"
+                rating, number = dimension.rating, dimension.number
+                return f"items: {rating} is no level of dimension {number} ({name}); they are {known}"
         return None
 
-    def _conclude(self, sample: Sample, found: Sequence[Dimension]) -> Verdict:
-        rated = list(zip(found, self._dimensions.items(), strict=True))
+    def _conclude(self, sample: Sample, dimensions: Sequence[Dimension]) -> Verdict:
+        rated = list(zip(dimensions, self._dimensions.items(), strict=True))
         items = tuple(
             Verdict.scored(
                 one.place(reply.rating),
@@ -350,16 +351,16 @@ class Checklist(ModelJudge):
         """Write the list if it is not there, check what can be counted, and ask about the rest."""
         answer_in(sample)
         items = self._items or (yield from self._list_for(sample))
-        asked = [item for item in items if item.check is None]
-        found: list[CheckedItem] = []
-        if asked:
+        open_items = [item for item in items if item.check is None]
+        checked: list[CheckedItem] = []
+        if open_items:
             data: dict[str, JsonValue] = {
-                "checklist": numbered_items((item.ask for item in asked), called="item"),
+                "checklist": numbered_items((item.ask for item in open_items), called="item"),
                 **evidence(sample),
             }
-            reply = yield from self.ask(_ANSWER, sample, data, check=one_each(len(asked)))
-            found = in_order(reply.items)
-        answers = iter(found)
+            reply = yield from self.ask(_ANSWER, sample, data, check=one_each(len(open_items)))
+            checked = in_order(reply.items)
+        answers = iter(checked)
         verdicts = tuple(
             _answered(item, next(answers)) if item.check is None else self._counted(item, sample) for item in items
         )
@@ -376,9 +377,9 @@ class Checklist(ModelJudge):
 
     def _counted(self, item: _Item, sample: Sample) -> Verdict:
         judge = VerifiableInstructions(instructions=[item.check or {}], language=self.language_for(sample))
-        (found,) = judge.compute(sample).items
-        return found.model_copy(
-            update={"subject": item.ask, "rationale": found.feedback or self.say("counted", sample)}
+        (counted,) = judge.compute(sample).items
+        return counted.model_copy(
+            update={"subject": item.ask, "rationale": counted.feedback or self.say("counted", sample)}
         )
 
     def _conclude(self, sample: Sample, verdicts: tuple[Verdict, ...]) -> Verdict:
@@ -401,14 +402,14 @@ def _try_checks(items: Sequence[_Item]) -> None:
             VerifiableInstructions(instructions=[item.check])
 
 
-def _answered(item: _Item, found: CheckedItem) -> Verdict:
-    failed = found.verdict == "no"
+def _answered(item: _Item, checked: CheckedItem) -> Verdict:
+    failed = checked.verdict == "no"
     return Verdict.checked(
         not failed,
-        value=found.verdict,
+        value=checked.verdict,
         subject=item.ask,
-        rationale=found.reason,
-        feedback=(found.change.strip() or found.reason) if failed else "",
+        rationale=checked.reason,
+        feedback=(checked.change.strip() or checked.reason) if failed else "",
     )
 
 
@@ -422,10 +423,10 @@ def _text_about(sample: Sample, about: _Source) -> str:
         texts = [sample.question] if sample.question.strip() else []
     else:
         texts = [message.content for message in sample.conversation if message.role == "system"]
-    if not (found := non_blank(texts)):
+    if not (written := non_blank(texts)):
         code: Any = "no_question" if about == "request" else "no_guidelines"
         raise CannotJudge(code, f"there is no {about} to write a checklist for; or set items=... or criteria=...")
-    return "\n\n".join(found)
+    return "\n\n".join(written)
 
 
 def _fault_of_list(reply: WrittenItems) -> str | None:

@@ -101,7 +101,9 @@ class _Highlights(_Counted):
     kind: Literal["highlights"]
 
     def count(self, answer: str) -> int:
-        return sum(bool(found.strip("*").strip()) for form in _HIGHLIGHTS for found in form.findall(answer))
+        return sum(
+            bool(highlight.strip("*").strip()) for form in _HIGHLIGHTS for highlight in form.findall(answer)
+        )
 
 
 class _Placeholders(_Counted):

@@ -182,7 +182,7 @@ class ReplyLanguage(ComputedMetric):
         )
 
     def _is_in_one(self, line: str, languages: Sequence[str]) -> bool | None:
-        """Whether a line is in one of some languages; None if that does not show."""
+        """Return whether a line is in one of some languages; None if that does not show."""
         matches = {is_in(line, language, judge=self.entry.name) for language in languages}
         return next((match for match in (True, None, False) if match in matches), None)
 

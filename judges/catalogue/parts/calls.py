@@ -55,7 +55,7 @@ def render_value(value: JsonValue) -> str:
 
 
 def same_value(a: JsonValue, b: JsonValue, *, lenient: bool = False) -> bool:
-    """Whether two values are equal as JSON: 75 is 75.0; 75 is "75" only if `lenient`; 1 is never `true`."""
+    """Return whether two values are equal as JSON: 75 is 75.0; 75 is "75" only if `lenient`; 1 is never `true`."""
     return key_of(a, lenient=lenient) == key_of(b, lenient=lenient)
 
 
@@ -167,16 +167,16 @@ class CallComparison:
             expected: The expected calls, in order.
             parallel: The calls of each message, which were made at once.
         """
-        made = tuple(chain.from_iterable(parallel))
+        actual = tuple(chain.from_iterable(parallel))
         if all(len(calls) == 1 for calls in parallel):
-            return made
-        partner = {pair.actual: pair.expected for pair in self.align(expected, made, ordered=False).matched}
+            return actual
+        partner = {pair.actual: pair.expected for pair in self.align(expected, actual, ordered=False).matched}
         ordered: list[ToolCall] = []
         for calls in parallel:
             places = range(len(ordered), len(ordered) + len(calls))
-            ordered += [made[place] for place in sorted(places, key=lambda at: partner.get(at, len(expected)))]
-        as_made = self.align(expected, made, ordered=True).total
-        return made if as_made >= self.align(expected, ordered, ordered=True).total else tuple(ordered)
+            ordered += [actual[place] for place in sorted(places, key=lambda at: partner.get(at, len(expected)))]
+        as_made = self.align(expected, actual, ordered=True).total
+        return actual if as_made >= self.align(expected, ordered, ordered=True).total else tuple(ordered)
 
     def score(self, expected: ToolCall, actual: ToolCall) -> float:
         """Return how far the arguments of two calls agree, 0 to 1, whatever the tools."""
@@ -333,7 +333,7 @@ class MadeCall(NamedTuple):
 
     @property
     def loops(self) -> bool:
-        """Whether the call goes round in a loop."""
+        """True if the call goes round in a loop."""
         return self.times >= _LOOP
 
 
@@ -436,7 +436,7 @@ class Trajectories:
     grouped: bool
 
     def match(self, mode: TrajectoryMode) -> bool:
-        """Whether the trajectories match.
+        """Return whether the trajectories match.
 
         Raises:
             CannotJudge: `undefined`, if there are too many calls to compare within seconds.
@@ -455,13 +455,13 @@ class Trajectories:
         return self._all_paired(expected, actual)
 
     def _same_steps(self, expected: Sequence[ToolCall]) -> bool:
-        """Whether each step has the calls expected in it; those of a plain list are dealt out to the steps."""
+        """True if each step has the calls expected in it; those of a plain list are dealt out to the steps."""
         steps = self.expected if self.grouped else _dealt_out(expected, map(len, self.actual))
         sizes_agree = [len(step) for step in steps] == [len(step) for step in self.actual]
         return sizes_agree and all(map(self._all_paired, steps, self.actual))
 
     def _in_order(self) -> bool:
-        """Whether the expected steps follow each other among the actual ones, each message taking all it can."""
+        """True if the expected steps follow each other among the actual ones, each message taking all it can."""
         left = deque(list(step) for step in self.expected if step)
         for calls in self.actual:
             pairing = _CallPairing(self._fits, calls)
@@ -476,7 +476,7 @@ class Trajectories:
         self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, of_actual: bool = False
     ) -> bool:
         if of_actual:
-            pairing = _CallPairing(lambda made, wanted: self._fits(wanted, made), expected)
+            pairing = _CallPairing(lambda actual, wanted: self._fits(wanted, actual), expected)
             return all(map(pairing.add, actual))
         pairing = _CallPairing(self._fits, actual)
         return all(map(pairing.add, expected))

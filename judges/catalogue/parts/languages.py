@@ -87,7 +87,7 @@ def language_between(question: str, answer: str, *, judge: str) -> str | None:
 
 
 def is_in(text: str, language: str, *, judge: str) -> bool | None:
-    """Whether a text is in a language; None if it is too short to tell."""
+    """Return whether a text is in a language; None if it is too short to tell."""
     script = script_in(text)
     if script is None:
         return None
@@ -279,10 +279,10 @@ def languages_named(text: str) -> LanguagesNamed:
     A question ("Can you answer in French?", "How do I answer that in French?") requires none, and what is
     forbidden ("not in French") is not named.
     """
-    found = [pair for sentence in _SENTENCE.findall(text) for pair in _named_in(sentence)]
+    requests = [pair for sentence in _SENTENCE.findall(text) for pair in _named_in(sentence)]
     return LanguagesNamed(
-        required=frozenset(code for code, is_required in found if is_required),
-        allowed=frozenset(code for code, is_required in found if not is_required),
+        required=frozenset(code for code, is_required in requests if is_required),
+        allowed=frozenset(code for code, is_required in requests if not is_required),
     )
 
 

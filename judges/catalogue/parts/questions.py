@@ -81,7 +81,7 @@ class YesOrNo(OneQuestion):
 
     @abstractmethod
     def is_yes(self, word: str) -> bool:
-        """Whether the reference takes a reply for a yes."""
+        """Return whether the reference takes a reply for a yes."""
 
     def conclude(self, reply: Any) -> Verdict:
         """Convert the reply into a verdict."""

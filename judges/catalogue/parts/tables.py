@@ -71,7 +71,7 @@ def table_in(text: str, *, called: str) -> Table:
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a text of one cell is rather an answer in words than the name of a column."""
+    """Return whether a text of one cell is rather an answer in words than the name of a column."""
     return " " in text.strip() or text.strip().casefold() in {name.casefold() for name in _NOTHING}
 
 
@@ -107,12 +107,12 @@ def cell(text: str) -> _Cell:
 
 
 def _is_number(text: str) -> bool:
-    """Whether a cell is written as a number."""
+    """Return whether a cell is written as a number."""
     return bool(_NUMBER.fullmatch(text))
 
 
 def _is_missing(text: str) -> bool:
-    """Whether a cell stands for a missing value."""
+    """Return whether a cell stands for a missing value."""
     return text in _NOTHING
 
 
@@ -122,7 +122,7 @@ def _number_in(text: str) -> int | float:
 
 
 def _same_cell(a: _Cell, b: _Cell, *, tolerance: Decimal) -> bool:
-    """Whether two cells are equal; numbers may differ by the tolerance."""
+    """Return whether two cells are equal; numbers may differ by the tolerance."""
     if isinstance(a, Decimal) and isinstance(b, Decimal):
         return _gap(a, b) <= tolerance
     return a == b
@@ -287,7 +287,7 @@ class _RowPairing:
         return self._others[other][self._column]
 
     def _fits(self, row: int, other: int) -> bool:
-        """Whether the numbers of the remaining columns are within the tolerance."""
+        """Return whether the numbers of the remaining columns are within the tolerance."""
         self._steps += 1
         if self._steps > _STEPS:
             raise CannotJudge("undefined", "too many rows are within the tolerance of one another")
@@ -325,7 +325,7 @@ def _kind(cells: Sequence[str], *, joined_with: int) -> str:
 
 
 def _is_numeric(cells: Sequence[str], kind: str) -> bool:
-    """Whether cells can be read as numbers, although others of their column may be texts."""
+    """Return whether cells can be read as numbers, although others of their column may be texts."""
     return kind != "text" or all(_is_missing(cell) or _is_number(cell.strip()) for cell in cells)
 
 

@@ -169,7 +169,7 @@ def missing_and_surplus(actual: Sequence[str], expected: Sequence[str]) -> tuple
 
 
 def is_unspaced(character: str) -> bool:
-    """Whether a character is of a script that has no blanks between words."""
+    """Return whether a character is of a script that has no blanks between words."""
     return _CHARACTER.fullmatch(character) is not None
 
 
@@ -291,7 +291,7 @@ def plain_text(text: str, *, casefold: bool = True) -> str:
 
 
 def occurs_in(quotation: str, source: str, *, casefold: bool = True) -> bool:
-    """Whether a quotation occurs in a text from `plain_text`; parts around `...` must occur in order."""
+    """Return whether a quotation occurs in a text from `plain_text`; parts around `...` must occur in order."""
     begin = 0
     for part in _OMISSION.split(plain_text(quotation, casefold=casefold)):
         words = part.strip(_QUOTATION_ENDS)

@@ -190,8 +190,8 @@ class ContextEntityRecall(ModelJudge):
         for entity in filter(_fold, expected):
             names.setdefault(_fold(entity), entity)
         text = _fold(texts[1])
-        found = {name for name in names if _stands_in(name, text)}
-        items = _items(names, {*map(_fold, mentioned), *found})
+        verbatim = {name for name in names if _stands_in(name, text)}
+        items = _items(names, {*map(_fold, mentioned), *verbatim})
         if not items:
             raise CannotJudge("no_claims", "the reference names no entity")
         return self._verdict(sample, share(items), items)
@@ -210,7 +210,7 @@ def _items(expected: Mapping[str, str], mentioned: Iterable[str]) -> tuple[Verdi
 
 
 def _stands_in(name: str, text: str) -> bool:
-    """Whether a name stands in a text word by word, both folded; scripts without blanks have no words' ends."""
+    """True if a name stands in a text word by word, both folded; scripts without blanks have no words' ends."""
     before = r"(?<!\w)" if name[0].isalnum() and not is_unspaced(name[0]) else ""
     after = r"(?!\w)" if name[-1].isalnum() and not is_unspaced(name[-1]) else ""
     return re.search(f"{before}{re.escape(name)}{after}", text) is not None

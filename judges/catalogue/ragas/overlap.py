@@ -206,7 +206,7 @@ def _measure(stem: str) -> int:
 
 
 def _is_short(stem: str) -> bool:
-    """Whether a stem ends like `hop`, or is like `at`; Porter's *o."""
+    """Return whether a stem ends like `hop`, or is like `at`; Porter's *o."""
     shape = _shape(stem)
     return shape == "vc" or (shape.endswith("cvc") and stem[-1] not in "wxy")
 

@@ -57,7 +57,7 @@ _NOT_THERE = re.compile(r"no such (?:column|table)")
 
 
 def same_text(a: str, b: str) -> bool:
-    """Whether two queries of standard SQL differ at most in blanks, comments and capital letters.
+    """Return whether two queries of standard SQL differ at most in blanks, comments and capital letters.
 
     Quoted text must be identical, and so must queries that dialects interpret differently.
     """

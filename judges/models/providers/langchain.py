@@ -197,7 +197,7 @@ class LangChainModel(SharedByCopies):
         return type(theirs) is type(mine) and isinstance(other_name, str) and other_name == self.name
 
     def takes(self, kind: MediaKind) -> bool:
-        """Whether the model may be sent images, or audio: unless its profile says that it does not take them."""
+        """True if the model may be sent images, or audio: unless its profile says that it does not take them."""
         profile = getattr(_unwrap(self.chat).runnable, "profile", None) or {}
         return profile.get(f"{kind}_inputs") is not False
 
@@ -382,7 +382,7 @@ def _bind_digit(chat: Any, plan: RequestPlan) -> _Binding:
 
 
 def _has_reasoned(reply: Any) -> bool:
-    """Whether the model reasoned before it replied, as its message says, or the text shows."""
+    """Return whether the model reasoned before it replied, as its message says, or the text shows."""
     usage = getattr(reply, "usage_metadata", None) or {}
     details = usage.get("output_token_details")
     blocks = reply.content if isinstance(getattr(reply, "content", None), list) else ()
@@ -395,7 +395,7 @@ def _has_reasoned(reply: Any) -> bool:
 
 
 def _gives_logprobs(chat: object) -> bool:
-    """Whether LangChain's client of a model can ask for logprobs: it has a setting for it."""
+    """Return whether LangChain's client of a model can ask for logprobs: it has a setting for it."""
     return "logprobs" in _fields_of(chat)
 
 

@@ -67,7 +67,7 @@ class CallCounter(BaseCallbackHandler):
         if run_id in self._names:
             name = self._names.pop(run_id)
             usage, model = _usage_in(response)
-            self._allowance.add(usage, model, run_id, asked=name)
+            self._allowance.add(usage, model, run_id, requested=name)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Charge a call that failed."""

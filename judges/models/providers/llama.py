@@ -136,7 +136,7 @@ class LlamaServer:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process has not ended."""
+        """True if its process has not ended."""
         return self.process.poll() is None
 
     def stop(self) -> None:

@@ -100,6 +100,7 @@ class OpenAICompatible(Connected):
     """
 
     @naming_settings(
+        "OpenAICompatible('http://localhost:8000/v1', model='qwen')",
         url="base_url",
         api_base="base_url",
         model_name="model",
@@ -277,7 +278,7 @@ class OpenAICompatible(Connected):
 
     @property
     def is_structured(self) -> bool:
-        """Whether its answers are bound to be JSON."""
+        """True if its answers are bound to be JSON."""
         return "response_format" in self._chat.generating
 
     def bind(self, **fields: Any) -> Self:

@@ -166,7 +166,7 @@ class ChatCalls:
                 detail = f"the deadline passed while {self._settings.model} was asked"
                 raise budget.Refused("deadline", detail) from error
             raise
-        allowance.add(usage_in(completion), model_in(completion), asked=self._settings.model)
+        allowance.add(usage_in(completion), model_in(completion), requested=self._settings.model)
         return completion
 
     def _sending(self, request: Mapping[str, Any]) -> _Sending:

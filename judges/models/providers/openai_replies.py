@@ -224,7 +224,7 @@ def parse_completion(body: bytes, request: ModelRequest | None = None, *, refuse
 
 
 def _has_reasoned(message: Mapping[str, Any], payload: Mapping[str, Any]) -> bool:
-    """Whether the model reasoned before it replied, as the endpoint says, or the text shows."""
+    """Return whether the model reasoned before it replied, as the endpoint says, or the text shows."""
     usage = payload.get("usage")
     details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
     count = details.get("reasoning_tokens") if isinstance(details, dict) else None

@@ -98,7 +98,7 @@ class Breaker(SharedByCopies):
 
     @property
     def is_open(self) -> bool:
-        """Whether calls fail at once now, until the cooldown has passed."""
+        """True if calls fail at once now, until the cooldown has passed."""
         return self.failures >= self._most and self._clock() < self._opened + self._cooldown
 
     def _refuse(self) -> None:
@@ -344,6 +344,7 @@ class Limiter(SharedByCopies):
     """
 
     @naming_settings(
+        "Limiter(8, requests_per_minute=60)",
         rpm="requests_per_minute",
         tpm="tokens_per_minute",
         max_concurrency="in_flight",
@@ -381,7 +382,7 @@ class Limiter(SharedByCopies):
 
     @property
     def is_paced(self) -> bool:
-        """Whether calls or tokens a minute are limited."""
+        """True if calls or tokens a minute are limited."""
         return self._is_paced
 
     def enter(self, characters: int = 0) -> Ticket:

@@ -69,7 +69,7 @@ class Wrapped:
 
     @property
     def scripted(self) -> bool:
-        """Whether the model is a double that may answer in tests."""
+        """True if the model is a double that may answer in tests."""
         return bool(getattr(self.model, "scripted", False))
 
     @property
@@ -91,7 +91,7 @@ class Wrapped:
         return await self.middleware.asend(self.model, request)
 
     def takes(self, kind: MediaKind) -> bool:
-        """Whether the model may be sent images, or audio."""
+        """Return whether the model may be sent images, or audio."""
         return takes_media(self.model, kind)
 
     def is_model(self, other: object) -> bool:

@@ -288,7 +288,7 @@ def _of_deepeval(dataset: Any) -> list[Any]:
 
 
 def _is_table(columns: Mapping[Any, Any]) -> bool:
-    """Whether a mapping is a dict of lists, and no single row."""
+    """Return whether a mapping is a dict of lists, and no single row."""
     lists = [_listed(value) for value in columns.values()]
     return bool(lists) and None not in lists and not all(is_messages(values) for values in lists)
 

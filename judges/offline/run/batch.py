@@ -136,7 +136,7 @@ class _Collector:
             raise AskFailed("judge_failed", detail, usage=Usage(calls=len(counted)))
 
     def _has_room(self, model: JudgeModel, request: ModelRequest) -> bool:
-        """Whether the limits of the run leave room for one more call, if it is as long as calls may be."""
+        """Return whether the limits of the run leave room for one more call, if it is as long as calls may be."""
         limits = self._meter
         if self.is_refusing:
             return False
@@ -185,7 +185,7 @@ class _BatchFiles:
         return self._files.enter_context(os.fdopen(descriptor, "wb", buffering=1 << 16))
 
     def is_full(self, more: int, settings: BatchSettings) -> bool:
-        """Whether one more request, of some bytes, exceeds the provider's limits."""
+        """Return whether one more request, of some bytes, exceeds the provider's limits."""
         size = self._bytes + more + self._ENVELOPE
         return self.lines >= settings.max_requests or (size > settings.max_bytes and self.lines > 0)
 

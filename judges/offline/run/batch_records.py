@@ -87,7 +87,7 @@ class BatchRecord(BaseModel):
 
     @property
     def is_left(self) -> bool:
-        """Whether its uploaded file is still at the provider, though nobody needs it any more."""
+        """True if its uploaded file is still at the provider, though nobody needs it any more."""
         return self.fetched and self.file_id is not None and not self.deleted
 
 
@@ -277,7 +277,7 @@ class Taker:
             self._journal.add_call(place.row, place.judge, place.digest, text)
 
     def _is_there(self, call: BatchedCall) -> bool:
-        """Whether the process that collected the batch had begun to write its replies."""
+        """Return whether the process that collected the batch had begun to write its replies."""
         place = call.place
         same = Counter((record.judge, record.digest) for record in self._journal.calls(place.row))
         return same[place.judge, place.digest] > place.number

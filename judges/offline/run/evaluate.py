@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ParamSpec, TextIO, TypeVar, cast
+from typing import Any, TextIO
 
 from judges.catalogue.names import named
 from judges.compose.panel import as_judge
@@ -31,7 +29,7 @@ from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.rows.replies import row_of
 from judges.runtime import faults
 from judges.runtime.flow import DaemonThreads
-from judges.runtime.validation import judge_name
+from judges.runtime.validation import judge_name, naming_settings
 
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 
@@ -48,34 +46,8 @@ _OTHER_NAMES: Mapping[str, str] = {
 
 """What other libraries call the arguments of an evaluation."""
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
-
-def _with_other_names(evaluating: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return the same function, whose error about an argument that others have says what it is called here."""
-    known = inspect.signature(evaluating).parameters.keys()
-
-    def check(arguments: Iterable[str]) -> None:
-        for name in arguments:
-            own = _OTHER_NAMES.get(name)
-            if own in known and name not in known:
-                raise TypeError(f"{evaluating.__name__}() has no argument {name!r}; here it is {own}=...")
-
-    @wraps(evaluating)
-    def checked_call(*args: _P.args, **arguments: _P.kwargs) -> _R:
-        check(arguments)
-        return evaluating(*args, **arguments)
-
-    @wraps(evaluating)
-    async def achecked(*args: _P.args, **arguments: _P.kwargs) -> Any:
-        check(arguments)
-        return await cast("Any", evaluating)(*args, **arguments)
-
-    return cast("Callable[_P, _R]", achecked if inspect.iscoroutinefunction(evaluating) else checked_call)
-
-
-@_with_other_names
+@naming_settings("evaluate(rows, judge), for instance evaluate([{'answer': ...}], 'json')", **_OTHER_NAMES)
 def evaluate(
     samples: Iterable[RowInput],
     judges: object,
@@ -141,7 +113,7 @@ def evaluate(
     return plan.judge_in_threads() if plan.settings is None else _finish(plan.judge())
 
 
-@_with_other_names
+@naming_settings("await aevaluate(rows, judge)", **_OTHER_NAMES)
 async def aevaluate(
     samples: Iterable[RowInput] | AsyncIterable[RowInput],
     judges: object,
@@ -315,6 +287,10 @@ def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | No
         raise ConfigurationError(f"max_concurrency is a whole number from 1, not {shortened(max_concurrency)}")
     if isinstance(samples, str | Path):
         raise ConfigurationError(f"samples are rows, not a path; give read_rows({shortened(str(samples))})")
+    if not hasattr(samples, "__iter__") and not hasattr(samples, "__aiter__"):
+        raise ConfigurationError(
+            f"samples are rows such as [{{'question': ..., 'answer': ...}}], not {shortened(samples)}"
+        )
     if isinstance(samples, Evaluation):
         raise ConfigurationError(
             "samples are rows, not an Evaluation; give [row.sample for row in evaluation.rows]"

@@ -154,8 +154,8 @@ def refuse_other_judges(changes: Mapping[str, str], baseline: object) -> None:
         ConfigurationError: If there are any.
     """
     if changes:
-        told = "; ".join(f"{name} {change}" for name, change in changes.items())
-        raise ConfigurationError(f"not the same judge as in {baseline}: {told}; {_remedy(baseline)}")
+        listed = "; ".join(f"{name} {change}" for name, change in changes.items())
+        raise ConfigurationError(f"not the same judge as in {baseline}: {listed}; {_remedy(baseline)}")
 
 
 def _remedy(baseline: object) -> str:

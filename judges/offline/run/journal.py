@@ -151,11 +151,11 @@ class Cells:
         return self._keys[row] if self.place(row) is not None else None
 
     def has_failed(self, row: int) -> bool:
-        """Whether the cell of a row is there, and judging it failed."""
+        """Return whether the cell of a row is there, and judging it failed."""
         return self.place(row) is not None and self._states[row] == _FAILED
 
     def is_unscored(self, row: int) -> bool:
-        """Whether the cell of a row is there, without a score."""
+        """Return whether the cell of a row is there, without a score."""
         return self.place(row) is not None and self._states[row] != _SCORED
 
     def __len__(self) -> int:
@@ -365,7 +365,7 @@ def quoted(name: str) -> bytes:
 
 
 def is_failure(unscored: str | None) -> bool:
-    """Whether a cell has no score because judging failed, not because there was nothing to judge."""
+    """Return whether a cell has no score because judging failed, not because there was nothing to judge."""
     return unscored is not None and unscored not in NOTHING_TO_JUDGE
 
 
@@ -467,7 +467,7 @@ def _is_free(descriptor: int) -> bool:
 
 
 def _may_be_taken(owner: dict[str, object]) -> bool:
-    """Whether the owner is gone: a lock of another host may be held although it is free here."""
+    """Return whether the owner is gone: a lock of another host may be held although it is free here."""
     return not owner or owner.get("host") == socket.gethostname()
 
 

@@ -170,7 +170,7 @@ def _removed_if_unused(folder: Path, *, is_new: bool) -> Iterator[None]:
 
 
 def _holds_anything(folder: Path) -> bool:
-    """Whether anything was judged or uploaded: a journal with lines, or a file in a folder of the run's."""
+    """Return whether anything was judged or uploaded: a journal with lines, or a file in a folder of the run's."""
     journal = folder / JOURNAL
     has_lines = journal.exists() and journal.stat().st_size > 0
     return has_lines or any(path.is_dir() and any(path.iterdir()) for path in folder.iterdir())

@@ -27,9 +27,11 @@ class RememberedPrices(Mapping[str, Price]):
         self._prices = prices
         self._found: dict[str, Price | None] = {}
 
-    def cost(self, usage: Usage, model: str | None, asked: str | None = None) -> Usage:
+    def cost(self, usage: Usage, model: str | None, requested: str | None = None) -> Usage:
         """Return the usage of a call with its cost, by either name; None where it is unknown."""
-        priced = next((name for name in (model, asked) if name is not None and self.get(name) is not None), None)
+        priced = next(
+            (name for name in (model, requested) if name is not None and self.get(name) is not None), None
+        )
         return usage if usage.cost is None and priced is None else with_cost(usage, priced, self)
 
     def __getitem__(self, name: str) -> Price:
@@ -73,20 +75,22 @@ class PricesAlone(Allowance):
         model: str | None,
         key: Hashable = None,
         *,
-        asked: str | None = None,
+        requested: str | None = None,
         as_call: bool = True,
     ) -> Usage:
         """Return the usage of a call with its cost."""
         del key
         has_price = bool(usage.cost)  # a call of a batch was priced when it came
-        priced = usage if (model or asked) is None or has_price else self._remembered.cost(usage, model, asked)
+        priced = (
+            usage if (model or requested) is None or has_price else self._remembered.cost(usage, model, requested)
+        )
         return priced if as_call else priced.model_copy(update={"calls": 0})
 
     def fail(self, key: Hashable = None) -> None:
         """Record nothing."""
 
     def retries_left(self) -> bool:
-        """Whether a call may be repeated: it may."""
+        """Return whether a call may be repeated: it may."""
         return True
 
     def retry(self) -> None:
@@ -170,7 +174,7 @@ class CallMeter:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anything but the calls at once is limited."""
+        """True if anything but the calls at once is limited."""
         return self.limiter.is_paced or self.max_calls is not None or self.max_cost is not None
 
     def add(self, usage: Usage) -> None:
@@ -268,7 +272,7 @@ class CallMeter:
             return share
 
     def _fits(self, share: float) -> bool:
-        """Whether one more call fits the limit of cost: beside those in flight, or alone."""
+        """Return whether one more call fits the limit of cost: beside those in flight, or alone."""
         if self._dearest is None:
             return not self.in_flight
         if not self.in_flight:

@@ -266,7 +266,7 @@ class RiseGap:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the judge sees more of a rise than people do, by more than chance."""
+        """True if the judge sees more of a rise than people do, by more than chance."""
         return self.gap.value is not None and self.gap.value > 0 and self.p <= _ALPHA
 
 

@@ -76,7 +76,7 @@ class ReliabilityBin:
 
     @property
     def is_off(self) -> bool:
-        """Whether the interval does not reach what was said."""
+        """True if the interval does not reach what was said."""
         return not self.low <= self.said <= self.high
 
 
@@ -97,7 +97,7 @@ class Reliability:
 
     @property
     def verdict(self) -> str:
-        """Whether `p_pass` can be read as a probability, in words."""
+        """True if `p_pass` can be read as a probability, in words."""
         ece, null, brier = self.scores.ece, self.scores.ece_null, self.scores.brier
         if ece is None or brier is None:
             return "too few labels to say whether p_pass is calibrated"
@@ -526,7 +526,7 @@ class _ComparedRows:
         for name in sorted({name for row in self.labelled for name in row.marks} - {self.judge}):
             marks = [row.marks.get(name) for row in self.labelled]
             judged = [None if mark is None else mark.as_rating for mark in marks]
-            found = _agreement(
+            agreement = _agreement(
                 self.labelled,
                 judged,
                 name,
@@ -536,7 +536,7 @@ class _ComparedRows:
                 seed=self.seed,
             )
             costs = [mark.cost for mark in marks if mark is not None and mark.cost is not None]
-            yield SideBySide(judge=name, agreement=found, cost=sum(costs) / len(costs) if costs else None)
+            yield SideBySide(judge=name, agreement=agreement, cost=sum(costs) / len(costs) if costs else None)
 
     def _benefit(self) -> BenefitReport | None:
         """Return whether the loop helps; None where no row is an attempt of one that could try again."""

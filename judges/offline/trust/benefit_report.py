@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import NormalDist, fmean
 from typing import Literal
 
-from judges.offline.statistics import LoopBenefit, RiseGap, judged_together, loop_benefit, rise_gap
+from judges.offline.statistics import (
+    LoopBenefit,
+    RiseGap,
+    best_and_last,
+    cluster_se,
+    gains,
+    judged_together,
+    loop_benefit,
+    pass_at_attempt,
+    replay_run,
+    rise_gap,
+    wilson,
+)
 from judges.offline.statistics.intervals import Figure, p_text
+from judges.offline.statistics.replay import AttemptPoint, curve_intervals
+from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, best_of
 from judges.offline.trust.rows import JudgedAnswer, Opinion, is_tuned, majority
 
 _GOOD = 3
@@ -136,40 +151,46 @@ class BenefitReport:
 
     @property
     def is_known(self) -> bool:
-        """Whether people's labels say anything of it."""
+        """True if people's labels say anything of it."""
         return self.benefit.n > 0
 
     @property
     def headline(self) -> str:
         """The finding as one sentence, its first words in capitals."""
-        found = self.benefit
+        benefit = self.benefit
         if not self.is_known:
             return (
                 "No loop has labels of its first and its final answer: all this is the judge's own opinion, and "
                 "whether the loop helps people is not known."
             )
-        if found.effect == "cannot be told":
-            return f"CANNOT BE TOLD whether the loop helps: {found.mended:,} mended, {found.broken:,} broken."
-        word = "HELPS" if found.effect == "helps" else "HARMS"
+        if benefit.effect == "cannot be told":
+            return f"CANNOT BE TOLD whether the loop helps: {benefit.mended:,} mended, {benefit.broken:,} broken."
+        word = "HELPS" if benefit.effect == "helps" else "HARMS"
         return (
-            f"The loop {word}: people call {found.good_before:.1%} of first answers good, {found.good_after:.1%} "
-            f"of final ones."
+            f"The loop {word}: people call {benefit.good_before:.1%} of first answers good, "
+            f"{benefit.good_after:.1%} of final ones."
         )
 
     def entries(self) -> Iterator[tuple[str, str]]:
         """Yield what stands behind the finding, as labels and texts; nothing without labels."""
         if not self.is_known:
             return
-        found = self.benefit
-        yield "mended", f"{found.mended:,} of {found.first_bad:,} bad first answers{_share('ECR', found.ecr)}"
-        yield "broken", f"{found.broken:,} of {found.first_good:,} good first answers{_share('EIR', found.eir)}"
-        yield "net", f"{_points(found.net)}, {p_text(found.p)}, {_loops(found)}"
-        if found.ratio is not None and found.least_ratio is not None:
-            pays = found.mended > found.broken
-            ratio = "infinite" if not found.broken else f"{found.ratio:.2g}"
+        benefit = self.benefit
+        yield (
+            "mended",
+            f"{benefit.mended:,} of {benefit.first_bad:,} bad first answers{_share('ECR', benefit.ecr)}",
+        )
+        yield (
+            "broken",
+            f"{benefit.broken:,} of {benefit.first_good:,} good first answers{_share('EIR', benefit.eir)}",
+        )
+        yield "net", f"{_points(benefit.net)}, {p_text(benefit.p)}, {_loops(benefit)}"
+        if benefit.ratio is not None and benefit.least_ratio is not None:
+            pays = benefit.mended > benefit.broken
+            ratio = "infinite" if not benefit.broken else f"{benefit.ratio:.2g}"
             side, so = ("above", "pays") if pays else ("not above", "does not pay")
-            yield "rule", f"ECR/EIR, {ratio}, is {side} Acc/(1-Acc), {found.least_ratio:.2g}: iterating {so}"
-        if found.effect == "cannot be told":
+            yield "rule", f"ECR/EIR, {ratio}, is {side} Acc/(1-Acc), {benefit.least_ratio:.2g}: iterating {so}"
+        if benefit.effect == "cannot be told":
             yield "to tell", self._labels_to_tell()
         if self.steps:
             yield "attempts", self._attempts()
@@ -181,42 +202,42 @@ class BenefitReport:
             yield "not shown", f"{self.unshown:,} loops showed no answer of theirs; their best one is counted"
 
     def _labels_to_tell(self) -> str:
-        found = self.benefit
-        if found.labels_needed is not None:
-            return f"about {found.labels_needed:,} labelled loops, if it goes on like this; now {found.n:,}"
-        if not found.mended and not found.broken:
+        benefit = self.benefit
+        if benefit.labels_needed is not None:
+            return f"about {benefit.labels_needed:,} labelled loops, if it goes on like this; now {benefit.n:,}"
+        if not benefit.mended and not benefit.broken:
             return "no answer changed between good and bad: label more loops with several attempts"
         return "as much is mended as broken, or nearly: no number of labels will do"
 
     def _attempts(self) -> str:
         """Say where another attempt stops helping."""
         effects = [one.benefit.effect for one in self.steps]
-        told = "; ".join(
+        figures = "; ".join(
             f"{', '.join(str(place) for place, one in enumerate(effects, 2) if one == effect)} {effect}"
             for effect in dict.fromkeys(effects)
         )
         if "harms" in effects:
-            return f"{told}: set max_attempts={effects.index('harms') + 1}"
+            return f"{figures}: set max_attempts={effects.index('harms') + 1}"
         if "helps" not in effects:
-            return f"{told}: no further attempt is shown to help"
+            return f"{figures}: no further attempt is shown to help"
         last = max(place for place, effect in enumerate(effects, 2) if effect == "helps")
-        return f"{told}: max_attempts={last} is what these labels support"
+        return f"{figures}: max_attempts={last} is what these labels support"
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Return the head and the rows of the table by attempt, judge and slice; no rows where it adds nothing."""
         head = ("by", "loops", "mended", "broken", "net, points", "p", "the loop")
         rows: list[tuple[str, ...]] = []
         for part in (*self.steps, *self.parts) if self.is_known else ():
-            found = part.benefit
+            benefit = part.benefit
             rows.append(
                 (
                     part.name,
-                    f"{found.n:,}",
-                    f"{found.mended:,} of {found.first_bad:,}",
-                    f"{found.broken:,} of {found.first_good:,}",
-                    "-" if found.net.value is None else _points(found.net, unit="", form="+.0f"),
-                    "<0.001" if found.p < _TINY else f"{found.p:.3f}",
-                    found.effect,
+                    f"{benefit.n:,}",
+                    f"{benefit.mended:,} of {benefit.first_bad:,}",
+                    f"{benefit.broken:,} of {benefit.first_good:,}",
+                    "-" if benefit.net.value is None else _points(benefit.net, unit="", form="+.0f"),
+                    "<0.001" if benefit.p < _TINY else f"{benefit.p:.3f}",
+                    benefit.effect,
                 )
             )
         return head, rows
@@ -247,9 +268,9 @@ def _signed(value: float | None, form: str = "+.1f") -> str:
     return "-" if value is None else format(100 * value, form)
 
 
-def _loops(found: LoopBenefit) -> str:
-    questions = "" if found.questions == found.n else f" of {found.questions:,} questions"
-    return f"{found.n:,} loop{'' if found.n == 1 else 's'}{questions}"
+def _loops(benefit: LoopBenefit) -> str:
+    questions = "" if benefit.questions == benefit.n else f" of {benefit.questions:,} questions"
+    return f"{benefit.n:,} loop{'' if benefit.n == 1 else 's'}{questions}"
 
 
 def report_benefit(loops: Sequence[LabelledLoop], others: Sequence[LabelledLoop] = ()) -> BenefitReport:
@@ -323,11 +344,11 @@ def _part(kind: Literal["judge", "slice"], name: str, group: Sequence[LabelledLo
 
 def _together(parts: Iterable[BenefitPart]) -> tuple[BenefitPart, ...]:
     """Return parts of one kind with p-values adjusted together."""
-    found = list(parts)
-    adjusted = judged_together([part.benefit for part in found])
+    listed = list(parts)
+    adjusted = judged_together([part.benefit for part in listed])
     return tuple(
         BenefitPart(kind=part.kind, name=part.name, benefit=benefit)
-        for part, benefit in zip(found, adjusted, strict=True)
+        for part, benefit in zip(listed, adjusted, strict=True)
     )
 
 
@@ -337,3 +358,205 @@ def _gap(known: Sequence[LabelledLoop]) -> RiseGap | None:
         [(bool(loop.good[0]), bool(loop.good[loop.final])) for loop in known],
         clusters=[loop.question_id for loop in known],
     )
+
+
+_Z = NormalDist().inv_cdf(0.975)
+_UNDER_PATIENCE = (
+    "under this patience, a loop that it stopped never passes; the last column lets such a loop pass at its next "
+    "attempt"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """One attempt of the pass-at-attempt curve.
+
+    Args:
+        attempt: Its number.
+        at_risk: Loops that reached it and were judged there.
+        passed: Those that passed there.
+        cumulative: Probability of a pass by this attempt: 1 less the product of 1 - passed / at risk.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        method: How the interval was made.
+        if_patience_passed: The same if every loop that patience stopped had passed at its next attempt; None where
+            patience stopped none.
+    """
+
+    attempt: int
+    at_risk: int
+    passed: int
+    cumulative: float
+    low: float
+    high: float
+    method: str
+    if_patience_passed: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptGain:
+    """How the rating changes after a refused attempt.
+
+    Args:
+        attempt: The refused attempt; the change is to the next one.
+        n: Loops that have a rating of both.
+        raw_change: Mean change, which is above 0 without any improvement: regression to the mean.
+        regressions: Loops whose rating fell.
+        gain: Mean change from an independent second judgement of the refused attempt; None without any.
+        gain_low: Lower end of its 95 % interval.
+        gain_high: Upper end.
+        rejudged: Loops behind `gain`.
+    """
+
+    attempt: int
+    n: int
+    raw_change: float
+    regressions: int
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    rejudged: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestVersusLast:
+    """How the best attempt of a loop compares with its last one.
+
+    Args:
+        n: Loops with a rating.
+        mean_difference: Mean of the best rating less the last.
+        share: Share of the loops whose best rating is above the last.
+        best_rating: Mean rating of the best attempts that were judged again, as it was: optimistic, being the
+            highest of several.
+        rejudged_rating: Their mean rating by the second judgement: the one to quote. None without any.
+        rejudged: Loops behind it.
+    """
+
+    n: int
+    mean_difference: float | None
+    share: float | None
+    best_rating: float | None = None
+    rejudged_rating: float | None = None
+    rejudged: int = 0
+
+
+def curve(loops: Sequence[RecordedLoop], policy: LoopPolicy, *, seed: int) -> tuple[tuple[CurvePoint, ...], str]:
+    """Return the pass-at-attempt curve under the policy in force, and how to read it."""
+    waited = any(loop.stop_reason == "no_progress" for loop in loops)
+    never = [_ratings(loop, policy, then=None) for loop in loops]
+    upper = [_ratings(loop, policy, then=policy.success_rating) for loop in loops] if waited else []
+    uppers = [point.cumulative for point in pass_at_attempt(upper, policy.success_rating)]
+    points = pass_at_attempt(never, policy.success_rating)
+    intervals = _intervals(points, never, policy.success_rating, [loop.question_id for loop in loops], seed)
+    curve_points = [
+        CurvePoint(
+            attempt=point.attempt,
+            at_risk=point.at_risk,
+            passed=point.passed,
+            cumulative=point.cumulative,
+            low=low,
+            high=high,
+            method=method,
+            if_patience_passed=uppers[min(point.attempt, len(uppers)) - 1] if uppers else None,
+        )
+        for point, (low, high, method) in zip(points, intervals, strict=True)
+    ]
+    return tuple(curve_points), _UNDER_PATIENCE if waited else ""
+
+
+def _ratings(loop: RecordedLoop, policy: LoopPolicy, *, then: int | None) -> list[int | None]:
+    """Return the ratings of a loop; one that patience stopped goes on with `then`, and without a pass."""
+    ratings = [attempt.gate_rating for attempt in loop.judged]
+    if loop.stop_reason == "no_progress":
+        rest = policy.max_attempts - len(ratings)
+        ratings += [then if place == 0 else None for place in range(rest)]
+    return ratings
+
+
+def _intervals(
+    points: Sequence[AttemptPoint],
+    runs: Sequence[Sequence[int | None]],
+    threshold: int,
+    questions: Sequence[str],
+    seed: int,
+) -> list[tuple[float, float, str]]:
+    """Return the interval at each attempt: over questions where some were asked twice, or else Greenwood's."""
+    judged = [(run, question) for run, question in zip(runs, questions, strict=True) if run]
+    if len(set(questions)) == len(questions):
+        return [_greenwood(point, len(judged)) for point in points]
+    ends = [replay_run(run, threshold, len(run)) for run, _ in judged]
+    intervals = curve_intervals(
+        [end.attempts for end in ends],
+        [end.end == "pass" for end in ends],
+        clusters=[question for _, question in judged],
+        seed=seed,
+    )
+    return [
+        (low, high, f"bootstrap over questions, seed {seed}") if low < high else _greenwood(point, len(judged))
+        for point, (low, high) in zip(points, intervals, strict=True)
+    ]
+
+
+def _greenwood(point: AttemptPoint, loops: int) -> tuple[float, float, str]:
+    """Return Greenwood's interval; Wilson's at the first attempt, a plain share, and where it has no width."""
+    if point.attempt > 1 and point.se:
+        low, high = point.cumulative - _Z * point.se, point.cumulative + _Z * point.se
+        return max(0.0, low), min(1.0, high), "Greenwood"
+    n = loops if point.attempt == 1 or point.cumulative > 0 else point.at_risk
+    return *wilson(point.cumulative * n, n), "Wilson"
+
+
+def gains_of(loops: Sequence[RecordedLoop]) -> tuple[AttemptGain, ...]:
+    """Return the change of the rating after each refused attempt; intervals by the standard error CR1."""
+    runs = [_until_released(loop) for loop in loops]
+    ratings = [[attempt.rating for attempt in run] for run in runs]
+    rejudged = [[attempt.rejudged for attempt in run] for run in runs]
+    points = []
+    for point in gains(ratings, rejudged):
+        place = point.attempt - 1
+        changes, questions = [], []
+        for loop, run in zip(loops, runs, strict=True):
+            after = run[place + 1].rating if len(run) > place + 1 else None
+            again = run[place].rejudged if len(run) > place + 1 and run[place].rating is not None else None
+            if after is not None and again is not None:
+                changes.append(float(after - again))
+                questions.append(loop.question_id)
+        se = cluster_se(changes, questions) if changes else None
+        half = None if se is None else _Z * se
+        points.append(
+            AttemptGain(
+                attempt=point.attempt,
+                n=point.n,
+                raw_change=point.mean,
+                regressions=point.regressions,
+                gain=point.unbiased,
+                gain_low=None if half is None or point.unbiased is None else point.unbiased - half,
+                gain_high=None if half is None or point.unbiased is None else point.unbiased + half,
+                rejudged=point.rejudged,
+            )
+        )
+    return tuple(points)
+
+
+def best_versus_last(loops: Sequence[RecordedLoop]) -> BestVersusLast:
+    """Return what keeping the best attempt in place of the last one is worth."""
+    runs = [_until_released(loop) for loop in loops]
+    difference, share = best_and_last([[attempt.rating for attempt in run] for run in runs])
+    pairs = [
+        (attempt.rating, attempt.rejudged_as_best)
+        for loop in loops
+        if (attempt := best_of(loop.attempts)) is not None
+    ]
+    again = [(first, second) for first, second in pairs if first is not None and second is not None]
+    return BestVersusLast(
+        n=difference.n,
+        mean_difference=difference.value,
+        share=share.value,
+        best_rating=fmean(first for first, _ in again) if again else None,
+        rejudged_rating=fmean(second for _, second in again) if again else None,
+        rejudged=len(again),
+    )
+
+
+def _until_released(loop: RecordedLoop) -> list[LoopAttempt]:
+    return [attempt for attempt in loop.attempts if not attempt.shadow]

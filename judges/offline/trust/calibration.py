@@ -70,7 +70,7 @@ class CalibrationRun:
 
     @property
     def has_labels(self) -> bool:
-        """Whether any attempt of it has a label."""
+        """True if any attempt of it has a label."""
         return any(bad is not None for bad in self.bad)
 
     def marks(self, judge: str) -> list[JudgeMark]:
@@ -166,9 +166,9 @@ def with_labels(rows: Sequence[JudgedAnswer], labels: RowSource | None) -> tuple
 def _labels_by(keys: Sequence[object], by_key: Mapping[object, Sequence[JudgedAnswer]]) -> list[JudgedAnswer]:
     """Return the labels of a row in the order of their file: those of its outcome, else those of its texts."""
     *of_outcome, by_text = keys
-    found = {label.index: label for key in of_outcome for label in by_key.get(key, ())}
-    found = found or {label.index: label for label in by_key.get(by_text, ())}
-    return [found[index] for index in sorted(found)]
+    labels = {label.index: label for key in of_outcome for label in by_key.get(key, ())}
+    labels = labels or {label.index: label for label in by_key.get(by_text, ())}
+    return [labels[index] for index in sorted(labels)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,8 +253,8 @@ def _released_rows(rows: Sequence[JudgedAnswer]) -> set[int]:
     """Return the places of the rows whose answers were released; of a record that does not say so, the last."""
     last = {row.outcome_id: place for place, row in enumerate(rows) if row.outcome_id is not None}
     says = {row.outcome_id for row in rows if "released" in row.metadata}
-    told = {place for place, row in enumerate(rows) if row.outcome_id and row.metadata.get("released") is True}
-    return told | {place for outcome, place in last.items() if outcome not in says}
+    released = {place for place, row in enumerate(rows) if row.outcome_id and row.metadata.get("released") is True}
+    return released | {place for outcome, place in last.items() if outcome not in says}
 
 
 _RELEASED = "released"
@@ -379,19 +379,19 @@ def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) 
         }
         for run in able
     ]
-    found = sample_test(kinds, [run.has_labels for run in able])
-    if found is None or found.p > _DOUBTFUL:
+    test = sample_test(kinds, [run.has_labels for run in able])
+    if test is None or test.p > _DOUBTFUL:
         return []
-    told = (
-        f"{found.name} {found.value}: {found.drawn_with} of {found.drawn} labelled runs, {found.others_with} of "
-        f"{found.others} others"
+    figures = (
+        f"{test.name} {test.value}: {test.drawn_with} of {test.drawn} labelled runs, {test.others_with} of "
+        f"{test.others} others"
     )
-    if found.p < _NO_SAMPLE:
+    if test.p < _NO_SAMPLE:
         raise ConfigurationError(
-            f"labels_not_a_sample: the labelled runs are no random sample of the recorded ones ({told}); label "
+            f"labels_not_a_sample: the labelled runs are no random sample of the recorded ones ({figures}); label "
             f"those that `refine certify --next FILE` draws, or count the others as bad (--unlabelled bad)"
         )
-    return [f"the labelled runs may be no random sample of the recorded ones ({told}, {p_text(found.p)})"]
+    return [f"the labelled runs may be no random sample of the recorded ones ({figures}, {p_text(test.p)})"]
 
 
 def _suffices(mark: JudgeMark, least: float) -> bool:
@@ -569,8 +569,8 @@ def tally_escalation(
             )
             tally.decided[stage] += 1
             tally.attempts += 1
-            asked = [judge for judge, least in zip(judges, policy, strict=True) if least <= HIGHEST][: stage + 1]
-            costs += [run.marks(judge)[0].cost for judge in asked]
+            reached = [judge for judge, least in zip(judges, policy, strict=True) if least <= HIGHEST][: stage + 1]
+            costs += [run.marks(judge)[0].cost for judge in reached]
             tally.add(run, 1 if stage < len(judges) else None)
         known = [cost for cost in costs if cost is not None]
         tally.cost = sum(known) if known and len(known) == len(costs) else None

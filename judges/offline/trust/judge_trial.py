@@ -131,14 +131,14 @@ class JudgeTrial:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may guard."""
+        """True if it may guard."""
         return self.advice != "do not use it"
 
     @property
     def only_rating(self) -> int | None:
         """The rating that it gives to everything; None where it gives several, or none."""
-        found = {case.rating for case in self.cases}
-        return found.pop() if len(found) == 1 else None
+        ratings = {case.rating for case in self.cases}
+        return ratings.pop() if len(ratings) == 1 else None
 
     @property
     def headline(self) -> str:

@@ -197,7 +197,7 @@ class Labelling:
 
     @property
     def only_skipped(self) -> bool:
-        """Whether all that is left was skipped once."""
+        """True if all that is left was skipped once."""
         return all(item.key in self._skipped for item in self._queue)
 
     @property

@@ -95,12 +95,12 @@ class LoopAttempt:
 
     @property
     def bad(self) -> bool | None:
-        """Whether people call the answer bad; a tie is bad; None without a label that may be used to measure."""
+        """True if people call the answer bad; a tie is bad; None without a label that may be used to measure."""
         return is_bad([one for one in self.opinions if not _tuned(one)], _GOOD)
 
     @property
     def tuned(self) -> bool:
-        """Whether a label of it tuned the judge, and is not used."""
+        """True if a label of it tuned the judge, and is not used."""
         return any(map(_tuned, self.opinions))
 
     @property
@@ -139,7 +139,7 @@ class RecordedLoop:
 
     @property
     def crashed(self) -> bool:
-        """Whether it ended before its policy had it end: an error, a budget, a deadline."""
+        """True if it ended before its policy had it end: an error, a budget, a deadline."""
         return self.stop_reason in _CRASHES
 
     @property
@@ -292,8 +292,8 @@ def _loop(
     policy = _policy(first)
     stops = [reason for metadata, _ in ordered if isinstance(reason := metadata.get("stop_reason"), str)]
     says_so = any("released" in metadata for metadata, _ in ordered)
-    told = (number for number, (metadata, _) in enumerate(ordered, 1) if metadata.get("released") is True)
-    shown = next(told, None if says_so else len(ordered))
+    released = (number for number, (metadata, _) in enumerate(ordered, 1) if metadata.get("released") is True)
+    shown = next(released, None if says_so else len(ordered))
     attempts = [
         _attempt(number, metadata, sample, labels.of(identifier, number, sample, released=number == shown))
         for number, (metadata, sample) in enumerate(ordered, 1)

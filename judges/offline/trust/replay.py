@@ -16,8 +16,18 @@ from judges.fingerprint import fingerprint
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, replay_run, replay_runs, wilson
 from judges.offline.statistics.replay import End, Replay, ReplaySummary, curve_intervals
-from judges.offline.trust.benefit_report import BenefitReport, LabelledLoop, good_by_people, report_benefit
-from judges.offline.trust.curves import AttemptGain, BestVersusLast, CurvePoint, best_versus_last, curve, gains_of
+from judges.offline.trust.benefit_report import (
+    AttemptGain,
+    BenefitReport,
+    BestVersusLast,
+    CurvePoint,
+    LabelledLoop,
+    best_versus_last,
+    curve,
+    gains_of,
+    good_by_people,
+    report_benefit,
+)
 from judges.offline.trust.loops import (
     LeftOut,
     LoopAttempt,

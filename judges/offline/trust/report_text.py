@@ -308,7 +308,7 @@ _INDICATIVE_BELOW = 30
 
 
 def agreement_lines(
-    found: Agreement,
+    agreement: Agreement,
     people: PeopleAgreement | None,
     *,
     judge: str,
@@ -318,15 +318,15 @@ def agreement_lines(
     ratings: bool,
 ) -> Iterator[str]:
     """Yield the short report of agreement, in at most eight lines."""
-    figures = found.figures
-    coverage = "" if found.coverage is None else f", {found.coverage:.0%} of them scored"
+    figures = agreement.figures
+    coverage = "" if agreement.coverage is None else f", {agreement.coverage:.0%} of them scored"
     tied = f", {ties} {'tie' if ties == 1 else 'ties'} left out" if ties else ""
     few = ", indicative: few questions" if questions < _INDICATIVE_BELOW else ""
     yield f"{judge}: {labelled} labelled rows{coverage}{tied}{few}"
-    if found.n == 0:
+    if agreement.n == 0:
         yield "no labelled row is scored: nothing can be compared"
         return
-    yield from _pass_lines(found)
+    yield from _pass_lines(agreement)
     if ratings:
         difference = figures["mean_difference"].value or 0.0
         lenient = "higher" if difference > 0 else "lower"
@@ -335,9 +335,11 @@ def agreement_lines(
             f"{figures['within_one'].value:.0%}, {abs(difference):.2f} {lenient} than people"
         )
     parts = [
-        f"{rating}: {figure.value:.0%}" for rating, figure in found.reliability.items() if figure.value is not None
+        f"{rating}: {figure.value:.0%}"
+        for rating, figure in agreement.reliability.items()
+        if figure.value is not None
     ]
-    broken = "" if found.monotone is not False else ", NOT rising: a higher rating is not better"
+    broken = "" if agreement.monotone is not False else ", NOT rising: a higher rating is not better"
     scores = f"; AUC {_number(figures['auc'])}, Brier {_number(figures['brier'])}" if "auc" in figures else ""
     if parts:
         yield f"good by rating     {', '.join(parts)}{broken}{scores}"
@@ -458,9 +460,9 @@ class SideBySide:
 _BESIDE = {"agreement": "same verdict", "tpr": "good passed", "tnr": "bad refused", "auc": "AUC", "brier": "Brier"}
 
 
-def side_by_side_lines(judge: str, found: Agreement, others: Sequence[SideBySide]) -> Iterator[str]:
+def side_by_side_lines(judge: str, agreement: Agreement, others: Sequence[SideBySide]) -> Iterator[str]:
     """Yield a table of judges of the same rows, the one that the report is about first."""
-    judges = [SideBySide(judge=judge, agreement=found), *others]
+    judges = [SideBySide(judge=judge, agreement=agreement), *others]
     width = max(len("on the same labels"), *(len(one.judge) for one in judges))
     columns = "  ".join(f"{name:>12}" for name in _BESIDE.values())
     yield f"{'on the same labels':<{width}}  {'scored':>6}  {columns}"
@@ -471,14 +473,14 @@ def side_by_side_lines(judge: str, found: Agreement, others: Sequence[SideBySide
 
 
 def full_lines(
-    found: Agreement, people: PeopleAgreement | None, scores: RankMetrics | None, *, seed: int
+    agreement: Agreement, people: PeopleAgreement | None, scores: RankMetrics | None, *, seed: int
 ) -> Iterator[str]:
     """Yield every figure there is."""
     yield "all figures"
-    for name, figure in found.figures.items():
+    for name, figure in agreement.figures.items():
         note = f", {figure.note}" if figure.note else ""
         yield f"  {name.replace('_', ' '):<18} {figure}   {figure.method}{note}"
-    for rating, figure in found.reliability.items():
+    for rating, figure in agreement.reliability.items():
         yield f"  good when rated {rating}  {figure}   {figure.method}"
     if scores is not None and scores.ece is not None and scores.ece_null is not None:
         verdict = "miscalibrated" if scores.ece > scores.ece_null else "no more than chance explains"

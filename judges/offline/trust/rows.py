@@ -43,7 +43,7 @@ class JudgeMark:
 
     @property
     def scored(self) -> bool:
-        """Whether the judge came to a verdict."""
+        """True if the judge came to a verdict."""
         return self.rating is not None or self.score is not None or self.passed is not None
 
     @property
@@ -201,7 +201,7 @@ class Opinion:
     is_named: bool = True
 
     def is_good(self, good: float) -> bool:
-        """Whether the answer is good, if ratings are good from `good` on."""
+        """Return whether the answer is good, if ratings are good from `good` on."""
         return self.rating >= good
 
 

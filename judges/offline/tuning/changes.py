@@ -61,12 +61,12 @@ class LabelledCase:
     verdict: Verdict | None = None
 
     def agrees(self, verdict: Verdict | None) -> bool:
-        """Whether a verdict says the same as people; one without a score does not."""
+        """Return whether a verdict says the same as people; one without a score does not."""
         return verdict is not None and verdict.passed is self.good
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class JudgeChange:
     """What is different in a tuned judge.
 
     Args:
@@ -148,7 +148,7 @@ class TunableJudge:
 
     @cached_property
     def takes_examples(self) -> bool:
-        """Whether examples can be made of labels: the reply is one closed choice and texts."""
+        """True if examples can be made of labels: the reply is one closed choice and texts."""
         return self.question.examples is None and levels_in(self._example_schema) is not None
 
     @property
@@ -206,7 +206,7 @@ class TunableJudge:
             raise CannotJudge("judge_failed", "it does not ask a single question")
         return request, deliberation
 
-    def changed(self, change: Change, language: Language) -> Judge:
+    def changed(self, change: JudgeChange, language: Language) -> Judge:
         """Return the judge with a change."""
         with TemporaryDirectory(prefix="tuning-") as folder:
             self.write_prompts(Path(folder), change, language)
@@ -214,7 +214,7 @@ class TunableJudge:
                 model=self._model
             )
 
-    def settings_with(self, change: Change, language: Language, prompts: str) -> dict[str, Any]:
+    def settings_with(self, change: JudgeChange, language: Language, prompts: str) -> dict[str, Any]:
         """Return the settings of the judge with a change, whose prompts are in a folder."""
         settings = {name: value for name, value in self.spec.settings.items() if name != "instructions"}
         if change.mark is not None and self.mark_setting is not None:
@@ -222,7 +222,7 @@ class TunableJudge:
             settings[self.mark_setting] = int(change.mark) if is_rating else change.mark
         return {**settings, "language": language, "prompts": prompts}
 
-    def write_prompts(self, folder: Path, change: Change, language: Language) -> None:
+    def write_prompts(self, folder: Path, change: JudgeChange, language: Language) -> None:
         """Write the changed question, and those prompts of the judge's own folder that stay as they are."""
         own = self.spec.settings.get("prompts")
         place = folder / language
@@ -233,7 +233,7 @@ class TunableJudge:
         text = to_toml(self.prompt_with(change, language))
         (place / f"{self.pack_name}.toml").write_text(text, encoding="utf-8", newline="\n")
 
-    def prompt_with(self, change: Change, language: Language) -> Prompt:
+    def prompt_with(self, change: JudgeChange, language: Language) -> Prompt:
         """Return the question with a change; examples of people's ratings replace those of the pack."""
         text = self.prompt_in(language)
         task = change.task or text.task

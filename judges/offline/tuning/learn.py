@@ -49,12 +49,14 @@ class _Shown:
         question: Identifies the question.
         passed: Whether the judge accepts it.
         numbers: What it shows.
+        share: How likely the first level thinks it that the judge accepts it.
     """
 
     sample: Sample
     question: str
     passed: bool
     numbers: tuple[float, ...] = ()
+    share: float = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,8 @@ class Learning:
         if self.decides:
             yield (
                 f"promise: on {self.agreement:.0%} of new questions at least, both levels together say what the "
-                f"judge says, with confidence {self.confidence:.0%}; here all but {self.wrong} of {self.checked}"
+                f"judge says, with confidence {self.confidence:.0%}; here on {self.checked - self.wrong} of "
+                f"{self.checked}"
             )
             yield f"of {self.refused} answers that the judge refuses it accepts {self.missed}"
             yield "what it refuses goes to the judge, for feedback, unless refuses = true"
@@ -159,6 +162,9 @@ def learn(
         note = f"too little to learn from: {len(judged)} judged answers, of which {passing} pass"
     else:
         level, chain = _fit(to_fit)
+        to_check = [
+            replace(one, share=likelihood(level.weights, level.intercept, one.numbers)) for one in to_check
+        ]
         level = _check_chain(level, chain, to_check, agreement=agreement, delta=delta)
     promise = {"agreement": agreement, "confidence": 1 - delta}
     digest = rows[0].subject.judge_digest
@@ -242,12 +248,9 @@ class _Level:
 
     def decides(self, one: _Shown) -> bool | None:
         """Return whether it accepts or refuses; None where it leaves that to the judge."""
-        if self.accept is None and self.refuse is None:
-            return None
-        share = likelihood(self.weights, self.intercept, one.numbers)
-        if self.accept is not None and share >= self.accept:
+        if self.accept is not None and one.share >= self.accept:
             return True
-        return False if self.refuse is not None and share <= self.refuse else None
+        return False if self.refuse is not None and one.share <= self.refuse else None
 
 
 _Marks = tuple[float | None, float | None]

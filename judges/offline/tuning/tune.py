@@ -31,7 +31,7 @@ from judges.offline.trust.rows import JudgedAnswer, RowSource, is_tuned, label_d
 from judges.offline.trust.spending import LabelUses
 from judges.offline.tuning.calls import JournaledCalls
 from judges.offline.tuning.changes import (
-    Change,
+    JudgeChange,
     LabelledCase,
     TunableJudge,
     judge_spec,
@@ -75,6 +75,10 @@ class TriedWay:
     way: str
     right: int
     cases: int
+
+    def rank(self) -> tuple[int, bool]:
+        """Return what makes it better than another: cases, then that it changes one thing."""
+        return self.right, " and " not in self.way
 
     def __str__(self) -> str:
         return f"{self.way}: {self.right} of {self.cases}"
@@ -235,18 +239,20 @@ def tune(
     if type(budget) is not int or budget < _LEAST_BUDGET:
         raise ConfigurationError(f"budget is a whole number of model calls from {_LEAST_BUDGET}, not {budget!r}")
     name, spec, own_model = judge_spec(judge)
-    asked = as_model(own_model if model is None else model)
+    judge_model = as_model(own_model if model is None else model)
     read = read_labelled(labelled, labels)
     parts = _Parts.of(read, good=good, most=budget // _SHARE, seed=seed)
     digest = _digest([sorted(parts.digests), good])
-    purpose = _digest([name, spec.text, asked.name, digest, [row.key for row in parts.held_rows], budget, seed])
+    purpose = _digest(
+        [name, spec.text, judge_model.name, digest, [row.key for row in parts.held_rows], budget, seed]
+    )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     calls = JournaledCalls(folder / "journal.jsonl", budget, purpose=purpose)
     uses = LabelUses.of(None if ledger is None else Path(ledger), read.files)
     if uses is not None:
         uses.enter_tuned(parts.digests, purpose)
-    search = _Search(TunableJudge(judge, calls.around(asked)), parts, calls, max_concurrency, on_step or str)
+    search = _Search(TunableJudge(judge, calls.around(judge_model)), parts, calls, max_concurrency, on_step or str)
     tuning = search.run()
     named = model_name or (model if isinstance(model, str) else own_model if model is None else None)
     return _write(folder, replace(tuning, budget=budget, seed=seed, labels_digest=digest), search, parts, named)
@@ -366,7 +372,7 @@ def _case(row: JudgedAnswer, good: float, held_answers: Collection[str]) -> Labe
 
 
 def _holds(answer: str, others: Collection[str]) -> bool:
-    """Whether an answer is one of others, or holds one that is long enough to be no phrase."""
+    """Return whether an answer is one of others, or holds one that is long enough to be no phrase."""
     return answer in others or any(len(other) > _PHRASE and other in answer for other in others)
 
 
@@ -409,7 +415,7 @@ class _Search:
         self.judge, self.parts, self.calls = judge, parts, calls
         self._concurrency, self._say = max_concurrency, on_step
         self.language = judge.language_of(case.sample for case in (*parts.tuning, *parts.held))
-        self.change = Change()
+        self.change = JudgeChange()
         self._cases: tuple[LabelledCase, ...] = parts.tuning
         self._notes: list[str] = []
 
@@ -422,13 +428,14 @@ class _Search:
                 replace(case, verdict=verdict) for case, verdict in zip(self._cases, verdicts, strict=True)
             )
             self._say(f"the judge as it is: {_right(self._cases, verdicts)} of {len(verdicts)}")
+            self._notes += self._notes_on(verdicts)
             with self.calls.keeping(_FINAL_ASKS):
                 tried, chosen, mark = self._choose()
-            change = self._built(chosen, self._cases) if chosen else Change()
-        self.change = replace(change, mark=mark) if change is not None else Change()
+            change = self._built(chosen, self._cases) if chosen else JudgeChange()
+        self.change = replace(change, mark=mark) if change is not None else JudgeChange()
         self._say(f"chosen: {_told(chosen, mark) or 'nothing'}")
         before = self._verdicts(self.judge.judge, self.parts.held)
-        tuned = self.judge.changed(self.change, self.language) if self.change != Change() else None
+        tuned = self.judge.changed(self.change, self.language) if self.change != JudgeChange() else None
         after = None if tuned is None else self._verdicts(tuned, self.parts.held)
         compared = _compare(self.parts.held, before, after)
         improved = bool(compared.p is not None and compared.p <= 0.05 and compared.after > compared.before)  # type: ignore[operator]  # noqa: PLR2004
@@ -448,8 +455,18 @@ class _Search:
             fingerprints=(own, fingerprint(tuned) if improved and tuned is not None else own),
             labels_digest="",
             seed=0,
-            notes=tuple(self._notes),
+            notes=tuple(dict.fromkeys(self._notes)),
         )
+
+    def _notes_on(self, verdicts: Sequence[Verdict | None]) -> Iterator[str]:
+        """Yield what a reader must know of the judge and the cases."""
+        unscored = [verdict.unscored for verdict in verdicts if verdict is not None and verdict.unscored]
+        if unscored:
+            reasons = ", ".join(sorted({str(reason) for reason in unscored}))
+            yield f"the judge has no verdict on {len(unscored)} of {len(verdicts)} tuning cases: {reasons}"
+        others = {self.judge.judge.language_for(case.sample) for case in self._cases} - {self.language}
+        if others:
+            yield f"what is changed are the prompts in {self.language}; the tuned judge has no others"
 
     def _choose(self) -> tuple[list[TriedWay], str, float | None]:
         """Return the ways tried on the tuning cases, the best, and the mark at which it passes.
@@ -460,7 +477,7 @@ class _Search:
         results = {"as it is": own, **self._raced()}
         tried = [_tried(way, self._cases, verdicts) for way, verdicts in results.items()]
         complete = [one for one in tried if one.cases == len(self._cases)]
-        best = max(complete, key=lambda one: one.right)  # the first of those equally good
+        best = max(complete, key=TriedWay.rank)
         mark, right = self._mark_for(results[best.way])
         if mark is not None:
             tried.append(TriedWay(way=_told(best.way, mark), right=right, cases=len(self._cases)))
@@ -477,7 +494,7 @@ class _Search:
             for way in alive:
                 results[way].update(self._cross_fitted(way, half))
                 self._say(str(_tried(way, self._cases, results[way])))
-            ranked = sorted(alive, key=lambda way: -_tried(way, self._cases, results[way]).right)
+            ranked = sorted(alive, key=lambda way: _tried(way, self._cases, results[way]).rank(), reverse=True)
             alive = ranked[: max(1, len(ranked) // 2)]
         return {way: verdicts for way, verdicts in results.items() if verdicts}
 
@@ -505,17 +522,17 @@ class _Search:
         for fold in sorted({case.fold for case in cases}):
             judged = [case for case in cases if case.fold == fold]
             change = self._built(way, [case for case in self._cases if case.fold != fold])
-            if change is None or change == Change():
+            if change is None or change == JudgeChange():
                 verdicts.update({case.key: case.verdict if change else None for case in judged})
                 continue
             judge = self.judge.changed(change, self.language)
             verdicts.update(zip((case.key for case in judged), self._verdicts(judge, judged), strict=True))
         return verdicts
 
-    def _built(self, way: str, cases: Sequence[LabelledCase]) -> Change | None:
+    def _built(self, way: str, cases: Sequence[LabelledCase]) -> JudgeChange | None:
         """Return the change that a way makes of cases; None where the model gives nothing that can be used."""
         shown = [case for case in cases if case.shown]
-        change = Change()
+        change = JudgeChange()
         try:
             if "guidelines" in way:
                 change = replace(change, guidelines=self.judge.ask_guidelines(_batch(shown), self.language))
@@ -529,9 +546,9 @@ class _Search:
         return change
 
     def _examples(self, cases: Sequence[LabelledCase]) -> tuple[Example, ...]:
-        """Return examples: as many good as bad, what the judge gets wrong first, and unlike each other."""
+        """Return examples: as many good as bad, unlike each other, two that the judge gets wrong for one other."""
         chosen: list[Example] = []
-        sides = [_diverse([case for case in cases if case.good is good]) for good in (False, True)]
+        sides = [_contrasted(_diverse([case for case in cases if case.good is good])) for good in (False, True)]
         for pair in zip(*sides, strict=False):
             for case in pair:
                 example = self.judge.example_of(case, rated_phrase(self.language))
@@ -600,6 +617,16 @@ def _batch(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
     others = [case for case in cases if case.agrees(case.verdict)]
     sides = ([case for case in others if case.good], [case for case in others if not case.good])
     return [*wrong, *(case for side in sides for case in _diverse(side)[: (_BATCH - len(wrong)) // 2])]
+
+
+def _contrasted(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
+    """Return cases so that one that the judge gets right follows two that it gets wrong.
+
+    Errors alone would teach the opposite of what misled the judge, instead of what people go by.
+    """
+    wrong = [case for case in cases if not case.agrees(case.verdict)]
+    right = [case for case in cases if case.agrees(case.verdict)]
+    return [*wrong[:2], *right[:1], *wrong[2:], *right[1:]]
 
 
 def _diverse(cases: Sequence[LabelledCase]) -> list[LabelledCase]:

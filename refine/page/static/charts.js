@@ -152,3 +152,35 @@ export function table(rows, sorted, onSort, onChoose) {
       ? h("th", { scope: "row" }, h("button", { type: "button", class: "link", title: "these answers alone", onclick: () => onChoose(row.name) }, show(row)))
       : h("td", { class: column === "errors" && row.errors || column === "unjudged" && row.unjudged ? "bad" : undefined }, show(row)))))))));
 }
+
+// Two sets of figures side by side: what is compared, as [name, value, how it is shown, whether it is a share].
+const NOT_ACCEPTED = ["max_attempts", "no_progress", "blocked", "question_refused", "late_refusal", "withdrawn"];
+const sum = (counts, wanted) => Object.entries(counts).reduce((all, [name, many]) => all + (wanted(name) ? many : 0), 0);
+const share = (part, whole) => (whole ? part / whole : null);
+const asShare = (value) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
+const COMPARED = [
+  ["answers", (figures) => figures.outcomes, count],
+  ["passed", (figures) => share(figures.passed, figures.outcomes), asShare],
+  ["refused", (figures) => share(sum(figures.stop_reasons, (name) => NOT_ACCEPTED.includes(name)), figures.outcomes), asShare],
+  ["unjudged", (figures) => share(sum(figures.stop_reasons, (name) => ["judge_failed", "skipped"].includes(name)), figures.outcomes), asShare],
+  ["errors", (figures) => sum(figures.requests, (name) => name.startsWith("error_")), count],
+  ["attempts", (figures) => figures.mean_attempts, (value) => (value === null ? "–" : value.toFixed(2))],
+  ["median time", (figures) => figures.latency_p50, seconds],
+  ["95 % within", (figures) => figures.latency_p95, seconds],
+  ["tokens", (figures) => (figures.input_tokens ?? 0) + (figures.output_tokens ?? 0), count],
+  ["cost", (figures) => figures.cost, dollars],
+];
+
+function difference(ours, theirs, show) {
+  if (ours === null || theirs === null || ours === undefined || theirs === undefined || ours === theirs) return "";
+  const sign = ours > theirs ? "+" : "−";
+  if (show === asShare) return `${sign}${Math.abs(100 * (ours - theirs)).toFixed(1)} points`;
+  return theirs ? `${sign}${Math.abs((100 * (ours - theirs)) / theirs).toFixed(0)} %` : "";
+}
+
+export function sideBySide([ours, our], [theirs, their]) {
+  return h("div", { class: "scroll" }, h("table", { class: "beside" },
+    h("thead", {}, h("tr", {}, ["", ours, theirs, "difference"].map((name) => h("th", { scope: "col" }, name)))),
+    h("tbody", {}, COMPARED.map(([name, value, show]) => h("tr", {}, h("th", { scope: "row" }, name),
+      [our, their].map((figures) => h("td", {}, show(value(figures)))), h("td", { class: "soft" }, difference(value(our), value(their), show)))))));
+}

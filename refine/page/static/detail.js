@@ -110,6 +110,18 @@ function conversationOf(outcome) {
     earlier.map((message) => h("p", {}, h("strong", {}, `${message.role} `), message.content)));
 }
 
+// What the input judge said of the question; a question that it refused has no attempt.
+function questionVerdict(outcome) {
+  if (!outcome.input_judge) return null;
+  const tokens = (outcome.input_tokens_in ?? 0) + (outcome.input_tokens_out ?? 0);
+  return h("div", { class: "of-question" },
+    h("p", { class: "who" }, badge(outcome.input_rating, outcome.input_unscored), h("span", {}, `the question, by ${outcome.input_judge}`),
+      outcome.stop_reason === "question_refused" && h("span", { class: "tag refused" }, "refused")),
+    outcome.input_unscored && h("p", { class: "unscored" }, `no rating: ${outcome.input_unscored}`),
+    outcome.input_rationale && h("p", {}, outcome.input_rationale),
+    h("small", {}, [outcome.input_s !== null && `${seconds(outcome.input_s)} to judge`, tokens > 0 && `${tokens} tokens`].filter(Boolean).join(", ")));
+}
+
 function evidenceOf(outcome) {
   const evidence = Object.entries(outcome.evidence ?? {});
   return evidence.length > 0 && h("details", { class: "earlier" }, h("summary", {}, `evidence: ${evidence.map(([name]) => name).join(", ")}`),
@@ -160,7 +172,7 @@ export class Detail {
     this.onLabelled = onLabelled;
     const numbers = outcome.attempts.map((attempt) => attempt.number);
     this.number = numbers.includes(outcome.released) ? outcome.released : numbers.at(-1);
-    this.element = h("div", { class: "detail" }, this.facts(record), conversationOf(outcome), evidenceOf(outcome),
+    this.element = h("div", { class: "detail" }, this.facts(record), conversationOf(outcome), evidenceOf(outcome), questionVerdict(outcome),
       outcome.attempts.map((attempt, index) => attemptView(attempt, outcome.attempts[index - 1])),
       outcome.answer && h("article", { class: "attempt released" }, h("header", {}, h("strong", {}, "Answer"), h("span", { class: "tag" }, "released")), textView(outcome.answer)), rawOf(outcome),
       this.bar = h("div", { class: "label-bar", role: "group", "aria-label": "Your label" }));

@@ -29,12 +29,24 @@ const local = (at) => {
 };
 const moment = (text) => (text ? String(new Date(text).getTime()) : "");
 
+const LENGTHS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+// The time of a filter in milliseconds; nothing where it has no beginning.
+export function range(since, until) {
+  const [, many, unit] = /^(\d+)([mhd])$/.exec(since ?? "") ?? [];
+  const to = until ? Number(until) : Date.now();
+  const from = many ? to - many * LENGTHS[unit] : Number(since);
+  return from > 0 && to > from ? [from, to] : [];
+}
+export const isOwn = (filter) => Boolean(filter.until) || !WINDOWS.some(([value]) => value === (filter.since ?? ""));
+export const nameOf = (since) => WINDOWS.find(([value]) => value === (since ?? ""))?.[1] ?? "this time";
+
 export const asQuery = (filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value));
 
 export function draw(form, filter, choices, texts, onChange) {
   const select = (name, label, options) => {
-    const own = filter[name] && !options.some(([value]) => value === filter[name]) ? [[filter[name], filter[name]]] : [];
-    return h("select", { name, "aria-label": label, onchange: changed }, [...options, ...own].map(([value, text]) =>
+    const chosen = filter[name] && !options.some(([value]) => value === filter[name]) ? [[filter[name], filter[name]]] : [];
+    return h("select", { name, "aria-label": label, onchange: changed }, [...options, ...chosen].map(([value, text]) =>
       h("option", { value, selected: value === (filter[name] ?? "") }, text)));
   };
   const any = (name, label, show = String) => (choices[name]?.length > 1 || filter[name]) && select(name, label, [["", label], ...(choices[name] ?? []).map((value) => [value, show(value)])]);
@@ -44,16 +56,15 @@ export function draw(form, filter, choices, texts, onChange) {
     Object.assign(next, choice === OWN ? { since: moment(form.elements.from.value), until: moment(form.elements.to.value) } : { since: choice, until: "" });
     onChange(next);
   };
-  const isOwn = Boolean(filter.until) || !WINDOWS.some(([value]) => value === (filter.since ?? ""));
-  const range = h("span", { class: "range", hidden: !isOwn },
+  const own = h("span", { class: "range", hidden: !isOwn(filter) },
     h("input", { type: "datetime-local", name: "from", "aria-label": "from", value: local(filter.since), onchange: () => changed() }), " – ",
     h("input", { type: "datetime-local", name: "to", "aria-label": "until", value: local(filter.until), onchange: () => changed() }));
   const windows = h("select", { name: "window", "aria-label": "time", onchange: (event) => {
-    if (event.target.value === OWN) { range.hidden = false; range.firstChild.focus(); } else changed();
-  } }, [...WINDOWS, [OWN, "own time …"]].map(([value, text]) => h("option", { value, selected: isOwn ? value === OWN : value === (filter.since ?? "") }, text)));
+    if (event.target.value === OWN) { own.hidden = false; own.firstChild.focus(); } else changed();
+  } }, [...WINDOWS, [OWN, "own time …"]].map(([value, text]) => h("option", { value, selected: isOwn(filter) ? value === OWN : value === (filter.since ?? "") }, text)));
   let later;
   form.replaceChildren(...[
-    windows, range, isOwn && h("button", { type: "button", class: "small", onclick: () => onChange({ ...filter, ...START, until: "" }) }, "Zoom out"),
+    windows, own, isOwn(filter) && h("button", { type: "button", class: "small", onclick: () => onChange({ ...filter, ...START, until: "" }) }, "Zoom out"),
     select("passed", "passed or not", [["", "passed or not"], ["true", "passed"], ["false", "not passed"]]),
     select("rating", "any rating", [["", "any rating"], ...[4, 3, 2, 1].map((rating) => [String(rating), `rated ${rating}`])]),
     any("stop_reason", "any end", reason), any("refiner", "any guard"), any("model", "any model"), any("judge", "any judge"),

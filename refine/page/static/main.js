@@ -5,14 +5,16 @@ import * as charts from "./charts.js";
 import { badge, copyButton, Detail } from "./detail.js";
 import { byId, h, problem, say } from "./dom.js";
 import * as filters from "./filter.js";
-import { count, fullTime, reason, seconds, time } from "./format.js";
+import { count, dollars, fullTime, reason, seconds, time } from "./format.js";
 import { TryOut } from "./tryout.js";
 
 const PAGE = 50;
 const FIGURES_EVERY_MS = 15_000;
 const REVIEWS = [["no", "without a label"], ["disagree", "people and judge differ"]];
 
-const state = { ...filters.fromAddress(), rows: [], open: null, paused: false, held: [], more: false, texts: true, choices: {}, record: "", at: -1 };
+const ORDERS = [["newest", "newest first"], ["slowest", "slowest first"], ["worst", "worst rated first"], ["attempts", "most attempts first"], ["dearest", "dearest first"]];
+
+const state = { ...filters.fromAddress(), order: "newest", rows: [], open: null, paused: false, held: [], more: false, texts: true, choices: {}, record: "", at: -1 };
 let looking = null, tryOut = null, failing = false, figuresAt = 0, reviewed = 0;
 
 const where = () => filters.asQuery(state.review ? { ...state.filter, labelled: state.review } : state.filter);
@@ -61,11 +63,11 @@ function rowView(row) {
   const mark = row.passed ? "yes" : ["skipped", "passed_through"].includes(row.stop_reason) ? "none" : "no";
   const head = h("button", { type: "button", class: "head", "aria-expanded": "false", onclick: () => toggle(row.id) },
     h("span", { class: `mark ${mark}`, title: reason(row.stop_reason) }, mark === "yes" ? "✓" : mark === "no" ? "✗" : "–"),
-    badge(row.rating), h("span", { class: "words" }, row.question || (row.attempts ? "" : row.detail) || `${row.refiner || "answer"} ${row.id.slice(0, 8)}`),
+    badge(row.rating ?? (row.attempts ? null : row.input_rating)), h("span", { class: "words" }, row.question || (row.attempts ? "" : row.detail) || `${row.refiner || "answer"} ${row.id.slice(0, 8)}`),
     h("span", { class: "end" }, row.passed ? "" : reason(row.stop_reason)),
     row.labels > 0 && h("span", { class: "tag" }, "labelled"),
     h("span", { class: "pips", title: `${row.attempts} attempts`, "aria-label": `${row.attempts} attempts` }, "●".repeat(Math.min(row.attempts, 6))),
-    h("span", { class: "took" }, seconds(row.latency_s)), h("time", { datetime: new Date(row.at).toISOString(), title: fullTime(row.at) }, time(row.at)));
+    h("span", { class: "took" }, state.order === "dearest" ? dollars(row.cost) : seconds(row.latency_s)), h("time", { datetime: new Date(row.at).toISOString(), title: fullTime(row.at) }, time(row.at)));
   return h("li", { "data-id": row.id }, head);
 }
 
@@ -74,18 +76,22 @@ function drawList() {
   const review = state.review && h("div", { class: "card reviewing" }, h("strong", {}, "Review"),
     h("select", { "aria-label": "What to review", onchange: (event) => change({ review: event.target.value }) }, REVIEWS.map(([value, text]) => h("option", { value, selected: value === state.review }, text))),
     h("strong", { id: "reviewed" }, `${reviewed} labelled`), h("span", {}, `rate with 1–4 or u and d, Enter for the next, Esc to end`));
-  list().replaceChildren(...[review,
+  const order = state.rows.length > 1 && h("p", { class: "order" }, h("select", { "aria-label": "Order of the answers", onchange: (event) => { state.order = event.target.value; attempt(reloadList); } },
+    ORDERS.map(([value, text]) => h("option", { value, selected: value === state.order }, text))));
+  list().dataset.order = state.order;
+  list().replaceChildren(...[review, order,
     h("ol", { class: "rows" }, state.rows.map(rowView)),
     state.rows.length === 0 && h("p", { class: "nothing" }, state.review ? "Nothing left to review." : "No answers yet. They appear here as they are given."),
     state.more && h("button", { type: "button", class: "load", onclick: () => attempt(older) }, "Older answers")].filter(Boolean));
 }
 
-const query = (limit) => ({ ...where(), limit });
+const query = (limit) => ({ ...where(), limit, ...(state.order !== "newest" && { order: state.order }) });
 const element = (id) => [...list().querySelectorAll("li")].find((row) => row.dataset.id === id);
 
 async function older() {
   const last = state.rows.at(-1);
-  const rows = await get("/outcomes", { ...query(PAGE), before_at: last.at, before_id: last.id });
+  const after = state.order === "newest" ? { before_at: last.at, before_id: last.id } : { skip: state.rows.length };
+  const rows = await get("/outcomes", { ...query(PAGE), ...after });
   state.rows.push(...rows);
   state.more = rows.length === PAGE;
   list().querySelector("ol").append(...rows.map(rowView));
@@ -149,7 +155,7 @@ async function drawFigures() {
   state.figures = await get("/figures", where());
   byId("figures").replaceChildren(...charts.figuresRow(state.figures));
   drawCharts();
-  await Promise.all([drawBenefit(), drawGroups()]);
+  await Promise.all([drawBenefit(), drawGroups(), drawBeside()]);
 }
 
 // People's labels lead: what the judge thinks of its own loop proves nothing.
@@ -194,15 +200,45 @@ function sortGroups(sorted) {
     ? charts.table(groups.rows, sorted, sortGroups, (name) => changeFilter({ ...state.filter, [groups.by]: name })) : h("p", { class: "nothing" }, "nothing yet"));
 }
 
+// What the figures are put beside: the time before, as long as the one that is shown, or another guard.
+const beside = { with: "" };
+
+function besides() {
+  const { since, until } = state.filter;
+  const [from, to] = filters.range(since, until);
+  const guards = (state.choices.refiner ?? []).filter((name) => name !== state.filter.refiner);
+  return [...(from ? [["", filters.isOwn(state.filter) ? "the time before" : `${filters.nameOf(since).replace("last", "the")} before`, { since: String(2 * from - to), until: String(from) }]] : []),
+    ...guards.map((name) => [`guard ${name}`, `guard ${name}`, { refiner: name }])];
+}
+
+async function drawBeside() {
+  const box = byId("beside"), choices = besides();
+  box.hidden = !choices.length || !state.figures.outcomes;
+  if (box.hidden) return;
+  const chosen = choices.find(([value]) => value === beside.with) ?? choices[0];
+  box.replaceChildren(h("summary", {}, "Beside ", h("select", { "aria-label": "put beside", onclick: (event) => event.stopPropagation(), onchange: (event) => { beside.with = event.target.value; box.open = true; attempt(drawBeside); } },
+    choices.map(([value, text]) => h("option", { value, selected: value === chosen[0] }, text)))), h("div", {}));
+  box.ontoggle = () => box.open && box.lastChild.childElementCount === 0 && attempt(drawBeside);
+  if (!box.open) return;
+  const other = await get("/figures", filters.asQuery({ ...state.filter, ...chosen[2] }));
+  const own = state.filter.refiner ? `guard ${state.filter.refiner}` : chosen[2].refiner ? "all guards" : filters.nameOf(state.filter.since);
+  box.lastChild.replaceChildren(charts.sideBySide([own, state.figures], [chosen[1], other]));
+}
+
 function changeFilter(filter) {
   change({ filter });
   filters.draw(byId("filter"), state.filter, state.choices, state.texts, changeFilter);
 }
 
-async function reload() {
+async function reloadList() {
   state.rows = await get("/outcomes", query(PAGE));
-  Object.assign(state, { held: [], more: state.rows.length === PAGE, open: null, at: -1 });
+  const latest = Math.max(state.latest ?? 0, ...state.rows.map((row) => row.at));
+  Object.assign(state, { held: [], more: state.rows.length === PAGE, open: null, at: -1, latest });
   drawList();
+}
+
+async function reload() {
+  await reloadList();
   await drawFigures();
   const first = state.review && !state.id ? state.rows[0]?.id : state.id;
   if (first) { state.id = first; await open(first); }
@@ -230,13 +266,13 @@ async function look() {
 
 function receive(rows) {
   const known = new Set(state.rows.map((row) => row.id));
-  const oldest = state.more ? state.rows.at(-1).at : 0;
+  const oldest = state.order !== "newest" ? state.latest + 1 : state.more ? state.rows.at(-1).at : 0;
   if (state.filter.until) return; // a time that is over
   const fresh = rows.filter((row) => !known.has(row.id) && row.at >= oldest);
   if (!fresh.length) return;
   if (Date.now() - figuresAt > FIGURES_EVERY_MS) attempt(drawFigures);
   if (state.review) return;
-  if (state.paused) {
+  if (state.paused || state.order !== "newest") {
     state.held = [...new Set([...state.held, ...fresh.map((row) => row.id)])];
     drawHeld();
     return;

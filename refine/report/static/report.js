@@ -222,7 +222,7 @@ function verdict(name, one) {
   const shown = one.unscored ? words(one.unscored) : `${figure(one.score)}${one.value === undefined ? "" : ` ${one.value}`} ${one.passed ? "passed" : "not passed"}`;
   return h("div", { class: "verdict" },
     h("p", { class: "who" }, h("strong", {}, name), h("span", { class: `badge ${one.unscored ? "runscored" : `r${one.rating}`}` }, shown)),
-    one.rationale && h("p", {}, one.rationale), one.feedback && h("p", { class: "feedback" }, one.feedback), one.detail && h("p", { class: "detail soft" }, one.detail),
+    one.rationale && one.rationale !== one.feedback && h("p", {}, one.rationale), one.feedback && h("p", { class: "feedback" }, one.feedback), one.detail && h("p", { class: "detail soft" }, one.detail),
     one.raw && more("reply that could not be read", text(one.raw)),
     one.items && h("ul", { class: "items" }, one.items.map(item)));
 }
@@ -230,7 +230,7 @@ function verdict(name, one) {
 // A part of a verdict in a line or two: its mark, what was judged, and why.
 function item(one) {
   const [kind, mark, outcome] = one.score === undefined ? ["soft", "–", "unscored"] : one.passed ? ["good", "✓", "passed"] : ["bad", "✗", "not passed"];
-  const reasons = [one.rationale, one.feedback, one.unscored && words(one.unscored), one.detail].filter(Boolean).join(" ");
+  const reasons = [...new Set([one.rationale, one.feedback]), one.unscored && words(one.unscored), one.detail].filter(Boolean).join(" ");
   return h("li", {}, h("span", { class: kind, role: "img", "aria-label": outcome }, mark), h("span", {}, one.subject ?? one.judge ?? ""), h("small", {}, reasons),
     one.items && h("ul", { class: "items" }, one.items.map(item)));
 }
@@ -241,6 +241,15 @@ function side(one, name) {
     h("div", { class: "verdicts" }, Object.entries(one.verdicts).map(([judge, given]) => verdict(judge, given))));
 }
 
+// What changed between the answers of two runs, word by word; nothing where one of them has none.
+function changed(before, after) {
+  if (!before?.answer || !after?.answer) return null;
+  if (before.answer === after.answer) return h("p", { class: "soft" }, "Both runs gave the same answer.");
+  const section = more("what changed between the answers", h("p", { class: "text changed" }, diff(before.answer, after.answer)));
+  section.open = true;
+  return section;
+}
+
 function detail(place) {
   const one = details(place);
   const sides = one.sides.map((part, number) => side(part, pair ? runs[number] : "answer"));
@@ -248,6 +257,7 @@ function detail(place) {
     one.earlier && more(many(one.earlier.length, "earlier message"), said(one.earlier)),
     one.question && h("p", { class: "question" }, one.question), one.steps && more(many(one.steps.length, "step"), said(one.steps)),
     pair ? h("div", { class: "sides" }, sides) : sides[0],
+    pair && changed(...one.sides),
     one.reference && [h("h4", {}, "reference"), text(one.reference)],
     one.contexts && more(many(one.contexts.length, "context"), one.contexts.map(text)),
     one.metadata && more("metadata", h("dl", {}, one.metadata.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])))].flat().filter(Boolean);

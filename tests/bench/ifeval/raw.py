@@ -13,10 +13,9 @@ from typing import Any
 from graphs import Policy
 from judges import Sample, load
 from refine import Trial
-from refine.trials.arms import read_arms
 from refine.trials.engine import TrialRun
 from refine.trials.manifest import TrialManifest
-from refine.trials.results import TrialRow
+from refine.trials.results import TrialRow, read_arms
 from refine.trials.store import TrialPlan
 
 RAW = Path(__file__).with_name("raw")

@@ -22,6 +22,7 @@ Kind = Literal[
     "national_id",
     "passport",
     "phone",
+    "ip_address",
     "name",
     "address",
 ]
@@ -31,19 +32,22 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 BY_MODEL: frozenset[Kind] = frozenset(("name", "address"))
 """The kinds that no rule finds, only a model."""
 
+UNLESS_SAID: frozenset[Kind] = frozenset(KINDS) - {"ip_address"}
+"""The kinds that are looked for unless others are given: most addresses on networks are those of servers."""
+
 
 @dataclass(frozen=True)
 class Finding:
     """One item of personal data or one secret.
 
     Args:
-        kind: What it is.
+        kind: What it is: one of `KINDS`, or the name of a pattern of one's own.
         start: Index of its first character in the text.
         end: Index behind its last character.
         country: ISO code of the country that issues it; empty where there is none.
     """
 
-    kind: Kind
+    kind: str
     start: int
     end: int
     country: str = ""
@@ -54,7 +58,7 @@ class Finding:
 
 def without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings in order of their places; of those that overlap, the graver kind, then the longer one."""
-    ranked = sorted(findings, key=lambda finding: (KINDS.index(finding.kind), -len(finding), finding.start))
+    ranked = sorted(findings, key=lambda finding: (_rank(finding.kind), -len(finding), finding.start))
     taken: list[Finding] = []
     for finding in ranked:
         place = bisect(taken, finding.start, key=_start)
@@ -63,6 +67,10 @@ def without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
         if is_behind and is_before:
             taken.insert(place, finding)
     return taken
+
+
+def _rank(kind: str) -> int:
+    return KINDS.index(kind) if kind in KINDS else -1  # type: ignore[arg-type]  # it is one
 
 
 def _start(finding: Finding) -> int:
@@ -247,11 +255,11 @@ class Labels:
         self._places: dict[str, tuple[list[int], list[int]]] = {}
 
     def any(self, listed: str) -> bool:
-        """Whether one of the words stands anywhere in the text."""
+        """Return whether one of the words stands anywhere in the text."""
         return bool(self._places_of(listed)[0])
 
     def names(self, listed: str, start: int, end: int) -> bool:
-        """Whether the nearest label before a number is one of the words, or one stands right behind it."""
+        """Return whether the nearest label before a number is one of the words, or one stands right behind it."""
         sentence, line = self._plain.sentence_start(start), self._plain.line_start(start)
         other = self._last(_OTHER, line, start)
         own = self._last(listed, line, start)
@@ -260,11 +268,11 @@ class Labels:
         return self._last(listed, sentence, start) >= 0 or self._first_behind(listed, end)
 
     def stands_at(self, listed: str, start: int) -> bool:
-        """Whether one of the words stands right before a number, with no other word between."""
+        """Return whether one of the words stands right before a number, with no other word between."""
         return self._last(listed, max(0, start - _NEAR_WINDOW), start) >= start - _NEAR
 
     def names_other(self, start: int, *listed: str) -> bool:
-        """Whether the nearest label before a number says that it is something else, such as an order's number."""
+        """True if the nearest label before a number says that it is something else, such as an order's number."""
         line = self._plain.line_start(start)
         other = self._last(_OTHER, line, start)
         if other < 0 or _NUMBER.search(self._plain.text, other, start):

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from judges.catalogue.safety.personal.finding import Finding, Plain
+from judges.catalogue.safety.personal.finding import Finding, Plain, words
 
 _B = r"[A-Za-z0-9]"
 _U = r"[A-Za-z0-9_-]"
@@ -100,10 +100,23 @@ _PRIVATE = re.compile(
 _SEED_PHRASE = re.compile(
     r"(?:seed phrase|seed words|recovery phrase|mnemonic(?: phrase)?|助记词|сид[- ]фраза|мнемоническая фраза)"
     r"[\"'`*]{0,3}\s{0,3}(?:[:：=]|\bis\b|是|—)\s{0,3}[\"'`*]{0,3}"
-    r"(?P<words>(?:[a-z]{3,8}[ ,\n]{1,3}){11,23}[a-z]{3,8})\b",
+    r"(?P<words>(?:(?:\d{1,2}[.)] ?)?[a-z]{3,8}[ ,\n]{1,3}){11,23}(?:\d{1,2}[.)] ?)?[a-z]{3,8})\b",
     re.IGNORECASE,
 )
 """Twelve to 24 English words, each of three to eight letters, which open a wallet."""
+
+_SEED_ALONE = re.compile(
+    r"(?:^|[\"'`])[ \t]{0,8}(?P<words>(?:[a-z]{3,8}[ \t]{1,2}){11,23}[a-z]{3,8})[ \t]{0,8}(?=$|[\"'`])",
+    re.MULTILINE,
+)
+"""The same in lower case, alone on a line or in quotes, which nothing names."""
+
+_SEED_LENGTHS = (12, 15, 18, 21, 24)
+_NO_SEED = words(
+    "and are but did does for from had has have her his its let may nor not our own she the their them these "
+    "those was were which who with would your been being could should into than too"
+)
+"""Words that no list of such phrases has, and hardly a sentence lacks."""
 
 _JWT = re.compile(
     r"(?<![A-Za-z0-9_-])(eyJ[A-Za-z0-9_-]{8,})\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+){0,2}"
@@ -166,6 +179,9 @@ def secrets(plain: Plain) -> Iterator[Finding]:
         yield Finding("private_key", match.start(), match.end())
     for match in _SEED_PHRASE.finditer(text):
         yield Finding("private_key", *match.span("words"))
+    for match in _SEED_ALONE.finditer(text):
+        if _is_seed_phrase(match["words"].split()):
+            yield Finding("private_key", *match.span("words"))
     for match in KEYS.finditer(text):
         if _is_random(match.group(), 8) and not _SAMPLE.search(match.group()):
             yield Finding("api_key", match.start(), match.end())
@@ -177,6 +193,21 @@ def secrets(plain: Plain) -> Iterator[Finding]:
     yield from _in_urls(text)
     yield from _in_headers(text)
     yield from _named(text)
+
+
+def _is_seed_phrase(listed: list[str]) -> bool:
+    """Whether words can be those of a wallet: so many, hardly any twice, and none that holds a sentence together.
+
+    The four first letters tell the words of such lists apart, and hardly any has a grammatical ending.
+    """
+    endings = sum(word.endswith(("ing", "ed", "ly", "s")) and not word.endswith("ss") for word in listed)
+    beginnings = {word[:4] for word in listed}
+    return (
+        len(listed) in _SEED_LENGTHS
+        and not _NO_SEED.intersection(listed)
+        and len(beginnings) >= len(listed) - 1
+        and endings <= len(listed) // 6
+    )
 
 
 def _in_urls(text: str) -> Iterator[Finding]:
@@ -219,7 +250,7 @@ def _trimmed(value: str) -> str:
 
 
 def _is_password(value: str) -> bool:
-    """Whether a value can be a password, rather than a word, a type or an expression."""
+    """Return whether a value can be a password, rather than a word, a type or an expression."""
     if not 6 <= len(value) <= 128 or _PLACEHOLDER.search(value) or _CODE.search(value) or not value.isascii():  # noqa: PLR2004 - lengths of passwords
         return False
     if value.isdecimal():
@@ -229,7 +260,7 @@ def _is_password(value: str) -> bool:
 
 
 def _is_key(value: str) -> bool:
-    """Whether a value looks drawn at random, as keys are."""
+    """Return whether a value looks drawn at random, as keys are."""
     if len(value) < _FEWEST_CHARACTERS or _PLACEHOLDER.search(value) or _CODE.search(value):
         return False
     digits = sum(map(str.isdecimal, value))
@@ -238,14 +269,14 @@ def _is_key(value: str) -> bool:
 
 
 def _is_random(value: str, fewest: int) -> bool:
-    """Whether a value has many different characters: enough of them, and none in most places."""
+    """Return whether a value has many different characters: enough of them, and none in most places."""
     counts = Counter(value)
     entropy = -sum(count / len(value) * math.log2(count / len(value)) for count in counts.values())
     return len(counts) >= fewest and entropy >= _LEAST_ENTROPY
 
 
 def _is_jose(header: str) -> bool:
-    """Whether a part of a token is the header of one: base64 of a JSON object."""
+    """Return whether a part of a token is the header of one: base64 of a JSON object."""
     try:
         return isinstance(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))), dict)
     except ValueError:
@@ -253,7 +284,7 @@ def _is_jose(header: str) -> bool:
 
 
 def _is_basic(value: str) -> bool:
-    """Whether a value is base64 of a user and a password."""
+    """Return whether a value is base64 of a user and a password."""
     try:
         return b":" in base64.b64decode(value + "=" * (-len(value) % 4))
     except ValueError:

@@ -1,0 +1,171 @@
+"""Whether an agent may call the tools that it called, with such arguments: without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar, Unpack
+
+from pydantic import JsonValue
+
+from judges.catalogue.agents.tool_use import TOOL_KEYS, checked_tools, tools_in
+from judges.catalogue.metric import ComputedMetric, MetricSettings
+from judges.catalogue.parts.calls import actual_calls_in, render_call, render_value
+from judges.catalogue.parts.claims import bullets, reasons, share
+from judges.catalogue.parts.fields import exchange_in
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.messages import ToolCall
+from judges.sample import Sample
+from judges.settings import means
+from judges.verdict import Verdict
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+class ToolPermission(ComputedMetric):
+    """Judge whether every tool call of an agent was permitted, and fits the tool's definition.
+
+    A call is permitted if its name matches `allowed`, where that is given, and none of `forbidden`. Where the
+    tools are known, by `tools` or the sample's metadata, it must be one of them, with all required arguments, no
+    unknown ones, and values of the types and choices that the definition names.
+    Score = permitted calls / calls made; it passes at 1 unless `threshold` is given. To make no call is permitted.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="tool_permission",
+        judges_parts=False,
+        parts_reason="It judges what an agent did, and not the text.",
+        aliases=("tool_permissions", "tool_schema", "tool_call_schema", "ToolPermission", "allowed_tools"),
+        asks="Did the agent call only tools that it may call, with arguments that their definitions allow?",
+        needs=("user_input",),
+        subject="agent",
+        source="as in promptfoo (is-valid-openai-tools-call) and DeepEval's tool permission",
+        tags=("agent", "tools", "permission", "allow list", "schema", "arguments", "security", "unauthorised"),
+    )
+    pack = "tool_permission"
+    pass_mark = 1.0
+
+    def __init__(
+        self,
+        *,
+        allowed: Annotated[
+            Iterable[str] | None,
+            means(
+                "Names of the tools that may be called, `*` for any letters; None for any.", ["search_*", "book"]
+            ),
+        ] = None,
+        forbidden: Annotated[
+            Iterable[str], means("Names of tools that may not be called, `*` for any letters.", ["delete_*"])
+        ] = (),
+        tools: Annotated[
+            Iterable[object] | None,
+            means(
+                'The tools that the agent has, as definitions or LangChain tools; None takes `metadata["tools"]` '
+                "of the sample, if there are any.",
+                [{"name": "book", "parameters": {"properties": {"seats": {"type": "integer"}}}}],
+            ),
+        ] = None,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        self._allowed = None if allowed is None else _names(allowed, setting="allowed")
+        self._forbidden = _names(forbidden, setting="forbidden")
+        self._tools = checked_tools(tools)
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """The keys of the tools that the agent has."""
+        return TOOL_KEYS
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Check every call."""
+        exchange_in(sample)
+        tools = tools_in(sample) if self._tools is None else self._tools
+        if tools is None and self._allowed is None and not self._forbidden:
+            raise CannotJudge(
+                "undefined", "nothing says what may be called; set allowed=..., forbidden=... or tools=..."
+            )
+        known = None if tools is None else dict(map(_definition, tools))
+        items = [self._item(sample, call, known) for call in actual_calls_in(sample)]
+        wrong = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
+        feedback = self.say("wrong", sample, calls=bullets(wrong)) if wrong else ""
+        score = share(items) if items else 1.0
+        return self.verdict(score, rationale=reasons(items), feedback=feedback, items=tuple(items))
+
+    def _item(self, sample: Sample, call: ToolCall, known: Mapping[str, Mapping[str, Any]] | None) -> Verdict:
+        faults = list(self._faults(sample, call, known))
+        return Verdict.checked(not faults, subject=render_call(call), rationale=" ".join(faults))
+
+    def _faults(
+        self, sample: Sample, call: ToolCall, known: Mapping[str, Mapping[str, Any]] | None
+    ) -> Iterator[str]:
+        is_allowed = self._allowed is None or any(fnmatchcase(call.name, name) for name in self._allowed)
+        if not is_allowed or any(fnmatchcase(call.name, name) for name in self._forbidden):
+            yield self.say("not_allowed", sample)
+        elif known is not None and call.name not in known:
+            yield self.say("unknown", sample, tools=", ".join(known))
+        elif known is not None:
+            yield from self._faults_of_arguments(sample, call.args, known[call.name])
+
+    def _faults_of_arguments(
+        self, sample: Sample, arguments: Mapping[str, JsonValue], schema: Mapping[str, Any]
+    ) -> Iterator[str]:
+        properties = schema.get("properties") or {}
+        for name in schema.get("required") or ():
+            if name not in arguments:
+                yield self.say("left_out", sample, argument=name)
+        for name, value in arguments.items():
+            if name not in properties:
+                if properties and not schema.get("additionalProperties"):
+                    yield self.say("unwanted", sample, argument=name)
+            elif wanted := _wanted(value, properties[name]):
+                yield self.say("other", sample, argument=name, value=render_value(value), wanted=wanted)
+
+
+def _names(names: Any, *, setting: str) -> tuple[str, ...]:
+    listed = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str | Mapping) else (None,)
+    if not all(isinstance(name, str) and name.strip() for name in listed):
+        raise ConfigurationError(
+            f"{setting} is a list of names of tools, such as ['search_*'], not {shortened(names)}"
+        )
+    return listed
+
+
+def _definition(tool: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return name and schema of the arguments of a tool, in whichever form it is defined."""
+    if isinstance(tool, str):
+        return tool, {}
+    fields = tool.get("function") if isinstance(tool.get("function"), Mapping) else tool
+    keys = ("parameters", "inputSchema", "input_schema", "args")
+    schema: Mapping[str, Any] = next((fields[key] for key in keys if isinstance(fields.get(key), Mapping)), {})
+    is_bare = schema and "properties" not in schema and schema.get("type") != "object"  # LangChain's `args`
+    return str(fields.get("name", "")), {"properties": schema} if is_bare else schema
+
+
+def _wanted(value: JsonValue, schema: Any) -> str:
+    """Return what a value should be by its schema; empty where it is that, or the schema does not say."""
+    if not isinstance(schema, Mapping):
+        return ""
+    if "enum" in schema and value not in schema["enum"]:
+        return ", ".join(map(render_value, schema["enum"]))
+    options = [one for one in schema.get("anyOf") or () if isinstance(one, Mapping)]
+    if options:
+        wanted = [_wanted(value, one) for one in options]
+        return "" if "" in wanted else " / ".join(wanted)
+    named = schema.get("type")
+    types = [named] if isinstance(named, str) else list(named or ())
+    kinds = [kind for name in types for kind in _TYPES.get(name, ())]
+    is_kind = type(value) in kinds or (type(value) is float and value.is_integer() and int in kinds)
+    return "" if not kinds or is_kind else " / ".join(types)
