@@ -2,8 +2,8 @@
 "use strict";
 
 const STOP_WORDS = new Set(
-  ("a about all an and any are as at be been before but by can could did do does each for from get gets had has have " +
-    "how i if in into is it its may me my need no not of on one or our out own should so some such than that the their " +
+  ("a about all an and any are as at be been before but by can could did do does each for from get gets give gives had has have " +
+    "how i if in into is it its many may me much my need no not of on one or our out own should so some such than that the their " +
     "them then there these they this to us use used using want was we what when where whether which who why will with " +
     "without would yet you your").split(" "),
 );
