@@ -7,24 +7,25 @@ from graphs.answers import reply_without_reasoning
 from graphs.augment import all_drafts, auto, fresh, last_draft, last_drafts, restated, verify_first
 from graphs.certificate import CertificateWarning, GeneratorIdentity, check_certificate
 from graphs.drivers import DeadlinePassed, acall_within
-from graphs.errors import (
+from graphs.generators import AsyncGenerator, Draft, Generator, PerRequest, RequestGenerator
+from graphs.graph import LoopGraph, SelfJudgingWarning, build_loop, self_refine
+from graphs.langgraph_private import SUMMARY
+from graphs.loop import Loop, arun, run
+from graphs.outcome import (
     ConcurrentTurn,
     DraftError,
     GeneratorFailed,
     InputError,
     JudgeFailed,
     NotAccepted,
+    Outcome,
     QuestionRefused,
     RefineError,
     Rejected,
     ReviewPending,
     Unanswered,
+    outcome_of,
 )
-from graphs.generators import AsyncGenerator, Draft, Generator, PerRequest, RequestGenerator
-from graphs.graph import LoopGraph, SelfJudgingWarning, build_loop, self_refine
-from graphs.langgraph_private import SUMMARY
-from graphs.loop import Loop, arun, run
-from graphs.outcome import Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy, PolicySettings
 from graphs.redaction import withhold

@@ -20,11 +20,10 @@ from typing import Any, Generic, TypeVar
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs.drivers import Effect, Messages, RunContext, Transition, aperform, perform
-from graphs.errors import DraftError
 from graphs.events import CANDIDATE_FAILED, Event, Needs, candidate_events, candidates_events, started_events
 from graphs.generators import as_generator
 from graphs.loop import Loop, RunningClock
-from graphs.outcome import add_outcome
+from graphs.outcome import DraftError, add_outcome
 from graphs.overrides import Bounds
 from graphs.policy import Policy
 from graphs.questions import InputJudging

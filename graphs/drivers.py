@@ -25,9 +25,8 @@ from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs import langchain_private, langgraph_private
-from graphs.errors import Unanswered
 from graphs.events import Event
-from graphs.outcome import Outcome
+from graphs.outcome import Outcome, Unanswered
 from graphs.overrides import Overrides, overrides_in
 from graphs.refinement import Refinement
 from judges.errors import ConfigurationError

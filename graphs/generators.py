@@ -31,7 +31,7 @@ from pydantic_core import to_json
 from graphs import langchain_private, langgraph_private
 from graphs.answers import AnswerKind, kind_of_answer
 from graphs.augment import copy_message, copy_messages
-from graphs.errors import DraftError
+from graphs.outcome import DraftError
 from graphs.refinement import GeneratorPrompt
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import waited_for

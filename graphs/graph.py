@@ -24,10 +24,9 @@ from graphs import langgraph_private
 from graphs.candidates import CandidatesLoop
 from graphs.certificate import CertificateWarning, check_certificate
 from graphs.drivers import Node, RunContext, Transition, adrive, drive
-from graphs.errors import InputError
 from graphs.generators import GeneratorLike
 from graphs.loop import Loop
-from graphs.outcome import Outcome, outcome_of
+from graphs.outcome import InputError, Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.piece_loop import PieceLoop, whole_judge
 from graphs.pieces import check_installed

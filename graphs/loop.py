@@ -37,16 +37,6 @@ from graphs.drivers import (
     adrive,
     drive,
 )
-from graphs.errors import (
-    ConcurrentTurn,
-    DraftError,
-    GeneratorFailed,
-    InputError,
-    JudgeFailed,
-    NotAccepted,
-    QuestionRefused,
-    Unanswered,
-)
 from graphs.events import (
     Event,
     Needs,
@@ -66,7 +56,20 @@ from graphs.events import (
     stopped_events,
 )
 from graphs.generators import AsyncGenerator, Draft, as_generator, check_temperature
-from graphs.outcome import Outcome, add_outcome, judged_sample, outcome_of
+from graphs.outcome import (
+    ConcurrentTurn,
+    DraftError,
+    GeneratorFailed,
+    InputError,
+    JudgeFailed,
+    NotAccepted,
+    Outcome,
+    QuestionRefused,
+    Unanswered,
+    add_outcome,
+    judged_sample,
+    outcome_of,
+)
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.questions import BothCalls, InputJudging, QuestionEnded, too_late

@@ -1,4 +1,4 @@
-"""The complete record of one question: `Outcome`."""
+"""The complete record of one question, `Outcome`, and the errors that carry one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,82 @@ from graphs.answers import AnswerKind, reply_without_reasoning
 from graphs.policy import Policy
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Piece, Refinement, StopReason
+from judges.errors import rebuild
 from judges.first_guesses import OF_AN_OUTCOME, HintsAtKeys
 from judges.messages import Conversation, Message
 from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
 from judges.verdict import Frozen, Usage, Verdict
+
+
+class RefineError(Exception):
+    """Base class of every error of this package.
+
+    Attributes:
+        outcome: The record of the turn that the error ended; None where nothing was attempted.
+    """
+
+    outcome: Outcome | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a copy or a pickle is made of: type, message and attributes."""
+        return rebuild, (type(self), self.args), vars(self)
+
+
+class InputError(RefineError, ValueError):
+    """There is nothing to answer, or the input cannot be read; the message says what to pass."""
+
+
+class DraftError(RefineError, TypeError):
+    """A generator returned a value that is not an answer; the message says what to return."""
+
+
+class ConcurrentTurn(RefineError):  # noqa: N818 - names what got in the way
+    """Another turn runs on the same thread of a checkpointer; this one is not part of the conversation.
+
+    It was refused before anything was spent, or, where another process had continued the thread meanwhile, at the
+    end of one of its steps. It can be given again.
+    """
+
+
+class ReviewPending(ConcurrentTurn):
+    """The turn before this one waits for a human's decision; nothing was spent, and nothing was changed."""
+
+
+class Unanswered(RefineError):  # noqa: N818 - the adjective describes the question
+    """The loop ended without an answer that may be released.
+
+    Args:
+        message: Description of the failure, without any judged text.
+        outcome: The complete record.
+    """
+
+    outcome: Outcome
+
+    def __init__(self, message: str, outcome: Outcome) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class NotAccepted(Unanswered):
+    """No attempt passed, and `on_exhausted` is `"raise"`; or, as `Rejected`, a reviewer rejected the answer."""
+
+
+class Rejected(NotAccepted):
+    """A reviewer rejected the answer; the decision is stored, and the turn is done."""
+
+
+class QuestionRefused(Unanswered):
+    """The input judge refused the question, and there is no fallback text."""
+
+
+class JudgeFailed(Unanswered):
+    """The judge gave no verdict, and `on_judge_error` is `"raise"`."""
+
+
+class GeneratorFailed(Unanswered):
+    """The generator raised before there was anything to return; `__cause__` is its error."""
+
 
 _NAMES = ("model_name", "model")
 

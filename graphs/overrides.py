@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from pydantic import Field, JsonValue
 
-from graphs.errors import InputError
+from graphs.outcome import InputError
 from graphs.policy import FrozenSettings, Policy, ReleaseForm
 from judges.errors import ConfigurationError, shortened
 from judges.sample import Guidelines, Rubrics, canonical_field

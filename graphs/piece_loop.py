@@ -26,7 +26,6 @@ from graphs import langchain_private, langgraph_private
 from graphs.answers import fault_of, kind_of_answer, rejection_for
 from graphs.augment import added_messages, amendment_messages, continuation_messages
 from graphs.drivers import DeadlinePassed, Effect, Messages, Node, RunContext, Transition
-from graphs.errors import DraftError
 from graphs.events import Event, finished_events, started_events
 from graphs.generators import AsyncGenerator, Delta, Draft
 from graphs.loop import (
@@ -38,7 +37,7 @@ from graphs.loop import (
     unanswered,
     usage_of_draft,
 )
-from graphs.outcome import add_outcome, piece_sample
+from graphs.outcome import DraftError, add_outcome, piece_sample
 from graphs.overrides import Bounds
 from graphs.policy import Policy
 from graphs.refinement import Piece, Refinement, evolve

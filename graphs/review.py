@@ -14,9 +14,8 @@ from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, ValidationError
 
 from graphs.augment import MARK
-from graphs.errors import InputError, Rejected
 from graphs.events import Event, WarningThrottle
-from graphs.outcome import Outcome
+from graphs.outcome import InputError, Outcome, Rejected
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Decision, Refinement, evolve
 from graphs.turns import aclaim_decision, aread_claim, claim_decision, read_claim

@@ -28,7 +28,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from pydantic import JsonValue
 
 from graphs import langgraph_private
-from graphs.errors import ConcurrentTurn, InputError, ReviewPending
+from graphs.outcome import ConcurrentTurn, InputError, ReviewPending
 from judges.models.wrappers.limiter import AdmissionQueue, Ticket
 from judges.runtime import flow
 

@@ -26,7 +26,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graphs import DeadlinePassed, GeneratorFailed, Outcome, Unanswered, acall_within, arun
-from graphs.errors import RefineError
+from graphs.outcome import RefineError
 from judges.catalogue.names import JudgeSpec, is_judges_file, is_reference
 from judges.catalogue.registry import default_registry, find
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened

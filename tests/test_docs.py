@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from judges.catalogue.registry import default_registry
 from refine.cli.app import app
+from tests.laws import for_every
 from tests.snippets import ROOT, all_blocks, expected_output, missing_in_commands, run
 
 GENERATED = "docs/judges.md"
@@ -34,7 +35,7 @@ OUR_PATH = re.compile(r"(?<![\w./-])(?:\.ci|demos|docs|graphs|judges|refine|test
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 LONGEST_LINE, LONGEST_PAGE = 118, 250
 
-every_page = pytest.mark.parametrize("page", WRITTEN)
+every_page = for_every("page", WRITTEN)
 
 
 def text_of(page: str) -> str:

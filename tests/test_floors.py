@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -276,8 +277,8 @@ def dotted_imports(source: str) -> frozenset[tuple[str, str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module:
             imported |= {(node.module, f"{node.module}.{name.name}") for name in node.names}
-        elif isinstance(node, ast.Import):
-            imported |= {(name.name, name.name) for name in node.names}
+        else:
+            imported |= {(name, name) for name in _named(node)}
     return frozenset(imported)
 
 
@@ -303,7 +304,7 @@ def test_the_rooms_of_judges_import_downwards() -> None:
         ("judges/errors.py", "def f():\n    import judges.rag", {"rag"}),
         ("judges/catalogue/metric.py", "from judges import testing", {"testing"}),
         ("judges/catalogue/ragas/overlap.py", "from judges.catalogue.metric import Metric", set()),
-        ("judges/offline/rank.py", "from judges import verdict\nfrom judges.errors import JudgesError", set()),
+        ("judges/offline/compare.py", "from judges import verdict\nfrom judges.errors import JudgesError", set()),
     ],
 )
 def test_the_reader_finds_an_arrow_between_rooms(path: str, source: str, wrong: set[str]) -> None:
@@ -330,14 +331,47 @@ def test_no_module_imports_in_a_circle(floor: str) -> None:
 
 
 def test_a_circle_is_found_through_types_and_functions() -> None:
-    """Three modules that lead back to the first are named, and one beside them is not."""
+    """Modules that lead back to the first are named, by whatever form of import, and one beside them is not."""
     sources = {
         "a.x": "from a import y",
         "a.y": "if TYPE_CHECKING:\n    from a.z import Z",
-        "a.z": "def f():\n    import a.x",
+        "a.z": "def f():\n    import a.v",
+        "a.v": "def f():\n    return import_module('a.x')",
         "a.w": "import json",
     }
-    assert circles(sources) == {"a.x", "a.y", "a.z"}
+    assert circles(sources) == {"a.x", "a.y", "a.z", "a.v"}
+
+
+LONGEST_BODY = 40
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def body_lines(function: Function) -> int:
+    """Count the lines of a function's body, its docstring left out."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0  # type: ignore[operator]  # parsed code has lines
+
+
+def test_functions_are_short_and_a_type_name_has_one_home() -> None:
+    """No body has more than 40 lines, and no two modules define a class of the same name."""
+    too_long: list[str] = []
+    homes: dict[str, list[str]] = defaultdict(list)
+    for floor in BELOW:
+        for path, source in modules(floor):
+            tree = ast.parse(source)
+            functions = (node for node in ast.walk(tree) if isinstance(node, Function))
+            too_long += [f"{path}:{one.lineno} {one.name}" for one in functions if body_lines(one) > LONGEST_BODY]
+            for name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}:
+                homes[name].append(path)
+    assert too_long == []
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
+def test_a_long_body_is_noticed() -> None:
+    """A body of 41 lines is too long, and its docstring does not count."""
+    function = ast.parse("def f():\n" + '    """Do."""\n' + "    x = 1\n" * 41).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert body_lines(function) == LONGEST_BODY + 1
 
 
 def _module_name(path: str) -> str:

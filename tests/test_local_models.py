@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from judges.models.providers.http_errors import EndpointStatusError
 from judges.models.providers.llama import serve_locally
 from refine import SelfRefine
 from refine.server import RunningGuard
+from tests.guarding import guarding, wait_until
 from tests.kit import Way, ask, both_ways
 from tests.laws import for_every
 from tests.tiny_llama import write_model
@@ -78,6 +80,38 @@ def test_a_server_that_died_is_started_anew(model: OpenAICompatible) -> None:
 
     assert terse(model)(response="An answer.").model == model.name
     assert serve_locally(model.name).process.pid != first.process.pid
+
+
+def test_an_upstream_that_died_is_started_again(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The guard says so, is not ready meanwhile, and answers again; after some times it gives up, in a line."""
+    monkeypatch.setenv("LLAMA_ARG_THREADS", "1")
+    name = f"local:{shutil.copy(tiny, tmp_path / 'own.gguf')}"
+
+    def kill() -> None:
+        process = serve_locally(name).process
+        process.kill()
+        process.wait()
+
+    with guarding(name, judge="tests.guarding:accepts", max_attempts=1) as guard:
+        assert guard.chat(max_tokens=5).status_code == 200
+        kill()
+        ready = guard.get("/readyz")
+        assert (ready.status_code, ready.json()["ended"]) == (503, [name])
+        wait_until(lambda: guard.get("/readyz").status_code == 200, seconds=60)
+        assert guard.chat(max_tokens=5).status_code == 200
+        for _ in range(2):
+            kill()
+            assert guard.chat(max_tokens=5).status_code == 200
+        kill()
+        refused = guard.chat(max_tokens=5)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (502, "upstream_unreachable")
+        assert "ended 4 times within 10 minutes" in refused.json()["error"]["message"]
+        assert guard.get("/readyz").status_code == 503
+    lines = [record.getMessage() for record in caplog.records if "started again" in record.getMessage()]
+    assert lines[0] == f"the server of {name} ended (exit status -9); it is started again"
+    assert len([line for line in lines if line == lines[0]]) == 3
 
 
 def test_strangers_are_not_served(model: OpenAICompatible) -> None:

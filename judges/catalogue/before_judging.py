@@ -175,7 +175,7 @@ def _look_schema(names: tuple[str, ...]) -> type[ReplySchema]:
         reason=(str, Field(description="text: what you still have to know, or why you know enough")),
         tool=(kind, Field(description=f"one of {', '.join((*names, _NONE))}")),
         arguments=(
-            dict[str, JsonValue],
+            dict[str, Any],
             Field(description="object: the arguments by name; {} where there are none"),
         ),
     )
@@ -285,7 +285,7 @@ class Looking:
         else:
             call, acall = partial(tool.call, arguments), partial(tool.acall, arguments)
         result, fault = yield Apply(
-            partial(_told, call), sample, None if acall is None else partial(_atold, acall)
+            partial(_outcome_of, call), sample, None if acall is None else partial(_aoutcome_of, acall)
         )
         return Looked(name, arguments, result, fault)
 
@@ -386,11 +386,11 @@ def _after(
             failure = error
 
 
-_Told = tuple[str, str]
+_Outcome = tuple[str, str]
 """What a tool returned as text, and why it failed; one of them is empty."""
 
 
-def _told(call: Callable[[Sample], object], sample: Sample) -> object:
+def _outcome_of(call: Callable[[Sample], object], sample: Sample) -> object:
     try:
         value = call(sample)
     except Exception as error:  # noqa: BLE001 - the model is told
@@ -398,18 +398,18 @@ def _told(call: Callable[[Sample], object], sample: Sample) -> object:
     return _awaited(value) if isawaitable(value) else _returned(value)
 
 
-async def _atold(call: Callable[[Sample], Any], sample: Sample) -> _Told:
+async def _aoutcome_of(call: Callable[[Sample], Any], sample: Sample) -> _Outcome:
     return await _awaited(call(sample))
 
 
-async def _awaited(value: Any) -> _Told:
+async def _awaited(value: Any) -> _Outcome:
     try:
         return _returned(await value)
     except Exception as error:  # noqa: BLE001 - the model is told
         return _failed(error)
 
 
-def _failed(error: Exception) -> _Told:
+def _failed(error: Exception) -> _Outcome:
     if isinstance(error, ConfigurationError):
         raise error
     if isinstance(error, ValidationError):
@@ -420,7 +420,7 @@ def _failed(error: Exception) -> _Told:
     return "", one_line(text, longest=_LONGEST_FAULT)
 
 
-def _returned(value: object) -> _Told:
+def _returned(value: object) -> _Outcome:
     """Return what a tool returned as text: blocks of text joined, anything but text as JSON."""
     if (
         isinstance(value, list | tuple)

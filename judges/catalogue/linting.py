@@ -145,12 +145,15 @@ def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
     known = [setting.name for setting in settings_of(default_registry().maker(spec.name))]
     settings = translate_settings(spec.settings, known)
     needs = frozenset(default_registry().entry(spec.name).needs) | ({"tools"} if settings.get("tools") else set())
+    remedies: set[str] = set()
     for place, criterion in _criteria_in(key, settings):
-        yield from _of_criterion(place, criterion, needs)
+        faults = list(_of_criterion(place, criterion, needs))
+        remedies |= {one.remedy for one in faults}
+        yield from faults
     for place, levels in _levels_in(key, settings):
         yield from _of_levels(place, levels)
         for level, text in levels.items():
-            yield from _unseen(f"{place}.{level}", text, needs)
+            yield from (one for one in _unseen(f"{place}.{level}", text, needs) if one.remedy not in remedies)
 
 
 class _Unasked:
@@ -224,7 +227,8 @@ def _doubled(key: str, text: str) -> Iterator[Fault]:
     seen = sorted({one for one in qualities if _is_in(one, joined)}, key=joined.find)
     for first, second in pairwise(seen):
         between = joined[joined.find(first) + len(first) : joined.find(second)]
-        if any(_is_in(join, between) for join in _listed("joins")):
+        is_listed = re.search(rf"{re.escape(first)}\w*\s*[,，、]\s*{re.escape(second)}", text.casefold())
+        if is_listed or any(_is_in(join, between) for join in _listed("joins")):
             yield Fault(key, text, f"{first!r} and {second!r} are two criteria in one", remedy)
             return
 
@@ -263,11 +267,13 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
 def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
     """Yield where levels count the same thing with ranges that overlap, or leave something between them."""
     ranges: dict[str, list[tuple[float, float, int]]] = {}
+    units: dict[str, str] = {}
     for level, text in levels.items():
-        for unit, lowest, highest in _ranges_in(text):
-            ranges.setdefault(unit, []).append((lowest, highest, level))
-    for unit, listed in ranges.items():
-        ordered = sorted(listed)
+        for word, lowest, highest in _ranges_in(text):
+            ranges.setdefault(_unit(word), []).append((lowest, highest, level))
+            units.setdefault(_unit(word), word)
+    for kind, listed in ranges.items():
+        ordered, unit = sorted(listed), units[kind]
         for (low, high, one), (next_low, _, other) in pairwise(ordered):
             remedy = "let each number belong to exactly one level"
             if one != other and (next_low <= high or next_low == low):
@@ -286,12 +292,13 @@ def _ranges_in(text: str) -> Iterator[tuple[str, float, float]]:
     """Yield the ranges of whole numbers that a text names, each with what is counted."""
     rest = text
     for match in _BETWEEN.finditer(text):
-        yield _unit(match[3]), float(match[1]), float(match[2])
+        yield match[3], float(match[1]), float(match[2])
         rest = rest.replace(match[0], " ")
-    for match in _ABOVE.finditer(rest):
-        yield _unit(match[3]), float(match[2]) + (1 if match[1] else 0), inf
     for match in _BELOW.finditer(rest):
-        yield _unit(match[3]), 0, float(match[2]) - (1 if match[1] else 0)
+        yield match[3], 0, float(match[2]) - (1 if match[1] else 0)
+        rest = rest.replace(match[0], " ")  # "no more than 5" is not "more than 5"
+    for match in _ABOVE.finditer(rest):
+        yield match[3], float(match[2]) + (1 if match[1] else 0), inf
 
 
 def _unit(word: str) -> str:

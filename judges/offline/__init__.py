@@ -4,9 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from judges.first_guesses import no_such_name, of_package
-from judges.offline.compare import Comparison, acompare, compare
+from judges.offline.compare import Comparison, RankedSystem, SystemRanking, acompare, compare, rank
 from judges.offline.dataset.reading import read_rows
-from judges.offline.rank import RankedSystem, SystemRanking, rank
 from judges.offline.results import Evaluation, Row, Summary, paired
 from judges.offline.run.evaluate import aevaluate, evaluate
 from judges.offline.run.journaled import load_run

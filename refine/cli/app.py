@@ -271,7 +271,7 @@ def _judges(options: of.ListOptions) -> int:
 
 @_command(_JUDGE)
 def _draft(options: of.DraftOptions) -> int:
-    """Write dimensions for answers of yours, and keep those that tell them apart.
+    """Write a judge of dimensions that tell your answers apart.
 
     Ends with 1 where none does. What it writes is linted; try it on other answers before it guards anything.
 
@@ -581,7 +581,7 @@ def _tune(options: of.TuneOptions) -> int:
 
     Exit code: 0 improved, 1 no gain, 2 bad input.
     """
-    from refine.cli.tuning import run_tune
+    from refine.cli.judge_list import run_tune
 
     return run_tune(options)
 
@@ -602,7 +602,7 @@ def _learn(options: of.LearnOptions) -> int:
     Exit code: 0 it decides some, 1 it decides nothing, 2 bad input.
     """
     _require(["sklearn"], "learn")
-    from refine.cli.tuning import run_learn
+    from refine.cli.judge_list import run_learn
 
     return run_learn(options)
 

@@ -30,10 +30,9 @@ from langgraph.types import Command, GraphOutput
 from graphs import Bounds, Outcome, Overrides, Policy, langgraph_private, outcome_of
 from graphs.answers import without_reasoning
 from graphs.drivers import Flow, RunContext, Transition, adrive, drive
-from graphs.errors import InputError
 from graphs.generators import RETURN_DIRECT
 from graphs.graph import input_judging
-from graphs.outcome import add_outcome
+from graphs.outcome import InputError, add_outcome
 from graphs.policy import PolicySettings, fail_closed
 from graphs.questions import InputMode
 from judges import ConfigurationError, as_judge, load

@@ -19,10 +19,10 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from graphs import Bounds, Policy
 from graphs.answers import CALL_AS_TEXT, misfit_of, schemas_in, unread_call
 from graphs.augment import copy_messages
-from graphs.errors import DraftError
 from graphs.generators import Draft, PerRequest
 from graphs.graph import build_loop
 from graphs.loop import Loop
+from graphs.outcome import DraftError
 from graphs.policy import Override
 from graphs.policy import policy_of as checked_policy
 from graphs.questions import InputJudging

@@ -425,8 +425,8 @@ class _Page:
             raise ConfigurationError("limit, skip and before_at are whole numbers")
         before = (int(at), identifier) if at else None
         where = OutcomeFilter.read(settings)
-        chosen = {"limit": int(limit[:4]), "skip": int(skip[:9]), "before": before, "order": order}
-        return _json(await asyncio.to_thread(partial(self._record.outcomes, where, **chosen)))
+        read = partial(self._record.outcomes, where, limit=int(limit[:4]), before=before)
+        return _json(await asyncio.to_thread(read, order=order, skip=int(skip[:9])))
 
     async def outcome(self, request: Request) -> Response:
         """Answer with one outcome, its attempts and labels."""

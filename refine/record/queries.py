@@ -306,9 +306,8 @@ def _figures_of_sums(connection: Connection, where: OutcomeFilter, buckets: int)
     every = sums.summed(connection, where, width, _conditions)
     rows = [row for row in every if where.stop_reason or not is_request(row["stop_reason"])]
     tally: dict[str, Counter[int]] = defaultdict(Counter)
-    for judges in sums.tallied(connection, where, "refiner", _conditions).values():
-        for judge, counts in judges.items():
-            tally[judge].update(counts)
+    for judge, counts in sums.tallied(connection, where, None, _conditions)[""].items():
+        tally[judge].update(counts)
     times = tally.pop("", Counter())
     total = Counter[str]()
     for row in rows:

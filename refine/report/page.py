@@ -163,7 +163,8 @@ def _draw_reliability(mark: ReliabilityDiagram, text: str | None) -> Element:
         x = _across(point.said)
         return _h("line", class_="bound", x1=x, x2=x, y1=_up(point.low), y2=_up(point.high))
 
-    return _square(text, *map(bounds_of, mark.points), *map(point_at, mark.points))
+    points = (*map(bounds_of, mark.points), *map(point_at, mark.points))
+    return _square(text, *points, *_axis_names("said", "good"))
 
 
 def _draw_scatter(mark: ScatterPlot, text: str | None) -> Element:
@@ -173,11 +174,14 @@ def _draw_scatter(mark: ScatterPlot, text: str | None) -> Element:
         _dot(before, after, f"{before:.2f} to {after:.2f}, {wording.plural(n, 'row')}", 2 + 5 * (n / most) ** 0.5)
         for before, after, n in mark.points
     )
-    names = (
-        _h("text", "before", x=_across(0.25), y=_up(0) + 14, text_anchor="middle"),
-        _h("text", "after", x=_MARGIN - 9, y=_up(0.75) + 4, text_anchor="end"),
+    return _square(text, *dots, *_axis_names("before", "after"))
+
+
+def _axis_names(across: str, up: str) -> tuple[Element, Element]:
+    return (
+        _h("text", across, x=_across(0.25), y=_up(0) + 14, text_anchor="middle"),
+        _h("text", up, x=_MARGIN - 9, y=_up(0.75) + 4, text_anchor="end"),
     )
-    return _square(text, *dots, *names)
 
 
 def _across(share: float) -> float:

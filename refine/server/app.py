@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 from graphs import DeadlinePassed, Draft, Outcome, Unanswered, acall_within, arun, outcome_of, withhold
 from judges.entry import Explanation
 from judges.errors import BadSample
+from judges.models.providers.llama import ended_servers, restart_ended
 from judges.sample import Sample, canonical_field
 from judges.verdict import Verdict
 from refine.server.access import Caller, Incoming, ServedGuard, request_headers, request_id
@@ -317,9 +318,13 @@ def _operations(service: Service, metrics: Metrics | None) -> list[Route]:
         judges = {guard.name: "not answering" for guard in service.guards if not guard.has_judge}
         closed = (guard.loop.policy.on_judge_error == "raise" for guard in service.guards)
         lost = len(judges) == len(tuple(service.guards)) and all(closed)
-        status = "draining" if service.draining else "no judge answers" if lost else "ready"
+        ended = ended_servers()
+        if ended:  # nobody may come to ask it while this says no
+            asyncio.get_running_loop().run_in_executor(None, restart_ended)
+        why_not = {"draining": service.draining, "no judge answers": lost, "a local model is started again": ended}
+        status = next((reason for reason, holds in why_not.items() if holds), "ready")
         is_ready = status == "ready"
-        body = {"status": status, **({"judges": judges} if judges else {})}
+        body = {"status": status, **({"judges": judges} if judges else {}), **({"ended": ended} if ended else {})}
         headers = None if is_ready else {"retry-after": "5"}
         return JSONResponse(body, status_code=200 if is_ready else 503, headers=headers)
 

@@ -22,7 +22,6 @@ from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
-from judges.models.providers.llama import serve_locally
 from judges.models.providers.openai_fields import local_name
 from judges.models.resolve import as_model
 from judges.models.wrappers.limiter import Breaker
@@ -32,7 +31,7 @@ from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettin
 from refine.server.dialects import DIALECTS
 from refine.server.judge_models import connect_models, guarded_model
 from refine.server.service import Service
-from refine.server.upstream import Upstream
+from refine.server.upstream import LocalUpstream, Upstream
 
 _DEFAULT = "default"
 _MODEL_REMEDY = "add --judge-model NAME with --judge-base-url URL, or --judge-model PROVIDER:NAME"
@@ -285,9 +284,7 @@ def _local_upstream(settings: GuardSettings, name: str) -> Upstream:
     """Return the upstream for a model on this machine, whose server starts now and with a key of its own."""
     if settings.upstream_key.get_secret_value() != "caller" or settings.upstream_key_header is not None:
         raise ConfigurationError("it is on this machine and has no key; leave out upstream_key and its header")
-    server = serve_locally(name)
-    bounds = _upstream_bounds(settings)
-    return Upstream(server.address, key=SecretStr(server.key), key_header="authorization", name=name, **bounds)
+    return LocalUpstream(name, **_upstream_bounds(settings))
 
 
 def _upstream_bounds(settings: GuardSettings) -> dict[str, Any]:

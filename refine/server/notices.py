@@ -51,7 +51,10 @@ class Notices:
         self._raised: dict[tuple[str, str], str] = {}
         self._lost_before = 0
         self._clock, self._day = clock, 0
-        self._limits = {"dollars": sorted(settings.dollars_per_day), "tokens": sorted(settings.tokens_per_day)}
+        self._limits: dict[str, list[float]] = {
+            "dollars": sorted(settings.dollars_per_day),
+            "tokens": sorted(settings.tokens_per_day),
+        }
         self._spent = {"dollars": 0.0, "tokens": 0.0}
 
     def __call__(self, served: ServedRequest) -> None:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 import aiohttp
 from langchain_core.messages import AIMessage, BaseMessage
@@ -24,13 +25,15 @@ from yarl import URL
 from graphs import Draft, RefineError
 from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED, misfit_of, schemas_in
 from graphs.generators import OnDelta
-from judges.errors import AskFailed
+from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
 from judges.models.providers.http_errors import EndpointError, EndpointReplyError
+from judges.models.providers.llama import serve_locally
 from judges.models.providers.openai_replies import ChunkReader
 from judges.models.providers.sessions import Sessions
 from judges.models.wrappers.limiter import Breaker
+from judges.runtime.flow import in_thread
 from judges.verdict import Usage
 from refine.server.dialects.protocol import ApiDialect, Json, JudgedRequest, RawHeaders, read_json, write_json
 from refine.server.errors import ApiError, UpstreamFailed
@@ -382,6 +385,47 @@ class Upstream:
         if isinstance(error, aiohttp.ClientConnectorError):
             return UpstreamFailed(502, "there is no connection to the upstream", code="upstream_unreachable")
         return UpstreamFailed(502, "the connection to the upstream broke", code="upstream_broken")
+
+
+class LocalUpstream(Upstream):
+    """The server of a model on this machine, started with a key of its own, and again where it ended.
+
+    Args:
+        name: The model, `local:...`.
+        bounds: Settings of `Upstream`.
+
+    Raises:
+        judges.ConfigurationError: If there is no such model, or it cannot be served.
+    """
+
+    def __init__(self, name: str, **bounds: Any) -> None:
+        self._server = server = serve_locally(name)
+        super().__init__(
+            server.address, key=SecretStr(server.key), key_header="authorization", name=name, **bounds
+        )
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> UpstreamReply:
+        """Post JSON; see the base class."""
+        await self._revive()
+        return await super().post(path, body, headers)
+
+    async def post_stream(
+        self, path: str, body: bytes, headers: Mapping[str, str], on_part: Callable[[bytes], None]
+    ) -> UpstreamReply:
+        """Post JSON, and hand on the parts of the reply; see the base class."""
+        await self._revive()
+        return await super().post_stream(path, body, headers, on_part)
+
+    async def _revive(self) -> None:
+        """Start the server again if it ended, as another request may have done; its key stays, its address not."""
+        if self._server.is_running:
+            return
+        try:
+            server = await in_thread(serve_locally, self.origin)
+        except (ConfigurationError, ConnectionError) as error:
+            raise UpstreamFailed(502, one_line(error), code="upstream_unreachable") from None
+        self._server, self._base = server, server.address
+        self._posts.clear()
 
 
 _GZIP = b"\x1f\x8b"

@@ -29,7 +29,7 @@ MOST_ASKED = (1 + REPAIRS) * (1 + RETRIES)
 
 OVER_HTTP = 150
 SCRIPTED = 1_000
-DEADLINE_S, SLACK_S = 1.0, 0.5
+DEADLINE_S, SLACK_S = 1.0, 10.0
 SOON = [fault for fault in FAULTS if not (fault.endless or fault.refused or fault.name == "10 MB body")]
 ENDLESS = [fault for fault in FAULTS if fault.endless]
 

@@ -435,7 +435,7 @@ def test_the_deadline_holds_over_all_candidates(how: Entrance) -> None:
     began = time.monotonic()
     outcome = how("none:such", by_text(), Policy(candidates=2, overrides=overrides, deadline_s=0.3))
     stop.set()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert (outcome.stop_reason, outcome.answer and outcome.answer.text) == ("deadline", "b2")
 
 

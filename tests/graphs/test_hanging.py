@@ -17,6 +17,8 @@ from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 
 DEADLINE_S = 0.2
+LONG_BEFORE_S = 10.0
+"""Well before what hangs would end by itself, however busy the machine is."""
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def test_a_hanging_generator_does_not_hold_up_the_end_of_the_loop(released: thre
     started = time.monotonic()
     outcome = asyncio.run(refiner.arefine("what?"))
     assert (outcome.stop_reason, outcome.answer) == ("deadline", None)
-    assert time.monotonic() - started < DEADLINE_S + 0.5
+    assert time.monotonic() - started < LONG_BEFORE_S
 
 
 def test_a_hanging_judge_does_not_hold_up_the_end_of_the_loop(released: threading.Event) -> None:
@@ -52,7 +54,7 @@ def test_a_hanging_judge_does_not_hold_up_the_end_of_the_loop(released: threadin
     started = time.monotonic()
     outcome = asyncio.run(refiner.arefine("what?"))
     assert (outcome.stop_reason, outcome.passed) == ("deadline", False)
-    assert time.monotonic() - started < DEADLINE_S + 0.5
+    assert time.monotonic() - started < LONG_BEFORE_S
 
 
 def test_a_function_within_the_deadline_is_heard() -> None:

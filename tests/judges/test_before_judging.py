@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from langchain_core.messages import BaseMessage
@@ -14,7 +14,7 @@ from judges.fingerprint import fingerprint
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.judges.test_injections import ENCODINGS, FAMILIES, object_of
-from tests.kit import ask
+from tests.kit import Door, ask
 from tests.laws import for_every
 from tests.model_server import Reply, in_turn, serving
 
@@ -53,8 +53,8 @@ def look(name: str, /, **arguments: object) -> dict[str, Any]:
     return {"reason": "The price decides.", "tool": name, "arguments": arguments}
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
-async def test_every_kind_of_tool_is_called_and_quoted(way: Any) -> None:
+@pytest.mark.parametrize("way", get_args(Door))
+async def test_every_kind_of_tool_is_called_and_quoted(way: Door) -> None:
     """A function, an async one, a LangChain tool and one of an MCP server; the judge reads what each returned."""
     every: list[Any] = [price_of, price_later, shop_price, REMOTE]
     for used in every:

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from judges import ConfigurationError
 from judges.catalogue.general.pairwise import Winner
-from judges.offline.compare import Comparison
-from judges.offline.rank import Game, SystemRanking, _binomial, rank, resample, strengths
+from judges.offline.compare import Comparison, Game, SystemRanking, _binomial, rank, resample, strengths
 
 OTHER: dict[Winner, Winner] = {"a": "b", "b": "a", "tie": "tie"}
 TRUE = {"one": 1200.0, "two": 1100.0, "three": 1000.0, "four": 900.0, "five": 800.0}

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,12 @@ def test_watching_until_somebody_ends_it(tmp_path: Path) -> None:
     path = write_loops(tmp_path / "a.jsonl", ["4|b"] * 6)
     command = [sys.executable, "-m", "refine", "monitor", str(path), "--alpha", "0.1", "--watch"]
     settings = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen([*command, "--every", "0.1"], stdout=subprocess.PIPE, env=settings) as process:
+    with subprocess.Popen(  # where a job of the background starts the tests, it would not hear Ctrl-C
+        [*command, "--every", "0.1"],
+        stdout=subprocess.PIPE,
+        env=settings,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - nothing runs beside it
+    ) as process:
         assert process.stdout is not None
         assert b"no alarm" in process.stdout.readline()
         write_loops(path, ["4|b"] * 7)

@@ -22,7 +22,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from graphs import Bounds, GeneratorFailed, JudgeFailed, NotAccepted, Outcome, Overrides, Unanswered
-from graphs.errors import InputError
+from graphs.outcome import InputError
 from judges import ConfigurationError, Sample, Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine.middleware import SelfRefineMiddleware

@@ -62,6 +62,16 @@ def test_batches_give_what_single_calls_give(tmp_path: Path) -> None:
     assert not any(batch["input_file_id"] in provider.files for batch in provider.batches.values())
 
 
+def test_a_batch_says_that_it_reads_no_probabilities(tmp_path: Path) -> None:
+    """A judge that asks for them gives the verdict of one that does not, and the reason."""
+    with serving(BatchProvider(answer)) as server, OpenAICompatible(server.url, model="m", api_key="") as model:
+        judge = Helpfulness(model, probabilities=True)
+        judged = evaluate(ROWS[:1], [judge], run=RunSettings(folder=tmp_path / "run"), batch=QUICK)
+    (verdict,) = judged.rows[0].verdicts.values()
+    assert verdict.rating is not None
+    assert "batch" in (verdict.no_probabilities or "")
+
+
 def test_a_run_in_batches_from_the_command_line(tmp_path: Path) -> None:
     """The command waits, may be stopped and resumed without being told of batches, and the estimate is half."""
     rows, run = write_rows(tmp_path / "rows.jsonl", 8), tmp_path / "run"

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from judges.offline import statistics as st
-from judges.offline.rank import _binomial
+from judges.offline.compare import _binomial
 from judges.offline.statistics.certificates import Release, fallback, questions_needed
 from tests.figures import differences, plain, read, write
 

@@ -70,7 +70,7 @@ class DecisionTree(ModelJudge):
         aliases=("DAGMetric", "dag", "DecisionTree", "deepeval.dag", "decision_graph"),
         asks="Where in your tree of yes/no questions does the answer end?",
         needs=("user_input", "response"),
-        calls="1",
+        calls="1, and 1 more for each further question on the way",
         source="as in deepeval (DAG)",
         differs="Each question is judged by itself, with its reason as an item; only those on the way are asked.",
         tags=("custom", "own criteria", "decision tree", "branch", "conditions", "if then", "dag", "rules"),

@@ -10,12 +10,14 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
+import logging
 import os
 import secrets
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -26,6 +28,7 @@ from judges.errors import ConfigurationError, one_line, shortened
 from judges.models.providers.http import Endpoint, OnPart
 from judges.models.providers.http_errors import EndpointResponse
 from judges.models.providers.openai_fields import local_name
+from judges.runtime.faults import logging_safely
 from judges.runtime.flow import in_thread
 
 if TYPE_CHECKING:
@@ -46,6 +49,9 @@ _LONGEST = 2_048
 """Most tokens of a reply for which no limit was requested: a small model may repeat itself without end."""
 
 _MOST_SLOTS = 4
+_MOST_RESTARTS, _RESTARTS_S = 3, 600.0
+"""How often a server that ended is started again within so many seconds."""
+_log = logging.getLogger("judges")
 _CACHED_PROMPTS_MIB = 256
 """Memory for prompts that were read already; llama.cpp itself would fill 8 GiB with them in an hour."""
 
@@ -160,6 +166,8 @@ class _Servers:
 
     def __init__(self) -> None:
         self._running: dict[Path, LlamaServer] = {}
+        self._models: dict[Path, LocalModel] = {}
+        self._ends: dict[Path, list[float]] = {}
         self._lock = threading.Lock()
 
     def running(self, model: LocalModel) -> LlamaServer | None:
@@ -170,17 +178,42 @@ class _Servers:
     def serve(self, model: LocalModel) -> LlamaServer:
         """Return the server of a model, after starting it if none runs; its callers wait for one start.
 
+        One that ended is started again with the key that it had, a few times within some minutes at most.
+
         Raises:
             ConfigurationError: If llama.cpp cannot serve the file.
+            ConnectionError: If its server ended too often.
         """
         with self._lock:
             server = self._running.get(model.file)
             if server is not None and server.is_running:
                 return server
             if server is not None:
-                server.stop()  # it died; its pipes are still open
-            self._running[model.file] = started = _start(model)
+                self._note_end(model, server)
+            started = _start(model, secrets.token_hex(16) if server is None else server.key)
+            self._running[model.file], self._models[model.file] = started, model
             return started
+
+    def ended(self) -> list[LocalModel]:
+        """Return the models whose server ended, and was not started again yet."""
+        return [self._models[file] for file, server in list(self._running.items()) if not server.is_running]
+
+    def _note_end(self, model: LocalModel, server: LlamaServer) -> None:
+        server.stop()  # its pipes are still open
+        now = time.monotonic()
+        ends = [at for at in self._ends.get(model.file, ()) if now - at < _RESTARTS_S]
+        if len(ends) >= _MOST_RESTARTS:
+            raise ConnectionError(
+                f"the server of {model.name} ended {len(ends) + 1} times within {_RESTARTS_S / 60:g} minutes; "
+                f"it is not started again now"
+            )
+        self._ends[model.file] = [*ends, now]
+        with logging_safely():
+            _log.warning(
+                "the server of %s ended (exit status %s); it is started again",
+                model.name,
+                server.process.returncode,
+            )
 
     def stop(self) -> None:
         """Stop all."""
@@ -210,8 +243,22 @@ def serve_locally(name: str) -> LlamaServer:
     return _servers.serve(LocalModel.named(name))
 
 
-def _start(model: LocalModel) -> LlamaServer:
-    key = secrets.token_hex(16)
+def ended_servers() -> list[str]:
+    """Return the names of the models whose server ended, and was not started again yet."""
+    return [model.name for model in _servers.ended()]
+
+
+def restart_ended() -> None:
+    """Start the servers that ended again, as often as is allowed; blocks for as long as that takes."""
+    for model in _servers.ended():
+        try:
+            _servers.serve(model)
+        except (ConfigurationError, ConnectionError) as error:
+            with logging_safely():
+                _log.error("%s", one_line(error))
+
+
+def _start(model: LocalModel, key: str) -> LlamaServer:
     settings = json.dumps(_settings(model, key)).encode() + b"\n"
     command = [sys.executable, "-P", str(Path(__file__).with_name("llama_child.py"))]
     with tempfile.TemporaryFile() as log:

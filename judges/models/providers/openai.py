@@ -15,7 +15,7 @@ from pydantic import BaseModel, JsonValue, SecretStr
 
 from judges.errors import ConfigurationError, shortened
 from judges.messages import Content, openai_content
-from judges.model import LlmRun, ModelRequest, ModelResponse, PromptRole
+from judges.model import Distribution, LlmRun, ModelRequest, ModelResponse, PromptRole
 from judges.models.likelihood import ALTERNATIVES
 from judges.models.providers import llm_runs
 from judges.models.providers.http import Connected, Endpoint
@@ -393,7 +393,8 @@ class OpenAICompatible(Connected):
         Raises:
             judges.models.providers.http_errors.EndpointReplyError: If it is none.
         """
-        return self._with_known_ending(parse_completion(body))
+        response = self._with_known_ending(parse_completion(body))
+        return replace(response, ratings=Distribution(reason=_IN_A_BATCH))
 
     def do_without(self, status: int, body: bytes) -> bool:
         """Leave out from now on what the endpoint refused in an error; False if the error has another cause."""
@@ -458,6 +459,8 @@ class OpenAICompatible(Connected):
             fields |= forced_tool(schema, sizes, plan.keywords, most_items)
         return f'{_JSON.encode(fields)[:-1]}, "messages": '.encode("utf-8", "replace")
 
+
+_IN_A_BATCH = "a batch's replies are read without their requests, and so without logprobs"
 
 _TIMINGS = b'"timings":'
 """A field that llama.cpp adds to its replies; within a text its quotes would be escaped."""

@@ -40,7 +40,7 @@ from judges.offline.run.cells import judge_missing, new_meter
 from judges.offline.run.estimate import REPLY_TOKENS
 from judges.offline.run.journal import Journal, cannot_write, open_private
 from judges.offline.run.meter import CallMeter, RunStopped, unpriced
-from judges.offline.run.parts import drop_failed
+from judges.offline.run.processes import drop_failed
 from judges.offline.run.settings import BatchSettings, OnProgress, Progress, RunSettings
 from judges.offline.run.source import NumberedRows
 from judges.verdict import Usage

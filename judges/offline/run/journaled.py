@@ -17,11 +17,12 @@ from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput, summarise_rows
-from judges.offline.run import outputs, parts
+from judges.offline.run import outputs
 from judges.offline.run.cells import judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, locked, make_folder
 from judges.offline.run.outputs import RESULTS, SUMMARY, RunFiles
+from judges.offline.run.processes import gather
 from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.offline.run.source import NAME as MANIFEST
 from judges.offline.run.source import JudgeRecord, Manifest, RunRows, spooled
@@ -188,7 +189,7 @@ async def _judge(
     load: Loader | None = None,
 ) -> Evaluation:
     started = time.monotonic()
-    parts.gather(folder, source.step)  # those of an earlier start that was killed
+    gather(folder, source.step)  # those of an earlier start that was killed
     if settings.batch is not None:
         from judges.offline.run.batch import judge_in_batches  # noqa: PLC0415 - loads the direct client
 

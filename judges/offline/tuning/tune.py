@@ -29,8 +29,8 @@ from judges.offline.trust.calibration import LabelledRows, read_labelled
 from judges.offline.trust.report_text import people_of
 from judges.offline.trust.rows import JudgedAnswer, RowSource, is_tuned, label_digests, lower_median, majority
 from judges.offline.trust.spending import LabelUses
-from judges.offline.tuning.calls import JournaledCalls
 from judges.offline.tuning.changes import (
+    JournaledCalls,
     JudgeChange,
     LabelledCase,
     TunableJudge,

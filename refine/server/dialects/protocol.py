@@ -258,7 +258,8 @@ def _forces_call(body: Mapping[str, Any]) -> bool:
 
 def _forces(choice: object, tools: Sequence[Json]) -> bool:
     if isinstance(choice, dict):
-        allowed = choice.get("allowed_tools") if isinstance(choice.get("allowed_tools"), dict) else choice
+        inner = choice.get("allowed_tools")
+        allowed = inner if isinstance(inner, dict) else choice
         if isinstance(allowed.get("tools"), list):
             return _forces(allowed.get("mode", "auto"), objects(allowed["tools"]))
         if _tool_name(choice):
@@ -273,7 +274,7 @@ def _forces(choice: object, tools: Sequence[Json]) -> bool:
 
 def _tool_name(tool: Json) -> str:
     """Return the name of a tool, where an API has it; empty for one of the provider's own, which has none."""
-    inner = next((tool[kind] for kind in ("function", "custom") if isinstance(tool.get(kind), dict)), {})
+    inner: Json = next((tool[kind] for kind in ("function", "custom") if isinstance(tool.get(kind), dict)), {})
     return string(tool.get("name")) or string(inner.get("name"))
 
 

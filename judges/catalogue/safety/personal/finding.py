@@ -70,7 +70,7 @@ def without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _rank(kind: str) -> int:
-    return KINDS.index(kind) if kind in KINDS else -1  # type: ignore[arg-type]  # it is one
+    return KINDS.index(kind) if kind in KINDS else -1
 
 
 def _start(finding: Finding) -> int:
