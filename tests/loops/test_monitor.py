@@ -61,7 +61,10 @@ def test_a_certificate_takes_the_place_of_files_alone(tmp_path: Path) -> None:
     assert (tmp_path / "latest.json").is_symlink()
     assert IssuedCertificate.read(tmp_path / "first.json").alpha == 0.2
     os.mkfifo(tmp_path / "pipe")
-    reader = subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE, text=True)
+    read = "import sys; print(open(sys.argv[1]).read())"
+    reader = subprocess.Popen(
+        [sys.executable, "-c", read, str(tmp_path / "pipe")], stdout=subprocess.PIPE, text=True
+    )
     issued(tmp_path / "pipe")
     assert json.loads(reader.communicate(timeout=60)[0])["alpha"] == 0.1
     assert (tmp_path / "pipe").is_fifo()
