@@ -271,7 +271,7 @@ def _judges(options: of.ListOptions) -> int:
 
 @_command(_JUDGE)
 def _draft(options: of.DraftOptions) -> int:
-    """Write dimensions for answers of yours, and keep those that tell them apart.
+    """Write dimensions, and keep those that tell your answers apart.
 
     Ends with 1 where none does. What it writes is linted; try it on other answers before it guards anything.
 
