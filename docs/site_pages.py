@@ -12,13 +12,18 @@ import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner
 
 import judges
 from judges.catalogue.registry import default_registry
 from judges.entry import Entry
 from judges.settings import load_line, settings_of
 from judges.testing import ScriptedEmbeddings, ScriptedModel
+from refine.cli.app import app
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -46,10 +51,26 @@ COPIES = {
 }
 """Pages of the site that stand elsewhere in the repository."""
 
+EXPLAINED = {
+    "guard-settings": (
+        "Settings of the guard",
+        "What stands in `refine.toml`, or in the environment as `REFINE_NAME`.",
+        ("ServerSettings", "GuardSettings", "NamedGuardSettings", "RequestLimits", "ServerKey", "WebhookSettings"),
+        "refine.server.config",
+    ),
+    "reasons-and-events": (
+        "Stop reasons, unscored verdicts, events",
+        "The codes that outcomes, verdicts, records and logs hold.",
+        ("graphs.refinement.StopReason", "judges.verdict.Unscored", "graphs.events.Event"),
+        "",
+    ),
+}
+"""Pages of the reference beside those of the packages: title, first sentence, what they explain, where it is."""
+
 NOTEBOOKS = ROOT / "docs" / "notebooks"
 
 WEIGHTS = {
-    "catalogue": 0.5,
+    "catalogue": 0.35,
     "changes.md": 0.2,
     "contributing.md": 0.5,
     "decisions": 0.5,
@@ -87,6 +108,8 @@ def pages() -> dict[str, str]:
         **{f"catalogue/{name}.md": judge_page(entry) for name, entry in entries.items()},
         "catalogue/index.md": _index_page(entries.values()),
         **{f"reference/{door}.md": _reference_page(door) for door in DOORS},
+        **{f"reference/{name}.md": _explained_page(*parts) for name, parts in EXPLAINED.items()},
+        "reference/command-line.md": _command_line_page(),
         **{f"notebooks/{file.stem}.md": _notebook_page(file) for file in sorted(NOTEBOOKS.glob("*.ipynb"))},
     }
 
@@ -170,6 +193,25 @@ def _reference_page(door: str) -> str:
     blocks = "\n".join(f"::: {door}.{name}\n" for name, home in homes.items() if home == door)
     others = ", ".join(f"[`{name}`]({home}.md#{home}.{name})" for name, home in homes.items() if home != door)
     return f"# {door}\n\n{DOORS[door]}\n\n{others and f'Exported here, too: {others}.'}\n\n{blocks}"
+
+
+def _explained_page(title: str, sentence: str, names: tuple[str, ...], module: str) -> str:
+    blocks = "\n".join(f"::: {module}{module and '.'}{name}\n" for name in names)
+    return f"# {title}\n\n{sentence}\n\n{blocks}"
+
+
+def _command_line_page() -> str:
+    """Return what `refine --help` and the help of each command say."""
+    helps = {"refine": _help_of()}
+    listed = cast("TyperGroup", get_command(app)).commands
+    helps |= {f"refine {name}": _help_of(name) for name, command in listed.items() if not command.hidden}
+    blocks = "\n\n".join(f"## {name}\n\n```text\n{text}\n```" for name, text in helps.items())
+    return f"# The command line: every command of refine, and its options\n\n{blocks}\n"
+
+
+def _help_of(*command: str) -> str:
+    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "100", "NO_COLOR": "1"})
+    return result.output.strip().replace("Usage: root", "Usage: refine")
 
 
 def _home_of(name: str, door: str) -> str:

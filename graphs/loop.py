@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, ClassVar
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
@@ -705,7 +705,7 @@ class Loop:
         warnings: tuple[Event, ...] = (),
     ) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
-        judged = self._with_verdict(refinement, verdict, now)
+        judged = self._with_verdict(refinement, verdict, now=now)
         events = partial(judged_events, judged)
         if judged.stop_reason is not None:
             return Transition(refinement=judged, goto="finish", events=events, warnings=warnings)
@@ -720,11 +720,8 @@ class Loop:
             raise
         return Transition(refinement=augmented, goto="generate", events=events, warnings=warnings)
 
-    def _with_verdict(self, refinement: Refinement, verdict: Verdict, now: float) -> Refinement:
-        return refinement.add_verdict(verdict, now=now)
-
-    def _added(self, judged: Refinement) -> Sequence[AnyMessage]:
-        return added_messages(judged)
+    _with_verdict: Callable[..., Refinement] = staticmethod(Refinement.add_verdict)
+    _added = staticmethod(added_messages)
 
     def finish(
         self, refinement: Refinement, messages: Messages, context: RunContext

@@ -412,7 +412,7 @@ class PieceLoop(Loop):
         words = {"rationale": said.rationale, "feedback": said.feedback}
         return verdict.model_copy(update={**words, "usage": verdict.usage + said.usage})
 
-    def _with_verdict(self, refinement: Refinement, verdict: Verdict, now: float) -> Refinement:
+    def _with_verdict(self, refinement: Refinement, verdict: Verdict, *, now: float) -> Refinement:
         """Record the verdict, which stands whatever comes of a late one, where nothing more can be said."""
         judged = refinement.add_verdict(with_cost_of(self._pieces, verdict), now=now)
         if _is_late(judged) and (self.policy.on_late_refusal == "flag" or judged.stop_reason is not None):
@@ -420,7 +420,7 @@ class PieceLoop(Loop):
             judged = evolve(judged, stop_reason="late_refusal", detail=detail, ended_at=now)
         return judged
 
-    def _added(self, judged: Refinement) -> Sequence[AnyMessage]:
+    def _added(self, judged: Refinement) -> list[AnyMessage]:
         """Return what the next attempt is asked for: it goes on after what was released."""
         if not judged.released_pieces:
             return added_messages(judged)

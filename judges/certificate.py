@@ -17,6 +17,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from judges.errors import ConfigurationError, shortened
+from judges.runtime.files import write_whole
 from judges.verdict import HIGHEST
 
 
@@ -470,13 +471,11 @@ class IssuedCertificate(BaseModel):
         return certificate
 
     def write(self, path: str | Path) -> None:
-        """Write it to a file, replacing what is there."""
+        """Write it to a file in place of what that holds."""
         target = Path(path)
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
         text = json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False)
         try:
-            beside.write_text(f"{text}\n", encoding="utf-8")
-            beside.replace(target)
+            write_whole(target, f"{text}\n")
         except OSError as error:
             raise ConfigurationError(
                 f"{target} cannot be written: {error.strerror}; choose another --out"

@@ -1,4 +1,4 @@
-"""The GitHub Action: its steps run as a runner runs them, up to the comment and the exit code."""
+"""The GitHub Action, its steps run as a runner runs them, and the hook for pre-commit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]  # comes without types
+from typer.testing import CliRunner
 
+from refine.cli.app import app
 from tests.snippets import ROOT
 
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -113,3 +116,18 @@ def test_every_input_of_the_action_is_read() -> None:
     """An input that no step reads would be ignored without a word."""
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
     assert [name for name in ACTION["inputs"] if f"inputs.{name} " not in text] == []
+
+
+def test_the_hook_of_pre_commit_lints_judge_files(tmp_path: Path) -> None:
+    """It installs what the command needs, takes files of judges, and fails on one with a fault in it."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert sorted(hook["additional_dependencies"]) == sorted(project["optional-dependencies"]["cli"])
+    assert all(re.search(hook["files"], name) for name in ("judges.toml", "eval/judges-de.toml"))
+    assert not re.search(hook["files"], "pyproject.toml")
+    good, bad = tmp_path / "judges.toml", tmp_path / "judges-bad.toml"
+    good.write_text('[judges.short]\nuse = "length"\nat_most = 80\n')
+    bad.write_text('[judges.short]\nuse = "lenght"\n')
+    name, *command = hook["entry"].split()
+    assert name == "refine"
+    assert [CliRunner().invoke(app, [*command, str(file)]).exit_code for file in (good, bad)] == [0, 1]

@@ -33,7 +33,7 @@ FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:py|toml))\n", re.MULTILINE)
 
 OUR_PATH = re.compile(r"(?<![\w./-])(?:\.ci|demos|docs|graphs|judges|refine|tests)/[\w./*-]*[\w*/]")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
-LONGEST_LINE = 118
+LONGEST_LINE, LONGEST_PAGE = 118, 250
 
 every_page = for_every("page", WRITTEN)
 
@@ -168,6 +168,12 @@ def test_lines_are_short(page: str) -> None:
     """Pages are wrapped, so that a change shows as a few lines; rows of tables are not."""
     lines = text_of(page).splitlines()
     assert [line for line in lines if len(line) > LONGEST_LINE and not line.startswith("|")] == []
+
+
+def test_pages_are_short() -> None:
+    """Whoever opens a page reads it to its end: none has more than 250 lines, but the one that is generated."""
+    lengths = {page: len(text_of(page).splitlines()) for page in WRITTEN}
+    assert {page: length for page, length in lengths.items() if length > LONGEST_PAGE} == {}
 
 
 def test_writing_a_judge_is_a_short_read() -> None:

@@ -2,25 +2,28 @@
 "use strict";
 
 const STOP_WORDS = new Set(
-  ("a about all an and any are as at be been before but by can could did do does each for from get gets had has have " +
-    "how i if in into is it its may me my need no not of on one or our out own should so some such than that the their " +
+  ("a about all an and any are as at be been before but by can could did do does each for from get gets give gives had has have " +
+    "how i if in into is it its many may me much my need no not of on one or our out own should so some such than that the their " +
     "them then there these they this to us use used using want was we what when where whether which who why will with " +
     "without would yet you your").split(" "),
 );
+const EVERYWHERE = /^(answers?|judges?|models?|questions?|selfrefine)$/i;
 const ENDINGS = /(ations?|ings?|ates?|ated|ies|ed|es|e|s|y)$/;
 
-/** Return what of a question is worth looking for: the theme adds a wildcard to each word, which stems it. */
+/** Return what of a question is worth looking for; what is on every page counts a tenth of the rest. */
 function keywords(question) {
   if (/["+:~^*]/.test(question)) return question; // written for the search, not as a question
   const words = question.split(/[\s?!,;()]+/).filter(Boolean);
   const kept = words.filter((word) => !STOP_WORDS.has(word.toLowerCase()));
-  return (kept.length ? kept : words).map(stemOf).join(" ");
+  return (kept.length ? kept : words).map(termOf).join(" ");
 }
 
-function stemOf(word) {
-  if (word.length < 5) return `${word}^3 ${word}`; // the word itself before what merely begins with it
-  const stem = /^[A-Z]?[a-z]+$/.test(word) ? word.replace(ENDINGS, "") : word;
-  return stem.length < 4 ? word : stem;
+function termOf(word) {
+  if (/\w_\w/.test(word)) return word.split("_").map((part) => `+${part}^10`).join(" "); // a name, all of it
+  const stem = /^[A-Z]?[a-z]{5,}$/.test(word) ? word.replace(ENDINGS, "") : word;
+  const prefix = `${stem.length < 4 ? word : stem}*`;
+  if (EVERYWHERE.test(word)) return prefix;
+  return word.length < 5 ? `${word}^30 ${prefix}^5` : `${prefix}^10`; // a short word before what begins with it
 }
 
 /** The worker of the search in a frame: a browser starts no worker for a page that it reads from a folder. */

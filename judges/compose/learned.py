@@ -20,6 +20,7 @@ from judges.judge import Judge
 from judges.model import EmbeddingModel
 from judges.models.providers.local_models import MiniLM
 from judges.requests import Deliberation, Embed
+from judges.runtime.files import write_whole
 from judges.sample import Sample
 from judges.settings import means
 from judges.verdict import HIGHEST, LOWEST, Verdict
@@ -179,7 +180,7 @@ def write_learned(file: Path, content: Mapping[str, Any]) -> str:
     whole = {"kind": _KIND, "version": _VERSION, **content}
     identity = _identity(whole)
     text = json.dumps({**whole, "id": identity}, ensure_ascii=False, indent=1, sort_keys=True)
-    file.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+    write_whole(file, f"{text}\n")
     return identity
 
 

@@ -294,7 +294,7 @@ def _without_unjudged(
         raise _unjudgeable(422, f"an answer with {medium} in it is not judged")
     document = dialect.known_part(document)
     is_judged = outcome.stop_reason != "skipped" and not released.misfit
-    if is_judged and not released.pieces and guard.shows_part_of(released.text):
+    if is_judged and not released.pieces and guard.shows_part_of(str(released.answer.text)):
         raise _unjudgeable(422, "an answer so long that the judge is shown a part of it is not judged")
     if is_judged or not str(released.answer.text).strip():
         return document, ""

@@ -324,6 +324,11 @@ question_refused .   last      any           raise
 question_refused .   raise     any           raise
 question_refused .   fallback  any           fallback
 question_refused .   interrupt any           raise
+withdrawn        .   best      any           raise
+withdrawn        .   last      any           raise
+withdrawn        .   raise     any           raise
+withdrawn        .   fallback  any           fallback
+withdrawn        .   interrupt any           raise
 
 generator_failed 21  best      any           answer 1
 generator_failed 21  last      any           answer 2

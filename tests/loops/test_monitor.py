@@ -53,6 +53,21 @@ def issued(path: Path, **fields: Any) -> Path:
     return path
 
 
+def test_a_certificate_takes_the_place_of_files_alone(tmp_path: Path) -> None:
+    """A link stays a link, and what is no file, such as a pipe or `/dev/null`, is written to, not replaced."""
+    (tmp_path / "latest.json").symlink_to(tmp_path / "first.json")
+    issued(tmp_path / "latest.json")
+    issued(tmp_path / "latest.json", alpha=0.2)
+    assert (tmp_path / "latest.json").is_symlink()
+    assert IssuedCertificate.read(tmp_path / "first.json").alpha == 0.2
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE, text=True)
+    issued(tmp_path / "pipe")
+    assert json.loads(reader.communicate(timeout=60)[0])["alpha"] == 0.1
+    assert (tmp_path / "pipe").is_fifo()
+    assert {file.name for file in tmp_path.iterdir()} == {"latest.json", "first.json", "pipe"}
+
+
 def canary_rows(n: int, *, wrong: int = 0) -> list[dict[str, Any]]:
     """Return rows of which half are good, and the judge was wrong about the first few."""
     return [

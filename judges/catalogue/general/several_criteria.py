@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
@@ -21,6 +19,7 @@ from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
+from judges.runtime.files import write_whole
 from judges.runtime.validation import SharedByCopies
 from judges.sample import Sample
 from judges.settings import means
@@ -268,10 +267,7 @@ class _Lists(SharedByCopies):
         dumped = [item.model_dump(exclude_none=True) for item in self._known[digest]]
         lists[digest] = {"about": about, "items": dumped}
         text = json.dumps(lists, ensure_ascii=False, indent=2)
-        with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as beside:
-            beside.write(f"{text}\n")
-        with suppress(FileNotFoundError):
-            Path(beside.name).replace(file)
+        write_whole(file, f"{text}\n")
 
 
 class Checklist(ModelJudge):

@@ -129,7 +129,7 @@ _KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "
 
 def known_part(reply: Json) -> Json:
     """Return a reply without parts of a kind that is not known, and without what tells of its prompt."""
-    choice = without_prompt(reply["choices"][0])
+    choice = reply["choices"][0]
     content = choice["message"].get("content")
     if isinstance(content, list):
         parts = [part for part in content if isinstance(part, str) or _is_known(part)]

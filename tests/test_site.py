@@ -1,0 +1,143 @@
+"""The built site in a real browser: its search answers what a new user asks, and nothing is loaded from elsewhere.
+
+`TEST_SITE=FOLDER` names the site, which `mkdocs build --strict -d FOLDER` wrote.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.report.test_page import CHROMIUM, FLAGS
+
+SITE = Path(os.environ.get("TEST_SITE", "/nowhere"))
+KEEP_ANSWERS = """
+const Real = window.Worker;
+window.answered = null;
+window.Worker = class extends Real {
+  constructor(...all) {
+    super(...all);
+    this.addEventListener("message", (event) => { if (event.data.type === 3) window.answered = event.data.data; });
+  }
+};
+"""
+"""Keeps what the search's worker, the one of the theme, says to the page."""
+
+QUESTIONS = {
+    "How do I install it?": "install",
+    "Which extras are there?": "install",
+    "What is a verdict?": "judging",
+    "How do I write my own judge?": "writing-a-judge",
+    "Can a plain Python function be a judge?": "judging",
+    "how many attempts before it gives up": "loop",
+    "What happens when the judge fails or times out?": "guarantees",
+    "limit cost and number of calls": "loop",
+    "stream tokens while the answer is judged": "streaming",
+    "use it with create_agent": "agents",
+    "human review before an answer goes out": "durable",
+    "OpenAI-compatible proxy in front of vLLM": "guard",
+    "How do I run the guard in Kubernetes?": "scaling",
+    "mask personal data": "safety",
+    "jailbreak detection": "catalogue/prompt_injection",
+    "detect hallucinations in RAG answers": "catalogue/hallucination",
+    "Evaluate a CSV file": "rows",
+    "fail CI when quality drops": "ci",
+    "resume a run after a crash": "runs",
+    "How much will an evaluation cost?": "runs",
+    "use a local model without an API key": "notebooks/local-model",
+    "prometheus metrics": "scaling",
+    "OpenTelemetry tracing": "record",
+    "What is a certificate?": "trust",
+    "Does refining help at all?": "trial",
+    "migrate from guardrails-ai": "from-elsewhere",
+    "switch from NeMo Guardrails": "guard-from-elsewhere",
+    "use with Claude Code (MCP)": "mcp",
+    "several judges together in a panel": "judging",
+    "test without a model": "judging",
+    "cache judge calls, rate limit": "judging",
+    "What leaks to the user?": "guarantees",
+    "How do I report a vulnerability?": "security",
+    "header_timeout_s": "reference/guard-settings",
+    "StopReason": "reference/reasons-and-events",
+    "AskFailed": "reference/judges",
+}
+"""What a new user asks, and the page that answers it."""
+
+pytestmark = pytest.mark.skipif(
+    "TEST_SITE" not in os.environ or not CHROMIUM.exists(), reason="needs a built site in TEST_SITE, and Chromium"
+)
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start Debian's Chromium once."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Serve the site on loopback."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(SITE)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def open_site(browser: Browser, address: str) -> tuple[Page, list[str]]:
+    """Open the first page, its search ready, and return it with what it asked for elsewhere."""
+    page, elsewhere = browser.new_page(), []
+    page.on("request", lambda asked: None if asked.url.startswith(address) else elsewhere.append(asked.url))
+    page.add_init_script(KEEP_ANSWERS)
+    page.goto(f"{address}index.html")
+    page.locator("input.md-search__input").focus()
+    return page, elsewhere
+
+
+def hits_of(page: Page, question: str) -> list[str]:
+    """Type a question, and return the first three pages that the search lists."""
+    page.evaluate("window.answered = null")
+    box = page.locator("input.md-search__input")
+    box.fill(question)
+    box.press("End")  # the theme listens to keys
+    page.wait_for_function("window.answered !== null", timeout=60_000)
+    items: list[list[dict[str, str]]] = page.evaluate("window.answered.items")
+    return [item[0]["location"].partition(".html")[0] for item in items[:3]]
+
+
+def test_the_search_answers_what_a_new_user_asks(browser: Browser, address: str) -> None:
+    """Each question has its page among the first three hits, and no page is loaded from elsewhere."""
+    page, elsewhere = open_site(browser, address)
+    hits = {question: hits_of(page, question) for question in QUESTIONS}
+    missed = {question: hits[question] for question, wanted in QUESTIONS.items() if wanted not in hits[question]}
+    assert missed == {}
+    assert elsewhere == []
+    page.close()
+
+
+def test_the_search_works_from_a_folder(browser: Browser) -> None:
+    """Opened as files, without a server or a network, it answers, too."""
+    page, elsewhere = open_site(browser, f"{SITE.resolve().as_uri()}/")
+    box = page.locator("input.md-search__input")
+    box.fill("certificate")
+    box.press("End")
+    page.locator(".md-search-result__item").first.wait_for(state="attached", timeout=60_000)
+    assert "certificate" in page.locator(".md-search-result__item").first.inner_text().lower()
+    assert elsewhere == []
+    page.close()
