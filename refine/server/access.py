@@ -431,6 +431,13 @@ class ServedGuard:
         return is_reachable(self.judge) and (questions is None or is_reachable(questions))
 
     @cached_property
+    def asks(self) -> tuple[str, ...]:
+        """The models that it asks, by name: the upstream, by its address, and those that judge."""
+        judges = (self.judge, self.loop.input_judge)
+        models = (model.name for judge in judges if judge is not None for model in judge.models)
+        return (*models, *(() if self.upstream is None else (self.upstream.origin,)))
+
+    @cached_property
     def provider(self) -> str:
         """Whose model is guarded, as OpenTelemetry names providers; else the form of the API that it speaks."""
         host = "" if self.upstream is None else urlsplit(self.upstream.origin).hostname or ""

@@ -318,7 +318,8 @@ def _operations(service: Service, metrics: Metrics | None) -> list[Route]:
         judges = {guard.name: "not answering" for guard in service.guards if not guard.has_judge}
         closed = (guard.loop.policy.on_judge_error == "raise" for guard in service.guards)
         lost = len(judges) == len(tuple(service.guards)) and all(closed)
-        ended = ended_servers()
+        models = " ".join(name for guard in service.guards for name in guard.asks)
+        ended = [name for name in ended_servers() if name in models]
         if ended:  # nobody may come to ask it while this says no
             asyncio.get_running_loop().run_in_executor(None, restart_ended)
         why_not = {"draining": service.draining, "no judge answers": lost, "a local model is started again": ended}

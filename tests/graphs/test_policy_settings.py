@@ -31,6 +31,7 @@ CHECKED = [
         "graphs/policy.py",
         "graphs/graph.py",
         "judges/verdict.py",
+        "judges/runtime/validation.py",
     ),
     *("refine/__init__.py", "refine/selfrefine.py", "refine/middleware/__init__.py", "refine/middleware/agent.py"),
 ]

@@ -287,10 +287,6 @@ def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | No
         raise ConfigurationError(f"max_concurrency is a whole number from 1, not {shortened(max_concurrency)}")
     if isinstance(samples, str | Path):
         raise ConfigurationError(f"samples are rows, not a path; give read_rows({shortened(str(samples))})")
-    if not hasattr(samples, "__iter__") and not hasattr(samples, "__aiter__"):
-        raise ConfigurationError(
-            f"samples are rows such as [{{'question': ..., 'answer': ...}}], not {shortened(samples)}"
-        )
     if isinstance(samples, Evaluation):
         raise ConfigurationError(
             "samples are rows, not an Evaluation; give [row.sample for row in evaluation.rows]"
@@ -302,6 +298,10 @@ def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | No
     rows = rows_in(samples)
     if rows is samples and not hasattr(rows, "__len__") and row_of(rows) is not None:
         raise ConfigurationError(f"samples are several rows, not one {type(samples).__name__}; give [sample]")
+    if not hasattr(rows, "__iter__") and not hasattr(rows, "__aiter__"):
+        raise ConfigurationError(
+            f"samples are rows such as [{{'question': ..., 'answer': ...}}], not {shortened(samples)}"
+        )
     return rename_rows(rows, checked_columns(columns))
 
 
