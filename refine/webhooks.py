@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import threading
 import time
 from collections import Counter, deque
@@ -131,10 +132,8 @@ class Webhook:
         self._url, self._key, self._timeout_s, self._most = url, key_of(secret), timeout_s, most_waiting
         self._record: Recorder | None = None if record is None else open_record(record)
         self._opener = build_opener(_NoRedirect)
-        self._waiting: deque[_Event] = deque()
-        self._change = threading.Condition()
         self._closing, self._stopped = False, threading.Event()
-        self._thread: threading.Thread | None = None
+        self._start_queue()
         self._retrying = Retrying(
             stop=stop_after_attempt(tries) | stop_when_event_set(self._stopped),
             wait=jittered(multiplier=pause_s, max=60.0),
@@ -151,6 +150,7 @@ class Webhook:
             kind: What happened, as in `answer.withheld`.
             data: What is known of it: plain data, without judged text.
         """
+        self._leave_to_parent()
         with self._change:
             has_room = len(self._waiting) < self._most and not self._closing
             if has_room:
@@ -174,6 +174,7 @@ class Webhook:
     def close(self, wait_s: float = _CLOSING_S) -> None:
         """Send what waits, for so many seconds at most; the rest is dropped."""
         atexit.unregister(self.close)
+        self._leave_to_parent()
         with self._change:
             self._closing = True
             self._change.notify()
@@ -195,6 +196,17 @@ class Webhook:
             self._post(_Event(kind, data))
         except (OSError, HTTPException) as error:
             raise ConfigurationError(f"{self.host} does not take it: {_reason(error)}") from None
+
+    def _start_queue(self) -> None:
+        self._waiting: deque[_Event] = deque()
+        self._change = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+
+    def _leave_to_parent(self) -> None:
+        """Begin a queue of one's own after a fork: what waited is the parent's to send, and so is its thread."""
+        if self._process != os.getpid():
+            self._start_queue()
 
     def _run(self) -> None:
         while (event := self._next()) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,26 @@ def test_a_queue_that_is_full_drops_and_says_so(caplog: pytest.LogCaptureFixture
     reasons = [record.getMessage().partition("dropped ")[2] for record in caplog.records]
     assert reasons.count("(2 events wait already)") == 3
     assert reasons.count("(the process ended)") == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_forked_process_sends_its_own_events_alone() -> None:
+    """What waited in the parent is sent once, by the parent; a child's events go out by a thread of its own."""
+    replies = [HANGING]
+    with serving(lambda asked: replies.pop() if replies else TAKEN) as receiver:
+        webhook = Webhook(f"{receiver.url}/hook", SECRET, timeout_s=2, pause_s=0.001)
+        webhook.send("spend.reached", {"number": 1})
+        webhook.send("spend.reached", {"number": 2})
+        wait_until(lambda: len(receiver.requests) == 1, seconds=60)
+        child = os.fork()
+        if not child:
+            webhook.send("spend.reached", {"number": 3})
+            webhook.close(60)
+            os._exit(not webhook.counts["spend.reached", "delivered"])
+        assert os.waitpid(child, 0)[1] == 0
+        webhook.close(60)
+        assert sorted(event["data"]["number"] for event in heard_by(receiver)) == [1, 1, 2, 3]
 
 
 def test_what_a_guard_tells() -> None:
