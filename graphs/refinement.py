@@ -266,7 +266,7 @@ StopReason = Literal[
 - `question_refused`: the input judge refused the question.
 - `withdrawn`: the certificate was, and `on_alarm="closed"`.
 - `budget`: calls, tokens or costs are used up.
-- `deadline`: the time is.
+- `deadline`: the time is used up.
 - `no_progress`: no attempt was better, as often as `patience` says.
 - `skipped`: nothing to judge, such as a tool call.
 - `judge_failed`: the judge gave no verdict.
