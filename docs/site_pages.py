@@ -40,6 +40,10 @@ DOORS = {
     "judges.offline": "Evaluations, comparisons, labels and certificates.",
     "judges.authoring": "What a judge of your own is made of.",
     "judges.testing": "Doubles without a model, for tests.",
+    "judges.rag": "Metrics of retrieval-augmented answers, over columns.",
+    "judges.offline.statistics": "Arithmetic over results: lists in, values out.",
+    "refine.record": "What takes outcomes, and what reads them.",
+    "refine.server": "The guard inside a process of your own, and the routes of its page.",
 }
 """The public packages, and what each is for."""
 

@@ -257,10 +257,23 @@ StopReason = Literal[
     "interrupted",
     "broken_off",
 ]
-"""Why the loop stopped; `blocked`: a judge refused whose refusal ends it (`on_refusal`); `question_refused`: the
-input judge refused the question; `late_refusal`: what was released in pieces was refused as a whole; `withdrawn`:
-the certificate was, and `on_alarm="closed"`; `broken_off`: a cancellation, or an error of something around it,
-ended it."""
+"""Why the loop stopped, or what it waits for.
+
+- `accepted`: the policy accepts the last verdict.
+- `late_refusal`: what was released in pieces was refused as a whole.
+- `max_attempts`: the last attempt was refused, too.
+- `blocked`: a judge refused whose refusal ends it (`on_refusal`).
+- `question_refused`: the input judge refused the question.
+- `withdrawn`: the certificate was, and `on_alarm="closed"`.
+- `budget`: calls, tokens or costs are used up.
+- `deadline`: the time is used up.
+- `no_progress`: no attempt was better, as often as `patience` says.
+- `skipped`: nothing to judge, such as a tool call.
+- `judge_failed`: the judge gave no verdict.
+- `generator_failed`: no draft came.
+- `interrupted`: it waits for a human.
+- `broken_off`: a cancellation, or an error of something around it, ended it.
+"""
 
 
 class _Memo(dict[str, tuple[Sequence[object], Any]]):

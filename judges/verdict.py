@@ -64,8 +64,15 @@ Unscored = Literal[
 ]
 """Why there is no score. Unscored does not mean wrong: it is never a 0, and is counted separately.
 
-`"undefined"` means that the formula has no value here, for instance a precision over nothing; `"copied_example"`
-that a model gave the rationale of a worked example of its prompt in place of one of its own.
+- `no_claims`, `no_contexts`, `no_reference`, `no_response`, `no_topics`, `no_question`, `no_guidelines`,
+  `no_rubrics`: the sample lacks what the judge is about.
+- `invalid_sample`: it has it in a form that cannot be read.
+- `undefined`: the formula has no value here, for instance a precision over nothing.
+- `judge_failed`: a call failed for good.
+- `invalid_output`: the model's reply does not fit, even after it was asked again.
+- `copied_example`: the model gave the rationale of a worked example of its prompt in place of one of its own.
+- `too_few_votes`: too few members of a panel gave a verdict.
+- `budget`, `deadline`: no call, or no time, was left.
 """
 
 NOTHING_TO_JUDGE: frozenset[str | None] = frozenset(

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
+import pkgutil
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner
 
+from graphs.refinement import StopReason
 from judges.catalogue.registry import default_registry
+from judges.verdict import Unscored
 from refine.cli.app import app
 from tests.laws import for_every
 from tests.snippets import ROOT, all_blocks, expected_output, missing_in_commands, run
+from tests.test_doors import DOORS
 
 GENERATED = "docs/judges.md"
 """Its snippet names a real model; `tests/catalogue/test_reference_page.py` tests the page."""
@@ -32,10 +38,15 @@ FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:py|toml))\n", re.MULTILINE)
 """The comment before each file of a block that shows whole files."""
 
 OUR_PATH = re.compile(r"(?<![\w./-])(?:\.ci|demos|docs|graphs|judges|refine|tests)/[\w./*-]*[\w*/]")
+OUR_NAME = re.compile(r"`((?:demos|graphs|judges|tests)(?:\.\w+)+|refine(?:\.\w+){2,})(?:\([^\"`]*\))?`")
+"""A module, or what is in one; `refine.NAME` may be an event, or an attribute of a trace, too."""
+
+FILE_ENDING = re.compile(r"\.(?:jsonl?|md|py|toml)$")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 LONGEST_LINE, LONGEST_PAGE = 118, 250
 
 every_page = for_every("page", WRITTEN)
+every_text = for_every("page", [*WRITTEN, "AGENTS.md", "README.md", "SECURITY.md"])
 
 
 def text_of(page: str) -> str:
@@ -47,6 +58,27 @@ def files_in(block: str) -> dict[str, str]:
     """Return the files that a block shows, by name; none if it is a snippet."""
     _, *parts = FILE_NAME.split(block)
     return dict(zip(parts[::2], parts[1::2], strict=True)) if FILE_NAME.match(block) else {}
+
+
+def can_be_imported(name: str) -> bool:
+    """Check whether a dotted name leads to a module, or to something in one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def generated() -> Mapping[str, str]:
+    """Make the pages of the site that stand in no file, by their paths."""
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    pages: Mapping[str, str] = module.pages()
+    return pages
 
 
 @pytest.fixture
@@ -149,12 +181,19 @@ def test_every_link_leads_to_a_file(page: str) -> None:
     assert [target for target in targets if not ((ROOT / page).parent / target).exists()] == []
 
 
-@every_page
+@every_text
 def test_every_path_that_a_page_names_exists(page: str) -> None:
     """Paths from the root of the repository lead to files or folders; a `*` stands for any name."""
     shown = {name for _, block in all_blocks(text_of(page)) for name in files_in(block)}
     paths = set(OUR_PATH.findall(text_of(page))) - shown
     assert [path for path in paths if not any(ROOT.glob(path))] == []
+
+
+@every_text
+def test_every_module_that_a_page_names_exists(page: str) -> None:
+    """`judges.sample`, or a name in it, can be imported from where a page says that it is."""
+    names = {name for name in OUR_NAME.findall(text_of(page)) if not FILE_ENDING.search(name)}
+    assert sorted(name for name in names if not can_be_imported(name)) == []
 
 
 @every_page
@@ -199,23 +238,75 @@ def test_every_decision_is_linked() -> None:
     assert decisions <= linked
 
 
-def test_the_way_through_the_site_leads_to_every_page() -> None:
-    """Each page stands in the navigation of the site."""
+def test_the_way_through_the_site_leads_to_every_page(generated: Mapping[str, str]) -> None:
+    """Each page stands in the navigation of the site, those of the reference and the notebooks, too."""
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     written = {file.relative_to(ROOT / "docs").as_posix() for file in (ROOT / "docs").rglob("*.md")}
-    assert written - set(re.findall(r"(?m)([\w./-]+\.md)$", nav)) == set()
+    made = {path for path in generated if not path.startswith("catalogue/")}
+    assert (written | made) - set(re.findall(r"(?m)([\w./-]+\.md)$", nav)) == set()
 
 
-def test_every_judge_has_a_page_on_the_site() -> None:
+def test_every_public_name_stands_in_the_reference(generated: Mapping[str, str]) -> None:
+    """Whatever a door exports is explained on the door's page, or on that of the first door that exports it."""
+    offenders = [
+        f"{door}.{name}"
+        for door in DOORS
+        for name in importlib.import_module(door).__all__
+        if not is_explained(door, name, generated)
+    ]
+    assert offenders == []
+
+
+def is_explained(door: str, name: str, pages: Mapping[str, str]) -> bool:
+    """Check whether the page of a door explains a name, or leads to the page that does."""
+    page = pages.get(f"reference/{door}.md", "")
+    if f"::: {door}.{name}\n" in page:
+        return True
+    link = re.search(rf"\[`{name}`\]\(([\w.]+\.md)#([\w.]+)\)", page)
+    return link is not None and f"::: {link[2]}\n" in pages[f"reference/{link[1]}"]
+
+
+def test_every_reason_and_event_is_explained(generated: Mapping[str, str]) -> None:
+    """Stop reasons, reasons without a score, and events each stand in the text of the page that is about them."""
+    events = {
+        str(call.args[0].value)
+        for file in (ROOT / "graphs").glob("*.py")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Event"
+        if isinstance(call.args[0], ast.Constant)
+    }
+    assert {"start", "verdict", "finish"} <= events
+    codes = {
+        "graphs.refinement.StopReason": get_args(StopReason),
+        "judges.verdict.Unscored": get_args(Unscored),
+        "graphs.events.Event": sorted(events),
+    }
+    page = generated["reference/reasons-and-events.md"]
+    offenders = [
+        f"{name}: {code}"
+        for name, listed in codes.items()
+        for code in listed
+        if f"::: {name}\n" not in page or f"`{code}`" not in text_under(name)
+    ]
+    assert offenders == []
+
+
+def text_under(name: str) -> str:
+    """Return the docstring of a class or of a type alias, by its dotted name."""
+    module, _, last = name.rpartition(".")
+    body = ast.parse(inspect.getsource(importlib.import_module(module))).body
+    for node, after in pairwise(body):
+        if isinstance(node, ast.ClassDef) and node.name == last:
+            return ast.get_docstring(node) or ""
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == last and isinstance(after, ast.Expr):
+            return str(ast.literal_eval(after.value))
+    return ""
+
+
+def test_every_judge_has_a_page_on_the_site(generated: Mapping[str, str]) -> None:
     """It has what the judge asks, its settings, and the prompt of those that ask a model."""
-    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    site = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(site)
-    pages = site.pages()
     for name, entry in default_registry().entries.items():
-        page = pages[f"catalogue/{name}.md"]
+        page = generated[f"catalogue/{name}.md"]
         assert entry.asks in page
         assert "## Settings" in page
         assert ("## Prompt" in page) == ("model=" in page.partition("## Settings")[0]), name

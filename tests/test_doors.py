@@ -21,6 +21,7 @@ DOORS = (
     "judges.rag",
     "judges.testing",
     "refine",
+    "refine.record",
     "refine.server",
 )
 """Packages whose exported names are public; all other modules may change at any time."""
