@@ -241,8 +241,8 @@ def _begin(
         if guard.unjudged == "refuse" and not policy.shadow and _LIMITS.intersection(settings):
             policy = policy.model_copy(update={"on_judge_error": "raise"})
         begun = replace(begun, policy=policy)
-    is_asked = request.refine.get("on_late_refusal") == "replace"
-    if begun.policy.on_late_refusal == "replace" and request.streamed and not is_asked:
+    can_take_back = not request.streamed or request.refine.get("on_late_refusal") == "replace"
+    if begun.policy.on_late_refusal == "replace" and not can_take_back:
         begun = replace(begun, policy=begun.policy.model_copy(update={"on_late_refusal": "flag"}))
     return replace(begun, is_judged=False) if request.skip_reason else begun
 
