@@ -34,8 +34,8 @@ class Event:
     """One event of the loop.
 
     Args:
-        name: `start`, `attempt`, `draft`, `verdict`, `failed`, `discard`, `handover` or `finish`; of a warning,
-            what happened.
+        name: `start`, `attempt`, `draft`, `verdict`, `failed`, `discard`, `handover`, `replace` or `finish`; of a
+            warning, what happened.
         figures: Numbers and codes, without any judged text.
         texts: Judged text, sent only on request.
         streamed: Whether the event goes to the client's stream.

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 from graphs.answers import AnswerKind, reply_without_reasoning
 from graphs.policy import Policy
 from graphs.redaction import withhold
-from graphs.refinement import Attempt, Piece, Refinement, StopReason
+from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, StopReason
 from judges.errors import rebuild
 from judges.first_guesses import OF_AN_OUTCOME, HintsAtKeys
 from judges.messages import Conversation, Message
@@ -137,7 +137,8 @@ class Outcome(HintsAtKeys, Frozen):
             accepted, where the request changed what it is about, and where a model answered that was not
             calibrated.
         held_back: Why the answer was released whole although the policy releases pieces: `"candidates"`,
-            `"tool_call"`, ...; empty where it was not.
+            `"tool_call"`, ...; `"late_refusal"`: it takes the place of one whose pieces are out; empty where it
+            was not.
         question_verdict: What the input judge said of the question; None where there is none.
     """
 
@@ -246,6 +247,8 @@ class Outcome(HintsAtKeys, Frozen):
             value = getattr(self, name)
             if value:
                 summary[name] = value
+        if self.held_back == LATE_REFUSAL:
+            summary["replaces"] = message_id(self.id)
         return summary
 
     def samples(self) -> list[Sample]:
@@ -274,6 +277,11 @@ class Outcome(HintsAtKeys, Frozen):
         sample = sample_of(conversation, draft, self.evidence)
         metadata = {name: value for name, value in labels.items() if value is not None}
         return sample.model_copy(update={"metadata": {**sample.metadata, **metadata}})
+
+
+def message_id(outcome_id: str) -> str:
+    """Return the id of the message whose pieces go out before it is whole."""
+    return f"answer-{outcome_id}"
 
 
 def _held_back(refinement: Refinement) -> str:

@@ -24,7 +24,7 @@ from typing import Any, Self
 from pydantic import Field, JsonValue
 
 from graphs.outcome import InputError
-from graphs.policy import FrozenSettings, Policy, ReleaseForm
+from graphs.policy import FrozenSettings, OnLateRefusal, Policy, ReleaseForm
 from judges.errors import ConfigurationError, shortened
 from judges.sample import Guidelines, Rubrics, canonical_field
 from judges.verdict import Rating
@@ -68,6 +68,8 @@ class Overrides(_RequestSettings):
         deadline_s: Seconds from the question after which the loop stops waiting for anything.
         patience: Stop after this many consecutive attempts that were no better than the best before them.
         release: `"answer"` holds the answer back until all of it is judged, `"pieces"` releases pieces of it.
+        on_late_refusal: `"flag"`, or what the policy says: of the guard, a client that streams and can take an
+            answer back asks for `"replace"`.
         guidelines: Rules that the answer must follow, a text or a list of texts, added to those of the evidence;
             `criteria` is another name. The judge must be one that reads a sample's `guidelines`, such as
             `Rubric(..., own_guidelines=True)`, an agent, or a function with a parameter of that name.
@@ -80,6 +82,7 @@ class Overrides(_RequestSettings):
         InputError: If a setting is unknown or out of range; the message names it and the remedy.
     """
 
+    on_late_refusal: OnLateRefusal | None = None
     guidelines: Guidelines = None
     rubrics: Rubrics = None
     evidence: dict[str, Any] | None = None
@@ -232,6 +235,11 @@ class Bounds(_RequestSettings):
         if overrides.release == "pieces" and "pieces" not in (policy.release, self.release):
             raise InputError(
                 "a request may not set release to 'pieces' here; the bounds say so where it may, release='pieces'"
+            )
+        if overrides.on_late_refusal not in (None, "flag", policy.on_late_refusal):
+            raise InputError(
+                f"a request may set on_late_refusal to 'flag' or {policy.on_late_refusal!r} here, "
+                f"not to {overrides.on_late_refusal!r}; the policy says so where it may"
             )
         if overrides.max_cost is not None and not policy.prices:
             raise InputError(f"a request cannot set max_cost={overrides.max_cost} here: no prices are known")

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -37,10 +37,10 @@ from graphs.loop import (
     unanswered,
     usage_of_draft,
 )
-from graphs.outcome import DraftError, add_outcome, piece_sample
+from graphs.outcome import DraftError, add_outcome, message_id, piece_sample
 from graphs.overrides import Bounds
 from graphs.policy import Policy
-from graphs.refinement import Piece, Refinement, evolve
+from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, evolve
 from graphs.release import AnswerText, PieceRelease, is_failure, verdict_on, with_cost_of
 from graphs.review import Decided
 from judges.compose.panel import Panel
@@ -378,6 +378,7 @@ class PieceLoop(Loop):
         fault = fault_of(last.kind, last.answer, is_last=refinement.is_last) if not last.fault else None
         if (
             refinement.policy.release == "answer"
+            or refinement.held_back
             or not refinement.released_pieces
             or last.misfit
             or fault == "invalid_tool_call"
@@ -415,14 +416,15 @@ class PieceLoop(Loop):
     def _with_verdict(self, refinement: Refinement, verdict: Verdict, *, now: float) -> Refinement:
         """Record the verdict, which stands whatever comes of a late one, where nothing more can be said."""
         judged = refinement.add_verdict(with_cost_of(self._pieces, verdict), now=now)
-        if _is_late(judged) and (self.policy.on_late_refusal == "flag" or judged.stop_reason is not None):
-            detail = "the answer was refused as a whole when its pieces were out"
-            judged = evolve(judged, stop_reason="late_refusal", detail=detail, ended_at=now)
-        return judged
+        if not _is_late(judged):
+            return judged
+        if judged.policy.on_late_refusal == "flag" or judged.stop_reason is not None:
+            return evolve(judged, stop_reason="late_refusal", detail=_REFUSED_LATE, ended_at=now)
+        return evolve(judged, held_back=LATE_REFUSAL) if judged.policy.on_late_refusal == "replace" else judged
 
     def _added(self, judged: Refinement) -> list[AnyMessage]:
-        """Return what the next attempt is asked for: it goes on after what was released."""
-        if not judged.released_pieces:
+        """Return what the next attempt is asked for: it goes on after what was released, or takes its place."""
+        if not judged.released_pieces or judged.held_back:
             return added_messages(judged)
         return amendment_messages(judged) if _is_late(judged) else continuation_messages(judged)
 
@@ -430,7 +432,12 @@ class PieceLoop(Loop):
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Decided, Transition]:
         """Append the answer: what was released, and what the policy adds to it."""
+        if refinement.held_back == LATE_REFUSAL and refinement.passed:
+            return self._replace(refinement, messages)
         last = refinement.attempts[-1] if refinement.attempts else None
+        if refinement.held_back == LATE_REFUSAL:
+            refinement = _without_replacement(refinement)
+            last = next((attempt for attempt in reversed(refinement.attempts) if attempt.pieces), None)
         was_piecewise = any(attempt.pieces for attempt in refinement.attempts)
         if last is None or not was_piecewise or (refinement.stop_reason == "skipped" and not last.pieces):
             return (yield from super().finish(refinement, messages, context))
@@ -439,16 +446,27 @@ class PieceLoop(Loop):
             events = partial(finished_events, refinement)
             error = unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
             return Transition(refinement=refinement, events=events, error=error)
-        answer = self._answer(refinement, ending)
+        answer = self._answer(refinement, last, ending)
         refinement = refinement.release(last.number)
         transition = finish_with_answer(
-            refinement, messages, answer, now, throttle=self._throttle, id=message_id(refinement)
+            refinement, messages, answer, now, throttle=self._throttle, id=message_id(refinement.id)
         )
         return transition
 
-    def _answer(self, refinement: Refinement, ending: str) -> AIMessage:
+    def _replace(self, refinement: Refinement, messages: Messages) -> Transition:
+        """Append the answer that takes the place of the one that is out, as a message of its own."""
+        last, replaced = refinement.attempts[-1], message_id(refinement.id)
+        answer = release_answer(last, self.policy)
+        released = refinement.release(last.number, detail=f"{_REFUSED_LATE}; this one takes its place")
+        transition = finish_with_answer(
+            released, messages, answer, time.time(), throttle=self._throttle, id=f"{replaced}-replacement"
+        )
+        figures, texts = {"attempt": last.number, "replaces": replaced}, {"text": last.text}
+        event = Event("replace", figures, texts, show=True)
+        return replace(transition, events=lambda: (event, *finished_events(released)))
+
+    def _answer(self, refinement: Refinement, last: Attempt, ending: str) -> AIMessage:
         """Return the message of what was released; where that is not all, it says that it was filtered."""
-        last = refinement.attempts[-1]
         text = "".join(refinement.released_pieces)
         if refinement.stop_reason == "skipped":
             return release_answer(last, self.policy)
@@ -484,6 +502,16 @@ def _is_late(judged: Refinement) -> bool:
     return is_out and not is_failed and judged.stop_reason != "accepted" and last.kind != "cut"
 
 
+_REFUSED_LATE = "the answer was refused as a whole when its pieces were out"
+
+
+def _without_replacement(refinement: Refinement) -> Refinement:
+    """Return a refinement as it is where no other answer took the place of one that was refused late."""
+    reason = refinement.stop_reason
+    detail = _REFUSED_LATE if reason == "late_refusal" else f"{_REFUSED_LATE}; no other was accepted: {reason}"
+    return evolve(refinement, held_back="", stop_reason="late_refusal", detail=detail)
+
+
 def _after(first: Verdict, verdict: Verdict) -> Verdict:
     """Return the verdict of a whole judge, with what the quick one consumed before it."""
     return verdict.model_copy(update={"usage": first.usage + verdict.usage})
@@ -492,11 +520,6 @@ def _after(first: Verdict, verdict: Verdict) -> Verdict:
 def _nonce_of(refinement: Refinement) -> str:
     """Return the number in the marks around an answer for its judge; the writer of the answer never sees it."""
     return refinement.memo.recall("nonce", (refinement.id,), fresh_nonce)
-
-
-def message_id(refinement: Refinement) -> str:
-    """Return the id of the message whose pieces go out before it is whole."""
-    return f"answer-{refinement.id}"
 
 
 def _written_events(refinement: Refinement) -> tuple[Event, ...]:
@@ -518,7 +541,7 @@ class _Release:
 
     def __init__(self, context: RunContext, refinement: Refinement) -> None:
         self._outlet: Outlet | None = langgraph_private.outlet_of(context.config)
-        self._id = message_id(refinement)
+        self._id = message_id(refinement.id)
         self._tokens = langchain_private.TokenRun.under(
             langgraph_private.progress_configs(context.config),
             refinement.refiner,

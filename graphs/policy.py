@@ -271,7 +271,9 @@ ReleaseForm = Literal["answer", "pieces"]
 ContinuationForm = Literal["instructed", "prefill"]
 """How an answer goes on after a refused piece: a message asks for the rest, or the assistant's own is begun."""
 
-_OnLateRefusal = Literal["flag", "append"]
+OnLateRefusal = Literal["flag", "append", "replace"]
+"""What follows where an answer that is out in pieces is refused as a whole."""
+
 OnRefusal = Literal["retry", "mend", "mend_or_block", "block"]
 """What follows a refusal."""
 
@@ -364,7 +366,7 @@ class PolicySettings(TypedDict, total=False):
     piece_chars_most: int
     pieces_in_flight: int
     continuation: ContinuationForm
-    on_late_refusal: _OnLateRefusal
+    on_late_refusal: OnLateRefusal
     certificate: IssuedCertificate | str | os.PathLike[str] | None
     on_alarm: OnAlarm
 
@@ -456,7 +458,8 @@ class Policy(FrozenSettings):
             was released, with the feedback; `"prefill"`, with that as the beginning of the assistant's message,
             for endpoints that go on with it (vLLM, llama.cpp).
         on_late_refusal: What to do when pieces were released and the judge of the whole refuses: `"flag"` the
-            answer, which has then not passed, or `"append"` an amendment, judged like the answer.
+            answer, which has then not passed, `"append"` an amendment, judged like the answer, or `"replace"` it:
+            another answer is written, judged whole, and takes its place if it is accepted.
         certificate: The path of a certificate that `refine certify` wrote for this loop: it sets `success_rating`
             or `success_score`, and a loop that it is not about, by judge, generator or policy, is refused. Its id
             is in every outcome; its promise is about the answers that pass.
@@ -502,7 +505,7 @@ class Policy(FrozenSettings):
     piece_chars_most: int = Field(default=2_000, ge=1, strict=True)
     pieces_in_flight: int = Field(default=4, ge=1, le=64, strict=True)
     continuation: ContinuationForm = "instructed"
-    on_late_refusal: _OnLateRefusal = "flag"
+    on_late_refusal: OnLateRefusal = "flag"
     certificate: IssuedCertificate | None = None
     on_alarm: OnAlarm = "log"
 

@@ -276,6 +276,10 @@ StopReason = Literal[
 """
 
 
+LATE_REFUSAL = "late_refusal"
+"""Why an answer is released whole: it takes the place of one in pieces that was refused as a whole."""
+
+
 class _Memo(dict[str, tuple[Sequence[object], Any]]):
     """What was made of a request's conversation and attempts, for later steps, by name; never stored."""
 

@@ -109,9 +109,9 @@ async def astream_pieces(
 
 
 def _last_chunk(answer: AIMessage, sent: str) -> AIMessageChunk:
-    """Return what of a message did not go out yet."""
+    """Return what of a message did not go out yet; one that replaces another is whole, under an id of its own."""
     fields: dict[str, Any] = answer.model_dump(exclude={"type"})
     text = str(answer.text)
-    if sent:
+    if sent and "replaces" not in answer.response_metadata.get(langgraph_private.SUMMARY, {}):
         fields["content"] = text[len(sent) :] if text.startswith(sent) else ""
     return AIMessageChunk(**fields, chunk_position="last")

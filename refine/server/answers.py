@@ -241,6 +241,9 @@ def _begin(
         if guard.unjudged == "refuse" and not policy.shadow and _LIMITS.intersection(settings):
             policy = policy.model_copy(update={"on_judge_error": "raise"})
         begun = replace(begun, policy=policy)
+    can_take_back = not request.streamed or request.refine.get("on_late_refusal") == "replace"
+    if begun.policy.on_late_refusal == "replace" and not can_take_back:
+        begun = replace(begun, policy=begun.policy.model_copy(update={"on_late_refusal": "flag"}))
     return replace(begun, is_judged=False) if request.skip_reason else begun
 
 
@@ -274,9 +277,17 @@ def _release_answer(
         document, note = _without_unjudged(released, outcome, document, question.dialect, question.guard)
         summary = {**summary, "detail": f"{summary['detail']}{note}"}
     metrics = _refine_object(outcome, summary, question.guard)
+    if "replaces" in metrics and question.outlet is not None and outcome.answer is not None:
+        metrics["replacement"] = str(outcome.answer.text)
+        document = question.dialect.with_released_text(document, _shown(outcome), is_filtered=False)
     if question.guard.counts_all:
         document = question.dialect.with_usage(document, outcome.usage)
     return GuardReply(200, {**document, "refine": metrics}, [*raw.headers, *_refine_headers(metrics)])
+
+
+def _shown(outcome: Outcome) -> str:
+    """Return the text that went out in pieces."""
+    return "".join(piece.text for attempt in outcome.attempts for piece in attempt.pieces if piece.released)
 
 
 def _without_unjudged(

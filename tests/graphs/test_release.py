@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableLambda
 
 from graphs import Outcome, Unanswered, self_refine
@@ -265,6 +265,108 @@ def test_late_refusals(on_late_refusal: Any, text: str) -> None:
     outcome = refiner.refine("Count.")
     assert (outcome.text, outcome.passed) == (text, on_late_refusal == "append")
     assert outcome.stop_reason == ("accepted" if on_late_refusal == "append" else "late_refusal")
+
+
+def _replacing(*answers: object, generator: Any = None, **settings: Any) -> SelfRefine:
+    """Return a loop whose judge of the whole wants a word about three."""
+    closing = as_judge(lambda answer: ("hree" in answer, "Three is missing."), name="closing")
+    return SelfRefine(
+        generator or ScriptedModel(answers),
+        closing,
+        **{
+            "piece_judge": as_judge(_refuses),
+            "release": "pieces",
+            "piece_chars": 1,
+            "on_late_refusal": "replace",
+            **settings,
+        },
+    )
+
+
+async def test_a_late_refusal_is_replaced() -> None:
+    """Another answer takes the place of the one that is out: a message of its own, marked, in every stream."""
+    from langgraph.graph import END, START, MessagesState, StateGraph  # noqa: PLC0415 - of this test alone
+
+    answers = ("One. Two.", "One. BAD three.", "Three it is.")
+    outcome = _replacing(*answers).refine("Count.")
+    assert (outcome.text, outcome.passed, outcome.released) == ("Three it is.", True, 3)
+    assert [bool(attempt.pieces) for attempt in outcome.attempts] == [True, False, False]
+    streamed: list[list[Any]] = [list(_replacing(*answers).stream("Count."))]
+    streamed.append([chunk async for chunk in _replacing(*answers).astream("Count.")])
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", _replacing(*answers))
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", END)
+    graph: Any = builder.compile()
+    modes, events = ["messages", "custom"], list[Any]()
+    streamed.append([])
+    async for mode, part in graph.astream({"messages": [("user", "Count.")]}, stream_mode=modes):
+        if mode == "custom":
+            events.append(part)
+        elif part[0].type != "human" and part[0].text:
+            streamed[-1].append(part[0])
+    for parts in streamed:
+        assert [str(part.text) for part in parts] == ["One.", " Two.", "Three it is."]
+        replaced, replacement = parts[0].id, parts[-1]
+        assert {part.id for part in parts[:-1]} == {replaced}
+        assert replacement.id != replaced
+        summary = replacement.response_metadata["refine"]
+        assert (summary["replaces"], summary["held_back"], summary["passed"]) == (replaced, "late_refusal", True)
+    assert [event["text"] for event in events if event["event"] == "replace"] == ["Three it is."]
+    assert "BAD" not in repr(events)
+
+
+@pytest.mark.parametrize(
+    ("answers", "settings"),
+    [
+        (("One. Two.", "Still two.", "Two again."), {"max_attempts": 3}),
+        (("One. Two.", "BAD three."), {"max_attempts": 2}),
+        (("One. Two.", "Three it is."), {"max_attempts": 1}),
+        (("One. Two.", "Three it is."), {"max_calls": 1}),
+        (("One. Two.", "One. Two.", "One. Two."), {"patience": 1}),
+        (("One. Two.", RuntimeError("gone")), {}),
+        (("One. Two.", AIMessage("Three.", tool_calls=[{"name": "look", "args": {}, "id": "1"}])), {}),
+        (("One. Two.", "Three it is. FAIL"), {"max_attempts": 2}),
+    ],
+)
+def test_without_a_replacement_what_is_out_is_flagged(answers: Any, settings: Any) -> None:
+    """Within every limit: what was not accepted as a whole is never shown, and the answer is as under "flag"."""
+    refiner = _replacing(*answers, **settings, piece_judge=as_judge(_fails), on_judge_error="accept")
+    chunks = list(refiner.stream("Count."))
+    assert [str(chunk.text) for chunk in chunks if chunk.text] == ["One.", " Two."]
+    assert len({chunk.id for chunk in chunks}) == 1
+    summary = chunks[-1].response_metadata["refine"]
+    assert (summary["passed"], summary["stop_reason"]) == (False, "late_refusal")
+    assert not {"replaces", "held_back"} & summary.keys()
+
+
+def _fails(answer: str) -> bool:
+    if "FAIL" in answer:
+        raise ValueError
+    return "BAD" not in answer
+
+
+def test_a_replacement_outlives_a_crash() -> None:
+    """A checkpoint of the loop says that an answer is to be replaced: the step after it writes no pieces."""
+    from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415 - of this test alone
+
+    fallen = [KeyboardInterrupt(), "Three it is."]
+
+    def write(messages: list[BaseMessage]) -> str:
+        if len(messages) == 1:
+            return "One. Two."
+        said: Any = fallen.pop(0)
+        if isinstance(said, BaseException):
+            raise said
+        return str(said)
+
+    refiner = _replacing(generator=write, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    with pytest.raises(KeyboardInterrupt):
+        refiner.invoke("Count.", config)
+    chunks = list(refiner.stream(None, config))
+    assert [str(chunk.text) for chunk in chunks] == ["Three it is."]
+    assert chunks[-1].response_metadata["refine"]["replaces"]
 
 
 def test_judges_of_parts_judge_pieces() -> None:

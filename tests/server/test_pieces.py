@@ -28,7 +28,9 @@ def refuses(answer: str) -> Verdict:
 
 
 def _events(asked: Asked, text: str) -> Wire:
-    """Say a text as a stream of the API that was asked, a word an event."""
+    """Say a text in the API that was asked, as a stream a word an event."""
+    if not asked.get("stream"):
+        return reply_in(asked, text)
     words = text.replace(" ", " |").split("|")
     path = asked["path"]
     if path.startswith(PATHS["messages"]):
@@ -125,6 +127,41 @@ def test_exhausted(dialect: Any) -> None:
     assert ending[dialect] in text
     assert '"passed":false' in text
     assert "BAD" not in text
+
+
+def wants_three(answer: str) -> Verdict:
+    """Accept what says three; the judge of the whole."""
+    return Verdict.checked("hree" in answer, feedback="SECRET-FEEDBACK")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_client_that_asks_gets_a_replacement(dialect: Any) -> None:
+    """The end of the stream has the answer that takes the place; a client that did not ask has it flagged."""
+    late, whole = "One is good. Two, too.", "Three it is."
+    settings: Any = {"judge": "tests.server.test_pieces:wants_three", "policy": {"on_late_refusal": "replace"}}
+    with _guarding(late, whole, late, late, "Three is BAD.", whole, **settings) as (guard, _):
+        asked = body_in(dialect, stream=True) | {"refine": {"on_late_refusal": "replace"}}
+        replaced = guard.post(PATHS[dialect], asked).text
+        plain = guard.post(PATHS[dialect], body_in(dialect, stream=True)).text
+        not_streamed = guard.post(PATHS[dialect], body_in(dialect))
+    assert replaced.count(f'"replacement":"{whole}"') == 1
+    assert replaced.count(whole) == 1
+    assert '"passed":true' in replaced
+    assert "replacement" not in plain
+    assert ('"stop_reason":"late_refusal"' in plain, '"passed":true' in plain) == (True, False)
+    assert whole in not_streamed.text
+    assert "One is good" not in not_streamed.text
+    for text in (replaced, plain, not_streamed.text):
+        assert "BAD" not in text
+        assert "SECRET" not in text
+
+
+def test_a_request_asks_for_what_the_policy_has() -> None:
+    """Where the policy flags late refusals, a request cannot ask for a replacement."""
+    with _guarding("One. Two.") as (guard, _):
+        refused = guard.chat(stream=True, refine={"on_late_refusal": "replace"})
+    assert refused.status_code == 400
+    assert "on_late_refusal to 'flag'" in refused.text
 
 
 def _chunks_of(*deltas: dict[str, Any], **ending: Any) -> Wire:
