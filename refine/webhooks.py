@@ -109,6 +109,9 @@ class Webhook:
     """
 
     blocks = False
+    _waiting: deque[_Event]
+    _change: threading.Condition
+    _thread: threading.Thread | None
 
     def __init__(
         self,
@@ -198,9 +201,7 @@ class Webhook:
             raise ConfigurationError(f"{self.host} does not take it: {_reason(error)}") from None
 
     def _start_queue(self) -> None:
-        self._waiting: deque[_Event] = deque()
-        self._change = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._waiting, self._change, self._thread = deque(), threading.Condition(), None
         self._process = os.getpid()
 
     def _leave_to_parent(self) -> None:

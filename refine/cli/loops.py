@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -44,8 +44,8 @@ def run_export(options: ExportOptions) -> int:
         ConfigurationError: If the record cannot be read, has no texts, or an option is wrong.
     """
     write = _writer_of(options.out)
-    with open_database(options.record) as record:
-        count = _write_rows(record.export(_filter(options.where)), options.out, write)
+    with open_database(options.record) as record, closing(record.export(_filter(options.where))) as rows:
+        count = _write_rows(rows, options.out, write)
     place = "" if options.out is None else f" in {options.out}"
     sys.stderr.write(f"{count} rows{place}\n")
     return 0 if count else 1
@@ -234,7 +234,8 @@ def loop_source(source: str, *, texts: bool = False, known_texts: bool = False) 
         return
     with open_database(source) as record:
         ledger = None if record.file is None else record.file.with_name(f"{record.file.name}.ledger")
-        yield _LoopSource(record.rows() if texts else record.attempts(texts=known_texts), ledger)
+        with closing(record.rows() if texts else record.attempts(texts=known_texts)) as rows:
+            yield _LoopSource(rows, ledger)
 
 
 _BAR = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -208,7 +208,7 @@ class DatabaseRecord(SharedByCopies):
         """Return the values that occur in the columns that a filter can name."""
         return self._read(queries.choices)
 
-    def rows(self, where: OutcomeFilter = _EVERYTHING) -> Iterator[Row]:
+    def rows(self, where: OutcomeFilter = _EVERYTHING) -> Generator[Row, None, None]:
         """Yield every attempt, oldest first, as a row of a dataset that `refine evaluate` reads.
 
         Raises:
@@ -217,7 +217,7 @@ class DatabaseRecord(SharedByCopies):
         with self._tables.reading() as connection:
             yield from queries.dataset_rows(connection, where)
 
-    def attempts(self, where: OutcomeFilter = _EVERYTHING, *, texts: bool = False) -> Iterator[Row]:
+    def attempts(self, where: OutcomeFilter = _EVERYTHING, *, texts: bool = False) -> Generator[Row, None, None]:
         """Yield what is known of every attempt besides the texts, oldest outcome first, with its labels.
 
         This is what `judges.offline.replay` reads; a record without texts has it too. With `texts` question and
@@ -226,7 +226,7 @@ class DatabaseRecord(SharedByCopies):
         with self._tables.reading() as connection:
             yield from queries.attempt_rows(connection, where, texts=texts)
 
-    def export(self, where: OutcomeFilter = _EVERYTHING) -> Iterator[Row]:
+    def export(self, where: OutcomeFilter = _EVERYTHING) -> Generator[Row, None, None]:
         """Yield what `rows` does, with a seal in the metadata of each row, which `refine verify` reads."""
         return sealed_rows(self.rows(where), seal_key_of())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -115,7 +115,7 @@ class RowSeals:
             self._links = self._links[:-count] or [(0, "")]
 
 
-def sealed_rows(rows: Iterable[Mapping[str, Any]], key: bytes) -> Iterator[Row]:
+def sealed_rows(rows: Iterable[Mapping[str, Any]], key: bytes) -> Generator[Row, None, None]:
     """Yield rows with seals, of which the last one says that it is the last."""
     seals, iterator = RowSeals(key), iter(rows)
     held = next(iterator, None)
