@@ -107,9 +107,10 @@ def kind_of_answer(answer: AIMessage) -> AnswerKind:
     """Return the kind of an answer, in whichever form its provider says it."""
     if answer.tool_calls:
         return "tool_call"
+    is_refusal = _refusal_in(answer) is not None
     reason = finish_reason_of(answer.response_metadata)
     ending = ending_of(reason)
-    if _refusal_in(answer) is not None or (ending == "filtered" and "refus" in reason.lower()):
+    if is_refusal or (ending == "filtered" and "refus" in reason.lower()):
         return "refusal"
     if ending == "filtered":
         return "filtered"

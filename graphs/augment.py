@@ -312,12 +312,12 @@ def words() -> object:
 
 def faults_of(attempt: Attempt, refinement: Refinement) -> tuple[str, ...]:
     """Return what a generator is told to change in a draft: one line a fault, in the order of the feedback."""
-    find = partial(_find_faults, attempt, refinement.evidence)
+    find = partial(_find_faults, attempt.feedback, refinement.evidence)
     return refinement.memo.recall(f"faults {attempt.number}", (attempt, refinement.evidence), find)
 
 
-def _find_faults(attempt: Attempt, evidence: Mapping[str, JsonValue]) -> tuple[str, ...]:
-    feedback = attempt.feedback[: 2 * FEEDBACK_LIMIT]
+def _find_faults(feedback: str, evidence: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    feedback = feedback[: 2 * FEEDBACK_LIMIT]
     if evidence:
         feedback = withhold(feedback, evidence)
     lines = map(_line, feedback[:FEEDBACK_LIMIT].splitlines())

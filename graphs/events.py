@@ -19,7 +19,7 @@ from langchain_core.runnables.config import (
 )
 
 from graphs import langchain_private
-from graphs.outcome import answering_model, certificate_of
+from graphs.outcome import answering_model, is_calibrated
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Refinement, evolve
 from judges.entry import Explanation
@@ -276,7 +276,7 @@ def release_warnings(
 def _uncertified(refinement: Refinement, throttle: WarningThrottle) -> Iterator[Event]:
     """Yield the warning that another model answered than those that were calibrated."""
     certificate = refinement.policy.certificate
-    if certificate is None or certificate_of(refinement) is not None:
+    if certificate is None or is_calibrated(certificate, refinement):
         return
     model = answering_model(refinement)
     if throttle.should_warn((_UNCERTIFIED, model)):

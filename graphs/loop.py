@@ -666,14 +666,14 @@ class Loop:
         seconds, allowance = refinement.seconds_left(now), refinement.allowance(now)
         draft = refinement.attempts[-1]
         config = context.for_judge(partial(subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
-        judge, observed = self._judge, self._observation(refinement, config, context, allowance)
+        judge, observation = self._judge, partial(self._observation, refinement, config, context, allowance)
 
         def run() -> Verdict:
-            with observed:
+            with observation():
                 return judge(sample)
 
         async def arun() -> Verdict:
-            with observed:
+            with observation():
                 return await judge.acall(sample)
 
         return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
@@ -743,8 +743,8 @@ class Loop:
             written = review.root.answer if isinstance(review.root, WrittenAnswer) else None
             answer = release_answer(chosen, self.policy) if written is None else AIMessage(written)
         elif ending == "answer" and chosen is not None:
-            answer = release_answer(chosen, self.policy)
             refinement = refinement.release(chosen.number)
+            answer = release_answer(chosen, self.policy)
         elif ending == "fallback":
             answer = AIMessage(self.policy.fallback or "")
         else:

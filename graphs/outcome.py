@@ -12,6 +12,7 @@ from graphs.answers import AnswerKind, reply_without_reasoning
 from graphs.policy import Policy
 from graphs.redaction import withhold
 from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, StopReason
+from judges.certificate import IssuedCertificate
 from judges.errors import rebuild
 from judges.first_guesses import OF_AN_OUTCOME, HintsAtKeys
 from judges.messages import Conversation, Message
@@ -92,17 +93,14 @@ class GeneratorFailed(Unanswered):
 _NAMES = ("model_name", "model")
 
 
-def certificate_of(refinement: Refinement) -> str | None:
-    """Return the id of the certificate in force; None without one, or where another model answered.
+def is_calibrated(certificate: IssuedCertificate, refinement: Refinement) -> bool:
+    """Check whether a model answered that a certificate is about.
 
     Providers change what stands behind a name, and a request to a guard chooses its model. Where the released
     answer does not name its model, nothing is compared.
     """
-    certificate = refinement.policy.certificate
-    if certificate is None:
-        return None
     model = answering_model(refinement)
-    return certificate.id if model is None or model in (certificate.answer_models or (model,)) else None
+    return model is None or model in (certificate.answer_models or (model,))
 
 
 def answering_model(refinement: Refinement) -> str | None:
@@ -190,11 +188,12 @@ class Outcome(HintsAtKeys, Frozen):
         now: float,
     ) -> Outcome:
         """Return the outcome of a finished refinement."""
-        number = refinement.released
+        number, passed = refinement.released, refinement.passed
+        certificate = refinement.policy.certificate if passed and number is not None else None
         raw = None if answer is None or number is None else refinement.attempts[number - 1].raw
         return cls.of_checked(
             answer=answer,
-            passed=refinement.passed,
+            passed=passed,
             stop_reason=refinement.stop_reason or "interrupted",
             detail=refinement.detail,
             best=refinement.best,
@@ -206,7 +205,7 @@ class Outcome(HintsAtKeys, Frozen):
             evidence=dict(refinement.evidence),
             id=refinement.id,
             raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
-            certificate=certificate_of(refinement) if refinement.passed and number is not None else None,
+            certificate=certificate.id if certificate and is_calibrated(certificate, refinement) else None,
             held_back="" if refinement.policy.release == "answer" else _held_back(refinement),
             question_verdict=refinement.question_verdict,
         )

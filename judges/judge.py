@@ -24,7 +24,7 @@ from judges.models.providers.llm_runs import metered
 from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
 from judges.runtime import budget, faults, flow
 from judges.runtime.flow import DaemonThreads, in_daemon_thread, in_thread
-from judges.runtime.observation import Observation, Shared, current, observing, shared_work
+from judges.runtime.observation import Observation, Shared, current, observed, observing, shared_work
 from judges.sample import Sample, copy_sample, excerpt_of, is_long
 from judges.settings import MADE_WITH, checking_settings, setting_called, settings_of
 from judges.verdict import Usage, Verdict
@@ -41,7 +41,7 @@ _Requested = Request | tuple[Request, ...]
 def run(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample, blocking until the verdict is there."""
     case = _Case(judge, sample)
-    with shared_work(), _observed(judge, sample) as on_verdict:
+    with shared_work(), observed(judge, sample) as on_verdict:
         here = current.get()
 
         def perform(requested: _Requested) -> Any:
@@ -55,7 +55,7 @@ def run(judge: Deliberates, sample: Sample) -> Verdict:
 async def arun(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample without blocking the event loop."""
     case = _Case(judge, sample)
-    with shared_work(), _observed(judge, sample) as on_verdict:
+    with shared_work(), observed(judge, sample) as on_verdict:
         here = current.get()
 
         async def perform(requested: _Requested) -> Any:
@@ -136,14 +136,13 @@ def _as_seen(judge: Deliberates, sample: Sample) -> Sample:
     One that itself asks a model gets the excerpt that its model is shown; the members of a panel are told apart.
     """
     limit = current.get().longest_shown
-    if limit is not None and is_long(sample, limit) and _asks_itself(judge):
+    if limit is not None and getattr(judge, "models", None) and is_long(sample, limit) and not _takes_whole(judge):
         sample = excerpt_of(sample, limit)
     return sample if getattr(judge, "is_of_this_package", False) else copy_sample(sample)
 
 
-def _asks_itself(judge: Deliberates) -> bool:
-    is_whole = hasattr(judge, "judges") or hasattr(judge, "judge") or getattr(judge, "reads_whole_sample", False)
-    return bool(getattr(judge, "models", ())) and not is_whole
+def _takes_whole(judge: Deliberates) -> bool:
+    return hasattr(judge, "judges") or hasattr(judge, "judge") or getattr(judge, "reads_whole_sample", False)
 
 
 def _requests_in(requested: object) -> tuple[Request, ...]:
@@ -153,15 +152,6 @@ def _requests_in(requested: object) -> tuple[Request, ...]:
     if not all(isinstance(request, Request) for request in requests):
         raise TypeError("a deliberation yields requests, or a tuple of them")
     return requests
-
-
-def _observed(judge: Deliberates, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
-    observe = current.get().observer
-    return nullcontext(_ignore) if observe is None else observe(judge, sample)
-
-
-def _ignore(verdict: Verdict) -> None:
-    del verdict
 
 
 def _settle_all(requests: tuple[Request, ...], here: Observation) -> tuple[Completion, ...]:
@@ -513,6 +503,8 @@ class Judge(HintsAtGuesses, ABC):
         Raises:
             BadSample: If the arguments cannot be read as a sample; the message names the field.
         """
+        if isinstance(source, Sample) and not fields:
+            return source
         own = {name: fields.pop(name) for name in self.metadata_keys if name in fields}
         if own and source is None and not fields:
             return Sample.model_validate({"metadata": own})

@@ -392,8 +392,12 @@ def _call_by_fields(
     required = {param.name for param in parameters if param.default is param.empty}
 
     def call(sample: Sample) -> object:
-        values = {param.name: argument(sample, param.name) for param in parameters}
-        return function(**{name: value for name, value in values.items() if value is not None or name in required})
+        values = {
+            param.name: value
+            for param in parameters
+            if (value := argument(sample, param.name)) is not None or param.name in required
+        }
+        return function(**values)
 
     async def acall(sample: Sample) -> object:
         return await call(sample)  # type: ignore[misc]  # a coroutine function returns an awaitable

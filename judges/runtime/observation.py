@@ -224,6 +224,16 @@ class Shared:
             raise
 
 
+def observed(judge: Deliberates, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
+    """Let the observer, if there is one, see a judge at work in a `with` block; it is told the verdict there."""
+    observe = current.get().observer
+    return nullcontext(_ignore) if observe is None else observe(judge, sample)
+
+
+def _ignore(verdict: Verdict) -> None:
+    del verdict
+
+
 _OPEN = nullcontext()
 
 

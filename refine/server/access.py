@@ -444,10 +444,6 @@ class ServedGuard:
         known = (name for end, name in _PROVIDERS.items() if host == end or host.endswith(f".{end}"))
         return next(known, self.api or ("" if self.upstream is None else "openai"))
 
-    def shows_part_of(self, text: str) -> bool:
-        """Return whether the judge's model is shown a part of an answer alone, since it is too long."""
-        return len(text) > self.loop.policy.max_conversation_chars and bool(self.judge.models)
-
     @property
     def generator(self) -> GeneratorIdentity:
         """What is guarded, for certificates."""

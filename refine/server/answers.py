@@ -173,7 +173,10 @@ async def _answer(question: GuardedRequest) -> GuardReply:
         raise ApiError(400, str(error), code="invalid", param="refine") from error
     with trace_question(guard.name, texts=loop.policy.log_texts) as on_outcome:
         try:
-            outcome, summary = await _run(loop, refinement, conversation, question)
+            config = None if question.outlet is None else langgraph_private.with_outlet(None, question.outlet)
+            outcome = await arun(loop, {"messages": conversation}, config, begun=refinement)
+            if request.skip_reason:
+                outcome = outcome.model_copy(update={"detail": request.skip_reason})
         except BaseException as error:
             ended = outcome_of(error)
             if ended is not None:
@@ -185,7 +188,7 @@ async def _answer(question: GuardedRequest) -> GuardReply:
         question.records.append(OutcomeRecord(outcome, refinement.policy))
         on_outcome(outcome)
     try:
-        return _release_answer(outcome, summary, generator.answers, question)
+        return _release_answer(outcome, generator.answers, question)
     except ApiError as error:
         return failure(error, dialect)
 
@@ -199,20 +202,6 @@ def _reason_to_hold(question: GuardedRequest) -> str:
         return "choices"
     is_structured = request.forces_call or question.dialect.asks_for_form(request.payload)
     return "structured" if is_structured else ""
-
-
-async def _run(
-    loop: Loop, refinement: Refinement, conversation: Sequence[AnyMessage], question: GuardedRequest
-) -> tuple[Outcome, Json]:
-    """Answer, and return the outcome with its summary."""
-    request, outlet = question.request, question.outlet
-    config = None if outlet is None else langgraph_private.with_outlet(None, outlet)
-    outcome = await arun(loop, {"messages": conversation}, config, begun=refinement)
-    assert outcome.answer is not None  # noqa: S101 - nobody reviews here, so that a loop without one raises
-    if not request.skip_reason:
-        return outcome, outcome.answer.response_metadata[SUMMARY]
-    outcome = outcome.model_copy(update={"detail": request.skip_reason})
-    return outcome, outcome.summary()
 
 
 def _begin(
@@ -247,26 +236,25 @@ def _begin(
     return replace(begun, is_judged=False) if request.skip_reason else begun
 
 
-def _release_answer(
-    outcome: Outcome, summary: Json, answers: Mapping[str, RawAnswer], question: GuardedRequest
-) -> GuardReply:
+def _release_answer(outcome: Outcome, answers: Mapping[str, RawAnswer], question: GuardedRequest) -> GuardReply:
     """Return the upstream's own reply of the released attempt; of a fallback text, one of the guard's own.
 
     Raises:
         ApiError: If it holds what cannot be judged, and that is refused.
     """
+    assert outcome.answer is not None  # noqa: S101 - nobody reviews here, so that a loop without one raises
+    summary = outcome.summary() if question.request.skip_reason else outcome.answer.response_metadata[SUMMARY]
     released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
     raw = None if released is None else answers.get(released.answer.id or "")
     is_quoted = released is not None and not all(piece.released for piece in released.pieces)
     if (
         raw is None or is_quoted
     ):  # the upstream's reply quotes a refused piece, in its log-probabilities for instance
-        text = "" if outcome.answer is None else str(outcome.answer.text)
-        own = question.dialect.write_reply(text, question.request.model)
+        own = question.dialect.write_reply(str(outcome.answer.text), question.request.model)
         usage = {} if raw is None or "usage" not in raw.document else {"usage": raw.document["usage"]}
         raw = RawAnswer({**own, **usage}, [] if raw is None else raw.headers)
     document = raw.document
-    if outcome.answer is not None and any(attempt.pieces for attempt in outcome.attempts):
+    if any(attempt.pieces for attempt in outcome.attempts):
         is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"
         document = question.dialect.with_released_text(document, str(outcome.answer.text), is_filtered=is_filtered)
     if released is not None and released.mended:
@@ -305,9 +293,10 @@ def _without_unjudged(
         raise _unjudgeable(422, f"an answer with {medium} in it is not judged")
     document = dialect.known_part(document)
     is_judged = outcome.stop_reason != "skipped" and not released.misfit
-    if is_judged and not released.pieces and guard.shows_part_of(str(released.answer.text)):
+    text, most = str(released.answer.text), guard.loop.policy.max_conversation_chars
+    if is_judged and not released.pieces and len(text) > most and guard.judge.models:
         raise _unjudgeable(422, "an answer so long that the judge is shown a part of it is not judged")
-    if is_judged or not str(released.answer.text).strip():
+    if is_judged or not text.strip():
         return document, ""
     return dialect.without_text(document), "; the text in it, which is not judged, was left out"
 

@@ -653,7 +653,8 @@ class JudgedRoute(PostRoute):
         pieces: PieceOutlet | None,
     ) -> GuardReply:
         headers = {**exchange.upstream_headers(guard, caller, self._dialect), "content-type": "application/json"}
-        question = GuardedRequest(guard, guard.required_upstream, self._dialect, request, headers, pieces)
+        assert guard.upstream is not None  # noqa: S101 - there are no headers without one
+        question = GuardedRequest(guard, guard.upstream, self._dialect, request, headers, pieces)
         bind_contextvars(**exchange.log_fields())  # for the lines of this request, whose task ends with it
         try:
             exchange.span.ask(model=request.model, provider=guard.provider)

@@ -232,7 +232,7 @@ class Upstream:
         key = self.credentials(caller, key_header)
         return {**passed, "accept-encoding": "identity", "x-request-id": identifier, **key}
 
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> UpstreamReply:
+    async def post(self, path: str, payload: Json, headers: Mapping[str, str]) -> UpstreamReply:
         """Post JSON and return the whole response, whatever its status.
 
         Raises:
@@ -240,6 +240,7 @@ class Upstream:
             ApiError: If the breaker is open.
         """
         post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
+        body = write_json(payload)
         session = self._sessions.opened() or await self._sessions.current()
         probe, ended = self._admit(), _NEVER_ENDED
         try:
@@ -404,10 +405,10 @@ class LocalUpstream(Upstream):
             server.address, key=SecretStr(server.key), key_header="authorization", name=name, **bounds
         )
 
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> UpstreamReply:
+    async def post(self, path: str, payload: Json, headers: Mapping[str, str]) -> UpstreamReply:
         """Post JSON; see the base class."""
         await self._revive()
-        return await super().post(path, body, headers)
+        return await super().post(path, payload, headers)
 
     async def post_stream(
         self, path: str, body: bytes, headers: Mapping[str, str], on_part: Callable[[bytes], None]
@@ -496,7 +497,7 @@ class UpstreamGenerator:
         del config
         number = next(self._numbers)
         payload = self._payload(prompt, number, temperature)
-        reply = await self._upstream.post(self._dialect.PATH, write_json(payload), self._headers_of(number))
+        reply = await self._upstream.post(self._dialect.PATH, payload, self._headers_of(number))
         reply = _uncompress(reply)
         return self._draft(number, reply, _document(reply))
 

@@ -131,7 +131,11 @@ class metered:  # noqa: N801 - named like a function, as what is used in a `with
         self._allowance = own.inside(outer)
         self._observing = observing(allowance=own)
         self._observing.__enter__()
-        self._counting = _count_calls_on(own)
+        self._counting: Token[Any] | None = None
+        if _LANGCHAIN in sys.modules:
+            from judges.models.providers.langchain_runs import count_calls_on  # noqa: PLC0415 - imports LangChain
+
+            self._counting = count_calls_on(own)
         return own
 
     def __exit__(
@@ -148,12 +152,3 @@ class metered:  # noqa: N801 - named like a function, as what is used in a `with
         allowance.close()
         if allowance.refusal is not None and isinstance(error, Exception | CallStopped | BaseExceptionGroup):
             raise allowance.refusal from None
-
-
-def _count_calls_on(allowance: Allowance) -> Token[Any] | None:
-    """Count LangChain's calls from now on, and return what ends that; None where LangChain is not loaded."""
-    if _LANGCHAIN not in sys.modules:
-        return None
-    from judges.models.providers.langchain_runs import count_calls_on  # noqa: PLC0415 - imports LangChain
-
-    return count_calls_on(allowance)
