@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from judges.errors import ConfigurationError, shortened
-from judges.runtime.files import write_whole
+from judges.runtime.faults import write_whole
 from judges.verdict import HIGHEST
 
 

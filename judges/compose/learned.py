@@ -20,7 +20,7 @@ from judges.judge import Judge
 from judges.model import EmbeddingModel
 from judges.models.providers.local_models import MiniLM
 from judges.requests import Deliberation, Embed
-from judges.runtime.files import write_whole
+from judges.runtime.faults import write_whole
 from judges.sample import Sample
 from judges.settings import means
 from judges.verdict import HIGHEST, LOWEST, Verdict

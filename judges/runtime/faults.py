@@ -1,14 +1,16 @@
-"""Faults that must not cost an answer: errors of a judge's own code, and log lines and rows that were dropped."""
+"""Faults that must not cost anything: a judge's own errors, dropped lines and rows, files written by half."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
@@ -127,3 +129,26 @@ def _rendered(error: BaseException, *, with_texts: bool) -> str:
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = "" if cause is None else f"{_rendered(cause, with_texts=False)}which led to\n"
     return f"{before}{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}\n"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text to a file in place of what it holds.
+
+    A link stays a link, and what is no file, such as `/dev/null` or a pipe, is written to instead of replaced.
+
+    Raises:
+        OSError: If it cannot be written; an older file is as it was.
+    """
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8", newline="\n")
+        return
+    draft = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        draft.write_text(text, encoding="utf-8", newline="\n")
+        if target.exists():
+            draft.chmod(target.stat().st_mode & 0o777)
+        draft.replace(target)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.files import write_whole
+from judges.runtime.faults import write_whole
 from judges.runtime.validation import SharedByCopies
 from judges.sample import Sample
 from judges.settings import means
