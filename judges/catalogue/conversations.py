@@ -13,7 +13,7 @@ from judges.catalogue.parts.claims import YesNos, bullets, cut, in_order, one_ea
 from judges.catalogue.parts.fields import exchange_in, transcript, turns_of, with_numbers
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.messages import Conversation, Role
 from judges.prompting.prompts import Question, ReplySchema
@@ -104,8 +104,6 @@ class ConversationCompleteness(_JudgeOfTurns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.conversation_completeness",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
         aliases=("conversation_completeness", "ConversationCompleteness", "ConversationCompletenessMetric"),
         asks="Was every request of the user fully addressed by the end of the conversation?",
         needs=("user_input",),
@@ -141,13 +139,8 @@ class KnowledgeRetention(_JudgeOfTurns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.knowledge_retention",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
-        aliases=(
-            "knowledge_retention",
-            "KnowledgeRetention",
-            "KnowledgeRetentionMetric",
-            "KNOWLEDGE_RETENTION_PROMPT",
+        aliases=split_names(
+            "knowledge_retention KnowledgeRetention KnowledgeRetentionMetric KNOWLEDGE_RETENTION_PROMPT"
         ),
         asks="Does the assistant remember what the user said earlier, in every answer?",
         needs=("user_input",),
@@ -179,14 +172,8 @@ class RoleAdherence(_JudgeOfTurns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.role_adherence",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
-        aliases=(
-            "role_adherence",
-            "RoleAdherence",
-            "ConversationalRoleAdherence",
-            "RoleAdherenceMetric",
-            "RoleViolationMetric",
+        aliases=split_names(
+            "role_adherence RoleAdherence ConversationalRoleAdherence RoleAdherenceMetric RoleViolationMetric"
         ),
         asks="Does every answer of the assistant keep to the role it was given?",
         needs=("user_input",),
@@ -248,8 +235,6 @@ class UserFrustration(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.user_frustration",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
         aliases=("user_frustration", "UserFrustration"),
         asks="Is the user frustrated with the assistant, and was it resolved by the end?",
         needs=("user_input",),
@@ -301,14 +286,9 @@ class TurnRelevancy(PerTurn):
 
     entry: ClassVar[Entry] = Entry(
         name="turn_relevancy",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
-        aliases=(
-            "TurnRelevancyMetric",
-            "ConversationRelevancyMetric",
-            "conversation_relevancy",
-            "turn_relevance",
-            "conversation-relevance",
+        aliases=split_names(
+            "TurnRelevancyMetric ConversationRelevancyMetric conversation_relevancy turn_relevance "
+            "conversation-relevance"
         ),
         asks="Is every answer of the conversation relevant to what the user wrote before it?",
         needs=("user_input",),
@@ -326,8 +306,6 @@ class TurnFaithfulness(PerTurn):
 
     entry: ClassVar[Entry] = Entry(
         name="turn_faithfulness",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
         aliases=("TurnFaithfulnessMetric", "conversation_faithfulness", "turn_groundedness"),
         asks="Is every answer of the conversation borne out by the contexts and tool results?",
         needs=("user_input", "retrieved_contexts"),
@@ -359,13 +337,10 @@ class TurnRetrieval(PerTurn):
 
     entry: ClassVar[Entry] = Entry(
         name="turn_retrieval",
-        judges_parts=False,
         parts_reason="It judges turns that are over.",
-        aliases=(
-            "TurnContextualRelevancyMetric",
-            "turn_contextual_relevancy",
-            "turn_context_relevance",
-            "conversational_retrieval",
+        aliases=split_names(
+            "TurnContextualRelevancyMetric turn_contextual_relevancy turn_context_relevance "
+            "conversational_retrieval"
         ),
         asks="Did every retrieval of the conversation bring what its turn needed?",
         needs=("user_input",),

@@ -31,7 +31,6 @@ class RelevancyEvaluator(YesOrNo):
 
     entry: ClassVar[Entry] = Entry(
         name="spring.relevancy_evaluator",
-        judges_parts=False,
         parts_reason="A part need not answer the question.",
         aliases=("spring.relevancy", "spring.context_consistency", "RelevancyEvaluator"),
         asks="Is the answer to the question in line with the contexts?",
@@ -216,7 +215,6 @@ class AnswerCorrectnessEvaluator(YesOrNo):
 
     entry: ClassVar[Entry] = Entry(
         name="alibaba.answer_correctness_evaluator",
-        judges_parts=False,
         parts_reason="A part need not answer the question.",
         aliases=("alibaba.answer_correctness", "AnswerCorrectnessEvaluator"),
         asks="Is the answer to the question in line with the contexts?",
@@ -268,7 +266,6 @@ class AnswerRelevancyEvaluator(Marking):
 
     entry: ClassVar[Entry] = Entry(
         name="alibaba.answer_relevancy_evaluator",
-        judges_parts=False,
         parts_reason="The reference answers the whole question.",
         aliases=("alibaba.answer_relevancy", "AnswerRelevancyEvaluator"),
         asks="How far does the answer agree with the reference answer?",

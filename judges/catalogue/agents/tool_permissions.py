@@ -45,8 +45,6 @@ class ToolPermission(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="tool_permission",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
         aliases=("tool_permissions", "tool_schema", "tool_call_schema", "ToolPermission", "allowed_tools"),
         asks="Did the agent call only tools that it may call, with arguments that their definitions allow?",
         needs=("user_input",),

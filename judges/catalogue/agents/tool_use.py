@@ -12,7 +12,7 @@ from judges.catalogue.parts.calls import MadeCall, calls_made_in, render_call
 from judges.catalogue.parts.claims import bullets, in_order, one_each, reasons
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import checked_text
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -108,27 +108,11 @@ class ToolUse(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="tool_use",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "ToolUse",
-            "ToolUseMetric",
-            "tool_correctness",
-            "ToolCorrectness",
-            "ArgumentCorrectness",
-            "ArgumentCorrectnessMetric",
-            "argument_correctness",
-            "ToolCallAccuracyEvaluator",
-            "ToolSelectionEvaluator",
-            "ToolInputAccuracyEvaluator",
-            "tool_selection",
-            "tool_input_accuracy",
-            "ToolCallCorrectness",
-            "ToolCallEfficiency",
-            "tool_call_correctness",
-            "tool_call_efficiency",
-            "tool_calling",
-            "TOOL_SELECTION_PROMPT",
+        aliases=split_names(
+            "ToolUse ToolUseMetric tool_correctness ToolCorrectness ArgumentCorrectness ArgumentCorrectnessMetric "
+            "argument_correctness ToolCallAccuracyEvaluator ToolSelectionEvaluator ToolInputAccuracyEvaluator "
+            "tool_selection tool_input_accuracy ToolCallCorrectness ToolCallEfficiency tool_call_correctness "
+            "tool_call_efficiency tool_calling TOOL_SELECTION_PROMPT"
         ),
         asks="Did the agent choose the right tools, with the right arguments, and call none for nothing?",
         needs=("user_input",),
@@ -260,20 +244,10 @@ class TaskCompletion(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="task_completion",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "TaskCompletion",
-            "TaskCompletionMetric",
-            "TaskCompletionEvaluator",
-            "TaskAdherenceEvaluator",
-            "task_adherence",
-            "IntentResolutionEvaluator",
-            "intent_resolution",
-            "GoalAccuracyMetric",
-            "goal_success_rate",
-            "TASK_COMPLETION_PROMPT",
-            "trajectory:goal-success",
+        aliases=split_names(
+            "TaskCompletion TaskCompletionMetric TaskCompletionEvaluator TaskAdherenceEvaluator task_adherence "
+            "IntentResolutionEvaluator intent_resolution GoalAccuracyMetric goal_success_rate "
+            "TASK_COMPLETION_PROMPT trajectory:goal-success"
         ),
         asks="How far is what the user wanted done?",
         needs=("user_input",),

@@ -27,7 +27,7 @@ from judges.catalogue.parts.calls import (
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.ragas.tool_calls import ToolCalls
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
 from judges.hints import other_word
 from judges.judge import Judge
@@ -113,18 +113,10 @@ class TrajectoryAccuracy(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="trajectory_accuracy",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "TrajectoryAccuracy",
-            "trajectory",
-            "create_trajectory_llm_as_judge",
-            "create_async_trajectory_llm_as_judge",
-            "TRAJECTORY_ACCURACY_PROMPT",
-            "TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE",
-            "TrajectoryEvalChain",
-            "PlanAdherence",
-            "StepEfficiency",
+        aliases=split_names(
+            "TrajectoryAccuracy trajectory create_trajectory_llm_as_judge create_async_trajectory_llm_as_judge "
+            "TRAJECTORY_ACCURACY_PROMPT TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE TrajectoryEvalChain "
+            "PlanAdherence StepEfficiency"
         ),
         asks="Does the agent's way to its answer make sense, step by step?",
         needs=("user_input",),
@@ -168,7 +160,6 @@ class PlanQuality(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="plan_quality",
-        judges_parts=False,
         parts_reason="A plan is judged as a whole.",
         aliases=("PlanQuality", "PlanQualityMetric", "plan", "planning"),
         asks="Could the agent's plan reach what the user wants?",
@@ -219,18 +210,10 @@ class TrajectoryMatch(ToolCalls):
 
     entry: ClassVar[Entry] = Entry(
         name="trajectory_match",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "TrajectoryMatch",
-            "create_trajectory_match_evaluator",
-            "create_async_trajectory_match_evaluator",
-            "trajectory_strict_match",
-            "trajectory_unordered_match",
-            "tool_trajectory_avg_score",
-            "ToolTrajectoryCriterion",
-            "TrajectoryEvaluator",
-            "TaskNavigationEfficiencyEvaluator",
+        aliases=split_names(
+            "TrajectoryMatch create_trajectory_match_evaluator create_async_trajectory_match_evaluator "
+            "trajectory_strict_match trajectory_unordered_match tool_trajectory_avg_score ToolTrajectoryCriterion "
+            "TrajectoryEvaluator TaskNavigationEfficiencyEvaluator"
         ),
         asks="Did the agent make the tool calls of the reference trajectory?",
         needs=("user_input", "reference_tool_calls or reference_trajectory"),

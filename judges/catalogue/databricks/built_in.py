@@ -34,7 +34,7 @@ from judges.catalogue.parts.fields import (
 from judges.catalogue.parts.questions import Remark, finding_schema, label_verdict
 from judges.catalogue.parts.text import for_retriever, sentences
 from judges.catalogue.ragas.context_recall import IDBasedContextRecall
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Ask, Deliberation, Request
@@ -171,15 +171,10 @@ class RelevanceToQuery(Labelled):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.relevance_to_query",
-        judges_parts=False,
         parts_reason="A part may lead up to what addresses the question.",
-        aliases=(
-            "relevance_to_query",
-            "mlflow.relevance_to_query",
-            "RelevanceToQuery",
-            "is_context_relevant",
-            "RelevanceEvaluator",
-            "ANSWER_RELEVANCE_PROMPT",
+        aliases=split_names(
+            "relevance_to_query mlflow.relevance_to_query RelevanceToQuery is_context_relevant RelevanceEvaluator "
+            "ANSWER_RELEVANCE_PROMPT"
         ),
         asks="How far does the answer address what was asked?",
         needs=("user_input", "response"),
@@ -243,7 +238,6 @@ class Correctness(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.correctness",
-        judges_parts=False,
         parts_reason="No part has all the facts expected.",
         aliases=("correctness", "mlflow.correctness", "Correctness", "is_correct", "CORRECTNESS_PROMPT"),
         asks="Does the answer bear out every expected fact?",
@@ -299,14 +293,9 @@ class Groundedness(BuiltIn):
     entry: ClassVar[Entry] = Entry(
         name="databricks.groundedness",
         judges_parts=True,
-        aliases=(
-            "groundedness",
-            "mlflow.retrieval_groundedness",
-            "RetrievalGroundedness",
-            "is_grounded",
-            "GroundednessEvaluator",
-            "GroundednessProEvaluator",
-            "RAG_GROUNDEDNESS_PROMPT",
+        aliases=split_names(
+            "groundedness mlflow.retrieval_groundedness RetrievalGroundedness is_grounded GroundednessEvaluator "
+            "GroundednessProEvaluator RAG_GROUNDEDNESS_PROMPT"
         ),
         asks="Does the answer say nothing but what the retrieved contexts support?",
         needs=("response", "retrieved_contexts"),
@@ -364,13 +353,8 @@ class ContextSufficiency(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.context_sufficiency",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "context_sufficiency",
-            "mlflow.retrieval_sufficiency",
-            "RetrievalSufficiency",
-            "is_context_sufficient",
+        aliases=split_names(
+            "context_sufficiency mlflow.retrieval_sufficiency RetrievalSufficiency is_context_sufficient"
         ),
         asks="Do the retrieved contexts hold every fact that a right answer needs?",
         needs=("user_input", "retrieved_contexts"),
@@ -444,15 +428,9 @@ class ChunkRelevance(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.chunk_relevance",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "chunk_relevance",
-            "ChunkRelevance",
-            "chunk_relevance/precision",
-            "databricks.chunk_relevance_precision",
-            "mlflow.retrieval_relevance",
-            "RetrievalRelevance",
+        aliases=split_names(
+            "chunk_relevance ChunkRelevance chunk_relevance/precision databricks.chunk_relevance_precision "
+            "mlflow.retrieval_relevance RetrievalRelevance"
         ),
         asks="What share of the retrieved chunks is relevant to the request?",
         needs=("user_input", "retrieved_contexts"),
@@ -520,8 +498,6 @@ class DocumentRecall(IDBasedContextRecall):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.document_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("document_recall",),
         asks="What share of the expected documents was retrieved?",
         needs=("retrieved_context_ids", "reference_context_ids"),

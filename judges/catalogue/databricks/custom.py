@@ -20,7 +20,7 @@ from judges.catalogue.parts.questions import (
     full_evidence,
     label_verdict,
 )
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import BadSample, CannotJudge, ConfigurationError, shortened
 from judges.messages import WITHOUT_MEDIA
 from judges.models.prompt_and_reply import render_example
@@ -128,14 +128,9 @@ class Custom(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.custom",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=(
-            "custom_judge",
-            "make_judge",
-            "custom_prompt_judge",
-            "mlflow.make_judge",
-            "mlflow.custom_prompt_judge",
+        aliases=split_names(
+            "custom_judge make_judge custom_prompt_judge mlflow.make_judge mlflow.custom_prompt_judge"
         ),
         asks="Does the answer meet your criterion?",
         needs=("response",),

@@ -118,7 +118,6 @@ class GlobalGuidelineAdherence(GuidelineJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.global_guideline_adherence",
-        judges_parts=False,
         parts_reason="A guideline may ask for what stands elsewhere in the answer.",
         aliases=("global_guideline_adherence", "mlflow.guidelines", "Guidelines", "meets_guidelines"),
         asks="Does the answer keep every guideline?",
@@ -164,7 +163,6 @@ class GuidelineAdherence(GuidelineJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.guideline_adherence",
-        judges_parts=False,
         parts_reason="A guideline may ask for what stands elsewhere in the answer.",
         aliases=("guideline_adherence", "mlflow.expectations_guidelines", "ExpectationsGuidelines"),
         asks="Does the answer keep every guideline of its row?",

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from judges.entry import Entry, Explanation
+from judges.entry import Entry, Explanation, split_names
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
 from judges.requests import Deliberation
@@ -115,10 +115,7 @@ class Pattern(Check):
         name="pattern",
         judges_parts=True,
         parts_reason="What is forbidden is so in every part; with `contains` or `required` it needs the whole.",
-        aliases=(
-            "PatternMatchMetric",
-            "regex",
-        ),
+        aliases=split_names("PatternMatchMetric regex"),
         asks="Does the answer contain what it must, and nothing it must not?",
         needs=("response",),
         scale="yes or no",
@@ -188,12 +185,8 @@ class JsonValid(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="json",
-        judges_parts=False,
         parts_reason="Half a JSON value is none.",
-        aliases=(
-            "is-json",
-            "JsonCorrectnessMetric",
-        ),
+        aliases=split_names("is-json JsonCorrectnessMetric"),
         asks="Is the answer one JSON value that fits a schema?",
         needs=("response",),
         extra="jsonschema",
@@ -258,7 +251,6 @@ class NumericRange(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="numeric_range",
-        judges_parts=False,
         parts_reason="A part without a number fails.",
         asks="Do the numbers in the answer lie in a range?",
         needs=("response",),

@@ -22,7 +22,7 @@ from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.json_fields import ROOT, FieldState, JsonComparison, JsonField, ListMode
 from judges.catalogue.parts.text import strip_fence
 from judges.compose.panel import as_judge
-from judges.entry import Entry, Explanation
+from judges.entry import Entry, Explanation, split_names
 from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
@@ -191,7 +191,6 @@ class Code(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="code",
-        judges_parts=False,
         parts_reason="Code that is cut need not parse.",
         aliases=("code_syntax", "valid_code", "Code"),
         asks="Does the code in the answer parse?",
@@ -273,16 +272,10 @@ class JsonMatch(Metric):
 
     entry: ClassVar[Entry] = Entry(
         name="json_match",
-        judges_parts=False,
         parts_reason="Half a JSON value is none.",
-        aliases=(
-            "JsonMatch",
-            "JSONMatch",
-            "json_by_field",
-            "create_json_match_evaluator",
-            "create_async_json_match_evaluator",
-            "JsonCorrectness",
-            "json_diff",
+        aliases=split_names(
+            "JsonMatch JSONMatch json_by_field create_json_match_evaluator create_async_json_match_evaluator "
+            "JsonCorrectness json_diff"
         ),
         asks="How far does the JSON of the answer agree with the expected one, field by field?",
         needs=("response", "reference"),

@@ -37,7 +37,6 @@ class Discrete(Custom):
 
     entry: ClassVar[Entry] = Entry(
         name="discrete",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=("DiscreteMetric", "ragas.discrete_metric", "llm-rubric", "labels"),
         asks="Which of your labels does the answer deserve by your prompt?",
@@ -85,7 +84,6 @@ class Numeric(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="numeric",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=("NumericMetric", "ragas.numeric_metric"),
         asks="Which number in your range does the answer deserve by your prompt?",

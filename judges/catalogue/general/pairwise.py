@@ -85,7 +85,6 @@ class Pairwise(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="pairwise",
-        judges_parts=False,
         parts_reason="The rival is a whole answer.",
         aliases=("Pairwise", "pairwise_comparison"),
         asks="Is the answer better than another one?",

@@ -14,7 +14,7 @@ from judges.catalogue.parts.claims import bullets, cut, numbered_items
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.catalogue.parts.questions import checked_text
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -45,7 +45,6 @@ class Ranking(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ranking",
-        judges_parts=False,
         parts_reason="The rivals are whole answers.",
         aliases=("RankingMetric", "ragas.ranking_metric", "select-best", "select_best"),
         asks="Where does the answer stand among its rivals by your prompt?",
@@ -145,16 +144,7 @@ class RankedRetrieval(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="ranked_retrieval",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "ndcg",
-            "ndcg_at_k",
-            "mlflow.ndcg_at_k",
-            "NDCG",
-            "DocumentRetrievalEvaluator",
-            "document_retrieval",
-        ),
+        aliases=split_names("ndcg ndcg_at_k mlflow.ndcg_at_k NDCG DocumentRetrievalEvaluator document_retrieval"),
         asks="Do the relevant contexts stand at the top of the ranking, by their ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
         subject="retriever",
@@ -235,8 +225,6 @@ class MeanReciprocalRank(RankedRetrieval):
 
     entry: ClassVar[Entry] = Entry(
         name="mrr",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("reciprocal_rank", "mean_reciprocal_rank", "MRR"),
         asks="How early does the first relevant context stand in the ranking, by ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -252,8 +240,6 @@ class HitRate(RankedRetrieval):
 
     entry: ClassVar[Entry] = Entry(
         name="hit_rate",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("hit_rate_at_k", "HitRate", "success_at_k"),
         asks="Is any relevant context among those retrieved, by ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -270,8 +256,6 @@ class PrecisionAtK(RankedRetrieval):
 
     entry: ClassVar[Entry] = Entry(
         name="precision_at_k",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("mlflow.precision_at_k", "PrecisionAtK", "precision@k"),
         asks="What share of the first k contexts is relevant, by ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -288,8 +272,6 @@ class RecallAtK(RankedRetrieval):
 
     entry: ClassVar[Entry] = Entry(
         name="recall_at_k",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("mlflow.recall_at_k", "RecallAtK", "recall@k"),
         asks="What share of the relevant contexts is among the first k, by ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),

@@ -17,7 +17,7 @@ from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.questions import finding_schema
 from judges.catalogue.parts.similarity import Likeness, import_extra
 from judges.catalogue.parts.text import Tokenizer, f_of_counts, tokens
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
@@ -229,15 +229,9 @@ class Equivalence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="equivalence",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
-        aliases=(
-            "semantic_equivalence",
-            "equivalent",
-            "Equivalence",
-            "math_equivalence",
-            "AnswerEquivalence",
-            "final_response_match_v2",
+        aliases=split_names(
+            "semantic_equivalence equivalent Equivalence math_equivalence AnswerEquivalence "
+            "final_response_match_v2"
         ),
         asks="Does the answer say the same as the reference?",
         needs=("response", "reference"),
@@ -314,8 +308,6 @@ class TokenF1(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="token_f1",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("f1_score", "F1ScoreEvaluator", "squad_f1", "f1", "TokenF1"),
         asks="How far do the words of the answer and of the reference overlap (F1)?",
         needs=("response", "reference"),
@@ -364,8 +356,6 @@ class Meteor(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="meteor",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("meteor_score", "MeteorScore", "METEOR", "Meteor", "MeteorScoreEvaluator"),
         asks="How many words do answer and reference share, by stem, and in how few runs (METEOR)?",
         needs=("response", "reference"),

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_
 
 from judges.catalogue.metric import ModelJudge
 from judges.catalogue.parts.fields import answer_in, evidence
-from judges.entry import Entry, Explanation
+from judges.entry import Entry, Explanation, split_names
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
@@ -38,14 +38,8 @@ class Rubric(ModelJudge):
 
     entry = Entry(
         name="rubric",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=(
-            "GEval",
-            "g-eval",
-            "ConversationalGEval",
-            "model-graded-closedqa",
-        ),
+        aliases=split_names("GEval g-eval ConversationalGEval model-graded-closedqa"),
         asks="Which of the levels you describe does the answer reach, by your criterion?",
         needs=("user_input", "response"),
         calls="1",
@@ -197,17 +191,14 @@ class Helpfulness(Rubric):
 
     entry = Entry(
         name="helpfulness",
-        judges_parts=False,
         parts_reason="A first sentence cannot help yet.",
         asks="How helpful is the answer to the person who asked?",
         needs=("user_input", "response"),
         calls="1",
         scale="1 to 4",
-        aliases=(
-            "spring.self_refine_evaluation_advisor",
-            "spring.self_refine",
-            "SelfRefineEvaluationAdvisor",
-            "RAG_HELPFULNESS_PROMPT",
+        aliases=split_names(
+            "spring.self_refine_evaluation_advisor spring.self_refine SelfRefineEvaluationAdvisor "
+            "RAG_HELPFULNESS_PROMPT"
         ),
         source="Spring AI",
         differs="Honest abstention, a question back and a due refusal are helpful; reasons before the rating; "

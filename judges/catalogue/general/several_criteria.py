@@ -80,7 +80,6 @@ class DimensionsJudge(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="dimensions",
-        judges_parts=False,
         parts_reason="A level may describe the answer as a whole.",
         aliases=("weighted_rubric", "multi_criteria", "analytic_rubric"),
         asks="Which levels does the answer reach in your dimensions, by their weights?",
@@ -284,7 +283,6 @@ class Checklist(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="checklist",
-        judges_parts=False,
         parts_reason="An item may be met elsewhere in the answer.",
         aliases=("tick", "TICK", "yes_no_checklist", "RocketEval"),
         asks="Which items of a checklist does the answer meet?",

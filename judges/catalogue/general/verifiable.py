@@ -307,7 +307,6 @@ class VerifiableInstructions(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="verifiable_instructions",
-        judges_parts=False,
         parts_reason="An instruction may be followed elsewhere in the answer.",
         aliases=("ifeval", "IFEval", "InstructionFollowingEval"),
         asks="Does the answer keep the instructions that a program can check?",

@@ -30,7 +30,7 @@ from judges.catalogue.parts.claims import (
 from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.similarity import Scorer, cosine, embed, listed, score_pairs
 from judges.catalogue.parts.text import f_of_counts, f_score, missing_and_surplus, tokens
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
@@ -72,8 +72,6 @@ class AnswerCorrectness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.answer_correctness",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("answer_correctness", "AnswerCorrectness"),
         asks="How far do the claims of the answer agree with those of the reference?",
         needs=("user_input", "response", "reference"),
@@ -223,8 +221,6 @@ class FactualCorrectness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.factual_correctness",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("factual_correctness", "FactualCorrectness", "factuality"),
         asks="How far do answer and reference make the same claims?",
         needs=("response", "reference"),
@@ -355,16 +351,9 @@ class SemanticSimilarity(Metric):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.semantic_similarity",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
-        aliases=(
-            "semantic_similarity",
-            "answer_similarity",
-            "SemanticSimilarity",
-            "AnswerSimilarity",
-            "ragas.answer_similarity",
-            "similar",
-            "embedding_similarity",
+        aliases=split_names(
+            "semantic_similarity answer_similarity SemanticSimilarity AnswerSimilarity ragas.answer_similarity "
+            "similar embedding_similarity"
         ),
         asks="How close does the answer come in meaning to the expected one?",
         needs=("response", "reference"),

@@ -12,7 +12,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, reasons
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import AskFailed, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -123,18 +123,10 @@ class ContextPrecision(_PrecisionOfContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_precision",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "context_precision",
-            "ContextPrecision",
-            "LLMContextPrecisionWithReference",
-            "ContextPrecisionWithReference",
-            "ragas.llm_context_precision_with_reference",
-            "ragas.context_precision_with_reference",
-            "llm_context_precision_with_reference",
-            "context_precision_with_reference",
-            "ContextualPrecisionMetric",
+        aliases=split_names(
+            "context_precision ContextPrecision LLMContextPrecisionWithReference ContextPrecisionWithReference "
+            "ragas.llm_context_precision_with_reference ragas.context_precision_with_reference "
+            "llm_context_precision_with_reference context_precision_with_reference ContextualPrecisionMetric"
         ),
         asks="Do the contexts that help to the expected answer stand before those that do not?",
         needs=("user_input", "retrieved_contexts", "reference"),
@@ -159,17 +151,11 @@ class ContextUtilization(_PrecisionOfContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_utilization",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "context_utilization",
-            "ContextUtilization",
-            "LLMContextPrecisionWithoutReference",
-            "ContextPrecisionWithoutReference",
-            "ragas.llm_context_precision_without_reference",
-            "ragas.context_precision_without_reference",
-            "llm_context_precision_without_reference",
-            "context_precision_without_reference",
+        aliases=split_names(
+            "context_utilization ContextUtilization LLMContextPrecisionWithoutReference "
+            "ContextPrecisionWithoutReference ragas.llm_context_precision_without_reference "
+            "ragas.context_precision_without_reference llm_context_precision_without_reference "
+            "context_precision_without_reference"
         ),
         asks="Do the contexts that helped to the answer stand before those that did not?",
         needs=("user_input", "response", "retrieved_contexts"),

@@ -15,7 +15,7 @@ from judges.catalogue.parts.claims import CLAIMS, SUPPORT, bullets, claims_in, r
 from judges.catalogue.parts.fields import contexts_in, question_of, reference_in
 from judges.catalogue.parts.similarity import DistanceMeasure, distance_of, nearest
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever, is_unspaced, sentences
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -58,15 +58,9 @@ class ContextRecall(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "context_recall",
-            "ContextRecall",
-            "LLMContextRecall",
-            "ragas.llm_context_recall",
-            "ContextualRecallMetric",
-            "context-recall",
+        aliases=split_names(
+            "context_recall ContextRecall LLMContextRecall ragas.llm_context_recall ContextualRecallMetric "
+            "context-recall"
         ),
         asks="What share of the expected answer do the contexts support?",
         needs=("retrieved_contexts", "reference"),
@@ -162,8 +156,6 @@ class ContextEntityRecall(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_entity_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("context_entity_recall", "ContextEntityRecall"),
         asks="What share of the entities in the expected answer do the contexts mention?",
         needs=("retrieved_contexts", "reference"),
@@ -274,8 +266,6 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.non_llm_context_precision_with_reference",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("NonLLMContextPrecisionWithReference", "non_llm_context_precision_with_reference"),
         asks="Are the contexts that resemble a reference context ranked first?",
         needs=_NEEDS,
@@ -313,8 +303,6 @@ class NonLLMContextRecall(_ComparingContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.non_llm_context_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("NonLLMContextRecall", "non_llm_context_recall"),
         asks="What share of the reference contexts was retrieved, by similarity?",
         needs=_NEEDS,
@@ -382,8 +370,6 @@ class IDBasedContextPrecision(_ById):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.id_based_context_precision",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("IDBasedContextPrecision", "id_based_context_precision"),
         asks="What share of the retrieved contexts was expected, by their ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -406,8 +392,6 @@ class IDBasedContextRecall(_ById):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.id_based_context_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("IDBasedContextRecall", "id_based_context_recall"),
         asks="What share of the expected contexts was retrieved, by their ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),

@@ -24,7 +24,7 @@ from judges.catalogue.parts.questions import (
     level_verdict,
 )
 from judges.compose.panel import Repeat
-from judges.entry import Better, Entry, Explanation
+from judges.entry import Better, Entry, Explanation, split_names
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Language, Prompt, Question, prompt
 from judges.requests import Deliberation
@@ -185,7 +185,6 @@ class SimpleCriteriaScore(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.simple_criteria_score",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=("simple_criteria_score", "SimpleCriteriaScore", "ragas.simple_criteria"),
         asks="How far does the answer meet your definition?",
@@ -252,14 +251,10 @@ class RubricsScore(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.rubrics_score",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=(
-            "rubrics_score",
-            "RubricsScore",
-            "DomainSpecificRubrics",
-            "domain_specific_rubrics",
-            "ragas.domain_specific_rubrics",
+        aliases=split_names(
+            "rubrics_score RubricsScore DomainSpecificRubrics domain_specific_rubrics "
+            "ragas.domain_specific_rubrics"
         ),
         asks="Which of the described levels does the answer reach?",
         needs=("response",),
@@ -379,14 +374,10 @@ class InstanceRubrics(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.instance_rubrics",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=(
-            "instance_rubrics",
-            "InstanceRubrics",
-            "InstanceSpecificRubrics",
-            "instance_specific_rubrics",
-            "ragas.instance_specific_rubrics",
+        aliases=split_names(
+            "instance_rubrics InstanceRubrics InstanceSpecificRubrics instance_specific_rubrics "
+            "ragas.instance_specific_rubrics"
         ),
         asks="Which of the levels that its row describes does the answer reach?",
         needs=("response", "rubrics"),

@@ -33,7 +33,7 @@ from judges.catalogue.parts.claims import (
 from judges.catalogue.parts.fields import answer_in, contexts_in, premises_in, reads_tool_results, reference_in
 from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.catalogue.parts.text import count_characters, count_words, occurs_in, plain_text, quotations, sentences
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.models.providers.local_models import HHEM
 from judges.prompting.prompts import Question, ReplySchema
@@ -138,11 +138,8 @@ class FaithfulnessWithHHEM(ModelJudge):
         name="ragas.faithfulness_with_hhem",
         judges_parts=True,
         parts_reason="Each statement is checked for itself.",
-        aliases=(
-            "faithfulness_with_hhem",
-            "FaithfulnesswithHHEM",
-            "FaithfulnessWithHHEM",
-            "ragas.faithfulnesswith_hhem",
+        aliases=split_names(
+            "faithfulness_with_hhem FaithfulnesswithHHEM FaithfulnessWithHHEM ragas.faithfulnesswith_hhem"
         ),
         asks="What share of the answer's statements does a classifier find supported by the contexts?",
         needs=("response", "retrieved_contexts"),
@@ -447,8 +444,6 @@ class NoiseSensitivity(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.noise_sensitivity",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("noise_sensitivity", "NoiseSensitivity"),
         asks="What share of the answer's claims is wrong, and comes from the contexts?",
         needs=("response", "reference", "retrieved_contexts"),

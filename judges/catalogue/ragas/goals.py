@@ -21,7 +21,7 @@ from judges.catalogue.parts.claims import (
 )
 from judges.catalogue.parts.fields import exchange_in, reference_in, transcript, turns_of
 from judges.catalogue.parts.text import EPSILON
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -106,8 +106,6 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.agent_goal_accuracy_with_reference",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
         aliases=("AgentGoalAccuracyWithReference", "agent_goal_accuracy_with_reference"),
         asks="Has the agent brought about what was expected?",
         needs=("user_input", "reference"),
@@ -142,14 +140,9 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.agent_goal_accuracy_without_reference",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "AgentGoalAccuracyWithoutReference",
-            "agent_goal_accuracy_without_reference",
-            "agent_goal_accuracy",
-            "AgentGoalAccuracy",
-            "ragas.agent_goal_accuracy",
+        aliases=split_names(
+            "AgentGoalAccuracyWithoutReference agent_goal_accuracy_without_reference agent_goal_accuracy "
+            "AgentGoalAccuracy ragas.agent_goal_accuracy"
         ),
         asks="Has the agent brought about what the user wanted?",
         needs=("user_input",),
@@ -229,14 +222,8 @@ class TopicAdherence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.topic_adherence",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
-        aliases=(
-            "topic_adherence",
-            "TopicAdherence",
-            "TopicAdherenceScore",
-            "ragas.topic_adherence_score",
-            "TopicAdherenceMetric",
+        aliases=split_names(
+            "topic_adherence TopicAdherence TopicAdherenceScore ragas.topic_adherence_score TopicAdherenceMetric"
         ),
         asks="Does the assistant answer on the topics it is there for, and decline the others?",
         needs=("user_input", "reference_topics"),

@@ -42,8 +42,6 @@ class BleuScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.bleu_score",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("BleuScore", "bleu_score", "bleu", "BleuScoreEvaluator"),
         asks="How much of the answer's wording is that of the reference (BLEU)?",
         needs=("response", "reference"),
@@ -108,8 +106,6 @@ class ChrfScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.chrf_score",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("ChrfScore", "CHRFScore", "chrf_score", "chrf"),
         asks="How many runs of characters do answer and reference share (chrF)?",
         needs=("response", "reference"),
@@ -294,8 +290,6 @@ class RougeScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.rouge_score",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("RougeScore", "rouge_score", "rouge", "rouge-n", "RougeScoreEvaluator", "response_match_score"),
         asks="How much wording do answer and reference share (ROUGE)?",
         needs=("response", "reference"),
@@ -373,7 +367,6 @@ class NonLLMStringSimilarity(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.non_llm_string_similarity",
-        judges_parts=False,
         parts_reason="The reference answers the whole question.",
         aliases=("NonLLMStringSimilarity", "non_llm_string_similarity", "levenshtein", "levenshtein_distance"),
         asks="How similar are answer and reference, character by character?",
@@ -421,7 +414,6 @@ class ExactMatch(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.exact_match",
-        judges_parts=False,
         parts_reason="The reference answers the whole question.",
         aliases=("ExactMatch", "exact_match", "ExactMatchMetric", "equals"),
         asks="Is the answer exactly the reference?",
@@ -458,7 +450,6 @@ class StringPresence(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.string_presence",
-        judges_parts=False,
         parts_reason="The reference may stand in another part.",
         aliases=("StringPresence", "string_presence", "string_present", "ragas.string_present", "contains"),
         asks="Does the reference stand in the answer?",

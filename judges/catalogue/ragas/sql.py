@@ -20,7 +20,7 @@ from judges.catalogue.parts.claims import bullets
 from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.tables import TableComparison, by_position, by_value, table_in, unpaired_rows
 from judges.catalogue.parts.text import f_score, strip_fence
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.hints import other_word
 from judges.prompting.prompts import Question, ReplySchema
@@ -237,17 +237,11 @@ class LLMSQLEquivalence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.llm_sql_equivalence",
-        judges_parts=False,
         parts_reason="Half a query is none.",
-        aliases=(
-            "LLMSQLEquivalence",
-            "SQLSemanticEquivalence",
-            "llm_sql_equivalence",
-            "sql_equivalence",
-            "sql_semantic_equivalence",
-            "llm_sql_equivalence_with_reference",
-            "ragas.sql_semantic_equivalence",
-            "ragas.llm_sql_equivalence_with_reference",
+        aliases=split_names(
+            "LLMSQLEquivalence SQLSemanticEquivalence llm_sql_equivalence sql_equivalence "
+            "sql_semantic_equivalence llm_sql_equivalence_with_reference ragas.sql_semantic_equivalence "
+            "ragas.llm_sql_equivalence_with_reference"
         ),
         asks="Does the answer's query return the same rows as the expected query?",
         needs=("response", "reference"),
@@ -351,8 +345,6 @@ class DataCompyScore(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.data_compy_score",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("DataCompyScore", "data_compy_score", "data_compare_score", "ragas.data_compare_score"),
         asks="What share of the rows or columns of the answer's table is that of the expected table?",
         needs=("response", "reference"),

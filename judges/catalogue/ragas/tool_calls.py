@@ -145,8 +145,6 @@ class ToolCallAccuracy(ToolCalls):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.tool_call_accuracy",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
         aliases=("tool_call_accuracy", "ToolCallAccuracy"),
         asks="Did the agent make the tool calls that were wanted, with the right arguments, in the right order?",
         needs=("user_input", "reference_tool_calls"),
@@ -313,8 +311,6 @@ class ToolCallF1(ToolCalls):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.tool_call_f1",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
         aliases=("tool_call_f1", "ToolCallF1", "ToolCorrectnessMetric", "tool-call-f1"),
         asks="Are the tool calls exactly those that were wanted, in any order?",
         needs=("user_input", "reference_tool_calls"),
