@@ -100,6 +100,11 @@ def shortened(value: object, *, longest: int = _LONGEST) -> str:
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
+def unfit(expected: str, given: object) -> ConfigurationError:
+    """Return the error for a setting that is none of what is expected: `expected, not given`."""
+    return ConfigurationError(f"{expected}, not {shortened(given)}")
+
+
 def one_line(error: object, *, longest: int = 200) -> str:
     """Return what an error says as one line, cut where it is long."""
     line = " ".join(str(error).split())

@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from judges.catalogue.parts.fields import evidence
-from judges.errors import AskFailed, ConfigurationError, one_line, shortened
+from judges.errors import AskFailed, ConfigurationError, one_line, shortened, unfit
 from judges.models.prompt_and_reply import encode, render_data
 from judges.prompting.prompts import Question, ReplySchema, made_by
 from judges.requests import Apply, Ask, Deliberation
@@ -116,9 +116,7 @@ def as_tools(candidates: object) -> tuple[JudgeTool, ...]:
     """
     listed = [candidates] if isinstance(candidates, str) or callable(candidates) else candidates
     if not isinstance(listed, Sequence) or not listed:
-        raise ConfigurationError(
-            f"tools is a list of functions, LangChain tools or {SAMPLE!r}, not {shortened(candidates)}"
-        )
+        raise unfit(f"tools is a list of functions, LangChain tools or {SAMPLE!r}", candidates)
     tools = [tool for candidate in listed for tool in _tools_of(candidate)]
     names = [tool.name for tool in tools]
     twice = next((name for name in names if names.count(name) > 1 or name == _NONE), None)
@@ -174,10 +172,7 @@ def _look_schema(names: tuple[str, ...]) -> type[ReplySchema]:
         __doc__="The next call of a tool, or none.",
         reason=(str, Field(description="text: what you still have to know, or why you know enough")),
         tool=(kind, Field(description=f"one of {', '.join((*names, _NONE))}")),
-        arguments=(
-            dict[str, Any],
-            Field(description="object: the arguments by name; {} where there are none"),
-        ),
+        arguments=(dict[str, Any], Field(description="object: the arguments by name; {} where there are none")),
     )
     return made_by(schema, _look_schema, names)
 

@@ -14,7 +14,7 @@ from judges.catalogue.parts.fields import exchange_in, transcript, turns_of, wit
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.parts.text import for_retriever
 from judges.entry import Entry, split_names
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, unfit
 from judges.messages import Conversation, Role
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -201,7 +201,7 @@ class RoleAdherence(_JudgeOfTurns):
     ) -> None:
         value: object = role
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise ConfigurationError(f"role is the role in words, or None, not {shortened(role)}")
+            raise unfit("role is the role in words, or None", role)
         super().__init__(model, **settings)
         self._role = role
 

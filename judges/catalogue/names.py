@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 from judges.catalogue.registry import default_registry, registry_for
 from judges.compose import FileJudges
 from judges.compose.panel import as_judge
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.hints import translate_settings
 from judges.judge import Judge
 from judges.runtime.validation import naming_settings, suggestion
@@ -153,7 +153,7 @@ class JudgeSpec:
         settings = dict(table)
         kind = settings.pop("use", name)
         if not isinstance(kind, str):
-            raise ConfigurationError(f"`use` names the kind of judge, such as length, not {shortened(kind)}")
+            raise unfit("`use` names the kind of judge, such as length", kind)
         if name is not None and kind != name and not is_reference(kind):
             settings.setdefault("name", name)
         return cls(name=kind, settings=settings)
@@ -385,7 +385,7 @@ def _tables(path: Path) -> tuple[str | None, Mapping[str, Any]]:
     if not isinstance(tables, dict) or not tables:
         raise ConfigurationError(f"{path} names no judge; {_EXAMPLE}")
     if not isinstance(model, str | None):
-        raise ConfigurationError(f'{path}: model is a text such as "openai:gpt-5-mini", not {shortened(model)}')
+        raise unfit(f'{path}: model is a text such as "openai:gpt-5-mini"', model)
     return model, tables
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from judges.compose.panel import CompositeJudge, checked_success, judges_by_name, without_missing
 from judges.entry import Explanation
-from judges.errors import ConfigurationError, shortened
+from judges.errors import unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -96,7 +96,7 @@ class Escalation(CompositeJudge):
             int | float | None,
             means(
                 "Rating, or `p_pass`, down to which a judge before the last refuses alone; None leaves every "
-                "refusal to the next one.",
+                "refusal to the next one."
             ),
         ] = None,
         name: Annotated[str, means("The escalation's name.")] = "escalation",
@@ -108,7 +108,7 @@ class Escalation(CompositeJudge):
         self._sure: int | float = sure if by_share else checked_success(sure, setting="sure")  # type: ignore[arg-type]
         lowest, kind = (0.0, "a p_pass from 0") if by_share else (LOWEST, "a rating from 1")
         if sure_bad is not None and not (type(sure_bad) is type(sure) and lowest <= sure_bad < sure):
-            raise ConfigurationError(f"sure_bad is {kind}, below sure={sure}, or None, not {shortened(sure_bad)}")
+            raise unfit(f"sure_bad is {kind}, below sure={sure}, or None", sure_bad)
         self._sure_bad = sure_bad
 
     def explain(self) -> Explanation:

@@ -14,7 +14,7 @@ from pydantic import SkipValidation
 from judges.compose import FileJudges, Resolve, resolve_names
 from judges.compose.coerce import Returns, judge_of
 from judges.entry import Entry, Explanation
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, shortened, unfit
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation, consult, repeat
@@ -70,9 +70,7 @@ def _skipped_notes(verdicts: Sequence[Verdict]) -> list[str]:
 def checked_success(success_rating: int, *, setting: str = "success_rating") -> int:
     """Return a rating from which a judge passes after checking that it is an integer from 1 to 4."""
     if type(success_rating) is not int or not LOWEST <= success_rating <= HIGHEST:
-        raise ConfigurationError(
-            f"{setting} is a whole number from {LOWEST} to {HIGHEST}, not {shortened(success_rating)}"
-        )
+        raise unfit(f"{setting} is a whole number from {LOWEST} to {HIGHEST}", success_rating)
     return success_rating
 
 
@@ -81,7 +79,7 @@ def _checked_quorum(quorum: int | None, most: int) -> int:
     if quorum is None:
         return most // 2 + 1
     if type(quorum) is not int or not 1 <= quorum <= most:
-        raise ConfigurationError(f"quorum is a whole number from 1 to {most}, not {shortened(quorum)}")
+        raise unfit(f"quorum is a whole number from 1 to {most}", quorum)
     return quorum
 
 
@@ -148,11 +146,7 @@ _FAILING = 2
 
 @naming_settings("as_judge(function), or @as_judge above the function")
 def as_judge(
-    candidate: object,
-    *,
-    name: str | None = None,
-    returns: Returns | None = None,
-    resolve: Resolve = resolve_names,
+    candidate: object, *, name: str | None = None, returns: Returns | None = None, resolve: Resolve = resolve_names
 ) -> Judge:
     """Return a judge made from a function, an evaluator or validator, a LangChain runnable, a name, or several.
 
@@ -354,9 +348,7 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
             names = (judge.name, *(f"{judge.name}-{number}" for number in range(2, len(judges) + 3)))
             judges[next(name for name in names if name not in judges)] = judge
     else:
-        raise ConfigurationError(
-            f"give a list of judges, or a mapping of names to judges, not {shortened(members)}"
-        )
+        raise unfit("give a list of judges, or a mapping of names to judges", members)
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
     entries = (entry for judge in judges.values() if isinstance(entry := getattr(judge, "entry", None), Entry))
@@ -414,15 +406,13 @@ def _checked_weights(
     names = tuple(members)
     if rule != "weighted":
         if setting is not None:
-            raise ConfigurationError(f"weights are for rule='weighted', not {shortened(rule)}")
+            raise unfit("weights are for rule='weighted'", rule)
         return dict.fromkeys(names, 1.0)
     by_name = setting.items() if isinstance(setting, Mapping) else zip(names, setting or (), strict=False)
     weights = {members.key(name): weight for name, weight in by_name}
     complete = set(weights) == set(names) and (setting is not None and len(setting) == len(names))
     if not complete or min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
-        raise ConfigurationError(
-            f"weights gives each of {', '.join(names)} a weight from 0, not {shortened(setting)}"
-        )
+        raise unfit(f"weights gives each of {', '.join(names)} a weight from 0", setting)
     return weights
 
 
@@ -471,9 +461,7 @@ class Repeat(Judge):
         model: Annotated[object, means("The model of a judge that is given by name and can ask one.")] = None,
     ) -> None:
         if type(n) is not int or n < 1:
-            raise ConfigurationError(
-                f"n is how often the judge is asked, a whole number from 1, not {shortened(n)}"
-            )
+            raise unfit("n is how often the judge is asked, a whole number from 1", n)
         self.judge = as_judge(judge, resolve=partial(resolve_names, model=model))
         self.name = name or self.judge.name
         self._n = n

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel
 
-from judges.errors import AskFailed, ConfigurationError, shortened
+from judges.errors import AskFailed, ConfigurationError, unfit
 from judges.model import Distribution, JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.prompt_and_reply import (
@@ -426,7 +426,7 @@ def checked_methods(method: object) -> tuple[Method, ...]:
     for known_method in get_args(Method):
         if method == known_method:
             return (known_method,)
-    raise ConfigurationError(f"method is one of {', '.join(get_args(Method))} or None, not {shortened(method)}")
+    raise unfit(f"method is one of {', '.join(get_args(Method))} or None", method)
 
 
 Sizes = tuple[tuple[str, int], ...]

@@ -14,7 +14,7 @@ from judges.catalogue.parts.calls import actual_calls_in, render_call, render_va
 from judges.catalogue.parts.claims import bullets, reasons, share
 from judges.catalogue.parts.fields import exchange_in
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, unfit
 from judges.messages import ToolCall
 from judges.sample import Sample
 from judges.settings import means
@@ -135,9 +135,7 @@ class ToolPermission(ComputedMetric):
 def _names(names: Any, *, setting: str) -> tuple[str, ...]:
     listed = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str | Mapping) else (None,)
     if not all(isinstance(name, str) and name.strip() for name in listed):
-        raise ConfigurationError(
-            f"{setting} is a list of names of tools, such as ['search_*'], not {shortened(names)}"
-        )
+        raise unfit(f"{setting} is a list of names of tools, such as ['search_*']", names)
     return listed
 
 

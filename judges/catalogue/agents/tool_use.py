@@ -13,7 +13,7 @@ from judges.catalogue.parts.claims import bullets, in_order, one_each, reasons
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import checked_text
 from judges.entry import Entry, split_names
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -38,9 +38,7 @@ def checked_tools(tools: object) -> list[JsonValue] | None:
     if tools is None:
         return None
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
-        raise ConfigurationError(
-            f"tools is a list of names, definitions or LangChain tools, not {shortened(tools)}"
-        )
+        raise unfit("tools is a list of names, definitions or LangChain tools", tools)
     return [_shown_tools(tool) for tool in tools]
 
 
@@ -61,11 +59,11 @@ def _shown_tools(tool: object) -> JsonValue:
         }
         tool = {key: value for key, value in fields.items() if value}
     if not isinstance(tool, str | Mapping):
-        raise ConfigurationError(f"a tool is a name, a definition or a LangChain tool, not {shortened(tool)}")
+        raise unfit("a tool is a name, a definition or a LangChain tool", tool)
     try:
         return _JSON.validate_python(dict(tool) if isinstance(tool, Mapping) else tool)
     except ValidationError as error:
-        raise ConfigurationError(f"a tool's definition is JSON, not {shortened(tool)}") from error
+        raise unfit("a tool's definition is JSON", tool) from error
 
 
 _Use = Literal["right", "wrong_tool", "wrong_arguments", "needless", "repeated"]

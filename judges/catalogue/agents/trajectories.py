@@ -28,7 +28,7 @@ from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.ragas.tool_calls import ToolCalls
 from judges.entry import Entry, split_names
-from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
+from judges.errors import CannotJudge, one_line, unfit
 from judges.hints import other_word
 from judges.judge import Judge
 from judges.messages import Conversation, Message
@@ -327,9 +327,7 @@ def _checked_rules(rules: object) -> Mapping[str, ArgumentsRule]:
     if rules is None:
         return {}
     if not isinstance(rules, Mapping):
-        raise ConfigurationError(
-            f"arguments_by_tool maps names of tools to how their arguments are compared, not {shortened(rules)}"
-        )
+        raise unfit("arguments_by_tool maps names of tools to how their arguments are compared", rules)
     return {tool: _checked_rule(rule, setting=f"arguments_by_tool[{tool!r}]") for tool, rule in rules.items()}
 
 
@@ -340,7 +338,8 @@ def _checked_rule(rule: ArgumentsRule, *, setting: str) -> ArgumentsRule:
         return rule
     if isinstance(rule, list | tuple) and rule and all(isinstance(path, str) and path for path in rule):
         return tuple(rule)
-    raise ConfigurationError(
-        f"{setting} is one of {', '.join(get_args(ArgumentsMode))}, a list of arguments, or a function of the "
-        f"arguments made and the expected ones, not {shortened(rule)}"
+    raise unfit(
+        f"{setting} is one of {', '.join(get_args(ArgumentsMode))}, a list of arguments, or a function of "
+        "the arguments made and the expected ones",
+        rule,
     )

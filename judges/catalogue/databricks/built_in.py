@@ -372,10 +372,7 @@ class ContextSufficiency(BuiltIn):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each fact in the contexts, or for what the question asks."""
-        data: dict[str, JsonValue] = {
-            "question": question_in(sample),
-            "contexts": non_blank_contexts_in(sample),
-        }
+        data: dict[str, JsonValue] = {"question": question_in(sample), "contexts": non_blank_contexts_in(sample)}
         facts = _facts_of(sample, compat=self.compat) if _has_facts(sample) else ()
         if facts:
             data["facts"] = numbered_items(facts, called="fact")
@@ -408,12 +405,7 @@ class Said(ReplySchema):
         return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no")
 
 
-_RELEVANT: Question[Any] = Question(
-    prompt="chunk_relevance",
-    reply=Relevance,
-    compat=Said,
-    shared=True,
-)
+_RELEVANT: Question[Any] = Question(prompt="chunk_relevance", reply=Relevance, compat=Said, shared=True)
 
 
 class ChunkRelevance(ModelJudge):

@@ -14,7 +14,7 @@ from judges.catalogue.metric import ModelSettings
 from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.entry import Entry
-from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened
+from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -67,9 +67,7 @@ class GuidelineJudge(BuiltIn):
         **settings: Unpack[ModelSettings],
     ) -> None:
         if not isinstance(guidelines_context, Mapping):
-            raise ConfigurationError(
-                f"guidelines_context maps names to facts, not {shortened(guidelines_context)}"
-            )
+            raise unfit("guidelines_context maps names to facts", guidelines_context)
         self._context = dict(guidelines_context)
         super().__init__(model, **settings)
 
@@ -196,9 +194,7 @@ def _checked_rules(guidelines: object) -> tuple[_GuidelineRule, ...]:
             f"guidelines is a text, texts, or lists of them under names: {one_line(error)}"
         ) from error
     if not rules:
-        raise ConfigurationError(
-            f"guidelines has at least one, for instance 'Be polite.', not {shortened(guidelines)}"
-        )
+        raise unfit("guidelines has at least one, for instance 'Be polite.'", guidelines)
     return rules
 
 

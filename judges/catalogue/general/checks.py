@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from judges.entry import Entry, Explanation, split_names
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -330,15 +330,13 @@ def _literal(texts: Iterable[str], flags: int) -> Iterator[re.Pattern[str]]:
 def _plain_texts(texts: Any, setting: str) -> tuple[str, ...]:
     listed = (texts,) if isinstance(texts, str) else tuple(texts) if isinstance(texts, Iterable) else (None,)
     if not all(isinstance(text, str) and text for text in listed):
-        raise ConfigurationError(f"{setting} is a list of texts, none empty, not {shortened(texts)}")
+        raise unfit(f"{setting} is a list of texts, none empty", texts)
     return listed
 
 
 def _compile(patterns: Any, flags: int) -> tuple[re.Pattern[str], ...]:
     if not isinstance(patterns, str | re.Pattern | Iterable):
-        raise ConfigurationError(
-            f"a pattern is a regular expression, or a list of them, not {shortened(patterns)}"
-        )
+        raise unfit("a pattern is a regular expression, or a list of them", patterns)
     texts = (patterns,) if isinstance(patterns, str | re.Pattern) else tuple(patterns)
     if any(not isinstance(text, str | re.Pattern) or text == "" for text in texts):
         raise ConfigurationError(
@@ -357,7 +355,7 @@ def _validator_of(schema: Mapping[str, Any]) -> Any:
     except ImportError as error:
         raise ConfigurationError("a JSON schema check needs the extra: selfrefine[jsonschema]") from error
     if not isinstance(schema, Mapping):
-        raise ConfigurationError(f"a JSON schema is a mapping, not {shortened(schema)}")
+        raise unfit("a JSON schema is a mapping", schema)
     kind = validator_for(schema)
     try:
         kind.check_schema(dict(schema))

@@ -23,7 +23,7 @@ from judges.catalogue.parts.json_fields import ROOT, FieldState, JsonComparison,
 from judges.catalogue.parts.text import strip_fence
 from judges.compose.panel import as_judge
 from judges.entry import Entry, Explanation, split_names
-from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
+from judges.errors import CannotJudge, one_line, shortened, unfit
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation
@@ -216,7 +216,7 @@ class Code(ComputedMetric):
     ) -> None:
         value: object = unfenced
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise ConfigurationError(f"unfenced names a language such as 'python', not {shortened(unfenced)}")
+            raise unfit("unfenced names a language such as 'python'", unfenced)
         super().__init__(**settings)
         self._unfenced, self.own_feedback = unfenced, feedback
 
@@ -448,19 +448,19 @@ def _judges_by_path(fields: Any) -> Mapping[str, Judge]:
     if fields is None:
         return {}
     if not isinstance(fields, Mapping):
-        raise ConfigurationError(f"fields maps paths such as 'order.id' to judges, not {shortened(fields)}")
+        raise unfit("fields maps paths such as 'order.id' to judges", fields)
     paths = [_path(path) for path in fields]
     return {path: as_judge(judge, name=path) for path, judge in zip(paths, fields.values(), strict=True)}
 
 
 def _paths(paths: Any) -> frozenset[str]:
     if isinstance(paths, str) or not isinstance(paths, Iterable):
-        raise ConfigurationError(f"ignore is a list of paths such as 'order.id', not {shortened(paths)}")
+        raise unfit("ignore is a list of paths such as 'order.id'", paths)
     return frozenset(_path(path) for path in paths)
 
 
 def _path(path: object) -> str:
     """Return a path as the comparison writes it; `$.a` and `a[*]` are known, too."""
     if not isinstance(path, str) or not path.strip():
-        raise ConfigurationError(f"a path is a text such as 'order.id' or 'items[].name', not {shortened(path)}")
+        raise unfit("a path is a text such as 'order.id' or 'items[].name'", path)
     return path.strip().removeprefix("$.").replace("[*]", "[]") or ROOT

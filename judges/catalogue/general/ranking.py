@@ -15,7 +15,7 @@ from judges.catalogue.parts.fields import answer_in, question_of
 from judges.catalogue.parts.questions import checked_text
 from judges.catalogue.parts.text import for_retriever
 from judges.entry import Entry, split_names
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, shortened, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -189,7 +189,7 @@ class RankedRetrieval(ComputedMetric):
         self._gain = _GAINS[gain]
         key: object = grades
         if not (isinstance(key, str) and key):
-            raise ConfigurationError(f"grades names a key of a sample's metadata, not {shortened(grades)}")
+            raise unfit("grades names a key of a sample's metadata", grades)
         self._grades = grades
 
     def compute(self, sample: Sample) -> Verdict:
@@ -352,10 +352,7 @@ def _recall(gains: Sequence[float], ideal: Sequence[float], k: int | None) -> fl
 _HIGHEST_GRADE = 100
 """Higher grades are no grades of relevance, and 2**grade would soon be no finite number."""
 
-_GAINS: Mapping[Gain, Callable[[float], float]] = {
-    "linear": _linear_gain,
-    "exponential": _exponential_gain,
-}
+_GAINS: Mapping[Gain, Callable[[float], float]] = {"linear": _linear_gain, "exponential": _exponential_gain}
 _FORMULAS: Mapping[_RankingMetric, Callable[[Sequence[float], Sequence[float], int | None], float]] = {
     "ndcg": _ndcg,
     "mrr": _mrr,

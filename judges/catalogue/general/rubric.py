@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_
 from judges.catalogue.metric import ModelJudge
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.entry import Entry, Explanation, split_names
-from judges.errors import BadSample, ConfigurationError, shortened
+from judges.errors import BadSample, ConfigurationError, unfit
 from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
 from judges.requests import Deliberation, WorkedExample
@@ -276,9 +276,10 @@ def _checked_levels(levels: object) -> dict[int, str]:
     candidates = levels if isinstance(levels, Mapping) else {}
     parsed = {_whole(level): text for level, text in candidates.items()}
     if len(parsed) < 2 or None in parsed or len(parsed) < len(candidates):  # noqa: PLR2004 - a scale has two ends
-        raise ConfigurationError(
-            f"levels maps at least two whole numbers to their descriptions, for instance "
-            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {shortened(levels)}"
+        raise unfit(
+            "levels maps at least two whole numbers to their descriptions, for instance "
+            "{1: 'rude', 2: 'neutral', 3: 'kind'}",
+            levels,
         )
     return {level: text for level, text in parsed.items() if level is not None}
 
@@ -294,7 +295,7 @@ def _checked_success(rating: int | None, scale: tuple[int, ...]) -> int:
         two_thirds = scale[0] + (scale[-1] - scale[0]) * 2 / 3
         return next(level for level in scale if level >= two_thirds)
     if type(rating) is not int or rating not in scale:
-        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {shortened(rating)}")
+        raise unfit(f"success_rating is one of {', '.join(map(str, scale))}", rating)
     return rating
 
 

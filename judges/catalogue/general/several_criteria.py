@@ -16,7 +16,7 @@ from judges.catalogue.parts.claims import bullets, in_order, non_blank, numbered
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import checked_text
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
+from judges.errors import CannotJudge, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.faults import write_whole
@@ -444,6 +444,4 @@ def _read_items(items: Any) -> tuple[_Item, ...]:
     try:
         return _ITEMS.validate_python([{"ask": item} if isinstance(item, str) else item for item in listed])
     except ValidationError:
-        raise ConfigurationError(
-            f'items is a list of questions, or of {{"ask": ..., "check": ...}}, none blank, not {shortened(items)}'
-        ) from None
+        raise unfit('items is a list of questions, or of {"ask": ..., "check": ...}, none blank', items) from None

@@ -16,7 +16,7 @@ from judges.catalogue.parts.fields import answer_in
 from judges.catalogue.parts.languages import checked_language, english_name, is_in, load_identifier, prose
 from judges.catalogue.parts.text import sentences
 from judges.entry import Entry
-from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened
+from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened, unfit
 from judges.prompting.prompts import Language
 from judges.sample import Sample
 from judges.settings import means, own_words
@@ -376,9 +376,7 @@ def _read(instructions: object) -> tuple[_Rule, ...]:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in fault["loc"])
-        raise ConfigurationError(
-            f"instructions, at {place or 'the top'}: {one_line(fault['msg'])}, not {shortened(fault['input'])}"
-        ) from error
+        raise unfit(f"instructions, at {place or 'the top'}: {one_line(fault['msg'])}", fault["input"]) from error
     if not rules:
         raise ConfigurationError('give at least one instruction, such as {"kind": "words", "at_most": 80}')
     return rules

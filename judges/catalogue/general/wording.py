@@ -24,7 +24,7 @@ from judges.catalogue.parts.languages import (
 )
 from judges.catalogue.parts.questions import OneQuestion, checked_text
 from judges.entry import Entry, split_names
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import LANGUAGES, Language, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -331,9 +331,8 @@ class Bias(ModelJudge):
 def _checked(kinds: Any) -> tuple[str, ...]:
     listed = tuple(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else ()
     if not listed or not all(isinstance(kind, str) and kind.strip() for kind in listed):
-        raise ConfigurationError(
-            f"kinds is a list of kinds of bias such as {', '.join(BIAS_KINDS[:4])}, or your own in words, not "
-            f"{shortened(kinds)}"
+        raise unfit(
+            f"kinds is a list of kinds of bias such as {', '.join(BIAS_KINDS[:4])}, or your own in words", kinds
         )
     return tuple(dict.fromkeys(listed))
 

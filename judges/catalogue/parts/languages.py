@@ -11,7 +11,7 @@ from typing import Any
 from unicodedata import name as character_name
 
 from judges.catalogue.parts.similarity import import_extra
-from judges.errors import ConfigurationError, shortened
+from judges.errors import unfit
 
 _CODES = (
     "af ar az be bg bn ca cs cy da de el en es et eu fa fi fr ga gl gu he hi hr hu hy id is it ja ka kk km kn ko "
@@ -57,7 +57,7 @@ def checked_language(language: str, *, judge: str) -> str:
     code = str(language).replace("_", "-").partition("-")[0].lower()
     if code not in _KNOWN:
         known = ", ".join(_KNOWN)
-        raise ConfigurationError(f"{judge}: language is one of {known}, not {shortened(language)}")
+        raise unfit(f"{judge}: language is one of {known}", language)
     return code
 
 

@@ -31,7 +31,7 @@ from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.similarity import Scorer, cosine, embed, listed, score_pairs
 from judges.catalogue.parts.text import f_of_counts, f_score, missing_and_surplus, tokens
 from judges.entry import Entry, split_names
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, ConfigurationError, shortened, unfit
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
@@ -198,7 +198,7 @@ def _checked_weights(weights: Sequence[float] | None, *, has_embeddings: bool) -
     values = tuple(weights) if hasattr(weights, "__iter__") else ()
     numbers = [one for one in values if type(one) in (int, float) and 0 <= one < math.inf]
     if len(numbers) != 2 or len(values) != 2 or sum(numbers) == 0:  # noqa: PLR2004 - claims and likeness
-        raise ConfigurationError(f"weights are two numbers from 0, such as (0.75, 0.25), not {shortened(weights)}")
+        raise unfit("weights are two numbers from 0, such as (0.75, 0.25)", weights)
     return float(numbers[0]), float(numbers[1])
 
 
@@ -392,9 +392,7 @@ class SemanticSimilarity(Metric):
                 f"or by cross_encoder=..., and not by both"
             )
         if cross_encoder is not None and not callable(cross_encoder):
-            raise ConfigurationError(
-                f"cross_encoder is a function of pairs of texts, not {shortened(cross_encoder)}"
-            )
+            raise unfit("cross_encoder is a function of pairs of texts", cross_encoder)
         self._has_threshold = settings.get("threshold") is not None
         super().__init__(**settings)
         self._compare: _Compare = (

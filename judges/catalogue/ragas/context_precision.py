@@ -37,12 +37,7 @@ class Marked(ReplySchema):
     verdict: int = Field(description="1 if the context is useful in arriving at the answer, else 0")
 
 
-_USEFUL: Question[Any] = Question(
-    prompt="context_precision",
-    reply=Useful,
-    compat=Marked,
-    shared=True,
-)
+_USEFUL: Question[Any] = Question(prompt="context_precision", reply=Useful, compat=Marked, shared=True)
 
 
 class _PrecisionOfContexts(ModelJudge):

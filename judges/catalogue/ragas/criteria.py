@@ -25,7 +25,7 @@ from judges.catalogue.parts.questions import (
 )
 from judges.compose.panel import Repeat
 from judges.entry import Better, Entry, Explanation, split_names
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, ConfigurationError, shortened, unfit
 from judges.prompting.prompts import Language, Prompt, Question, prompt
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -288,7 +288,7 @@ class RubricsScore(ModelJudge):
         **settings: Unpack[ModelSettings],
     ) -> None:
         if with_reference not in (True, False, None):
-            raise ConfigurationError(f"with_reference is True, False or None, not {shortened(with_reference)}")
+            raise unfit("with_reference is True, False or None", with_reference)
         self._with_reference = with_reference
         self._own = None if rubrics is None else _own_levels(rubrics)
         self._scale = tuple(sorted(self._own or prompt(_PLAIN, "en").levels))
@@ -336,11 +336,7 @@ class RubricsScoreWithReference(RubricsScore):
     )
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        rubrics: _Rubrics | None = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, rubrics=rubrics, with_reference=True, **settings)
 
@@ -356,11 +352,7 @@ class RubricsScoreWithoutReference(RubricsScore):
     )
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        rubrics: _Rubrics | None = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, rubrics=rubrics, with_reference=False, **settings)
 
@@ -423,9 +415,10 @@ def _levels_of(sample: Sample) -> dict[int, str]:
 def _own_levels(rubrics: object) -> dict[int, str]:
     levels = _parse_levels(rubrics) if isinstance(rubrics, Mapping) else None
     if levels is None:
-        raise ConfigurationError(
-            f"rubrics describes at least two levels, for instance {{'score1_description': 'rude', "
-            f"'score2_description': 'kind'}}, not {shortened(rubrics)}"
+        raise unfit(
+            "rubrics describes at least two levels, for instance "
+            "{'score1_description': 'rude', 'score2_description': 'kind'}",
+            rubrics,
         )
     return levels
 

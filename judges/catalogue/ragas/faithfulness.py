@@ -34,7 +34,7 @@ from judges.catalogue.parts.fields import answer_in, contexts_in, premises_in, r
 from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.catalogue.parts.text import count_characters, count_words, occurs_in, plain_text, quotations, sentences
 from judges.entry import Entry, split_names
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.models.providers.local_models import HHEM
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -177,10 +177,7 @@ class FaithfulnessWithHHEM(ModelJudge):
         ] = None,
         device: Annotated[
             str | None,
-            means(
-                "Device of torch for a classifier that is given by its folder; None takes the CPU.",
-                None,
-            ),
+            means("Device of torch for a classifier that is given by its folder; None takes the CPU.", None),
         ] = None,
         split: Annotated[
             _AnswerSplit,
@@ -190,21 +187,10 @@ class FaithfulnessWithHHEM(ModelJudge):
             ),
         ] = "claims",
         threshold_probability: Annotated[
-            float,
-            means(
-                "Probability from which a statement counts as supported.",
-                0.7,
-                ge=0,
-                le=1,
-            ),
+            float, means("Probability from which a statement counts as supported.", 0.7, ge=0, le=1)
         ] = _HALF,
         batch_size: Annotated[
-            int,
-            means(
-                "Maximum number of pairs passed to the classifier at once.",
-                32,
-                ge=1,
-            ),
+            int, means("Maximum number of pairs passed to the classifier at once.", 32, ge=1)
         ] = 10,
         **settings: Unpack[ModelSettings],
     ) -> None:
@@ -270,9 +256,10 @@ def _classifier(classifier: Any, device: str | None) -> Scorer:
     if isinstance(classifier, str | Path):
         return HHEM(classifier, device=device or "cpu")
     if not callable(classifier):
-        raise ConfigurationError(
-            f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
-            f"judges.HHEM(folder), or the folder of a model, not {shortened(classifier)}"
+        raise unfit(
+            "classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
+            "judges.HHEM(folder), or the folder of a model",
+            classifier,
         )
     if device is not None:
         raise ConfigurationError(

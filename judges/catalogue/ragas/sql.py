@@ -21,7 +21,7 @@ from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.tables import TableComparison, by_position, by_value, table_in, unpaired_rows
 from judges.catalogue.parts.text import f_score, strip_fence
 from judges.entry import Entry, split_names
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, one_line, unfit
 from judges.hints import other_word
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Deliberation
@@ -380,7 +380,7 @@ class DataCompyScore(ComputedMetric):
             raise ConfigurationError("variant='compat' knows no key_columns and no tolerance; leave them out")
         keys = (key_columns,) if isinstance(key_columns, str) else key_columns
         if not hasattr(keys, "__iter__") or not all(isinstance(one, str) for one in keys):
-            raise ConfigurationError(f"key_columns lists names of columns, not {shortened(key_columns)}")
+            raise unfit("key_columns lists names of columns", key_columns)
         self._mode, self._metric, self._tolerance = other_word("mode", mode), metric, tolerance
         self._keys = tuple(keys)
 

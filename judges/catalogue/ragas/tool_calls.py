@@ -27,7 +27,7 @@ from judges.catalogue.parts.calls import (
 from judges.catalogue.parts.claims import bullets
 from judges.catalogue.parts.text import f_score
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.sample import Sample
@@ -281,9 +281,10 @@ def _checked_matchers(matchers: Any) -> Any:
         return partial(_likeness_by, matchers)
     if callable(matchers) and not isinstance(matchers, Judge):
         return matchers
-    raise ConfigurationError(
-        f"arg_comparison_metric is a function of a wanted and a given value, a judge that asks no model, or these "
-        f"by tool or argument, not {shortened(matchers)}"
+    raise unfit(
+        "arg_comparison_metric is a function of a wanted and a given value, a judge that asks no model, "
+        "or these by tool or argument",
+        matchers,
     )
 
 

@@ -14,7 +14,7 @@ from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one
 from judges.catalogue.parts.fields import answer_in, evidence, question_in, question_of
 from judges.catalogue.parts.questions import OneQuestion, checked_text
 from judges.entry import Entry, split_names
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, shortened, unfit
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -34,7 +34,7 @@ def chosen(words: Collection[W] | None, known: Sequence[W], *, setting: str) -> 
         return tuple(known)
     value: object = words
     if isinstance(value, str) or not isinstance(value, Collection) or not value:
-        raise ConfigurationError(f"{setting} is a list of some of {', '.join(known)}, not {shortened(words)}")
+        raise unfit(f"{setting} is a list of some of {', '.join(known)}", words)
     for word in words:
         if word not in known:
             raise ConfigurationError(f"{setting} has {shortened(word)}; known are {', '.join(known)}")
@@ -230,7 +230,7 @@ def _limits(limits: int | Mapping[_HarmClass, int] | None) -> Mapping[_HarmClass
         chosen(tuple(by_class), HARM_CLASSES, setting="limits")
     for limit in by_class.values():
         if type(limit) is not int or not 0 <= limit <= _MOST_SEVERE:
-            raise ConfigurationError(f"limits are severities from 0 to 7 that pass, not {shortened(limit)}")
+            raise unfit("limits are severities from 0 to 7 that pass", limit)
     return {**_DEFAULT_LIMITS, **by_class}
 
 

@@ -32,7 +32,7 @@ from judges.catalogue.safety.personal.identifiers import (
 )
 from judges.catalogue.safety.personal.secrets import secrets
 from judges.entry import Entry, split_names
-from judges.errors import AskFailed, ConfigurationError, one_line, shortened
+from judges.errors import AskFailed, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation, Request
 from judges.sample import Sample
@@ -123,10 +123,7 @@ class Allowed:
         values: tuple[object, ...] = (texts,) if isinstance(texts, str) else tuple(texts)
         for value in values:
             if not isinstance(value, str) or len(_key(value)) < _SHORTEST:
-                raise ConfigurationError(
-                    f"allow lists values such as 'help@shop.com', '@shop.com' or '+1 415 555 0132', "
-                    f"not {shortened(value)}"
-                )
+                raise unfit("allow lists values such as 'help@shop.com', '@shop.com' or '+1 415 555 0132'", value)
         listed = [str(value).strip() for value in values]
         self._domains = tuple(value.lower() for value in listed if value.startswith("@"))
         self._keys = frozenset(_key(value) for value in listed if not value.startswith("@"))
@@ -368,11 +365,7 @@ class PiiLeakage(ModelJudge):
 
     def _item(self, sample: Sample, finding: Finding, *, leaked: bool) -> Verdict:
         place = self.say(
-            "place",
-            sample,
-            kind=self._called(finding, sample),
-            first=finding.start + 1,
-            last=finding.end,
+            "place", sample, kind=self._called(finding, sample), first=finding.start + 1, last=finding.end
         )
         subject = f"{finding.kind} [{finding.start}:{finding.end}]"
         return Verdict.checked(not leaked, value=finding.kind, subject=subject, rationale=place)
@@ -388,9 +381,7 @@ def _checked_patterns(patterns: Any) -> dict[str, re.Pattern[str]]:
     checked: dict[str, re.Pattern[str]] = {}
     for name, pattern in (patterns or {}).items():
         if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name) or name in KINDS:
-            raise ConfigurationError(
-                f"patterns have names in lower case that are no kinds, as customer_number, not {shortened(name)}"
-            )
+            raise unfit("patterns have names in lower case that are no kinds, as customer_number", name)
         try:
             checked[name] = re.compile(pattern)
         except (re.error, TypeError) as error:

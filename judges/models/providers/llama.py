@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.models.providers.http import Endpoint, OnPart
 from judges.models.providers.http_errors import EndpointResponse
 from judges.models.providers.openai_fields import local_name
@@ -318,9 +318,7 @@ def _threads() -> int:
     requested = os.environ.get(_THREADS_VARIABLE, "").strip()
     if requested:
         if not (requested.isdecimal() and int(requested)):
-            raise ConfigurationError(
-                f"the variable {_THREADS_VARIABLE} is a whole number from 1, not {shortened(requested)}"
-            )
+            raise unfit(f"the variable {_THREADS_VARIABLE} is a whole number from 1", requested)
         return int(requested)
     if not hasattr(os, "sched_getaffinity"):
         return max(1, (os.cpu_count() or 1) // (1 if sys.platform == "darwin" else 2))
