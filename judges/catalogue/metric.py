@@ -211,8 +211,8 @@ class ComputedMetric(Metric):
 R = TypeVar("R", bound=BaseModel)
 
 
-class ModelSettings(MetricSettings, total=False):
-    """Settings of every judge of the catalogue that asks a model.
+class AskingSettings(TypedDict, total=False):
+    """Settings of how a model is asked, of every judge of the catalogue that asks one.
 
     Attributes:
         temperature: Sampling temperature for models that set none, 0 by default; None keeps the
@@ -233,6 +233,10 @@ class ModelSettings(MetricSettings, total=False):
     tools: Sequence[Any] | None
     looks: int
     commit: bool
+
+
+class ModelSettings(AskingSettings, MetricSettings, total=False):
+    """Settings of every judge of the catalogue that asks a model."""
 
 
 class ModelJudge(Metric):

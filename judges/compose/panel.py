@@ -448,7 +448,9 @@ class Repeat(Judge):
     def __init__(
         self,
         judge: Annotated[object, means("The judge; a function and a judge's name are accepted.")],
-        n: Annotated[int, means("How often to ask, at least 1.")] = 3,
+        n: Annotated[
+            int, means("How often to ask, at least 1.", title="how often the judge is asked, a whole number", ge=1)
+        ] = 3,
         *,
         quorum: Annotated[
             int | None,
@@ -460,8 +462,6 @@ class Repeat(Judge):
         name: Annotated[str | None, means("The name; None takes the judge's name.")] = None,
         model: Annotated[object, means("The model of a judge that is given by name and can ask one.")] = None,
     ) -> None:
-        if type(n) is not int or n < 1:
-            raise unfit("n is how often the judge is asked, a whole number from 1", n)
         self.judge = as_judge(judge, resolve=partial(resolve_names, model=model))
         self.name = name or self.judge.name
         self._n = n

@@ -134,10 +134,8 @@ def _exchange(ask: Ask, here: Observation) -> Generator[_Send, ModelResponse, Co
         else:
             if _copies_example(value, ask):
                 if repairs == 0:
-                    detail = "the rationale is that of a worked example of the prompt, word for word"
-                    raise AskFailed(
-                        "copied_example", detail, usage=usage, raw=_without(nonce, _raw_text(response))
-                    )
+                    raw = _without(nonce, _raw_text(response))
+                    raise AskFailed("copied_example", _COPIED, usage=usage, raw=raw)
                 repairs -= 1
                 request = _composed(dialect, replace(ask, examples=()), nonce)  # with nothing to copy
                 continue

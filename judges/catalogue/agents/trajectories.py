@@ -26,7 +26,7 @@ from judges.catalogue.parts.calls import (
 )
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import OneQuestion
-from judges.catalogue.ragas.tool_calls import ToolCalls
+from judges.catalogue.ragas.tool_calls import Lenient, ToolCalls
 from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, one_line, unfit
 from judges.hints import other_word
@@ -251,12 +251,8 @@ class TrajectoryMatch(ToolCalls):
             Mapping[str, ArgumentsRule] | None,
             means("The same for some tools, by their names.", {"search": ["query"]}),
         ] = None,
-        lenient: Annotated[
-            bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")
-        ] = False,
-        reveal_reference: Annotated[
-            bool, means("Whether the feedback tells the expected calls and values, too.")
-        ] = False,
+        lenient: Lenient = False,
+        reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)

@@ -23,6 +23,7 @@ from judges.catalogue.parts.claims import (
     support_verdicts,
 )
 from judges.catalogue.parts.fields import (
+    ToolResults,
     answer_in,
     contexts_in,
     non_blank_contexts_in,
@@ -313,13 +314,7 @@ class Groundedness(BuiltIn):
         self,
         model: object = None,
         *,
-        tool_results: Annotated[
-            bool | None,
-            means(
-                "Whether what tools returned counts as well as the contexts, or in place of them where "
-                'there are none. None counts it, except with `variant="compat"`.'
-            ),
-        ] = None,
+        tool_results: ToolResults = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         super().__init__(model, **settings)

@@ -133,14 +133,7 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         guidelines: Annotated[
             _Rules, means("A guideline, a list of them, or lists under names.", ["Answer in English."])
         ],
-        guidelines_context: Annotated[
-            Mapping[str, JsonValue],
-            means(
-                "Facts the guidelines refer to, by name, beside question and answer; those of a row, in "
-                '`metadata["guidelines_context"]`, are added and come first.',
-                {"customer": "a child"},
-            ),
-        ] = MappingProxyType({}),
+        guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._rules = _checked_rules(guidelines)

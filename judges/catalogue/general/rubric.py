@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_model
 
-from judges.catalogue.metric import ModelJudge
+from judges.catalogue.metric import AskingSettings, ModelJudge
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.entry import Entry, Explanation, split_names
 from judges.errors import BadSample, ConfigurationError, unfit
@@ -19,11 +19,18 @@ from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
 from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
-from judges.settings import SHARED, means
+from judges.settings import means
 from judges.verdict import Verdict, strict_integer
 
 GradedExample = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
 """An example: the fields of a sample, and the expected reply (`rationale`, `rating`, `feedback`)."""
+
+
+class RubricSettings(AskingSettings, total=False):
+    """Settings of a rubric beside its own: it has one variant, and passes by its rating."""
+
+    language: Language | None
+    prompts: str | Path | None
 
 
 class Rubric(ModelJudge):
@@ -72,7 +79,6 @@ class Rubric(ModelJudge):
                 "Rate by $criteria on $levels.",
             ),
         ] = None,
-        language: Language | None = None,
         examples: Annotated[
             Sequence[GradedExample] | None,
             means(
@@ -89,9 +95,6 @@ class Rubric(ModelJudge):
                 3,
             ),
         ] = None,
-        temperature: float | None = 0.0,
-        prompts: str | Path | None = None,
-        gate: Annotated[bool, SHARED["gate"]] = True,
         own_guidelines: Annotated[
             bool,
             means(
@@ -99,11 +102,7 @@ class Rubric(ModelJudge):
                 "judged by beside `criteria`."
             ),
         ] = False,
-        multimodal: bool = False,
-        probabilities: bool = False,
-        tools: Annotated[Sequence[Any] | None, SHARED["tools"]] = None,
-        looks: Annotated[int, SHARED["looks"]] = 6,
-        commit: Annotated[bool, SHARED["commit"]] = False,
+        **settings: Unpack[RubricSettings],
     ) -> None:
         self.name = name
         self._own_guidelines = own_guidelines
@@ -117,20 +116,7 @@ class Rubric(ModelJudge):
             fills=partial(_fills_with_guidelines if own_guidelines else _fills, criteria, own),
             examples=None if examples is None else self._rendered_examples(examples),
         )
-        super().__init__(
-            model,
-            questions=(self._question,),
-            temperature=temperature,
-            multimodal=multimodal,
-            gate=gate,
-            probabilities=probabilities,
-            tools=tools,
-            looks=looks,
-            commit=commit,
-            name=name,
-            language=language,
-            prompts=prompts,
-        )
+        super().__init__(model, questions=(self._question,), name=name, **settings)
 
     def explain(self) -> Explanation:
         """Describe what the judge needs, reads, asks and costs."""
@@ -219,7 +205,6 @@ class Helpfulness(Rubric):
                 "Rate how helpful the answer is.\n$levels",
             ),
         ] = None,
-        language: Language | None = None,
         examples: Annotated[
             Sequence[GradedExample] | None,
             means(
@@ -228,14 +213,7 @@ class Helpfulness(Rubric):
             ),
         ] = None,
         success_rating: Annotated[int, means("Rating from which the verdict passes, 1 to 4.", 4, ge=1, le=4)] = 3,
-        temperature: float | None = 0.0,
-        prompts: str | Path | None = None,
-        gate: bool = True,
-        multimodal: bool = False,
-        probabilities: bool = False,
-        tools: Annotated[Sequence[Any] | None, SHARED["tools"]] = None,
-        looks: Annotated[int, SHARED["looks"]] = 6,
-        commit: Annotated[bool, SHARED["commit"]] = False,
+        **settings: Unpack[RubricSettings],
     ) -> None:
         super().__init__(
             model,
@@ -243,17 +221,9 @@ class Helpfulness(Rubric):
             levels=prompt("helpfulness", "en").levels,
             name=name,
             instructions=instructions,
-            language=language,
             examples=examples,
             success_rating=success_rating,
-            temperature=temperature,
-            prompts=prompts,
-            gate=gate,
-            multimodal=multimodal,
-            probabilities=probabilities,
-            tools=tools,
-            looks=looks,
-            commit=commit,
+            **settings,
         )
 
 

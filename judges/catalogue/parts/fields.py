@@ -206,6 +206,16 @@ def _is_turn(message: Message, role: Role) -> bool:
     return message.role == role and bool(message.content.strip())
 
 
+ToolResults = Annotated[
+    bool | None,
+    means(
+        "Whether what tools returned counts as well as the contexts, or in place of them where there are none. "
+        'None counts it, except with `variant="compat"`.'
+    ),
+]
+"""A setting of judges that compare an answer with what it rests on."""
+
+
 def reads_tool_results(setting: object, *, compat: bool) -> bool:
     """Return whether a judge reads tool results: by its setting, or else unless `variant="compat"`.
 

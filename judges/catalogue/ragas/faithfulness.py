@@ -30,7 +30,14 @@ from judges.catalogue.parts.claims import (
     support_verdicts,
     verify_claims,
 )
-from judges.catalogue.parts.fields import answer_in, contexts_in, premises_in, reads_tool_results, reference_in
+from judges.catalogue.parts.fields import (
+    ToolResults,
+    answer_in,
+    contexts_in,
+    premises_in,
+    reads_tool_results,
+    reference_in,
+)
 from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.catalogue.parts.text import count_characters, count_words, occurs_in, plain_text, quotations, sentences
 from judges.entry import Entry, split_names
@@ -86,13 +93,7 @@ class Faithfulness(ModelJudge):
                 "unsupported at once."
             ),
         ] = "unscored",
-        tool_results: Annotated[
-            bool | None,
-            means(
-                "Whether what tools returned counts as well as the contexts, or in place of them where "
-                'there are none. None counts it, except with `variant="compat"`.'
-            ),
-        ] = None,
+        tool_results: ToolResults = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._missing = missing

@@ -409,7 +409,26 @@ class NonLLMStringSimilarity(Likeness):
         return 1 - self._distance(expected, answer)
 
 
-class ExactMatch(Likeness):
+class _Normalized(Likeness):
+    """The base of judges that compare texts as wholes, which may be normalised first."""
+
+    def __init__(
+        self,
+        *,
+        normalize: Annotated[
+            Collection[Normalization],
+            means(
+                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
+                ["trim", "casefold"],
+            ),
+        ] = (),
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        self._normalize = checked_normalization(normalize)
+
+
+class ExactMatch(_Normalized):
     """Judge whether the answer equals the reference exactly."""
 
     entry: ClassVar[Entry] = Entry(
@@ -425,27 +444,12 @@ class ExactMatch(Likeness):
         follows="both generations, which agree",
     )
 
-    def __init__(
-        self,
-        *,
-        normalize: Annotated[
-            Collection[Normalization],
-            means(
-                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
-                ["trim", "casefold"],
-            ),
-        ] = (),
-        **settings: Unpack[MetricSettings],
-    ) -> None:
-        super().__init__(**settings)
-        self._normalize = checked_normalization(normalize)
-
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the texts are the same, else 0."""
         return float(normalize_text(response, self._normalize) == normalize_text(reference, self._normalize))
 
 
-class StringPresence(Likeness):
+class StringPresence(_Normalized):
     """Judge whether the reference occurs in the answer, word for word."""
 
     entry: ClassVar[Entry] = Entry(
@@ -460,21 +464,6 @@ class StringPresence(Likeness):
         tags=("contains", "substring", "keywords", "short answer"),
         follows="both generations, which agree",
     )
-
-    def __init__(
-        self,
-        *,
-        normalize: Annotated[
-            Collection[Normalization],
-            means(
-                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
-                ["trim", "casefold"],
-            ),
-        ] = (),
-        **settings: Unpack[MetricSettings],
-    ) -> None:
-        super().__init__(**settings)
-        self._normalize = checked_normalization(normalize)
 
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the reference occurs in the answer, else 0."""

@@ -35,6 +35,8 @@ from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _Match = Literal["strict", "unordered", "subset", "superset"]
+Lenient = Annotated[bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")]
+"""A setting of judges that compare arguments."""
 
 
 class ToolCalls(ComputedMetric):
@@ -184,12 +186,8 @@ class ToolCallAccuracy(ToolCalls):
                 "in these two."
             ),
         ] = None,
-        lenient: Annotated[
-            bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")
-        ] = False,
-        reveal_reference: Annotated[
-            bool, means("Whether the feedback tells the expected calls and values, too.")
-        ] = False,
+        lenient: Lenient = False,
+        reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)
@@ -326,12 +324,8 @@ class ToolCallF1(ToolCalls):
     def __init__(
         self,
         *,
-        lenient: Annotated[
-            bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")
-        ] = False,
-        reveal_reference: Annotated[
-            bool, means("Whether the feedback tells the expected calls and values, too.")
-        ] = False,
+        lenient: Lenient = False,
+        reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)
