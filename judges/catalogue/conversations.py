@@ -185,6 +185,8 @@ class RoleAdherence(_JudgeOfTurns):
         tags=("multi-turn", "dialogue", "chat", "persona", "character", "role play", "system prompt"),
     )
     pack = "role_adherence"
+    metadata_keys = ("role",)
+    """The key of the role that a sample's assistant plays."""
 
     def __init__(
         self,
@@ -210,11 +212,6 @@ class RoleAdherence(_JudgeOfTurns):
         role = self._role or _role_in(sample)
         others = tuple(message for message in messages if message.role != "system")
         return {"role": role, "conversation": with_numbers(others, on=self.side)}
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The key of the role that a sample's assistant plays."""
-        return ("role",)
 
 
 def _role_in(sample: Sample) -> str:

@@ -213,16 +213,11 @@ class AnswerCorrectnessEvaluator(YesOrNo):
     With `variant="compat"` the model replies in words, and whatever contains "yes" passes ("not yes" too).
     """
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        RelevancyEvaluator.entry,
         name="alibaba.answer_correctness_evaluator",
-        parts_reason="A part need not answer the question.",
         aliases=("alibaba.answer_correctness", "AnswerCorrectnessEvaluator"),
-        asks="Is the answer to the question in line with the contexts?",
-        needs=("user_input", "response", "retrieved_contexts"),
-        calls="1",
-        scale="yes or no",
         source="Spring AI Alibaba",
-        differs="A closed yes or no with reasons and feedback; no contexts is unscored.",
         tags=("rag", "consistency", "accuracy"),
     )
     pack = "spring_relevancy_evaluator"

@@ -54,6 +54,8 @@ class ToolPermission(ComputedMetric):
     )
     pack = "tool_permission"
     pass_mark = 1.0
+    metadata_keys = TOOL_KEYS
+    """The keys of the tools that the agent has."""
 
     def __init__(
         self,
@@ -81,11 +83,6 @@ class ToolPermission(ComputedMetric):
         self._allowed = None if allowed is None else _names(allowed, setting="allowed")
         self._forbidden = _names(forbidden, setting="forbidden")
         self._tools = checked_tools(tools)
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of the tools that the agent has."""
-        return TOOL_KEYS
 
     def compute(self, sample: Sample) -> Verdict:
         """Check every call."""

@@ -122,6 +122,8 @@ class ToolUse(ModelJudge):
     )
     pack = "tool_use"
     pass_mark = 1.0
+    metadata_keys = TOOL_KEYS
+    """The keys of the tools that the agent has."""
 
     def __init__(  # type: ignore[misc]  # its tools are those of the agent
         self,
@@ -140,11 +142,6 @@ class ToolUse(ModelJudge):
     ) -> None:
         self._tools = checked_tools(tools)
         super().__init__(model, questions=(_TOOL_USE,), **settings)
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of the tools that the agent has."""
-        return TOOL_KEYS
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find loops by rule, and ask about the other calls."""

@@ -130,11 +130,8 @@ class TrajectoryAccuracy(OneQuestion):
     )
     pack = "trajectory_accuracy"
     labels = MappingProxyType({"sound": 1.0, "wasteful": 2 / 3, "flawed": 1 / 3, "wrong": 0.0})
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of a reference trajectory."""
-        return _REFERENCE_KEYS
+    metadata_keys = _REFERENCE_KEYS
+    """The keys of a reference trajectory."""
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the whole exchange, and the reference trajectory where there is one."""
@@ -173,11 +170,8 @@ class PlanQuality(OneQuestion):
     )
     pack = "plan_quality"
     labels = MappingProxyType({"good": 1.0, "wasteful": 2 / 3, "gaps": 1 / 3, "unfit": 0.0})
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of the plan, and of the tools that the agent has."""
-        return ("plan", *TOOL_KEYS)
+    metadata_keys = ("plan", *TOOL_KEYS)
+    """The keys of the plan, and of the tools that the agent has."""
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the exchange, with the plan and the tools where they are known."""
@@ -224,6 +218,8 @@ class TrajectoryMatch(ToolCalls):
         tags=("agent", "tools", "steps", "path", "openevals", "adk"),
     )
     pack = "trajectory_match"
+    metadata_keys = _REFERENCE_KEYS
+    """The keys of a reference trajectory."""
 
     def __init__(
         self,
@@ -262,11 +258,6 @@ class TrajectoryMatch(ToolCalls):
             by_tool=_checked_rules(arguments_by_tool),
             lenient=lenient,
         )
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of a reference trajectory."""
-        return _REFERENCE_KEYS
 
     def compute(self, sample: Sample) -> Verdict:
         """Match the trajectories; where they do not match, align them to name the faults."""

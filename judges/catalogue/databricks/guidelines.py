@@ -51,6 +51,8 @@ class GuidelineJudge(BuiltIn):
     pack = "databricks_guidelines"
     pass_mark = 1.0
     question = Question(prompt="databricks_guidelines", reply=Adherences)
+    metadata_keys = ("guidelines_context",)
+    """The key of the context that belongs to the rules of a sample."""
 
     def __init__(
         self,
@@ -91,11 +93,6 @@ class GuidelineJudge(BuiltIn):
         return self.verdict(
             share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=items
         )
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The key of the context that belongs to the rules of a sample."""
-        return ("guidelines_context",)
 
     def _context_of(self, sample: Sample) -> dict[str, JsonValue]:
         own = sample.metadata.get("guidelines_context")

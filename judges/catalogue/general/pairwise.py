@@ -95,6 +95,8 @@ class Pairwise(ModelJudge):
         tags=("compare", "preference", "a/b test", "arena", "win rate"),
     )
     pack = "pairwise"
+    metadata_keys = ("rival",)
+    """The rival's key: `rival`."""
 
     def __init__(
         self,
@@ -177,11 +179,6 @@ class Pairwise(ModelJudge):
         )
         replies = yield from self.ask_all([self.request(self._question, sample, data) for data in orders])
         return self._combine(tuple(map(_order_verdict, _ORDERS, replies)))
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The rival's key: `rival`."""
-        return ("rival",)
 
     def _rival(self, sample: Sample) -> str:
         if self.against == "reference":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
@@ -238,15 +239,12 @@ class MeanReciprocalRank(RankedRetrieval):
 class HitRate(RankedRetrieval):
     """Judge whether any relevant id was retrieved; `RankedRetrieval` with `metric="hit_rate"`."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        MeanReciprocalRank.entry,
         name="hit_rate",
         aliases=("hit_rate_at_k", "HitRate", "success_at_k"),
         asks="Is any relevant context among those retrieved, by ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
         scale="0 or 1",
-        subject="retriever",
-        source="trec_eval",
-        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "hit_rate"
 
@@ -254,15 +252,12 @@ class HitRate(RankedRetrieval):
 class PrecisionAtK(RankedRetrieval):
     """Judge the share of relevant ids among the first k; `RankedRetrieval` with `metric="precision"`."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        MeanReciprocalRank.entry,
         name="precision_at_k",
         aliases=("mlflow.precision_at_k", "PrecisionAtK", "precision@k"),
         asks="What share of the first k contexts is relevant, by ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="trec_eval",
         differs="Divided by k where fewer were retrieved, as in trec_eval.",
-        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "precision"
 
@@ -270,14 +265,11 @@ class PrecisionAtK(RankedRetrieval):
 class RecallAtK(RankedRetrieval):
     """Judge the share of relevant ids found among the first k; `RankedRetrieval` with `metric="recall"`."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        MeanReciprocalRank.entry,
         name="recall_at_k",
         aliases=("mlflow.recall_at_k", "RecallAtK", "recall@k"),
         asks="What share of the relevant contexts is among the first k, by ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="trec_eval",
-        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "recall"
 

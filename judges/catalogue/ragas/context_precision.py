@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
@@ -144,7 +145,8 @@ class ContextUtilization(_PrecisionOfContexts):
     As `ContextPrecision`, with the answer in place of the reference.
     """
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        ContextPrecision.entry,
         name="ragas.context_utilization",
         aliases=split_names(
             "context_utilization ContextUtilization LLMContextPrecisionWithoutReference "
@@ -154,12 +156,6 @@ class ContextUtilization(_PrecisionOfContexts):
         ),
         asks="Do the contexts that helped to the answer stand before those that did not?",
         needs=("user_input", "response", "retrieved_contexts"),
-        calls="n",
-        subject="retriever",
-        source="ragas 0.4",
-        differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
-        tags=("rag", "retrieval", "search", "ranking"),
-        follows="ragas.metrics (legacy)",
     )
 
     def answer(self, sample: Sample) -> str:

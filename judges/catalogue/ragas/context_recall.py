@@ -6,6 +6,7 @@ import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
@@ -301,17 +302,13 @@ class NonLLMContextRecall(_ComparingContexts):
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        NonLLMContextPrecisionWithReference.entry,
         name="ragas.non_llm_context_recall",
         aliases=("NonLLMContextRecall", "non_llm_context_recall"),
         asks="What share of the reference contexts was retrieved, by similarity?",
-        needs=_NEEDS,
-        subject="retriever",
-        source="ragas 0.4; rapidfuzz",
         differs="A similarity of exactly the threshold recalls, as it does for precision; nothing retrieved is 0.",
-        extra="strings",
         tags=("rag", "retrieval", "search", "similarity"),
-        follows="ragas.metrics (legacy), the only one",
     )
 
     def compute(self, sample: Sample) -> Verdict:
@@ -390,16 +387,12 @@ class IDBasedContextPrecision(_ById):
 class IDBasedContextRecall(_ById):
     """Judge what share of the expected contexts was retrieved: hits / expected, on sets of ids."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        IDBasedContextPrecision.entry,
         name="ragas.id_based_context_recall",
         aliases=("IDBasedContextRecall", "id_based_context_recall"),
         asks="What share of the expected contexts was retrieved, by their ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="ragas 0.4",
         differs="Nothing expected is unscored, not NaN.",
-        tags=("rag", "retrieval", "search", "ids"),
-        follows="ragas.metrics (legacy), the only one",
     )
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, JsonValue
@@ -138,7 +139,8 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
     With `variant="compat"` both goal and outcome are inferred from the whole conversation, as in ragas.
     """
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        AgentGoalAccuracyWithReference.entry,
         name="ragas.agent_goal_accuracy_without_reference",
         aliases=split_names(
             "AgentGoalAccuracyWithoutReference agent_goal_accuracy_without_reference agent_goal_accuracy "
@@ -146,14 +148,8 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
         ),
         asks="Has the agent brought about what the user wanted?",
         needs=("user_input",),
-        calls="2",
-        scale="yes or no",
-        subject="agent",
-        source="ragas 0.4",
         differs="The goal is told from the user's messages alone; a closed yes or no with its reasons and with "
         "feedback; a name of its own.",
-        tags=("task success", "outcome", "tools"),
-        follows="both generations, which agree",
     )
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, Unpack
 
@@ -452,17 +453,13 @@ class ExactMatch(_Normalized):
 class StringPresence(_Normalized):
     """Judge whether the reference occurs in the answer, word for word."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        ExactMatch.entry,
         name="ragas.string_presence",
         parts_reason="The reference may stand in another part.",
         aliases=("StringPresence", "string_presence", "string_present", "ragas.string_present", "contains"),
         asks="Does the reference stand in the answer?",
-        needs=_NEEDS,
-        scale="0 or 1",
-        source="ragas 0.4",
-        differs="A blank answer or reference is unscored; texts may be normalised first.",
         tags=("contains", "substring", "keywords", "short answer"),
-        follows="both generations, which agree",
     )
 
     def likeness(self, response: str, reference: str) -> float:
