@@ -17,7 +17,7 @@ from judges.catalogue.general.gate import classify_non_answer, explain_non_answe
 from judges.catalogue.parts.fields import attach
 from judges.compose.quick import weigh
 from judges.entry import Entry, Explanation
-from judges.errors import AskFailed, ConfigurationError, one_line
+from judges.errors import AskFailed, ConfigurationError, first_fault, one_line
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.likelihood import Levels, levels_in
@@ -484,10 +484,9 @@ class ModelJudge(Metric):
             try:
                 yield render_example(example.data, question.model_reply(example.reply))
             except ValidationError as error:
-                fault = error.errors(include_url=False)[0]
-                place = ".".join(map(str, fault["loc"]))
+                place, said = first_fault(error)
                 raise ConfigurationError(
-                    f"{language}/{question.prompt}.toml: an example's reply, field {place!r}: {fault['msg']}"
+                    f"{language}/{question.prompt}.toml: an example's reply, field {place!r}: {said}"
                 ) from error
 
 

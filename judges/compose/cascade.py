@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from judges.compose.panel import CompositeJudge, checked_success, judges_by_name, without_missing
-from judges.entry import Explanation
 from judges.errors import unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
@@ -44,10 +43,7 @@ class Cascade(CompositeJudge):
         self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
         self._success = checked_success(success_rating)
 
-    def explain(self) -> Explanation:
-        """Describe what each of its judges needs, asks and costs."""
-        parts = [judge.explain() for judge in self.judges.values()]
-        return Explanation.of_parts(self.name, parts, asks="Does it pass judge after judge?", scale="1 to 4")
+    _asks = "Does it pass judge after judge?"
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult level after level until one decides."""
@@ -111,12 +107,7 @@ class Escalation(CompositeJudge):
             raise unfit(f"sure_bad is {kind}, below sure={sure}, or None", sure_bad)
         self._sure_bad = sure_bad
 
-    def explain(self) -> Explanation:
-        """Describe what each of its judges needs, asks and costs."""
-        parts = [judge.explain() for judge in self.judges.values()]
-        return Explanation.of_parts(
-            self.name, parts, asks="What says the first judge that is sure?", scale="1 to 4"
-        )
+    _asks = "What says the first judge that is sure?"
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult judge after judge until one is sure."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import SkipValidation
 
@@ -87,6 +87,12 @@ class CompositeJudge(Judge):
     """A judge made of several, `judges` by name: their models are its models, and it reads what they read."""
 
     judges: Mapping[str, Judge]
+    _asks: ClassVar[str]
+
+    def explain(self) -> Explanation:
+        """Describe what each of its judges needs, asks and costs."""
+        parts = [judge.explain() for judge in self.judges.values()]
+        return Explanation.of_parts(self.name, parts, asks=self._asks, scale="1 to 4")
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
@@ -256,15 +262,12 @@ class Panel(CompositeJudge):
         self._quorum = None if quorum is None else _checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
 
+    _asks = "What do several judges say together?"
+
     @property
     def is_strict(self) -> bool:
         """True if every member must pass, so that each may be asked by itself."""
         return self._rule == "min" and self._quorum is None and self._success == _USUAL_SUCCESS
-
-    def explain(self) -> Explanation:
-        """Describe what each of its judges needs, asks and costs."""
-        parts = [judge.explain() for judge in self.judges.values()]
-        return Explanation.of_parts(self.name, parts, asks="What do several judges say together?", scale="1 to 4")
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult all members at once and combine their verdicts."""
@@ -434,7 +437,28 @@ def _most_frequent(verdicts: Sequence[Verdict]) -> tuple[Verdict, int, int]:
     return min(tied, key=lambda verdict: (verdict.passed, verdict.rating)), most, len(tied)
 
 
-class Repeat(Judge):
+class OneInside(Judge):
+    """A judge around one other, `judge`: its models are its models, and it reads what that reads."""
+
+    judge: Judge
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """The models of the judge inside."""
+        return self.judge.models
+
+    @property
+    def judges_parts(self) -> bool:
+        """True if the judge inside holds for a part of an answer as for the whole."""
+        return self.judge.judges_parts
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that the judge inside reads."""
+        return self.judge.metadata_keys
+
+
+class Repeat(OneInside):
     """Ask one judge several times and take the most frequent verdict (self-consistency, arXiv 2203.11171).
 
     A tie goes to the stricter side, and `detail` reports it. `detail` also reports the agreement: the share of the
@@ -467,21 +491,6 @@ class Repeat(Judge):
         self._n = n
         self._quorum = _checked_quorum(quorum, n)
         self._lets_others_decide = quorum is not None
-
-    @property
-    def models(self) -> tuple[JudgeModel, ...]:
-        """The models of the repeated judge."""
-        return self.judge.models
-
-    @property
-    def judges_parts(self) -> bool:
-        """True if the repeated judge holds for a part of an answer as for the whole."""
-        return self.judge.judges_parts
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """Keys of a sample's metadata that the repeated judge reads."""
-        return self.judge.metadata_keys
 
     def explain(self) -> Explanation:
         """Describe what the judge needs, asks and costs."""

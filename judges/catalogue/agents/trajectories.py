@@ -28,7 +28,7 @@ from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.ragas.tool_calls import Lenient, ToolCalls
 from judges.entry import Entry, split_names
-from judges.errors import CannotJudge, one_line, unfit
+from judges.errors import CannotJudge, first_fault, one_line, unfit
 from judges.hints import other_word
 from judges.judge import Judge
 from judges.messages import Conversation, Message
@@ -80,10 +80,9 @@ def _reference_messages_in(sample: Sample) -> Conversation | None:
     try:
         return _MESSAGES.validate_python(sample.metadata[key])
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(map(str, fault["loc"]))
+        place, said = first_fault(error)
         raise CannotJudge(
-            "invalid_sample", f"{key} is a list of messages with tool_calls: {place}: {one_line(fault['msg'])}"
+            "invalid_sample", f"{key} is a list of messages with tool_calls: {place}: {one_line(said)}"
         ) from error
 
 

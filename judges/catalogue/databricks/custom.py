@@ -21,7 +21,7 @@ from judges.catalogue.parts.questions import (
     label_verdict,
 )
 from judges.entry import Entry, split_names
-from judges.errors import BadSample, CannotJudge, ConfigurationError, shortened, unfit
+from judges.errors import BadSample, CannotJudge, ConfigurationError, first_fault, shortened, unfit
 from judges.messages import WITHOUT_MEDIA
 from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
@@ -225,9 +225,8 @@ class Custom(ModelJudge):
             except (BadSample, CannotJudge) as error:
                 raise ConfigurationError(f"an example of {self.entry.name!r}: {error}") from error
             except ValidationError as error:
-                fault = error.errors(include_url=False)[0]
-                place = ".".join(map(str, fault["loc"]))
-                raise ConfigurationError(f"an example's reply, field {place!r}: {fault['msg']}") from error
+                place, said = first_fault(error)
+                raise ConfigurationError(f"an example's reply, field {place!r}: {said}") from error
 
 
 def _are_labels(choices: Sequence[object]) -> bool:

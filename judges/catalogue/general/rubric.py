@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_
 from judges.catalogue.metric import AskingSettings, ModelJudge
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.entry import Entry, Explanation, split_names
-from judges.errors import BadSample, ConfigurationError, unfit
+from judges.errors import BadSample, ConfigurationError, first_fault, unfit
 from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
 from judges.requests import Deliberation, WorkedExample
@@ -148,11 +148,8 @@ class Rubric(ModelJudge):
         except BadSample as error:
             raise ConfigurationError(f"example of {self.name!r}: {error}") from error
         except ValidationError as error:
-            fault = error.errors(include_url=False)[0]
-            place = ".".join(map(str, fault["loc"]))
-            raise ConfigurationError(
-                f"example of {self.name!r}, reply, field {place!r}: {fault['msg']}"
-            ) from error
+            place, said = first_fault(error)
+            raise ConfigurationError(f"example of {self.name!r}, reply, field {place!r}: {said}") from error
 
     def _verdict(self, level: int, **fields: str) -> Verdict:
         if self._scale == (1, 2, 3, 4):

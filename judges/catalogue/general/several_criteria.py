@@ -16,7 +16,7 @@ from judges.catalogue.parts.claims import bullets, in_order, non_blank, numbered
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import checked_text
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, one_line, unfit
+from judges.errors import CannotJudge, ConfigurationError, first_fault, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.faults import write_whole
@@ -156,10 +156,9 @@ def _checked(dimensions: object) -> dict[str, _Dimension]:
     try:
         read = _DIMENSIONS.validate_python(dimensions)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(map(str, fault["loc"])) or "the top"
+        place, said = first_fault(error)
         raise ConfigurationError(
-            f"dimensions, at {place}: {one_line(fault['msg'])}; write "
+            f"dimensions, at {place or 'the top'}: {one_line(said)}; write "
             f'{{"tone": {{"criteria": "How kind is it?", "levels": {{1: "rude", 2: "kind"}}}}}}'
         ) from error
     if not read:
