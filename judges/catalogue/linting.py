@@ -54,7 +54,7 @@ _ITEM_SETTINGS = ("items", "guidelines", "global_guidelines")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LintFinding:
+class _LintFinding:
     """A fault of wording.
 
     Args:
@@ -71,7 +71,7 @@ class LintFinding:
         return f"{self.place}: {self.fault}; {self.remedy}"
 
 
-def lint(path: str | Path) -> list[LintFinding]:
+def lint(path: str | Path) -> list[_LintFinding]:
     """Return what is wrong with the wording of the judges in a file, or of a prompt of a pack.
 
     Raises:
@@ -85,7 +85,7 @@ def lint(path: str | Path) -> list[LintFinding]:
         specs = JudgesFile.read(file).specs
         listed = [fault for name, spec in specs.items() for fault in lint_judge(name, spec)]
     return [
-        LintFinding(place=f"{_line_of(text, file, one)}: {one.key}", fault=one.fault, remedy=one.remedy)
+        _LintFinding(place=f"{_line_of(text, file, one)}: {one.key}", fault=one.fault, remedy=one.remedy)
         for one in listed
     ]
 

@@ -38,7 +38,7 @@ def is_reference(name: str) -> bool:
     return _REFERENCE.fullmatch(name) is not None
 
 
-def split_reference(text: str) -> tuple[str, str] | None:
+def _split_reference(text: str) -> tuple[str, str] | None:
     """Return `module:object` and the settings behind it; None if it is a judge of the catalogue with settings."""
     match = _FIRST.fullmatch(text.strip())
     return None if match is None or match[2] in default_registry() else (match[1], match[3] or "")
@@ -129,7 +129,7 @@ class JudgeSpec:
         """
         if text.lstrip().startswith("{"):
             return cls.of_table(_object_in(text))
-        name, rest = split_reference(text) or text.partition(":")[::2]
+        name, rest = _split_reference(text) or text.partition(":")[::2]
         settings: dict[str, Any] = {}
         for setting in _NEXT_SETTING.split(rest) if rest.strip() else []:
             key, equals, value = setting.partition("=")

@@ -92,7 +92,7 @@ def _levels_asked(judge: Judge, question: object) -> Levels:
     return levels
 
 
-def digits_asked(judge: Judge) -> None:
+def _digits_asked(judge: Judge) -> None:
     """Check that a judge asks a general model for one rating that one digit can say.
 
     Raises:
@@ -213,7 +213,7 @@ class FirstToken(Judge):
     """
 
     def __init__(self, judge: Judge, *, name: str) -> None:
-        digits_asked(judge)
+        _digits_asked(judge)
         self.name = name
         self._judge = judge
 

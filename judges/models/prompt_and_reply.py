@@ -591,7 +591,7 @@ class _OneDigit:
         return schema.model_validate({**dict.fromkeys(levels.texts, ""), levels.field: levels.choices[place]})
 
 
-ONE_DIGIT = _OneDigit()
+_ONE_DIGIT = _OneDigit()
 
 
 def _levels_of(schema: type[BaseModel]) -> Levels:
@@ -633,7 +633,7 @@ _JSON_OBJECT = _JsonObject()
 def dialect_of(model: JudgeModel, *, is_digit: bool = False) -> Dialect:
     """Return the format of a model's requests and replies, of which one digit is the same for all models."""
     if is_digit:
-        return ONE_DIGIT
+        return _ONE_DIGIT
     dialect: Dialect = getattr(model, "dialect", _JSON_OBJECT)
     return dialect
 

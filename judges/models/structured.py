@@ -439,11 +439,11 @@ def response_format(
 
     Args:
         schema: The class of the reply.
-        sizes: As for `narrowed_schema`.
-        keywords: As for `narrowed_schema`; none leaves the schema as wide as the class is.
-        most_items: As for `narrowed_schema`.
+        sizes: As for `_narrowed_schema`.
+        keywords: As for `_narrowed_schema`; none leaves the schema as wide as the class is.
+        most_items: As for `_narrowed_schema`.
     """
-    json_schema = narrowed_schema(schema, sizes, keywords, most_items)
+    json_schema = _narrowed_schema(schema, sizes, keywords, most_items)
     name = re.sub(r"[^\w-]", "_", schema.__name__, flags=re.ASCII)[:64]
     value = {"name": name, "schema": json_schema, "strict": _is_closed(json_schema)}
     return {"type": "json_schema", "json_schema": value}
@@ -464,7 +464,7 @@ def forced_tool(
     function = {
         "name": schema.__name__,
         "description": (schema.__doc__ or schema.__name__).strip(),
-        "parameters": narrowed_schema(schema, sizes, keywords, most_items),
+        "parameters": _narrowed_schema(schema, sizes, keywords, most_items),
     }
     return {
         "tools": [{"type": "function", "function": function}],
@@ -472,7 +472,7 @@ def forced_tool(
     }
 
 
-def narrowed_schema(
+def _narrowed_schema(
     schema: type[BaseModel], sizes: Sizes, keywords: tuple[str, ...], most_items: int | None = None
 ) -> dict[str, Any]:
     """Return the closed JSON schema of a class, with what is known of this one reply.

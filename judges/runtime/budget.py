@@ -203,7 +203,7 @@ Prices = Annotated[Mapping[str, Price], WrapValidator(_validate_table)]
 """A field of a pydantic model that accepts a table of prices, `known_prices()`, or `"known"`, which means that."""
 
 
-class TieredPrice(Price):
+class _TieredPrice(Price):
     """A price that depends on how long the prompt is.
 
     Args:
@@ -237,7 +237,7 @@ def _price(listed: ModelPrice) -> Price | None:
         return prices if cached_rate is None else {**prices, "cached_input": _rate_above(start, cached_rate)}
 
     tiers = tuple((start, Price(**above(start))) for start in sorted(starts))
-    return TieredPrice(**above(-1), tiers=tiers)
+    return _TieredPrice(**above(-1), tiers=tiers)
 
 
 def _rate_above(start: int, rate: Decimal | TieredPrices) -> float:

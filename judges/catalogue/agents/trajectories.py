@@ -43,7 +43,7 @@ _REFERENCE_KEYS = TRAJECTORY_KEYS
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 
 
-class ReferenceSteps(NamedTuple):
+class _ReferenceSteps(NamedTuple):
     """The expected calls.
 
     Args:
@@ -55,7 +55,7 @@ class ReferenceSteps(NamedTuple):
     grouped: bool
 
 
-def _reference_steps_in(sample: Sample) -> ReferenceSteps:
+def _reference_steps_in(sample: Sample) -> _ReferenceSteps:
     """Return the calls that should have been made.
 
     Raises:
@@ -64,8 +64,8 @@ def _reference_steps_in(sample: Sample) -> ReferenceSteps:
     """
     messages = _reference_messages_in(sample)
     if messages is None:
-        return ReferenceSteps(tuple((call,) for call in reference_calls_in(sample)), grouped=False)
-    return ReferenceSteps(tuple(message.tool_calls for message in messages if message.tool_calls), grouped=True)
+        return _ReferenceSteps(tuple((call,) for call in reference_calls_in(sample)), grouped=False)
+    return _ReferenceSteps(tuple(message.tool_calls for message in messages if message.tool_calls), grouped=True)
 
 
 def _reference_messages_in(sample: Sample) -> Conversation | None:

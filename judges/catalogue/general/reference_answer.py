@@ -136,7 +136,7 @@ class _Quantity:
     factor: float = 1.0
 
 
-def quantity_in(text: str) -> _Quantity | None:
+def _quantity_in(text: str) -> _Quantity | None:
     """Return the quantity that a text is; None if it is none, or has other words in it."""
     if len(text) > _LONGEST or _BITS.search(text):
         return None
@@ -160,7 +160,7 @@ def quantity_in(text: str) -> _Quantity | None:
     return _Quantity(tuple(value * factor for value in values), dimension, factor) if dimension else None
 
 
-def same_quantity(a: _Quantity, b: _Quantity, *, tolerance: float) -> bool | None:
+def _same_quantity(a: _Quantity, b: _Quantity, *, tolerance: float) -> bool | None:
     """True if two quantities are equal; None where a unit, a mark of the number or a conversion leaves it open.
 
     A number that was converted from another unit may have been rounded (`62 mph` for `100 km/h`).
@@ -277,9 +277,9 @@ class Equivalence(ModelJudge):
 
     def _decided(self, answer: str, reference: str) -> tuple[bool | None, _Stage]:
         """Return what numbers or text decide, and which of them; None leaves it to the model."""
-        quantities = quantity_in(answer), quantity_in(reference)
+        quantities = _quantity_in(answer), _quantity_in(reference)
         if quantities[0] is not None and quantities[1] is not None:
-            same = same_quantity(quantities[0], quantities[1], tolerance=self._tolerance)
+            same = _same_quantity(quantities[0], quantities[1], tolerance=self._tolerance)
             if same is not None:
                 return same, "numbers"
         if _normalized(answer) == _normalized(reference):

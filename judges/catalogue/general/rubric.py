@@ -26,7 +26,7 @@ GradedExample = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
 """An example: the fields of a sample, and the expected reply (`rationale`, `rating`, `feedback`)."""
 
 
-class RubricSettings(AskingSettings, total=False):
+class _RubricSettings(AskingSettings, total=False):
     """Settings of a rubric beside its own: it has one variant, and passes by its rating."""
 
     language: Language | None
@@ -102,7 +102,7 @@ class Rubric(ModelJudge):
                 "judged by beside `criteria`."
             ),
         ] = False,
-        **settings: Unpack[RubricSettings],
+        **settings: Unpack[_RubricSettings],
     ) -> None:
         self.name = name
         self._own_guidelines = own_guidelines
@@ -210,7 +210,7 @@ class Helpfulness(Rubric):
             ),
         ] = None,
         success_rating: Annotated[int, means("Rating from which the verdict passes, 1 to 4.", 4, ge=1, le=4)] = 3,
-        **settings: Unpack[RubricSettings],
+        **settings: Unpack[_RubricSettings],
     ) -> None:
         super().__init__(
             model,

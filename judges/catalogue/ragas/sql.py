@@ -81,7 +81,7 @@ def _tokens(query: str) -> list[str]:
     return tokens
 
 
-def parser_of(dialect: str, *, judge: str) -> _Parser | None:
+def _parser_of(dialect: str, *, judge: str) -> _Parser | None:
     """Return a parser for the queries of a dialect, or None without a dialect: no tree is right in all of them.
 
     Raises:
@@ -282,7 +282,7 @@ class LLMSQLEquivalence(ModelJudge):
     ) -> None:
         super().__init__(model, questions=(_EQUIVALENCE,), **settings)
         self._fixture = None if database is None else Fixture(database=database, timeout_s=timeout_s)
-        self._parse = None if self.compat else parser_of(dialect, judge=self.name)
+        self._parse = None if self.compat else _parser_of(dialect, judge=self.name)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Compare the texts, then the rows, then ask."""
