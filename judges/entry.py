@@ -20,6 +20,15 @@ _DIRECTIONS: Mapping[Better, str] = {
 _ALTERNATIVE = re.compile(r"(?:or |compat )?((?:\d+|\d*[a-z])(?: \+ (?:\d+|\d*[a-z]))*)(?: .+)?")
 """One of a formula's alternatives, which `,` and `;` part: `2`, `3 + 2n`, `or s for s sentences`."""
 
+_WHOLE: Mapping[Subject, str] = {
+    "retriever": "It judges what was found, not what is written.",
+    "agent": "It judges what an agent did, and not the text.",
+    "conversation": "It judges turns that are over.",
+}
+"""Why a judge of a subject needs the whole, unless its entry says another reason."""
+
+_WHOLE_REFERENCE = "The reference answers the whole question."
+
 _IN_PIECES = {True: "holds for each piece of an answer", False: "needs the whole answer"}
 _BROUGHT_BY_THE_LOOP = frozenset({"user_input", "response"})
 
@@ -72,7 +81,8 @@ class Entry:
         tags: Words to find it by besides its names: synonyms, and what it guards against.
         follows: Which generation of the source's classes `variant="compat"` reproduces, where the source has two.
         judges_parts: Whether it holds for a part of an answer as for the whole, so that an answer can be judged
-            piece by piece while it is written; None where nobody said so, which counts as no.
+            piece by piece while it is written; None where nobody said so, which counts as no. It is no where a
+            reason is given, where the subject is no answer, and where a reference is needed, unless it is said.
         parts_reason: Why, in a sentence, where that is not obvious.
     """
 
@@ -92,6 +102,12 @@ class Entry:
     follows: str = ""
     judges_parts: bool | None = None
     parts_reason: str = ""
+
+    def __post_init__(self) -> None:
+        reason = self.parts_reason or _WHOLE.get(self.subject) or ("reference" in self.needs and _WHOLE_REFERENCE)
+        if self.judges_parts is None and reason:
+            object.__setattr__(self, "judges_parts", False)
+            object.__setattr__(self, "parts_reason", reason)
 
     @property
     def in_loop(self) -> _InLoop:
@@ -212,6 +228,11 @@ class Explanation:
             yield f"  prompt {name!r}:\n{indent(text, '    | ', lambda _: True)}"
         for part in self.parts:
             yield indent(str(part), "  ")
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return names that stand between blanks, as an entry's many aliases are written."""
+    return tuple(text.split())
 
 
 def _calls_of(term: str, items: int) -> int:

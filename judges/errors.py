@@ -13,6 +13,8 @@ from __future__ import annotations
 import reprlib
 from typing import Any, ClassVar, TypeVar
 
+from pydantic import ValidationError
+
 from judges.verdict import Unscored, Usage
 
 Error = TypeVar("Error", bound=BaseException)
@@ -98,6 +100,17 @@ def shortened(value: object, *, longest: int = _LONGEST) -> str:
     except Exception:  # noqa: BLE001 - a value that has no repr must not hide the error that names it
         line = f"a {type(value).__name__}"
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def first_fault(error: ValidationError) -> tuple[str, str]:
+    """Return where the first fault stands that pydantic found, with dots, and what it says."""
+    fault = error.errors(include_url=False)[0]
+    return ".".join(map(str, fault["loc"])), fault["msg"]
+
+
+def unfit(expected: str, given: object) -> ConfigurationError:
+    """Return the error for a setting that is none of what is expected: `expected, not given`."""
+    return ConfigurationError(f"{expected}, not {shortened(given)}")
 
 
 def one_line(error: object, *, longest: int = 200) -> str:

@@ -42,7 +42,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from judges.entry import Entry, Setting
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, one_line, unfit
 from judges.hints import instead_of, other_word, own_name
 from judges.runtime.validation import SharedByCopies, suggestion
 
@@ -302,9 +302,7 @@ def _check_values(kind: type, values: Mapping[str, object]) -> None:
         if fault is None:
             return
         name = str(fault["loc"][0])
-        raise ConfigurationError(
-            f"{name} is {_expected(parameters[name])}, not {shortened(values[name])}"
-        ) from None
+        raise unfit(f"{name} is {_expected(parameters[name])}", values[name]) from None
 
 
 @lru_cache(maxsize=_MOST_CLASSES)

@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from judges.catalogue.parts.fields import evidence
-from judges.errors import AskFailed, ConfigurationError, one_line, shortened
+from judges.errors import AskFailed, ConfigurationError, one_line, shortened, unfit
 from judges.models.prompt_and_reply import encode, render_data
 from judges.prompting.prompts import Question, ReplySchema, made_by
 from judges.requests import Apply, Ask, Deliberation
@@ -116,9 +116,7 @@ def as_tools(candidates: object) -> tuple[JudgeTool, ...]:
     """
     listed = [candidates] if isinstance(candidates, str) or callable(candidates) else candidates
     if not isinstance(listed, Sequence) or not listed:
-        raise ConfigurationError(
-            f"tools is a list of functions, LangChain tools or {SAMPLE!r}, not {shortened(candidates)}"
-        )
+        raise unfit(f"tools is a list of functions, LangChain tools or {SAMPLE!r}", candidates)
     tools = [tool for candidate in listed for tool in _tools_of(candidate)]
     names = [tool.name for tool in tools]
     twice = next((name for name in names if names.count(name) > 1 or name == _NONE), None)
@@ -174,10 +172,7 @@ def _look_schema(names: tuple[str, ...]) -> type[ReplySchema]:
         __doc__="The next call of a tool, or none.",
         reason=(str, Field(description="text: what you still have to know, or why you know enough")),
         tool=(kind, Field(description=f"one of {', '.join((*names, _NONE))}")),
-        arguments=(
-            dict[str, Any],
-            Field(description="object: the arguments by name; {} where there are none"),
-        ),
+        arguments=(dict[str, Any], Field(description="object: the arguments by name; {} where there are none")),
     )
     return made_by(schema, _look_schema, names)
 
@@ -195,7 +190,7 @@ class Asks(Protocol):
 
 
 @dataclass(frozen=True)
-class Looked:
+class _Looked:
     """One call of a tool: what it was called with, and what it returned, or why it failed."""
 
     tool: str
@@ -258,12 +253,12 @@ class Looking:
         items = tuple(one.item() for one in looked or ())
         return verdict.model_copy(update={"items": (*verdict.items, *items)}) if items else verdict
 
-    def _look(self, judge: Asks, sample: Sample, asks: Sequence[Ask]) -> Generator[Any, Any, list[Looked]]:
+    def _look(self, judge: Asks, sample: Sample, asks: Sequence[Ask]) -> Generator[Any, Any, list[_Looked]]:
         data: dict[str, JsonValue] = dict(asks[0].data)
         for number, ask in enumerate(asks[1:], 2):
             data |= {f"{name}_{number}": value for name, value in ask.data.items() if value != data.get(name)}
         outline = self._outlined(data)
-        looked: list[Looked] = []
+        looked: list[_Looked] = []
         while len(looked) < self.most:
             shown: dict[str, JsonValue] = {**outline, "looked_up": [one.shown() for one in looked]}
             reply = yield judge.request(self.question, sample, {"judgement": asks[0].task, **shown})
@@ -273,10 +268,10 @@ class Looking:
         return looked
 
     def _called(
-        self, name: str, arguments: _Value, data: _Value, sample: Sample, before: Sequence[Looked]
-    ) -> Generator[Any, Any, Looked]:
+        self, name: str, arguments: _Value, data: _Value, sample: Sample, before: Sequence[_Looked]
+    ) -> Generator[Any, Any, _Looked]:
         if any(one.tool == name and one.arguments == arguments for one in before):
-            return Looked(name, arguments, "", "it was called with these arguments before; its result is above")
+            return _Looked(name, arguments, "", "it was called with these arguments before; its result is above")
         tool = next(tool for tool in self.tools if tool.name == name)
         call: Callable[[Sample], object]
         acall: Callable[[Sample], Any] | None
@@ -287,9 +282,9 @@ class Looking:
         result, fault = yield Apply(
             partial(_outcome_of, call), sample, None if acall is None else partial(_aoutcome_of, acall)
         )
-        return Looked(name, arguments, result, fault)
+        return _Looked(name, arguments, result, fault)
 
-    def _with_looks(self, ask: Ask, looked: Sequence[Looked], note: str) -> Ask:
+    def _with_looks(self, ask: Ask, looked: Sequence[_Looked], note: str) -> Ask:
         data: dict[str, JsonValue] = {**self._outlined(ask.data), "looked_up": [one.shown() for one in looked]}
         return replace(ask, task=f"{ask.task}\n\n{note}", data=data)
 

@@ -13,8 +13,8 @@ from judges.catalogue.parts.claims import YesNos, bullets, cut, in_order, one_ea
 from judges.catalogue.parts.fields import exchange_in, transcript, turns_of, with_numbers
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.entry import Entry, split_names
+from judges.errors import CannotJudge, unfit
 from judges.messages import Conversation, Role
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -104,8 +104,6 @@ class ConversationCompleteness(_JudgeOfTurns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.conversation_completeness",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
         aliases=("conversation_completeness", "ConversationCompleteness", "ConversationCompletenessMetric"),
         asks="Was every request of the user fully addressed by the end of the conversation?",
         needs=("user_input",),
@@ -141,13 +139,8 @@ class KnowledgeRetention(_JudgeOfTurns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.knowledge_retention",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
-        aliases=(
-            "knowledge_retention",
-            "KnowledgeRetention",
-            "KnowledgeRetentionMetric",
-            "KNOWLEDGE_RETENTION_PROMPT",
+        aliases=split_names(
+            "knowledge_retention KnowledgeRetention KnowledgeRetentionMetric KNOWLEDGE_RETENTION_PROMPT"
         ),
         asks="Does the assistant remember what the user said earlier, in every answer?",
         needs=("user_input",),
@@ -179,14 +172,8 @@ class RoleAdherence(_JudgeOfTurns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.role_adherence",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
-        aliases=(
-            "role_adherence",
-            "RoleAdherence",
-            "ConversationalRoleAdherence",
-            "RoleAdherenceMetric",
-            "RoleViolationMetric",
+        aliases=split_names(
+            "role_adherence RoleAdherence ConversationalRoleAdherence RoleAdherenceMetric RoleViolationMetric"
         ),
         asks="Does every answer of the assistant keep to the role it was given?",
         needs=("user_input",),
@@ -198,6 +185,8 @@ class RoleAdherence(_JudgeOfTurns):
         tags=("multi-turn", "dialogue", "chat", "persona", "character", "role play", "system prompt"),
     )
     pack = "role_adherence"
+    metadata_keys = ("role",)
+    """The key of the role that a sample's assistant plays."""
 
     def __init__(
         self,
@@ -214,7 +203,7 @@ class RoleAdherence(_JudgeOfTurns):
     ) -> None:
         value: object = role
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise ConfigurationError(f"role is the role in words, or None, not {shortened(role)}")
+            raise unfit("role is the role in words, or None", role)
         super().__init__(model, **settings)
         self._role = role
 
@@ -223,11 +212,6 @@ class RoleAdherence(_JudgeOfTurns):
         role = self._role or _role_in(sample)
         others = tuple(message for message in messages if message.role != "system")
         return {"role": role, "conversation": with_numbers(others, on=self.side)}
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The key of the role that a sample's assistant plays."""
-        return ("role",)
 
 
 def _role_in(sample: Sample) -> str:
@@ -248,8 +232,6 @@ class UserFrustration(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.user_frustration",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
         aliases=("user_frustration", "UserFrustration"),
         asks="Is the user frustrated with the assistant, and was it resolved by the end?",
         needs=("user_input",),
@@ -301,14 +283,9 @@ class TurnRelevancy(PerTurn):
 
     entry: ClassVar[Entry] = Entry(
         name="turn_relevancy",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
-        aliases=(
-            "TurnRelevancyMetric",
-            "ConversationRelevancyMetric",
-            "conversation_relevancy",
-            "turn_relevance",
-            "conversation-relevance",
+        aliases=split_names(
+            "TurnRelevancyMetric ConversationRelevancyMetric conversation_relevancy turn_relevance "
+            "conversation-relevance"
         ),
         asks="Is every answer of the conversation relevant to what the user wrote before it?",
         needs=("user_input",),
@@ -326,8 +303,6 @@ class TurnFaithfulness(PerTurn):
 
     entry: ClassVar[Entry] = Entry(
         name="turn_faithfulness",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
         aliases=("TurnFaithfulnessMetric", "conversation_faithfulness", "turn_groundedness"),
         asks="Is every answer of the conversation borne out by the contexts and tool results?",
         needs=("user_input", "retrieved_contexts"),
@@ -359,13 +334,10 @@ class TurnRetrieval(PerTurn):
 
     entry: ClassVar[Entry] = Entry(
         name="turn_retrieval",
-        judges_parts=False,
         parts_reason="It judges turns that are over.",
-        aliases=(
-            "TurnContextualRelevancyMetric",
-            "turn_contextual_relevancy",
-            "turn_context_relevance",
-            "conversational_retrieval",
+        aliases=split_names(
+            "TurnContextualRelevancyMetric turn_contextual_relevancy turn_context_relevance "
+            "conversational_retrieval"
         ),
         asks="Did every retrieval of the conversation bring what its turn needed?",
         needs=("user_input",),

@@ -23,7 +23,6 @@ from judges.catalogue.names import JudgesFile, JudgeSpec, is_reference
 from judges.catalogue.registry import default_registry
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.hints import translate_settings
-from judges.model import ModelRequest, ModelResponse
 from judges.prompting.prompts import Prompt
 from judges.settings import settings_of
 
@@ -48,11 +47,14 @@ _BELOW = re.compile(
     rf"не более)\s*{_NUMBER}{_UNIT}",
     re.IGNORECASE,
 )
+_UNASKED = "none:unasked"
+"""Names a model, so that a judge can be made; one that is named is created when it is asked, and this never is."""
+
 _ITEM_SETTINGS = ("items", "guidelines", "global_guidelines")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LintFinding:
+class _LintFinding:
     """A fault of wording.
 
     Args:
@@ -69,7 +71,7 @@ class LintFinding:
         return f"{self.place}: {self.fault}; {self.remedy}"
 
 
-def lint(path: str | Path) -> list[LintFinding]:
+def lint(path: str | Path) -> list[_LintFinding]:
     """Return what is wrong with the wording of the judges in a file, or of a prompt of a pack.
 
     Raises:
@@ -83,7 +85,7 @@ def lint(path: str | Path) -> list[LintFinding]:
         specs = JudgesFile.read(file).specs
         listed = [fault for name, spec in specs.items() for fault in lint_judge(name, spec)]
     return [
-        LintFinding(place=f"{_line_of(text, file, one)}: {one.key}", fault=one.fault, remedy=one.remedy)
+        _LintFinding(place=f"{_line_of(text, file, one)}: {one.key}", fault=one.fault, remedy=one.remedy)
         for one in listed
     ]
 
@@ -138,7 +140,7 @@ def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
         return
     try:
         if spec.takes_model:
-            spec.load(model=_Unasked())
+            spec.load(model=_UNASKED)
     except ConfigurationError as error:
         yield Fault(key, "", one_line(error), "mend the setting")
         return
@@ -154,25 +156,6 @@ def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
         yield from _of_levels(place, levels)
         for level, text in levels.items():
             yield from (one for one in _unseen(f"{place}.{level}", text, needs) if one.remedy not in remedies)
-
-
-class _Unasked:
-    """Stands where a judge has its model, so that it can be made; it is never asked."""
-
-    name = "none"
-    retries = 0
-
-    def send(self, request: ModelRequest) -> ModelResponse:
-        """Refuse."""
-        raise NotImplementedError
-
-    async def asend(self, request: ModelRequest) -> ModelResponse:
-        """Refuse."""
-        raise NotImplementedError
-
-    def is_model(self, other: object) -> bool:
-        """Return that it is no other."""
-        return other is self
 
 
 def _criteria_in(key: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from judges.catalogue.general.gate import classify_non_answer, explain_non_answe
 from judges.catalogue.parts.fields import attach
 from judges.compose.quick import weigh
 from judges.entry import Entry, Explanation
-from judges.errors import AskFailed, ConfigurationError, one_line
+from judges.errors import AskFailed, ConfigurationError, first_fault, one_line
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.likelihood import Levels, levels_in
@@ -211,8 +211,8 @@ class ComputedMetric(Metric):
 R = TypeVar("R", bound=BaseModel)
 
 
-class ModelSettings(MetricSettings, total=False):
-    """Settings of every judge of the catalogue that asks a model.
+class AskingSettings(TypedDict, total=False):
+    """Settings of how a model is asked, of every judge of the catalogue that asks one.
 
     Attributes:
         temperature: Sampling temperature for models that set none, 0 by default; None keeps the
@@ -233,6 +233,10 @@ class ModelSettings(MetricSettings, total=False):
     tools: Sequence[Any] | None
     looks: int
     commit: bool
+
+
+class ModelSettings(AskingSettings, MetricSettings, total=False):
+    """Settings of every judge of the catalogue that asks a model."""
 
 
 class ModelJudge(Metric):
@@ -480,10 +484,9 @@ class ModelJudge(Metric):
             try:
                 yield render_example(example.data, question.model_reply(example.reply))
             except ValidationError as error:
-                fault = error.errors(include_url=False)[0]
-                place = ".".join(map(str, fault["loc"]))
+                place, said = first_fault(error)
                 raise ConfigurationError(
-                    f"{language}/{question.prompt}.toml: an example's reply, field {place!r}: {fault['msg']}"
+                    f"{language}/{question.prompt}.toml: an example's reply, field {place!r}: {said}"
                 ) from error
 
 

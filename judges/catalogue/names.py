@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 from judges.catalogue.registry import default_registry, registry_for
 from judges.compose import FileJudges
 from judges.compose.panel import as_judge
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.hints import translate_settings
 from judges.judge import Judge
 from judges.runtime.validation import naming_settings, suggestion
@@ -38,7 +38,7 @@ def is_reference(name: str) -> bool:
     return _REFERENCE.fullmatch(name) is not None
 
 
-def split_reference(text: str) -> tuple[str, str] | None:
+def _split_reference(text: str) -> tuple[str, str] | None:
     """Return `module:object` and the settings behind it; None if it is a judge of the catalogue with settings."""
     match = _FIRST.fullmatch(text.strip())
     return None if match is None or match[2] in default_registry() else (match[1], match[3] or "")
@@ -129,7 +129,7 @@ class JudgeSpec:
         """
         if text.lstrip().startswith("{"):
             return cls.of_table(_object_in(text))
-        name, rest = split_reference(text) or text.partition(":")[::2]
+        name, rest = _split_reference(text) or text.partition(":")[::2]
         settings: dict[str, Any] = {}
         for setting in _NEXT_SETTING.split(rest) if rest.strip() else []:
             key, equals, value = setting.partition("=")
@@ -153,7 +153,7 @@ class JudgeSpec:
         settings = dict(table)
         kind = settings.pop("use", name)
         if not isinstance(kind, str):
-            raise ConfigurationError(f"`use` names the kind of judge, such as length, not {shortened(kind)}")
+            raise unfit("`use` names the kind of judge, such as length", kind)
         if name is not None and kind != name and not is_reference(kind):
             settings.setdefault("name", name)
         return cls(name=kind, settings=settings)
@@ -385,7 +385,7 @@ def _tables(path: Path) -> tuple[str | None, Mapping[str, Any]]:
     if not isinstance(tables, dict) or not tables:
         raise ConfigurationError(f"{path} names no judge; {_EXAMPLE}")
     if not isinstance(model, str | None):
-        raise ConfigurationError(f'{path}: model is a text such as "openai:gpt-5-mini", not {shortened(model)}')
+        raise unfit(f'{path}: model is a text such as "openai:gpt-5-mini"', model)
     return model, tables
 
 

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 from judges.catalogue.parts.fields import answer_in, non_blank_contexts_in, question_in, reference_in
 from judges.catalogue.parts.questions import TwoGraders
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.prompting.prompts import ReplySchema
 from judges.sample import Sample
 from judges.verdict import Verdict, strict_integer
@@ -48,16 +48,9 @@ class AnswerAccuracy(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.answer_accuracy",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
-        aliases=(
-            "answer_accuracy",
-            "nv_accuracy",
-            "AnswerAccuracy",
-            "ragas.answer_accuracy",
-            "ragas.nv_accuracy",
-            "nvidia.nv_accuracy",
-            "SimilarityEvaluator",
+        aliases=split_names(
+            "answer_accuracy nv_accuracy AnswerAccuracy ragas.answer_accuracy ragas.nv_accuracy "
+            "nvidia.nv_accuracy SimilarityEvaluator"
         ),
         asks="How far does the answer agree with the reference?",
         needs=("user_input", "response", "reference"),
@@ -87,19 +80,10 @@ class ContextRelevance(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.context_relevance",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "context_relevance",
-            "nv_context_relevance",
-            "ContextRelevance",
-            "ragas.context_relevance",
-            "ragas.nv_context_relevance",
-            "nvidia.nv_context_relevance",
-            "ContextualRelevancyMetric",
-            "context-relevance",
-            "RetrievalEvaluator",
-            "RAG_RETRIEVAL_RELEVANCE_PROMPT",
+        aliases=split_names(
+            "context_relevance nv_context_relevance ContextRelevance ragas.context_relevance "
+            "ragas.nv_context_relevance nvidia.nv_context_relevance ContextualRelevancyMetric context-relevance "
+            "RetrievalEvaluator RAG_RETRIEVAL_RELEVANCE_PROMPT"
         ),
         asks="How far do the retrieved contexts help to answer the question?",
         needs=("user_input", "retrieved_contexts"),
@@ -144,13 +128,9 @@ class ResponseGroundedness(TwoGraders):
     entry: ClassVar[Entry] = Entry(
         name="nvidia.response_groundedness",
         judges_parts=True,
-        aliases=(
-            "response_groundedness",
-            "nv_response_groundedness",
-            "ResponseGroundedness",
-            "ragas.response_groundedness",
-            "ragas.nv_response_groundedness",
-            "nvidia.nv_response_groundedness",
+        aliases=split_names(
+            "response_groundedness nv_response_groundedness ResponseGroundedness ragas.response_groundedness "
+            "ragas.nv_response_groundedness nvidia.nv_response_groundedness"
         ),
         asks="How far do the retrieved contexts bear out the answer?",
         needs=("response", "retrieved_contexts"),

@@ -57,11 +57,7 @@ _ALWAYS = frozenset({"user_input", "response"})
 
 
 def find(
-    entries: Iterable[Entry],
-    *,
-    text: str | None = None,
-    fields: str | None = None,
-    subject: str | None = None,
+    entries: Iterable[Entry], *, text: str | None = None, fields: str | None = None, subject: str | None = None
 ) -> list[Entry]:
     """Return the entries that match all that is asked for, the best matches first.
 

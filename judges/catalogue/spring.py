@@ -31,7 +31,6 @@ class RelevancyEvaluator(YesOrNo):
 
     entry: ClassVar[Entry] = Entry(
         name="spring.relevancy_evaluator",
-        judges_parts=False,
         parts_reason="A part need not answer the question.",
         aliases=("spring.relevancy", "spring.context_consistency", "RelevancyEvaluator"),
         asks="Is the answer to the question in line with the contexts?",
@@ -214,17 +213,11 @@ class AnswerCorrectnessEvaluator(YesOrNo):
     With `variant="compat"` the model replies in words, and whatever contains "yes" passes ("not yes" too).
     """
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        RelevancyEvaluator.entry,
         name="alibaba.answer_correctness_evaluator",
-        judges_parts=False,
-        parts_reason="A part need not answer the question.",
         aliases=("alibaba.answer_correctness", "AnswerCorrectnessEvaluator"),
-        asks="Is the answer to the question in line with the contexts?",
-        needs=("user_input", "response", "retrieved_contexts"),
-        calls="1",
-        scale="yes or no",
         source="Spring AI Alibaba",
-        differs="A closed yes or no with reasons and feedback; no contexts is unscored.",
         tags=("rag", "consistency", "accuracy"),
     )
     pack = "spring_relevancy_evaluator"
@@ -268,7 +261,6 @@ class AnswerRelevancyEvaluator(Marking):
 
     entry: ClassVar[Entry] = Entry(
         name="alibaba.answer_relevancy_evaluator",
-        judges_parts=False,
         parts_reason="The reference answers the whole question.",
         aliases=("alibaba.answer_relevancy", "AnswerRelevancyEvaluator"),
         asks="How far does the answer agree with the reference answer?",

@@ -31,7 +31,7 @@ class Resolve(Protocol):
         ...
 
 
-class ResolveNames(Protocol):
+class _ResolveNames(Protocol):
     """Loads the judges that are given by name, with their model."""
 
     def __call__(self, candidate: object, *, model: object = None, remedy: str = "") -> object:
@@ -39,10 +39,10 @@ class ResolveNames(Protocol):
         ...
 
 
-_installed: list[ResolveNames] = []
+_installed: list[_ResolveNames] = []
 
 
-def install_resolver(resolve: ResolveNames) -> None:
+def install_resolver(resolve: _ResolveNames) -> None:
     """Set what loads judges by name wherever a judge is taken; `judges` does it once, when it is imported."""
     _installed[:] = [resolve]
 

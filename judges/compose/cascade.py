@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from judges.compose.panel import CompositeJudge, checked_success, judges_by_name, without_missing
-from judges.entry import Explanation
-from judges.errors import ConfigurationError, shortened
+from judges.errors import unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -44,10 +43,7 @@ class Cascade(CompositeJudge):
         self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
         self._success = checked_success(success_rating)
 
-    def explain(self) -> Explanation:
-        """Describe what each of its judges needs, asks and costs."""
-        parts = [judge.explain() for judge in self.judges.values()]
-        return Explanation.of_parts(self.name, parts, asks="Does it pass judge after judge?", scale="1 to 4")
+    _asks = "Does it pass judge after judge?"
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult level after level until one decides."""
@@ -96,7 +92,7 @@ class Escalation(CompositeJudge):
             int | float | None,
             means(
                 "Rating, or `p_pass`, down to which a judge before the last refuses alone; None leaves every "
-                "refusal to the next one.",
+                "refusal to the next one."
             ),
         ] = None,
         name: Annotated[str, means("The escalation's name.")] = "escalation",
@@ -108,15 +104,10 @@ class Escalation(CompositeJudge):
         self._sure: int | float = sure if by_share else checked_success(sure, setting="sure")  # type: ignore[arg-type]
         lowest, kind = (0.0, "a p_pass from 0") if by_share else (LOWEST, "a rating from 1")
         if sure_bad is not None and not (type(sure_bad) is type(sure) and lowest <= sure_bad < sure):
-            raise ConfigurationError(f"sure_bad is {kind}, below sure={sure}, or None, not {shortened(sure_bad)}")
+            raise unfit(f"sure_bad is {kind}, below sure={sure}, or None", sure_bad)
         self._sure_bad = sure_bad
 
-    def explain(self) -> Explanation:
-        """Describe what each of its judges needs, asks and costs."""
-        parts = [judge.explain() for judge in self.judges.values()]
-        return Explanation.of_parts(
-            self.name, parts, asks="What says the first judge that is sure?", scale="1 to 4"
-        )
+    _asks = "What says the first judge that is sure?"
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult judge after judge until one is sure."""

@@ -112,7 +112,7 @@ class Learned(Judge):
         name: str = "learned",
     ) -> None:
         self.name = name
-        content = read_learned(Path(file))
+        content = _read_learned(Path(file))
         self._weights: tuple[float, ...] = tuple(content["weights"])
         self._intercept: float = content["intercept"]
         self._accept: float | None = content["accept"]
@@ -184,7 +184,7 @@ def write_learned(file: Path, content: Mapping[str, Any]) -> str:
     return identity
 
 
-def read_learned(file: Path) -> Mapping[str, Any]:
+def _read_learned(file: Path) -> Mapping[str, Any]:
     """Return what was learned.
 
     Raises:

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import SkipValidation
 
 from judges.compose import FileJudges, Resolve, resolve_names
 from judges.compose.coerce import Returns, judge_of
 from judges.entry import Entry, Explanation
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, shortened, unfit
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation, consult, repeat
@@ -70,9 +70,7 @@ def _skipped_notes(verdicts: Sequence[Verdict]) -> list[str]:
 def checked_success(success_rating: int, *, setting: str = "success_rating") -> int:
     """Return a rating from which a judge passes after checking that it is an integer from 1 to 4."""
     if type(success_rating) is not int or not LOWEST <= success_rating <= HIGHEST:
-        raise ConfigurationError(
-            f"{setting} is a whole number from {LOWEST} to {HIGHEST}, not {shortened(success_rating)}"
-        )
+        raise unfit(f"{setting} is a whole number from {LOWEST} to {HIGHEST}", success_rating)
     return success_rating
 
 
@@ -81,7 +79,7 @@ def _checked_quorum(quorum: int | None, most: int) -> int:
     if quorum is None:
         return most // 2 + 1
     if type(quorum) is not int or not 1 <= quorum <= most:
-        raise ConfigurationError(f"quorum is a whole number from 1 to {most}, not {shortened(quorum)}")
+        raise unfit(f"quorum is a whole number from 1 to {most}", quorum)
     return quorum
 
 
@@ -89,6 +87,12 @@ class CompositeJudge(Judge):
     """A judge made of several, `judges` by name: their models are its models, and it reads what they read."""
 
     judges: Mapping[str, Judge]
+    _asks: ClassVar[str]
+
+    def explain(self) -> Explanation:
+        """Describe what each of its judges needs, asks and costs."""
+        parts = [judge.explain() for judge in self.judges.values()]
+        return Explanation.of_parts(self.name, parts, asks=self._asks, scale="1 to 4")
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
@@ -148,11 +152,7 @@ _FAILING = 2
 
 @naming_settings("as_judge(function), or @as_judge above the function")
 def as_judge(
-    candidate: object,
-    *,
-    name: str | None = None,
-    returns: Returns | None = None,
-    resolve: Resolve = resolve_names,
+    candidate: object, *, name: str | None = None, returns: Returns | None = None, resolve: Resolve = resolve_names
 ) -> Judge:
     """Return a judge made from a function, an evaluator or validator, a LangChain runnable, a name, or several.
 
@@ -262,15 +262,12 @@ class Panel(CompositeJudge):
         self._quorum = None if quorum is None else _checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
 
+    _asks = "What do several judges say together?"
+
     @property
     def is_strict(self) -> bool:
         """True if every member must pass, so that each may be asked by itself."""
         return self._rule == "min" and self._quorum is None and self._success == _USUAL_SUCCESS
-
-    def explain(self) -> Explanation:
-        """Describe what each of its judges needs, asks and costs."""
-        parts = [judge.explain() for judge in self.judges.values()]
-        return Explanation.of_parts(self.name, parts, asks="What do several judges say together?", scale="1 to 4")
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult all members at once and combine their verdicts."""
@@ -354,9 +351,7 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
             names = (judge.name, *(f"{judge.name}-{number}" for number in range(2, len(judges) + 3)))
             judges[next(name for name in names if name not in judges)] = judge
     else:
-        raise ConfigurationError(
-            f"give a list of judges, or a mapping of names to judges, not {shortened(members)}"
-        )
+        raise unfit("give a list of judges, or a mapping of names to judges", members)
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
     entries = (entry for judge in judges.values() if isinstance(entry := getattr(judge, "entry", None), Entry))
@@ -414,15 +409,13 @@ def _checked_weights(
     names = tuple(members)
     if rule != "weighted":
         if setting is not None:
-            raise ConfigurationError(f"weights are for rule='weighted', not {shortened(rule)}")
+            raise unfit("weights are for rule='weighted'", rule)
         return dict.fromkeys(names, 1.0)
     by_name = setting.items() if isinstance(setting, Mapping) else zip(names, setting or (), strict=False)
     weights = {members.key(name): weight for name, weight in by_name}
     complete = set(weights) == set(names) and (setting is not None and len(setting) == len(names))
     if not complete or min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
-        raise ConfigurationError(
-            f"weights gives each of {', '.join(names)} a weight from 0, not {shortened(setting)}"
-        )
+        raise unfit(f"weights gives each of {', '.join(names)} a weight from 0", setting)
     return weights
 
 
@@ -444,7 +437,28 @@ def _most_frequent(verdicts: Sequence[Verdict]) -> tuple[Verdict, int, int]:
     return min(tied, key=lambda verdict: (verdict.passed, verdict.rating)), most, len(tied)
 
 
-class Repeat(Judge):
+class OneInside(Judge):
+    """A judge around one other, `judge`: its models are its models, and it reads what that reads."""
+
+    judge: Judge
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """The models of the judge inside."""
+        return self.judge.models
+
+    @property
+    def judges_parts(self) -> bool:
+        """True if the judge inside holds for a part of an answer as for the whole."""
+        return self.judge.judges_parts
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that the judge inside reads."""
+        return self.judge.metadata_keys
+
+
+class Repeat(OneInside):
     """Ask one judge several times and take the most frequent verdict (self-consistency, arXiv 2203.11171).
 
     A tie goes to the stricter side, and `detail` reports it. `detail` also reports the agreement: the share of the
@@ -458,7 +472,9 @@ class Repeat(Judge):
     def __init__(
         self,
         judge: Annotated[object, means("The judge; a function and a judge's name are accepted.")],
-        n: Annotated[int, means("How often to ask, at least 1.")] = 3,
+        n: Annotated[
+            int, means("How often to ask, at least 1.", title="how often the judge is asked, a whole number", ge=1)
+        ] = 3,
         *,
         quorum: Annotated[
             int | None,
@@ -470,30 +486,11 @@ class Repeat(Judge):
         name: Annotated[str | None, means("The name; None takes the judge's name.")] = None,
         model: Annotated[object, means("The model of a judge that is given by name and can ask one.")] = None,
     ) -> None:
-        if type(n) is not int or n < 1:
-            raise ConfigurationError(
-                f"n is how often the judge is asked, a whole number from 1, not {shortened(n)}"
-            )
         self.judge = as_judge(judge, resolve=partial(resolve_names, model=model))
         self.name = name or self.judge.name
         self._n = n
         self._quorum = _checked_quorum(quorum, n)
         self._lets_others_decide = quorum is not None
-
-    @property
-    def models(self) -> tuple[JudgeModel, ...]:
-        """The models of the repeated judge."""
-        return self.judge.models
-
-    @property
-    def judges_parts(self) -> bool:
-        """True if the repeated judge holds for a part of an answer as for the whole."""
-        return self.judge.judges_parts
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """Keys of a sample's metadata that the repeated judge reads."""
-        return self.judge.metadata_keys
 
     def explain(self) -> Explanation:
         """Describe what the judge needs, asks and costs."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 from judges.compose import resolve_names
-from judges.compose.panel import as_judge
+from judges.compose.panel import OneInside, as_judge
 from judges.entry import Explanation
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.judge import Judge
@@ -92,7 +92,7 @@ def _levels_asked(judge: Judge, question: object) -> Levels:
     return levels
 
 
-def digits_asked(judge: Judge) -> None:
+def _digits_asked(judge: Judge) -> None:
     """Check that a judge asks a general model for one rating that one digit can say.
 
     Raises:
@@ -114,7 +114,7 @@ def digits_asked(judge: Judge) -> None:
         raise ConfigurationError(f"the model of {judge.name!r} judges in a format of its own; {remedy}")
 
 
-class Quick(Judge):
+class Quick(OneInside):
     """Ask for the rating alone, as one token, and the judge itself only where that refuses or is unsure.
 
     The model reads the prompt of the judge and replies with one digit: no reasons, no feedback. Where the endpoint
@@ -160,19 +160,9 @@ class Quick(Judge):
         self.first = FirstToken(self.judge, name=self.name)
 
     @property
-    def models(self) -> tuple[JudgeModel, ...]:
-        """The models of the judge."""
-        return self.judge.models
-
-    @property
     def judges_parts(self) -> bool:
         """True if it holds for a part of an answer: always, as its verdict is cheap enough for each."""
         return True
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """Keys of a sample's metadata that the judge reads."""
-        return self.judge.metadata_keys
 
     def explain(self) -> Explanation:
         """Describe what the judge needs, asks and costs."""
@@ -223,7 +213,7 @@ class FirstToken(Judge):
     """
 
     def __init__(self, judge: Judge, *, name: str) -> None:
-        digits_asked(judge)
+        _digits_asked(judge)
         self.name = name
         self._judge = judge
 

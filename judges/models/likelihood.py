@@ -23,7 +23,7 @@ ALTERNATIVES = 20
 
 NOT_GIVEN = "the endpoint gave no logprobs"
 REFUSED = "the endpoint refused logprobs"
-REASONED = "the model reasons before it answers, so that its rating is decided before it is written"
+_REASONED = "the model reasons before it answers, so that its rating is decided before it is written"
 
 _NEGLIGIBLE = 1e-3
 """Share of the probability that may be of tokens that tell no rating for sure."""
@@ -164,18 +164,18 @@ def with_ratings(
         reason: Why they are unknown.
     """
     if response.has_reasoned:
-        ratings = Distribution(reason=REASONED)
+        ratings = Distribution(reason=_REASONED)
     elif not tokens:
         ratings = Distribution(reason=reason)
     elif request.digits:
         ratings = _digit_likelihood(tokens, request.digits)
     else:
         arguments = response.calls[0][1] if response.calls else response.text
-        ratings = rating_likelihood(arguments if isinstance(arguments, str) else "", tokens, request.schema)
+        ratings = _rating_likelihood(arguments if isinstance(arguments, str) else "", tokens, request.schema)
     return replace(response, ratings=ratings)
 
 
-def rating_likelihood(text: str, tokens: Sequence[Token], schema: type[BaseModel]) -> Distribution:
+def _rating_likelihood(text: str, tokens: Sequence[Token], schema: type[BaseModel]) -> Distribution:
     """Return how likely each choice was in a reply that is an object.
 
     Args:

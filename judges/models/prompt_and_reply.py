@@ -219,7 +219,7 @@ def without_quotes(response: ModelResponse, ask: Ask) -> ModelResponse:
     if not response.calls or ":" not in response.text:
         return response
     judged = [
-        field for text in _texts_in(dict(ask.data)) for field in islice(_fields_in(text, ask.schema), _MOST_BESIDE)
+        field for text in texts_in(dict(ask.data)) for field in islice(_fields_in(text, ask.schema), _MOST_BESIDE)
     ]
     parts, end = [], 0
     for field in islice(_fields_in(response.text, ask.schema) if judged else (), _MOST_BESIDE):
@@ -234,16 +234,16 @@ def _is_quote(field: _WrittenField, judged: _WrittenField) -> bool:
     return field.name == judged.name and is_same
 
 
-def _texts_in(value: JsonValue) -> Iterator[str]:
-    """Yield the texts of a value, at any depth."""
+def texts_in(value: object) -> Iterator[str]:
+    """Yield the texts of a JSON value, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for part in value.values():
-            yield from _texts_in(part)
+            yield from texts_in(part)
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _texts_in(part)
+            yield from texts_in(part)
 
 
 def _values_of(name: str, value: object) -> Iterator[object]:
@@ -591,7 +591,7 @@ class _OneDigit:
         return schema.model_validate({**dict.fromkeys(levels.texts, ""), levels.field: levels.choices[place]})
 
 
-ONE_DIGIT = _OneDigit()
+_ONE_DIGIT = _OneDigit()
 
 
 def _levels_of(schema: type[BaseModel]) -> Levels:
@@ -633,7 +633,7 @@ _JSON_OBJECT = _JsonObject()
 def dialect_of(model: JudgeModel, *, is_digit: bool = False) -> Dialect:
     """Return the format of a model's requests and replies, of which one digit is the same for all models."""
     if is_digit:
-        return ONE_DIGIT
+        return _ONE_DIGIT
     dialect: Dialect = getattr(model, "dialect", _JSON_OBJECT)
     return dialect
 

@@ -82,6 +82,22 @@ _DEEPEST = 20
 _OWN_PACE = wait_random_exponential(multiplier=0.5, max=8)
 
 
+def carry_out(call: Callable[[], T], retries: int) -> T:
+    """Make a call, and repeat it as `persist` does where it fails."""
+    try:
+        return call()
+    except Exception as first:  # noqa: BLE001 - raised again unless transient
+        return persist(call, first, retries)
+
+
+async def acarry_out(call: Callable[[], Awaitable[T]], retries: int) -> T:
+    """Make a call without blocking; otherwise as `carry_out`."""
+    try:
+        return await call()
+    except Exception as first:  # noqa: BLE001 - raised again unless transient
+        return await apersist(call, first, retries)
+
+
 def persist(call: Callable[[], T], first: Exception, retries: int, claim: Callable[[], None] = lambda: None) -> T:
     """Repeat a call that has failed once, as long as its failures are transient.
 
@@ -135,7 +151,7 @@ def _policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:
     return {
         "retry": retry_if_exception(is_transient),
         "stop": stop_at_limits(stop),
-        "wait": wait_retry_after(_OWN_PACE),
+        "wait": _wait_retry_after(_OWN_PACE),
         "sleep": sleep,
         "reraise": True,
     }
@@ -249,7 +265,7 @@ def kind_of(error: BaseException) -> str:
     return type(error).__name__ if status is None else f"{type(error).__name__} (status {status})"
 
 
-class wait_retry_after(wait_base):  # noqa: N801 - tenacity's strategies are named like functions
+class _wait_retry_after(wait_base):  # noqa: N801 - tenacity's strategies are named like functions
     """Wait as long as the provider's `Retry-After` header, at most `LONGEST_WAIT_S`; without one, as `other`."""
 
     def __init__(self, other: wait_base) -> None:

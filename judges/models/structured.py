@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel
 
-from judges.errors import AskFailed, ConfigurationError, shortened
+from judges.errors import AskFailed, ConfigurationError, unfit
 from judges.model import Distribution, JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.prompt_and_reply import (
@@ -134,10 +134,8 @@ def _exchange(ask: Ask, here: Observation) -> Generator[_Send, ModelResponse, Co
         else:
             if _copies_example(value, ask):
                 if repairs == 0:
-                    detail = "the rationale is that of a worked example of the prompt, word for word"
-                    raise AskFailed(
-                        "copied_example", detail, usage=usage, raw=_without(nonce, _raw_text(response))
-                    )
+                    raw = _without(nonce, _raw_text(response))
+                    raise AskFailed("copied_example", _COPIED, usage=usage, raw=raw)
                 repairs -= 1
                 request = _composed(dialect, replace(ask, examples=()), nonce)  # with nothing to copy
                 continue
@@ -426,7 +424,7 @@ def checked_methods(method: object) -> tuple[Method, ...]:
     for known_method in get_args(Method):
         if method == known_method:
             return (known_method,)
-    raise ConfigurationError(f"method is one of {', '.join(get_args(Method))} or None, not {shortened(method)}")
+    raise unfit(f"method is one of {', '.join(get_args(Method))} or None", method)
 
 
 Sizes = tuple[tuple[str, int], ...]
@@ -441,11 +439,11 @@ def response_format(
 
     Args:
         schema: The class of the reply.
-        sizes: As for `narrowed_schema`.
-        keywords: As for `narrowed_schema`; none leaves the schema as wide as the class is.
-        most_items: As for `narrowed_schema`.
+        sizes: As for `_narrowed_schema`.
+        keywords: As for `_narrowed_schema`; none leaves the schema as wide as the class is.
+        most_items: As for `_narrowed_schema`.
     """
-    json_schema = narrowed_schema(schema, sizes, keywords, most_items)
+    json_schema = _narrowed_schema(schema, sizes, keywords, most_items)
     name = re.sub(r"[^\w-]", "_", schema.__name__, flags=re.ASCII)[:64]
     value = {"name": name, "schema": json_schema, "strict": _is_closed(json_schema)}
     return {"type": "json_schema", "json_schema": value}
@@ -466,7 +464,7 @@ def forced_tool(
     function = {
         "name": schema.__name__,
         "description": (schema.__doc__ or schema.__name__).strip(),
-        "parameters": narrowed_schema(schema, sizes, keywords, most_items),
+        "parameters": _narrowed_schema(schema, sizes, keywords, most_items),
     }
     return {
         "tools": [{"type": "function", "function": function}],
@@ -474,7 +472,7 @@ def forced_tool(
     }
 
 
-def narrowed_schema(
+def _narrowed_schema(
     schema: type[BaseModel], sizes: Sizes, keywords: tuple[str, ...], most_items: int | None = None
 ) -> dict[str, Any]:
     """Return the closed JSON schema of a class, with what is known of this one reply.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
 
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, first_fault, one_line, shortened
 from judges.requests import WorkedExample
 
 Language = str
@@ -185,9 +185,8 @@ def _parse(content: bytes, place: str) -> Prompt:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{place} is not valid TOML: {one_line(error)}") from error
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{place}: field {field!r}: {first['msg']}") from error
+        field, said = first_fault(error)
+        raise ConfigurationError(f"{place}: field {field!r}: {said}") from error
 
 
 def language_of(text: str) -> Language:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from judges.errors import AskFailed, ConfigurationError, shortened
+from judges.errors import AskFailed, ConfigurationError, unfit
 from judges.model import JudgeModel
 from judges.models import structured
 from judges.models.prompt_and_reply import render_example
@@ -236,7 +236,7 @@ def _asks(
 ) -> Iterator[tuple[Pack, Ask, Path]]:
     """Yield the question for each missing file; a file is looked for just before its question."""
     if not _CODE.fullmatch(language):
-        raise ConfigurationError(f"language is a code such as 'de' or 'pt-BR', not {shortened(language)}")
+        raise unfit("language is a code such as 'de' or 'pt-BR'", language)
     if language == "en":
         raise ConfigurationError("the packs are written in English; adapt them to another language")
     judge_model = as_model(model)

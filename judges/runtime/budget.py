@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from judges.errors import AskFailed, ConfigurationError, shortened
+from judges.errors import AskFailed, ConfigurationError, shortened, unfit
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _PriceType(_ModelType):
 
     def __call__(cls, *unnamed: object, **rates: Any) -> Any:  # noqa: N805 - of a metaclass
         if unnamed:
-            raise ConfigurationError(f"a price is {_EXAMPLE}, with both named, not {shortened(unnamed)}")
+            raise unfit(f"a price is {_EXAMPLE}, with both named", unnamed)
         try:
             return super().__call__(**rates)
         except ValidationError as error:
@@ -77,9 +77,7 @@ class Price(BaseModel, metaclass=_PriceType):
 
 def _checked_table(own: object) -> dict[str, Price]:
     if not isinstance(own, Mapping) or not all(isinstance(price, Price) for price in own.values()):
-        raise ConfigurationError(
-            f"known_prices takes a mapping {{'model name': Price(...)}}, not {shortened(own)}"
-        )
+        raise unfit("known_prices takes a mapping {'model name': Price(...)}", own)
     return dict(own)
 
 
@@ -192,9 +190,10 @@ class KnownPrices(Mapping[str, Price]):
 def _validate_table(prices: object, validate: ValidatorFunctionWrapHandler) -> object:
     if isinstance(prices, str):
         if prices != "known":
-            raise ConfigurationError(
-                f"prices are a mapping {{'model name': Price(...)}}, or 'known' for those of public providers' "
-                f"models, not {shortened(prices)}"
+            raise unfit(
+                "prices are a mapping {'model name': Price(...)}, or 'known' for those of public "
+                "providers' models",
+                prices,
             )
         return known_prices()
     return prices if isinstance(prices, KnownPrices) else validate(prices)
@@ -204,7 +203,7 @@ Prices = Annotated[Mapping[str, Price], WrapValidator(_validate_table)]
 """A field of a pydantic model that accepts a table of prices, `known_prices()`, or `"known"`, which means that."""
 
 
-class TieredPrice(Price):
+class _TieredPrice(Price):
     """A price that depends on how long the prompt is.
 
     Args:
@@ -238,7 +237,7 @@ def _price(listed: ModelPrice) -> Price | None:
         return prices if cached_rate is None else {**prices, "cached_input": _rate_above(start, cached_rate)}
 
     tiers = tuple((start, Price(**above(start))) for start in sorted(starts))
-    return TieredPrice(**above(-1), tiers=tiers)
+    return _TieredPrice(**above(-1), tiers=tiers)
 
 
 def _rate_above(start: int, rate: Decimal | TieredPrices) -> float:

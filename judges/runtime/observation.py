@@ -47,7 +47,7 @@ class setting(Generic[T]):  # noqa: N801 - named like a function, as what is use
         self._variable.reset(self._token)
 
 
-class CallWatcher(Protocol):
+class _CallWatcher(Protocol):
     """Stands between a judge and its model: it sends a request, answers it otherwise, or ends the run."""
 
     def send(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
@@ -98,7 +98,7 @@ class Observation:
     allowance: Allowance | None = None
     is_counted: bool = False
     shared: Shared | None = None
-    call_watcher: CallWatcher | None = None
+    call_watcher: _CallWatcher | None = None
     observer: Observer | None = None
     repetition: tuple[int, ...] = ()
     longest_shown: int | None = None

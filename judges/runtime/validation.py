@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from judges.errors import ConfigurationError, ModelRequestError, shortened
+from judges.errors import ConfigurationError, ModelRequestError, shortened, unfit
 
 _C = TypeVar("_C")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -90,9 +90,7 @@ def one_of(words: Any, value: _C, *, setting: str) -> _C:
     """
     choices = [repr(word) for word in get_args(words)]
     if shortened(value) not in choices:
-        raise ConfigurationError(
-            f"{setting} is {', '.join(choices[:-1])} or {choices[-1]}, not {shortened(value)}"
-        )
+        raise unfit(f"{setting} is {', '.join(choices[:-1])} or {choices[-1]}", value)
     return value
 
 
@@ -103,7 +101,7 @@ def whole_number(value: int, *, setting: str, least: int = 1) -> int:
         ConfigurationError: If it is not.
     """
     if type(value) is not int or value < least:
-        raise ConfigurationError(f"{setting} is a whole number from {least}, not {shortened(value)}")
+        raise unfit(f"{setting} is a whole number from {least}", value)
     return value
 
 
@@ -114,7 +112,7 @@ def finite_number(value: object, *, setting: str) -> float:
         ConfigurationError: If it is not.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
-        raise ConfigurationError(f"{setting} is a finite number, not {shortened(value)}")
+        raise unfit(f"{setting} is a finite number", value)
     return value
 
 
@@ -130,7 +128,7 @@ def judge_name(name: object) -> str:
         ConfigurationError: If it is not.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"a judge's name is a text such as 'tone', not {shortened(name)}")
+        raise unfit("a judge's name is a text such as 'tone'", name)
     return name
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from judges import Judge
 from judges.catalogue.registry import default_registry
+from judges.settings import settings_of
 from judges.testing import ScriptedEmbeddings
 from tests.catalogue.filling import BAD, FillingModel
 
@@ -182,8 +183,7 @@ def asks_a_model(name: str) -> bool:
 
 def takes(name: str, setting: str) -> bool:
     """Tell whether a judge has one of the settings that all judges of the catalogue but the first few have."""
-    parameters = inspect.signature(default_registry()._makers[name]).parameters
-    return setting in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    return any(one.name == setting for one in settings_of(default_registry().maker(name)))
 
 
 def made(name: str, model: object = None, **settings: Any) -> Judge:

@@ -14,7 +14,7 @@ from judges.catalogue.parts.calls import actual_calls_in, render_call, render_va
 from judges.catalogue.parts.claims import bullets, reasons, share
 from judges.catalogue.parts.fields import exchange_in
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, unfit
 from judges.messages import ToolCall
 from judges.sample import Sample
 from judges.settings import means
@@ -45,8 +45,6 @@ class ToolPermission(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="tool_permission",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
         aliases=("tool_permissions", "tool_schema", "tool_call_schema", "ToolPermission", "allowed_tools"),
         asks="Did the agent call only tools that it may call, with arguments that their definitions allow?",
         needs=("user_input",),
@@ -56,6 +54,8 @@ class ToolPermission(ComputedMetric):
     )
     pack = "tool_permission"
     pass_mark = 1.0
+    metadata_keys = TOOL_KEYS
+    """The keys of the tools that the agent has."""
 
     def __init__(
         self,
@@ -83,11 +83,6 @@ class ToolPermission(ComputedMetric):
         self._allowed = None if allowed is None else _names(allowed, setting="allowed")
         self._forbidden = _names(forbidden, setting="forbidden")
         self._tools = checked_tools(tools)
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of the tools that the agent has."""
-        return TOOL_KEYS
 
     def compute(self, sample: Sample) -> Verdict:
         """Check every call."""
@@ -137,9 +132,7 @@ class ToolPermission(ComputedMetric):
 def _names(names: Any, *, setting: str) -> tuple[str, ...]:
     listed = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str | Mapping) else (None,)
     if not all(isinstance(name, str) and name.strip() for name in listed):
-        raise ConfigurationError(
-            f"{setting} is a list of names of tools, such as ['search_*'], not {shortened(names)}"
-        )
+        raise unfit(f"{setting} is a list of names of tools, such as ['search_*']", names)
     return listed
 
 

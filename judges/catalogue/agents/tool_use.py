@@ -12,8 +12,8 @@ from judges.catalogue.parts.calls import MadeCall, calls_made_in, render_call
 from judges.catalogue.parts.claims import bullets, in_order, one_each, reasons
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import checked_text
-from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.entry import Entry, split_names
+from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -38,9 +38,7 @@ def checked_tools(tools: object) -> list[JsonValue] | None:
     if tools is None:
         return None
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
-        raise ConfigurationError(
-            f"tools is a list of names, definitions or LangChain tools, not {shortened(tools)}"
-        )
+        raise unfit("tools is a list of names, definitions or LangChain tools", tools)
     return [_shown_tools(tool) for tool in tools]
 
 
@@ -61,11 +59,11 @@ def _shown_tools(tool: object) -> JsonValue:
         }
         tool = {key: value for key, value in fields.items() if value}
     if not isinstance(tool, str | Mapping):
-        raise ConfigurationError(f"a tool is a name, a definition or a LangChain tool, not {shortened(tool)}")
+        raise unfit("a tool is a name, a definition or a LangChain tool", tool)
     try:
         return _JSON.validate_python(dict(tool) if isinstance(tool, Mapping) else tool)
     except ValidationError as error:
-        raise ConfigurationError(f"a tool's definition is JSON, not {shortened(tool)}") from error
+        raise unfit("a tool's definition is JSON", tool) from error
 
 
 _Use = Literal["right", "wrong_tool", "wrong_arguments", "needless", "repeated"]
@@ -108,27 +106,11 @@ class ToolUse(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="tool_use",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "ToolUse",
-            "ToolUseMetric",
-            "tool_correctness",
-            "ToolCorrectness",
-            "ArgumentCorrectness",
-            "ArgumentCorrectnessMetric",
-            "argument_correctness",
-            "ToolCallAccuracyEvaluator",
-            "ToolSelectionEvaluator",
-            "ToolInputAccuracyEvaluator",
-            "tool_selection",
-            "tool_input_accuracy",
-            "ToolCallCorrectness",
-            "ToolCallEfficiency",
-            "tool_call_correctness",
-            "tool_call_efficiency",
-            "tool_calling",
-            "TOOL_SELECTION_PROMPT",
+        aliases=split_names(
+            "ToolUse ToolUseMetric tool_correctness ToolCorrectness ArgumentCorrectness ArgumentCorrectnessMetric "
+            "argument_correctness ToolCallAccuracyEvaluator ToolSelectionEvaluator ToolInputAccuracyEvaluator "
+            "tool_selection tool_input_accuracy ToolCallCorrectness ToolCallEfficiency tool_call_correctness "
+            "tool_call_efficiency tool_calling TOOL_SELECTION_PROMPT"
         ),
         asks="Did the agent choose the right tools, with the right arguments, and call none for nothing?",
         needs=("user_input",),
@@ -140,6 +122,8 @@ class ToolUse(ModelJudge):
     )
     pack = "tool_use"
     pass_mark = 1.0
+    metadata_keys = TOOL_KEYS
+    """The keys of the tools that the agent has."""
 
     def __init__(  # type: ignore[misc]  # its tools are those of the agent
         self,
@@ -158,11 +142,6 @@ class ToolUse(ModelJudge):
     ) -> None:
         self._tools = checked_tools(tools)
         super().__init__(model, questions=(_TOOL_USE,), **settings)
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of the tools that the agent has."""
-        return TOOL_KEYS
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find loops by rule, and ask about the other calls."""
@@ -260,20 +239,10 @@ class TaskCompletion(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="task_completion",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "TaskCompletion",
-            "TaskCompletionMetric",
-            "TaskCompletionEvaluator",
-            "TaskAdherenceEvaluator",
-            "task_adherence",
-            "IntentResolutionEvaluator",
-            "intent_resolution",
-            "GoalAccuracyMetric",
-            "goal_success_rate",
-            "TASK_COMPLETION_PROMPT",
-            "trajectory:goal-success",
+        aliases=split_names(
+            "TaskCompletion TaskCompletionMetric TaskCompletionEvaluator TaskAdherenceEvaluator task_adherence "
+            "IntentResolutionEvaluator intent_resolution GoalAccuracyMetric goal_success_rate "
+            "TASK_COMPLETION_PROMPT trajectory:goal-success"
         ),
         asks="How far is what the user wanted done?",
         needs=("user_input",),

@@ -26,9 +26,9 @@ from judges.catalogue.parts.calls import (
 )
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import OneQuestion
-from judges.catalogue.ragas.tool_calls import ToolCalls
-from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
+from judges.catalogue.ragas.tool_calls import Lenient, ToolCalls
+from judges.entry import Entry, split_names
+from judges.errors import CannotJudge, first_fault, one_line, unfit
 from judges.hints import other_word
 from judges.judge import Judge
 from judges.messages import Conversation, Message
@@ -43,7 +43,7 @@ _REFERENCE_KEYS = TRAJECTORY_KEYS
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 
 
-class ReferenceSteps(NamedTuple):
+class _ReferenceSteps(NamedTuple):
     """The expected calls.
 
     Args:
@@ -55,7 +55,7 @@ class ReferenceSteps(NamedTuple):
     grouped: bool
 
 
-def _reference_steps_in(sample: Sample) -> ReferenceSteps:
+def _reference_steps_in(sample: Sample) -> _ReferenceSteps:
     """Return the calls that should have been made.
 
     Raises:
@@ -64,8 +64,8 @@ def _reference_steps_in(sample: Sample) -> ReferenceSteps:
     """
     messages = _reference_messages_in(sample)
     if messages is None:
-        return ReferenceSteps(tuple((call,) for call in reference_calls_in(sample)), grouped=False)
-    return ReferenceSteps(tuple(message.tool_calls for message in messages if message.tool_calls), grouped=True)
+        return _ReferenceSteps(tuple((call,) for call in reference_calls_in(sample)), grouped=False)
+    return _ReferenceSteps(tuple(message.tool_calls for message in messages if message.tool_calls), grouped=True)
 
 
 def _reference_messages_in(sample: Sample) -> Conversation | None:
@@ -80,10 +80,9 @@ def _reference_messages_in(sample: Sample) -> Conversation | None:
     try:
         return _MESSAGES.validate_python(sample.metadata[key])
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(map(str, fault["loc"]))
+        place, said = first_fault(error)
         raise CannotJudge(
-            "invalid_sample", f"{key} is a list of messages with tool_calls: {place}: {one_line(fault['msg'])}"
+            "invalid_sample", f"{key} is a list of messages with tool_calls: {place}: {one_line(said)}"
         ) from error
 
 
@@ -113,18 +112,10 @@ class TrajectoryAccuracy(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="trajectory_accuracy",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "TrajectoryAccuracy",
-            "trajectory",
-            "create_trajectory_llm_as_judge",
-            "create_async_trajectory_llm_as_judge",
-            "TRAJECTORY_ACCURACY_PROMPT",
-            "TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE",
-            "TrajectoryEvalChain",
-            "PlanAdherence",
-            "StepEfficiency",
+        aliases=split_names(
+            "TrajectoryAccuracy trajectory create_trajectory_llm_as_judge create_async_trajectory_llm_as_judge "
+            "TRAJECTORY_ACCURACY_PROMPT TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE TrajectoryEvalChain "
+            "PlanAdherence StepEfficiency"
         ),
         asks="Does the agent's way to its answer make sense, step by step?",
         needs=("user_input",),
@@ -138,11 +129,8 @@ class TrajectoryAccuracy(OneQuestion):
     )
     pack = "trajectory_accuracy"
     labels = MappingProxyType({"sound": 1.0, "wasteful": 2 / 3, "flawed": 1 / 3, "wrong": 0.0})
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of a reference trajectory."""
-        return _REFERENCE_KEYS
+    metadata_keys = _REFERENCE_KEYS
+    """The keys of a reference trajectory."""
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the whole exchange, and the reference trajectory where there is one."""
@@ -168,7 +156,6 @@ class PlanQuality(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="plan_quality",
-        judges_parts=False,
         parts_reason="A plan is judged as a whole.",
         aliases=("PlanQuality", "PlanQualityMetric", "plan", "planning"),
         asks="Could the agent's plan reach what the user wants?",
@@ -182,11 +169,8 @@ class PlanQuality(OneQuestion):
     )
     pack = "plan_quality"
     labels = MappingProxyType({"good": 1.0, "wasteful": 2 / 3, "gaps": 1 / 3, "unfit": 0.0})
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of the plan, and of the tools that the agent has."""
-        return ("plan", *TOOL_KEYS)
+    metadata_keys = ("plan", *TOOL_KEYS)
+    """The keys of the plan, and of the tools that the agent has."""
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the exchange, with the plan and the tools where they are known."""
@@ -219,18 +203,10 @@ class TrajectoryMatch(ToolCalls):
 
     entry: ClassVar[Entry] = Entry(
         name="trajectory_match",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "TrajectoryMatch",
-            "create_trajectory_match_evaluator",
-            "create_async_trajectory_match_evaluator",
-            "trajectory_strict_match",
-            "trajectory_unordered_match",
-            "tool_trajectory_avg_score",
-            "ToolTrajectoryCriterion",
-            "TrajectoryEvaluator",
-            "TaskNavigationEfficiencyEvaluator",
+        aliases=split_names(
+            "TrajectoryMatch create_trajectory_match_evaluator create_async_trajectory_match_evaluator "
+            "trajectory_strict_match trajectory_unordered_match tool_trajectory_avg_score ToolTrajectoryCriterion "
+            "TrajectoryEvaluator TaskNavigationEfficiencyEvaluator"
         ),
         asks="Did the agent make the tool calls of the reference trajectory?",
         needs=("user_input", "reference_tool_calls or reference_trajectory"),
@@ -241,6 +217,8 @@ class TrajectoryMatch(ToolCalls):
         tags=("agent", "tools", "steps", "path", "openevals", "adk"),
     )
     pack = "trajectory_match"
+    metadata_keys = _REFERENCE_KEYS
+    """The keys of a reference trajectory."""
 
     def __init__(
         self,
@@ -268,12 +246,8 @@ class TrajectoryMatch(ToolCalls):
             Mapping[str, ArgumentsRule] | None,
             means("The same for some tools, by their names.", {"search": ["query"]}),
         ] = None,
-        lenient: Annotated[
-            bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")
-        ] = False,
-        reveal_reference: Annotated[
-            bool, means("Whether the feedback tells the expected calls and values, too.")
-        ] = False,
+        lenient: Lenient = False,
+        reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)
@@ -283,11 +257,6 @@ class TrajectoryMatch(ToolCalls):
             by_tool=_checked_rules(arguments_by_tool),
             lenient=lenient,
         )
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The keys of a reference trajectory."""
-        return _REFERENCE_KEYS
 
     def compute(self, sample: Sample) -> Verdict:
         """Match the trajectories; where they do not match, align them to name the faults."""
@@ -344,9 +313,7 @@ def _checked_rules(rules: object) -> Mapping[str, ArgumentsRule]:
     if rules is None:
         return {}
     if not isinstance(rules, Mapping):
-        raise ConfigurationError(
-            f"arguments_by_tool maps names of tools to how their arguments are compared, not {shortened(rules)}"
-        )
+        raise unfit("arguments_by_tool maps names of tools to how their arguments are compared", rules)
     return {tool: _checked_rule(rule, setting=f"arguments_by_tool[{tool!r}]") for tool, rule in rules.items()}
 
 
@@ -357,7 +324,8 @@ def _checked_rule(rule: ArgumentsRule, *, setting: str) -> ArgumentsRule:
         return rule
     if isinstance(rule, list | tuple) and rule and all(isinstance(path, str) and path for path in rule):
         return tuple(rule)
-    raise ConfigurationError(
-        f"{setting} is one of {', '.join(get_args(ArgumentsMode))}, a list of arguments, or a function of the "
-        f"arguments made and the expected ones, not {shortened(rule)}"
+    raise unfit(
+        f"{setting} is one of {', '.join(get_args(ArgumentsMode))}, a list of arguments, or a function of "
+        "the arguments made and the expected ones",
+        rule,
     )

@@ -23,6 +23,7 @@ from judges.catalogue.parts.claims import (
     support_verdicts,
 )
 from judges.catalogue.parts.fields import (
+    ToolResults,
     answer_in,
     contexts_in,
     non_blank_contexts_in,
@@ -34,7 +35,7 @@ from judges.catalogue.parts.fields import (
 from judges.catalogue.parts.questions import Remark, finding_schema, label_verdict
 from judges.catalogue.parts.text import for_retriever, sentences
 from judges.catalogue.ragas.context_recall import IDBasedContextRecall
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Ask, Deliberation, Request
@@ -171,15 +172,10 @@ class RelevanceToQuery(Labelled):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.relevance_to_query",
-        judges_parts=False,
         parts_reason="A part may lead up to what addresses the question.",
-        aliases=(
-            "relevance_to_query",
-            "mlflow.relevance_to_query",
-            "RelevanceToQuery",
-            "is_context_relevant",
-            "RelevanceEvaluator",
-            "ANSWER_RELEVANCE_PROMPT",
+        aliases=split_names(
+            "relevance_to_query mlflow.relevance_to_query RelevanceToQuery is_context_relevant RelevanceEvaluator "
+            "ANSWER_RELEVANCE_PROMPT"
         ),
         asks="How far does the answer address what was asked?",
         needs=("user_input", "response"),
@@ -243,7 +239,6 @@ class Correctness(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.correctness",
-        judges_parts=False,
         parts_reason="No part has all the facts expected.",
         aliases=("correctness", "mlflow.correctness", "Correctness", "is_correct", "CORRECTNESS_PROMPT"),
         asks="Does the answer bear out every expected fact?",
@@ -299,14 +294,9 @@ class Groundedness(BuiltIn):
     entry: ClassVar[Entry] = Entry(
         name="databricks.groundedness",
         judges_parts=True,
-        aliases=(
-            "groundedness",
-            "mlflow.retrieval_groundedness",
-            "RetrievalGroundedness",
-            "is_grounded",
-            "GroundednessEvaluator",
-            "GroundednessProEvaluator",
-            "RAG_GROUNDEDNESS_PROMPT",
+        aliases=split_names(
+            "groundedness mlflow.retrieval_groundedness RetrievalGroundedness is_grounded GroundednessEvaluator "
+            "GroundednessProEvaluator RAG_GROUNDEDNESS_PROMPT"
         ),
         asks="Does the answer say nothing but what the retrieved contexts support?",
         needs=("response", "retrieved_contexts"),
@@ -324,13 +314,7 @@ class Groundedness(BuiltIn):
         self,
         model: object = None,
         *,
-        tool_results: Annotated[
-            bool | None,
-            means(
-                "Whether what tools returned counts as well as the contexts, or in place of them where "
-                'there are none. None counts it, except with `variant="compat"`.'
-            ),
-        ] = None,
+        tool_results: ToolResults = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         super().__init__(model, **settings)
@@ -364,13 +348,8 @@ class ContextSufficiency(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.context_sufficiency",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "context_sufficiency",
-            "mlflow.retrieval_sufficiency",
-            "RetrievalSufficiency",
-            "is_context_sufficient",
+        aliases=split_names(
+            "context_sufficiency mlflow.retrieval_sufficiency RetrievalSufficiency is_context_sufficient"
         ),
         asks="Do the retrieved contexts hold every fact that a right answer needs?",
         needs=("user_input", "retrieved_contexts"),
@@ -388,10 +367,7 @@ class ContextSufficiency(BuiltIn):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each fact in the contexts, or for what the question asks."""
-        data: dict[str, JsonValue] = {
-            "question": question_in(sample),
-            "contexts": non_blank_contexts_in(sample),
-        }
+        data: dict[str, JsonValue] = {"question": question_in(sample), "contexts": non_blank_contexts_in(sample)}
         facts = _facts_of(sample, compat=self.compat) if _has_facts(sample) else ()
         if facts:
             data["facts"] = numbered_items(facts, called="fact")
@@ -424,12 +400,7 @@ class Said(ReplySchema):
         return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no")
 
 
-_RELEVANT: Question[Any] = Question(
-    prompt="chunk_relevance",
-    reply=Relevance,
-    compat=Said,
-    shared=True,
-)
+_RELEVANT: Question[Any] = Question(prompt="chunk_relevance", reply=Relevance, compat=Said, shared=True)
 
 
 class ChunkRelevance(ModelJudge):
@@ -444,15 +415,9 @@ class ChunkRelevance(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.chunk_relevance",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "chunk_relevance",
-            "ChunkRelevance",
-            "chunk_relevance/precision",
-            "databricks.chunk_relevance_precision",
-            "mlflow.retrieval_relevance",
-            "RetrievalRelevance",
+        aliases=split_names(
+            "chunk_relevance ChunkRelevance chunk_relevance/precision databricks.chunk_relevance_precision "
+            "mlflow.retrieval_relevance RetrievalRelevance"
         ),
         asks="What share of the retrieved chunks is relevant to the request?",
         needs=("user_input", "retrieved_contexts"),
@@ -520,8 +485,6 @@ class DocumentRecall(IDBasedContextRecall):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.document_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("document_recall",),
         asks="What share of the expected documents was retrieved?",
         needs=("retrieved_context_ids", "reference_context_ids"),

@@ -20,8 +20,8 @@ from judges.catalogue.parts.questions import (
     full_evidence,
     label_verdict,
 )
-from judges.entry import Entry
-from judges.errors import BadSample, CannotJudge, ConfigurationError, shortened
+from judges.entry import Entry, split_names
+from judges.errors import BadSample, CannotJudge, ConfigurationError, first_fault, shortened, unfit
 from judges.messages import WITHOUT_MEDIA
 from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
@@ -67,9 +67,9 @@ def _checked_columns(columns: object, variables: tuple[str, ...]) -> tuple[str, 
     if columns is None:
         return variables
     if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns or "" in columns:
-        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {shortened(columns)}")
+        raise unfit("columns lists names such as 'inputs' and 'outputs'", columns)
     if not all(isinstance(name, str) for name in columns):
-        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {shortened(columns)}")
+        raise unfit("columns lists names such as 'inputs' and 'outputs'", columns)
     left_out = [name for name in variables if name not in columns]
     if left_out:
         raise ConfigurationError(
@@ -128,14 +128,9 @@ class Custom(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.custom",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=(
-            "custom_judge",
-            "make_judge",
-            "custom_prompt_judge",
-            "mlflow.make_judge",
-            "mlflow.custom_prompt_judge",
+        aliases=split_names(
+            "custom_judge make_judge custom_prompt_judge mlflow.make_judge mlflow.custom_prompt_judge"
         ),
         asks="Does the answer meet your criterion?",
         needs=("response",),
@@ -230,9 +225,8 @@ class Custom(ModelJudge):
             except (BadSample, CannotJudge) as error:
                 raise ConfigurationError(f"an example of {self.entry.name!r}: {error}") from error
             except ValidationError as error:
-                fault = error.errors(include_url=False)[0]
-                place = ".".join(map(str, fault["loc"]))
-                raise ConfigurationError(f"an example's reply, field {place!r}: {fault['msg']}") from error
+                place, said = first_fault(error)
+                raise ConfigurationError(f"an example's reply, field {place!r}: {said}") from error
 
 
 def _are_labels(choices: Sequence[object]) -> bool:
@@ -263,9 +257,10 @@ def _scores(answer: Any) -> Mapping[Any, float]:
         return _even_scores(range(answer[0], answer[1] + 1))
     if set(kinds) == {str} and len(kinds) == len(set(answer)) > 1 and all(answer):
         return _even_scores(answer)
-    raise ConfigurationError(
-        f"answer is bool, labels such as ('bad', 'good'), labels with scores, or the ends of a range of at most "
-        f"{FINEST} whole numbers such as (1, 5), not {shortened(answer)}"
+    raise unfit(
+        "answer is bool, labels such as ('bad', 'good'), labels with scores, or the ends of a range of "
+        f"at most {FINEST} whole numbers such as (1, 5)",
+        answer,
     )
 
 

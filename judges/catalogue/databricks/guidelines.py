@@ -14,7 +14,7 @@ from judges.catalogue.metric import ModelSettings
 from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.entry import Entry
-from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened
+from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -51,6 +51,8 @@ class GuidelineJudge(BuiltIn):
     pack = "databricks_guidelines"
     pass_mark = 1.0
     question = Question(prompt="databricks_guidelines", reply=Adherences)
+    metadata_keys = ("guidelines_context",)
+    """The key of the context that belongs to the rules of a sample."""
 
     def __init__(
         self,
@@ -67,9 +69,7 @@ class GuidelineJudge(BuiltIn):
         **settings: Unpack[ModelSettings],
     ) -> None:
         if not isinstance(guidelines_context, Mapping):
-            raise ConfigurationError(
-                f"guidelines_context maps names to facts, not {shortened(guidelines_context)}"
-            )
+            raise unfit("guidelines_context maps names to facts", guidelines_context)
         self._context = dict(guidelines_context)
         super().__init__(model, **settings)
 
@@ -94,11 +94,6 @@ class GuidelineJudge(BuiltIn):
             share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=items
         )
 
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The key of the context that belongs to the rules of a sample."""
-        return ("guidelines_context",)
-
     def _context_of(self, sample: Sample) -> dict[str, JsonValue]:
         own = sample.metadata.get("guidelines_context")
         context = {**self._context, **(own if isinstance(own, dict) else {})}
@@ -118,7 +113,6 @@ class GlobalGuidelineAdherence(GuidelineJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.global_guideline_adherence",
-        judges_parts=False,
         parts_reason="A guideline may ask for what stands elsewhere in the answer.",
         aliases=("global_guideline_adherence", "mlflow.guidelines", "Guidelines", "meets_guidelines"),
         asks="Does the answer keep every guideline?",
@@ -136,14 +130,7 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         guidelines: Annotated[
             _Rules, means("A guideline, a list of them, or lists under names.", ["Answer in English."])
         ],
-        guidelines_context: Annotated[
-            Mapping[str, JsonValue],
-            means(
-                "Facts the guidelines refer to, by name, beside question and answer; those of a row, in "
-                '`metadata["guidelines_context"]`, are added and come first.',
-                {"customer": "a child"},
-            ),
-        ] = MappingProxyType({}),
+        guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._rules = _checked_rules(guidelines)
@@ -164,7 +151,6 @@ class GuidelineAdherence(GuidelineJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.guideline_adherence",
-        judges_parts=False,
         parts_reason="A guideline may ask for what stands elsewhere in the answer.",
         aliases=("guideline_adherence", "mlflow.expectations_guidelines", "ExpectationsGuidelines"),
         asks="Does the answer keep every guideline of its row?",
@@ -198,9 +184,7 @@ def _checked_rules(guidelines: object) -> tuple[_GuidelineRule, ...]:
             f"guidelines is a text, texts, or lists of them under names: {one_line(error)}"
         ) from error
     if not rules:
-        raise ConfigurationError(
-            f"guidelines has at least one, for instance 'Be polite.', not {shortened(guidelines)}"
-        )
+        raise unfit("guidelines has at least one, for instance 'Be polite.'", guidelines)
     return rules
 
 

@@ -8,8 +8,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from judges.entry import Entry, Explanation
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.entry import Entry, Explanation, split_names
+from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -115,10 +115,7 @@ class Pattern(Check):
         name="pattern",
         judges_parts=True,
         parts_reason="What is forbidden is so in every part; with `contains` or `required` it needs the whole.",
-        aliases=(
-            "PatternMatchMetric",
-            "regex",
-        ),
+        aliases=split_names("PatternMatchMetric regex"),
         asks="Does the answer contain what it must, and nothing it must not?",
         needs=("response",),
         scale="yes or no",
@@ -188,12 +185,8 @@ class JsonValid(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="json",
-        judges_parts=False,
         parts_reason="Half a JSON value is none.",
-        aliases=(
-            "is-json",
-            "JsonCorrectnessMetric",
-        ),
+        aliases=split_names("is-json JsonCorrectnessMetric"),
         asks="Is the answer one JSON value that fits a schema?",
         needs=("response",),
         extra="jsonschema",
@@ -258,7 +251,6 @@ class NumericRange(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="numeric_range",
-        judges_parts=False,
         parts_reason="A part without a number fails.",
         asks="Do the numbers in the answer lie in a range?",
         needs=("response",),
@@ -338,15 +330,13 @@ def _literal(texts: Iterable[str], flags: int) -> Iterator[re.Pattern[str]]:
 def _plain_texts(texts: Any, setting: str) -> tuple[str, ...]:
     listed = (texts,) if isinstance(texts, str) else tuple(texts) if isinstance(texts, Iterable) else (None,)
     if not all(isinstance(text, str) and text for text in listed):
-        raise ConfigurationError(f"{setting} is a list of texts, none empty, not {shortened(texts)}")
+        raise unfit(f"{setting} is a list of texts, none empty", texts)
     return listed
 
 
 def _compile(patterns: Any, flags: int) -> tuple[re.Pattern[str], ...]:
     if not isinstance(patterns, str | re.Pattern | Iterable):
-        raise ConfigurationError(
-            f"a pattern is a regular expression, or a list of them, not {shortened(patterns)}"
-        )
+        raise unfit("a pattern is a regular expression, or a list of them", patterns)
     texts = (patterns,) if isinstance(patterns, str | re.Pattern) else tuple(patterns)
     if any(not isinstance(text, str | re.Pattern) or text == "" for text in texts):
         raise ConfigurationError(
@@ -365,7 +355,7 @@ def _validator_of(schema: Mapping[str, Any]) -> Any:
     except ImportError as error:
         raise ConfigurationError("a JSON schema check needs the extra: selfrefine[jsonschema]") from error
     if not isinstance(schema, Mapping):
-        raise ConfigurationError(f"a JSON schema is a mapping, not {shortened(schema)}")
+        raise unfit("a JSON schema is a mapping", schema)
     kind = validator_for(schema)
     try:
         kind.check_schema(dict(schema))

@@ -65,7 +65,6 @@ class DecisionTree(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="decision_tree",
-        judges_parts=False,
         parts_reason="A question may be about the whole.",
         aliases=("DAGMetric", "dag", "DecisionTree", "deepeval.dag", "decision_graph"),
         asks="Where in your tree of yes/no questions does the answer end?",

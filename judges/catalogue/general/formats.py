@@ -22,8 +22,8 @@ from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.json_fields import ROOT, FieldState, JsonComparison, JsonField, ListMode
 from judges.catalogue.parts.text import strip_fence
 from judges.compose.panel import as_judge
-from judges.entry import Entry, Explanation
-from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
+from judges.entry import Entry, Explanation, split_names
+from judges.errors import CannotJudge, one_line, shortened, unfit
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation
@@ -36,7 +36,7 @@ _MOST_PARSED = 100_000
 
 
 @dataclass(frozen=True)
-class CodeBlock:
+class _CodeBlock:
     """A block of code in an answer.
 
     Args:
@@ -50,13 +50,13 @@ class CodeBlock:
     is_closed: bool = True
 
 
-class NotChecked(Exception):  # noqa: N818 - it says what happened, and is no error
+class _NotChecked(Exception):  # noqa: N818 - it says what happened, and is no error
     """A block cannot be checked; the text says why."""
 
 
-def code_blocks(text: str) -> tuple[CodeBlock, ...]:
+def code_blocks(text: str) -> tuple[_CodeBlock, ...]:
     """Return the fenced blocks of a text in their order; one that is not closed reaches to the end."""
-    blocks: list[CodeBlock] = []
+    blocks: list[_CodeBlock] = []
     marks, language, lines, quoted = "", "", list[str](), False
     for line in text.splitlines():
         fence = _FENCE.match(line)
@@ -64,24 +64,24 @@ def code_blocks(text: str) -> tuple[CodeBlock, ...]:
             marks, language, lines = fence["marks"], _language_of(fence["info"]), []
             quoted = fence["quoted"] is not None
         elif fence and fence["marks"].startswith(marks) and not fence["info"].strip():
-            blocks.append(CodeBlock(language, "\n".join(lines)))
+            blocks.append(_CodeBlock(language, "\n".join(lines)))
             marks = ""
         elif marks:
             lines.append(re.sub(r"^[ \t]*> ?", "", line) if quoted else line)
-    return (*blocks, CodeBlock(language, "\n".join(lines), is_closed=False)) if marks else tuple(blocks)
+    return (*blocks, _CodeBlock(language, "\n".join(lines), is_closed=False)) if marks else tuple(blocks)
 
 
-def fault_in_code(block: CodeBlock) -> str:
+def _fault_in_code(block: _CodeBlock) -> str:
     """Return what is wrong with a block, in one line with the number of its line; empty if it parses.
 
     Raises:
-        NotChecked: If there is no parser for its language here, or it is too long.
+        _NotChecked: If there is no parser for its language here, or it is too long.
     """
     parse = _PARSERS.get(block.language)
     if parse is None:
-        raise NotChecked(f"{block.language or 'a block without a language'}: there is no parser for it here")
+        raise _NotChecked(f"{block.language or 'a block without a language'}: there is no parser for it here")
     if len(block.text) > _MOST_PARSED:
-        raise NotChecked(f"{block.language}: longer than {_MOST_PARSED} characters")
+        raise _NotChecked(f"{block.language}: longer than {_MOST_PARSED} characters")
     try:
         parse(dedent(block.text))
     except SyntaxError as error:
@@ -89,7 +89,7 @@ def fault_in_code(block: CodeBlock) -> str:
     except json.JSONDecodeError as error:
         return _at(error.lineno, error.msg)
     except (RecursionError, MemoryError):
-        raise NotChecked(f"{block.language}: nested too deeply") from None
+        raise _NotChecked(f"{block.language}: nested too deeply") from None
     except ValueError as error:
         return one_line(error)
     return ""
@@ -107,7 +107,7 @@ def _language_of(info: str) -> str:
 
 def _parse_python(text: str) -> None:
     if text.lstrip().startswith(">>>"):
-        raise NotChecked("python: a session of the interpreter")
+        raise _NotChecked("python: a session of the interpreter")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a SyntaxWarning is no fault
         compile(text, "<answer>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
@@ -152,7 +152,7 @@ def _sql_parser(dialect: str) -> Callable[[str], None]:
             raise ValueError(one_line(error)) from error
         commands = [tree for tree in trees if isinstance(tree, sqlglot.exp.Command)]
         if commands:
-            raise NotChecked("sql: a statement that the parser does not know")
+            raise _NotChecked("sql: a statement that the parser does not know")
         if any(isinstance(tree, sqlglot.exp.Condition | sqlglot.exp.Alias) for tree in trees):
             raise ValueError("an expression, and no statement")
 
@@ -163,7 +163,7 @@ def _library(module: str, absent: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError:
-        raise NotChecked(absent) from None
+        raise _NotChecked(absent) from None
 
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
@@ -191,7 +191,6 @@ class Code(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="code",
-        judges_parts=False,
         parts_reason="Code that is cut need not parse.",
         aliases=("code_syntax", "valid_code", "Code"),
         asks="Does the code in the answer parse?",
@@ -217,7 +216,7 @@ class Code(ComputedMetric):
     ) -> None:
         value: object = unfenced
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise ConfigurationError(f"unfenced names a language such as 'python', not {shortened(unfenced)}")
+            raise unfit("unfenced names a language such as 'python'", unfenced)
         super().__init__(**settings)
         self._unfenced, self.own_feedback = unfenced, feedback
 
@@ -226,7 +225,7 @@ class Code(ComputedMetric):
         answer = answer_in(sample)
         blocks = code_blocks(answer)
         if not blocks and self._unfenced is not None:
-            blocks = (CodeBlock(self._unfenced.strip().lower(), answer),)
+            blocks = (_CodeBlock(self._unfenced.strip().lower(), answer),)
         if not blocks:
             raise CannotJudge("undefined", "there is no fenced code in the answer")
         items = [_verdict_on(number, block) for number, block in enumerate(blocks, 1)]
@@ -243,13 +242,13 @@ class Code(ComputedMetric):
         )
 
 
-def _verdict_on(number: int, block: CodeBlock) -> Verdict:
+def _verdict_on(number: int, block: _CodeBlock) -> Verdict:
     subject = f"{number} ({block.language or '?'})"
     if not block.is_closed:
         return Verdict.checked(passed=False, subject=subject, rationale="the fence is not closed")
     try:
-        fault = fault_in_code(block)
-    except NotChecked as reason:
+        fault = _fault_in_code(block)
+    except _NotChecked as reason:
         return Verdict.without_score("undefined", f"not checked: {reason}", subject=subject)
     return Verdict.checked(not fault, subject=subject, rationale=fault or "It parses.")
 
@@ -273,16 +272,10 @@ class JsonMatch(Metric):
 
     entry: ClassVar[Entry] = Entry(
         name="json_match",
-        judges_parts=False,
         parts_reason="Half a JSON value is none.",
-        aliases=(
-            "JsonMatch",
-            "JSONMatch",
-            "json_by_field",
-            "create_json_match_evaluator",
-            "create_async_json_match_evaluator",
-            "JsonCorrectness",
-            "json_diff",
+        aliases=split_names(
+            "JsonMatch JSONMatch json_by_field create_json_match_evaluator create_async_json_match_evaluator "
+            "JsonCorrectness json_diff"
         ),
         asks="How far does the JSON of the answer agree with the expected one, field by field?",
         needs=("response", "reference"),
@@ -455,19 +448,19 @@ def _judges_by_path(fields: Any) -> Mapping[str, Judge]:
     if fields is None:
         return {}
     if not isinstance(fields, Mapping):
-        raise ConfigurationError(f"fields maps paths such as 'order.id' to judges, not {shortened(fields)}")
+        raise unfit("fields maps paths such as 'order.id' to judges", fields)
     paths = [_path(path) for path in fields]
     return {path: as_judge(judge, name=path) for path, judge in zip(paths, fields.values(), strict=True)}
 
 
 def _paths(paths: Any) -> frozenset[str]:
     if isinstance(paths, str) or not isinstance(paths, Iterable):
-        raise ConfigurationError(f"ignore is a list of paths such as 'order.id', not {shortened(paths)}")
+        raise unfit("ignore is a list of paths such as 'order.id'", paths)
     return frozenset(_path(path) for path in paths)
 
 
 def _path(path: object) -> str:
     """Return a path as the comparison writes it; `$.a` and `a[*]` are known, too."""
     if not isinstance(path, str) or not path.strip():
-        raise ConfigurationError(f"a path is a text such as 'order.id' or 'items[].name', not {shortened(path)}")
+        raise unfit("a path is a text such as 'order.id' or 'items[].name'", path)
     return path.strip().removeprefix("$.").replace("[*]", "[]") or ROOT

@@ -26,7 +26,7 @@ from judges.catalogue.parts.claims import (
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_of
 from judges.catalogue.parts.text import sentences
 from judges.catalogue.ragas.faithfulness import Faithfulness
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -48,14 +48,9 @@ class Hallucination(Faithfulness):
         name="hallucination",
         judges_parts=True,
         parts_reason="Each claim is checked for itself.",
-        aliases=(
-            "Hallucination",
-            "HallucinationMetric",
-            "HallucinationEvaluator",
-            "HALLUCINATION_PROMPT",
-            "hallucination_rate",
-            "DetectHallucination",
-            "hallucinations_v1",
+        aliases=split_names(
+            "Hallucination HallucinationMetric HallucinationEvaluator HALLUCINATION_PROMPT hallucination_rate "
+            "DetectHallucination hallucinations_v1"
         ),
         asks="What share of the answer's claims do neither contexts nor tool results support?",
         needs=("response", "retrieved_contexts"),
@@ -136,7 +131,6 @@ class Citations(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="citations",
-        judges_parts=False,
         parts_reason="A part may do without a source where another part cites it.",
         aliases=("citation", "citation_quality", "citation_accuracy", "Citations", "CitationEvaluator"),
         asks="Does the answer cite its sources, and do they say what it cites them for?",

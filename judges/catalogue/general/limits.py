@@ -58,7 +58,6 @@ class Latency(_Limit):
 
     entry: ClassVar[Entry] = Entry(
         name="latency",
-        judges_parts=False,
         parts_reason="The time is that of the whole answer.",
         aliases=("latency_limit", "response_time", "max_latency"),
         asks="Did the answer come within the time that was set?",
@@ -87,7 +86,6 @@ class Cost(_Limit):
 
     entry: ClassVar[Entry] = Entry(
         name="cost",
-        judges_parts=False,
         parts_reason="The cost is that of the whole answer.",
         aliases=("cost_limit", "max_cost"),
         asks="Did the answer cost no more than was set?",

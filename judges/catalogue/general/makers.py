@@ -15,7 +15,7 @@ from judges.catalogue.general.ranking import Ranking
 from judges.catalogue.metric import ModelJudge, ModelSettings, Variant
 from judges.catalogue.parts.questions import checked_text, example_format, full_evidence
 from judges.entry import Entry
-from judges.errors import ConfigurationError, shortened
+from judges.errors import unfit
 from judges.judge import Judge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by
 from judges.requests import Deliberation
@@ -37,7 +37,6 @@ class Discrete(Custom):
 
     entry: ClassVar[Entry] = Entry(
         name="discrete",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=("DiscreteMetric", "ragas.discrete_metric", "llm-rubric", "labels"),
         asks="Which of your labels does the answer deserve by your prompt?",
@@ -85,7 +84,6 @@ class Numeric(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="numeric",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=("NumericMetric", "ragas.numeric_metric"),
         asks="Which number in your range does the answer deserve by your prompt?",
@@ -193,12 +191,7 @@ def numeric(
 
 
 def ranking(
-    name: str,
-    *,
-    prompt: str,
-    allowed: int | None = None,
-    model: object = None,
-    **settings: Unpack[_Settings],
+    name: str, *, prompt: str, allowed: int | None = None, model: object = None, **settings: Unpack[_Settings]
 ) -> Judge:
     """Return a judge that ranks the answer among its rivals; see `Ranking`.
 
@@ -223,10 +216,10 @@ def _worst_first(allowed: Any) -> Any:
 def _checked_range(allowed: object) -> tuple[float, float]:
     ends = list(allowed) if isinstance(allowed, list | tuple) else []
     if len(ends) != 2:  # noqa: PLR2004 - a range has two ends
-        raise ConfigurationError(f"allowed has two ends such as (0.0, 1.0) or (1, 5), not {shortened(allowed)}")
+        raise unfit("allowed has two ends such as (0.0, 1.0) or (1, 5)", allowed)
     low, high = (finite_number(end, setting="an end of allowed") for end in ends)
     if low >= high:
-        raise ConfigurationError(f"allowed runs from the worst number up to the best, not {shortened(allowed)}")
+        raise unfit("allowed runs from the worst number up to the best", allowed)
     return low, high
 
 

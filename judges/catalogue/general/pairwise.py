@@ -85,7 +85,6 @@ class Pairwise(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="pairwise",
-        judges_parts=False,
         parts_reason="The rival is a whole answer.",
         aliases=("Pairwise", "pairwise_comparison"),
         asks="Is the answer better than another one?",
@@ -96,6 +95,8 @@ class Pairwise(ModelJudge):
         tags=("compare", "preference", "a/b test", "arena", "win rate"),
     )
     pack = "pairwise"
+    metadata_keys = ("rival",)
+    """The rival's key: `rival`."""
 
     def __init__(
         self,
@@ -178,11 +179,6 @@ class Pairwise(ModelJudge):
         )
         replies = yield from self.ask_all([self.request(self._question, sample, data) for data in orders])
         return self._combine(tuple(map(_order_verdict, _ORDERS, replies)))
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """The rival's key: `rival`."""
-        return ("rival",)
 
     def _rival(self, sample: Sample) -> str:
         if self.against == "reference":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
@@ -14,8 +15,8 @@ from judges.catalogue.parts.claims import bullets, cut, numbered_items
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.catalogue.parts.questions import checked_text
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.entry import Entry, split_names
+from judges.errors import CannotJudge, shortened, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -45,7 +46,6 @@ class Ranking(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ranking",
-        judges_parts=False,
         parts_reason="The rivals are whole answers.",
         aliases=("RankingMetric", "ragas.ranking_metric", "select-best", "select_best"),
         asks="Where does the answer stand among its rivals by your prompt?",
@@ -145,16 +145,7 @@ class RankedRetrieval(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="ranked_retrieval",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "ndcg",
-            "ndcg_at_k",
-            "mlflow.ndcg_at_k",
-            "NDCG",
-            "DocumentRetrievalEvaluator",
-            "document_retrieval",
-        ),
+        aliases=split_names("ndcg ndcg_at_k mlflow.ndcg_at_k NDCG DocumentRetrievalEvaluator document_retrieval"),
         asks="Do the relevant contexts stand at the top of the ranking, by their ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
         subject="retriever",
@@ -199,7 +190,7 @@ class RankedRetrieval(ComputedMetric):
         self._gain = _GAINS[gain]
         key: object = grades
         if not (isinstance(key, str) and key):
-            raise ConfigurationError(f"grades names a key of a sample's metadata, not {shortened(grades)}")
+            raise unfit("grades names a key of a sample's metadata", grades)
         self._grades = grades
 
     def compute(self, sample: Sample) -> Verdict:
@@ -235,8 +226,6 @@ class MeanReciprocalRank(RankedRetrieval):
 
     entry: ClassVar[Entry] = Entry(
         name="mrr",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("reciprocal_rank", "mean_reciprocal_rank", "MRR"),
         asks="How early does the first relevant context stand in the ranking, by ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -250,17 +239,12 @@ class MeanReciprocalRank(RankedRetrieval):
 class HitRate(RankedRetrieval):
     """Judge whether any relevant id was retrieved; `RankedRetrieval` with `metric="hit_rate"`."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        MeanReciprocalRank.entry,
         name="hit_rate",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("hit_rate_at_k", "HitRate", "success_at_k"),
         asks="Is any relevant context among those retrieved, by ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
         scale="0 or 1",
-        subject="retriever",
-        source="trec_eval",
-        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "hit_rate"
 
@@ -268,17 +252,12 @@ class HitRate(RankedRetrieval):
 class PrecisionAtK(RankedRetrieval):
     """Judge the share of relevant ids among the first k; `RankedRetrieval` with `metric="precision"`."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        MeanReciprocalRank.entry,
         name="precision_at_k",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("mlflow.precision_at_k", "PrecisionAtK", "precision@k"),
         asks="What share of the first k contexts is relevant, by ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="trec_eval",
         differs="Divided by k where fewer were retrieved, as in trec_eval.",
-        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "precision"
 
@@ -286,16 +265,11 @@ class PrecisionAtK(RankedRetrieval):
 class RecallAtK(RankedRetrieval):
     """Judge the share of relevant ids found among the first k; `RankedRetrieval` with `metric="recall"`."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        MeanReciprocalRank.entry,
         name="recall_at_k",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("mlflow.recall_at_k", "RecallAtK", "recall@k"),
         asks="What share of the relevant contexts is among the first k, by ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="trec_eval",
-        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "recall"
 
@@ -370,10 +344,7 @@ def _recall(gains: Sequence[float], ideal: Sequence[float], k: int | None) -> fl
 _HIGHEST_GRADE = 100
 """Higher grades are no grades of relevance, and 2**grade would soon be no finite number."""
 
-_GAINS: Mapping[Gain, Callable[[float], float]] = {
-    "linear": _linear_gain,
-    "exponential": _exponential_gain,
-}
+_GAINS: Mapping[Gain, Callable[[float], float]] = {"linear": _linear_gain, "exponential": _exponential_gain}
 _FORMULAS: Mapping[_RankingMetric, Callable[[Sequence[float], Sequence[float], int | None], float]] = {
     "ndcg": _ndcg,
     "mrr": _mrr,

@@ -17,7 +17,7 @@ from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.questions import finding_schema
 from judges.catalogue.parts.similarity import Likeness, import_extra
 from judges.catalogue.parts.text import Tokenizer, f_of_counts, tokens
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
@@ -136,7 +136,7 @@ class _Quantity:
     factor: float = 1.0
 
 
-def quantity_in(text: str) -> _Quantity | None:
+def _quantity_in(text: str) -> _Quantity | None:
     """Return the quantity that a text is; None if it is none, or has other words in it."""
     if len(text) > _LONGEST or _BITS.search(text):
         return None
@@ -160,7 +160,7 @@ def quantity_in(text: str) -> _Quantity | None:
     return _Quantity(tuple(value * factor for value in values), dimension, factor) if dimension else None
 
 
-def same_quantity(a: _Quantity, b: _Quantity, *, tolerance: float) -> bool | None:
+def _same_quantity(a: _Quantity, b: _Quantity, *, tolerance: float) -> bool | None:
     """True if two quantities are equal; None where a unit, a mark of the number or a conversion leaves it open.
 
     A number that was converted from another unit may have been rounded (`62 mph` for `100 km/h`).
@@ -229,15 +229,9 @@ class Equivalence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="equivalence",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
-        aliases=(
-            "semantic_equivalence",
-            "equivalent",
-            "Equivalence",
-            "math_equivalence",
-            "AnswerEquivalence",
-            "final_response_match_v2",
+        aliases=split_names(
+            "semantic_equivalence equivalent Equivalence math_equivalence AnswerEquivalence "
+            "final_response_match_v2"
         ),
         asks="Does the answer say the same as the reference?",
         needs=("response", "reference"),
@@ -283,9 +277,9 @@ class Equivalence(ModelJudge):
 
     def _decided(self, answer: str, reference: str) -> tuple[bool | None, _Stage]:
         """Return what numbers or text decide, and which of them; None leaves it to the model."""
-        quantities = quantity_in(answer), quantity_in(reference)
+        quantities = _quantity_in(answer), _quantity_in(reference)
         if quantities[0] is not None and quantities[1] is not None:
-            same = same_quantity(quantities[0], quantities[1], tolerance=self._tolerance)
+            same = _same_quantity(quantities[0], quantities[1], tolerance=self._tolerance)
             if same is not None:
                 return same, "numbers"
         if _normalized(answer) == _normalized(reference):
@@ -314,8 +308,6 @@ class TokenF1(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="token_f1",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("f1_score", "F1ScoreEvaluator", "squad_f1", "f1", "TokenF1"),
         asks="How far do the words of the answer and of the reference overlap (F1)?",
         needs=("response", "reference"),
@@ -364,8 +356,6 @@ class Meteor(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="meteor",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("meteor_score", "MeteorScore", "METEOR", "Meteor", "MeteorScoreEvaluator"),
         asks="How many words do answer and reference share, by stem, and in how few runs (METEOR)?",
         needs=("response", "reference"),

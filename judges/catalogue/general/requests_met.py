@@ -19,7 +19,7 @@ from judges.catalogue.parts.claims import (
     share,
 )
 from judges.catalogue.parts.fields import answer_in, question_in, transcript
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -63,12 +63,9 @@ class Completeness(ModelJudge):
     entry: ClassVar[Entry] = Entry(
         name="completeness",
         judges_parts=False,
-        aliases=(
-            "mlflow.completeness",
-            "Completeness",
-            "ResponseCompletenessEvaluator",
-            "response_completeness",
-            "ResponseCompleteness",
+        aliases=split_names(
+            "mlflow.completeness Completeness ResponseCompletenessEvaluator response_completeness "
+            "ResponseCompleteness"
         ),
         asks="Does the answer deal with every part of the question?",
         needs=("user_input", "response"),
@@ -161,16 +158,10 @@ class InstructionFollowing(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="instruction_following",
-        judges_parts=False,
         parts_reason="An instruction may be followed later in the answer.",
-        aliases=(
-            "InstructionFollowing",
-            "instruction_adherence",
-            "PromptAlignment",
-            "PromptAlignmentMetric",
-            "prompt_alignment",
-            "InstructionFollowingEvaluator",
-            "system_prompt_adherence",
+        aliases=split_names(
+            "InstructionFollowing instruction_adherence PromptAlignment PromptAlignmentMetric prompt_alignment "
+            "InstructionFollowingEvaluator system_prompt_adherence"
         ),
         asks="Does the answer follow every instruction, those of the system prompt included?",
         needs=("user_input", "response"),

@@ -7,23 +7,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_model
 
-from judges.catalogue.metric import ModelJudge
+from judges.catalogue.metric import AskingSettings, ModelJudge
 from judges.catalogue.parts.fields import answer_in, evidence
-from judges.entry import Entry, Explanation
-from judges.errors import BadSample, ConfigurationError, shortened
+from judges.entry import Entry, Explanation, split_names
+from judges.errors import BadSample, ConfigurationError, first_fault, unfit
 from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
 from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
-from judges.settings import SHARED, means
+from judges.settings import means
 from judges.verdict import Verdict, strict_integer
 
 GradedExample = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
 """An example: the fields of a sample, and the expected reply (`rationale`, `rating`, `feedback`)."""
+
+
+class _RubricSettings(AskingSettings, total=False):
+    """Settings of a rubric beside its own: it has one variant, and passes by its rating."""
+
+    language: Language | None
+    prompts: str | Path | None
 
 
 class Rubric(ModelJudge):
@@ -38,14 +45,8 @@ class Rubric(ModelJudge):
 
     entry = Entry(
         name="rubric",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=(
-            "GEval",
-            "g-eval",
-            "ConversationalGEval",
-            "model-graded-closedqa",
-        ),
+        aliases=split_names("GEval g-eval ConversationalGEval model-graded-closedqa"),
         asks="Which of the levels you describe does the answer reach, by your criterion?",
         needs=("user_input", "response"),
         calls="1",
@@ -78,7 +79,6 @@ class Rubric(ModelJudge):
                 "Rate by $criteria on $levels.",
             ),
         ] = None,
-        language: Language | None = None,
         examples: Annotated[
             Sequence[GradedExample] | None,
             means(
@@ -95,9 +95,6 @@ class Rubric(ModelJudge):
                 3,
             ),
         ] = None,
-        temperature: float | None = 0.0,
-        prompts: str | Path | None = None,
-        gate: Annotated[bool, SHARED["gate"]] = True,
         own_guidelines: Annotated[
             bool,
             means(
@@ -105,11 +102,7 @@ class Rubric(ModelJudge):
                 "judged by beside `criteria`."
             ),
         ] = False,
-        multimodal: bool = False,
-        probabilities: bool = False,
-        tools: Annotated[Sequence[Any] | None, SHARED["tools"]] = None,
-        looks: Annotated[int, SHARED["looks"]] = 6,
-        commit: Annotated[bool, SHARED["commit"]] = False,
+        **settings: Unpack[_RubricSettings],
     ) -> None:
         self.name = name
         self._own_guidelines = own_guidelines
@@ -123,20 +116,7 @@ class Rubric(ModelJudge):
             fills=partial(_fills_with_guidelines if own_guidelines else _fills, criteria, own),
             examples=None if examples is None else self._rendered_examples(examples),
         )
-        super().__init__(
-            model,
-            questions=(self._question,),
-            temperature=temperature,
-            multimodal=multimodal,
-            gate=gate,
-            probabilities=probabilities,
-            tools=tools,
-            looks=looks,
-            commit=commit,
-            name=name,
-            language=language,
-            prompts=prompts,
-        )
+        super().__init__(model, questions=(self._question,), name=name, **settings)
 
     def explain(self) -> Explanation:
         """Describe what the judge needs, reads, asks and costs."""
@@ -168,11 +148,8 @@ class Rubric(ModelJudge):
         except BadSample as error:
             raise ConfigurationError(f"example of {self.name!r}: {error}") from error
         except ValidationError as error:
-            fault = error.errors(include_url=False)[0]
-            place = ".".join(map(str, fault["loc"]))
-            raise ConfigurationError(
-                f"example of {self.name!r}, reply, field {place!r}: {fault['msg']}"
-            ) from error
+            place, said = first_fault(error)
+            raise ConfigurationError(f"example of {self.name!r}, reply, field {place!r}: {said}") from error
 
     def _verdict(self, level: int, **fields: str) -> Verdict:
         if self._scale == (1, 2, 3, 4):
@@ -197,17 +174,14 @@ class Helpfulness(Rubric):
 
     entry = Entry(
         name="helpfulness",
-        judges_parts=False,
         parts_reason="A first sentence cannot help yet.",
         asks="How helpful is the answer to the person who asked?",
         needs=("user_input", "response"),
         calls="1",
         scale="1 to 4",
-        aliases=(
-            "spring.self_refine_evaluation_advisor",
-            "spring.self_refine",
-            "SelfRefineEvaluationAdvisor",
-            "RAG_HELPFULNESS_PROMPT",
+        aliases=split_names(
+            "spring.self_refine_evaluation_advisor spring.self_refine SelfRefineEvaluationAdvisor "
+            "RAG_HELPFULNESS_PROMPT"
         ),
         source="Spring AI",
         differs="Honest abstention, a question back and a due refusal are helpful; reasons before the rating; "
@@ -228,7 +202,6 @@ class Helpfulness(Rubric):
                 "Rate how helpful the answer is.\n$levels",
             ),
         ] = None,
-        language: Language | None = None,
         examples: Annotated[
             Sequence[GradedExample] | None,
             means(
@@ -237,14 +210,7 @@ class Helpfulness(Rubric):
             ),
         ] = None,
         success_rating: Annotated[int, means("Rating from which the verdict passes, 1 to 4.", 4, ge=1, le=4)] = 3,
-        temperature: float | None = 0.0,
-        prompts: str | Path | None = None,
-        gate: bool = True,
-        multimodal: bool = False,
-        probabilities: bool = False,
-        tools: Annotated[Sequence[Any] | None, SHARED["tools"]] = None,
-        looks: Annotated[int, SHARED["looks"]] = 6,
-        commit: Annotated[bool, SHARED["commit"]] = False,
+        **settings: Unpack[_RubricSettings],
     ) -> None:
         super().__init__(
             model,
@@ -252,17 +218,9 @@ class Helpfulness(Rubric):
             levels=prompt("helpfulness", "en").levels,
             name=name,
             instructions=instructions,
-            language=language,
             examples=examples,
             success_rating=success_rating,
-            temperature=temperature,
-            prompts=prompts,
-            gate=gate,
-            multimodal=multimodal,
-            probabilities=probabilities,
-            tools=tools,
-            looks=looks,
-            commit=commit,
+            **settings,
         )
 
 
@@ -285,9 +243,10 @@ def _checked_levels(levels: object) -> dict[int, str]:
     candidates = levels if isinstance(levels, Mapping) else {}
     parsed = {_whole(level): text for level, text in candidates.items()}
     if len(parsed) < 2 or None in parsed or len(parsed) < len(candidates):  # noqa: PLR2004 - a scale has two ends
-        raise ConfigurationError(
-            f"levels maps at least two whole numbers to their descriptions, for instance "
-            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {shortened(levels)}"
+        raise unfit(
+            "levels maps at least two whole numbers to their descriptions, for instance "
+            "{1: 'rude', 2: 'neutral', 3: 'kind'}",
+            levels,
         )
     return {level: text for level, text in parsed.items() if level is not None}
 
@@ -303,7 +262,7 @@ def _checked_success(rating: int | None, scale: tuple[int, ...]) -> int:
         two_thirds = scale[0] + (scale[-1] - scale[0]) * 2 / 3
         return next(level for level in scale if level >= two_thirds)
     if type(rating) is not int or rating not in scale:
-        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {shortened(rating)}")
+        raise unfit(f"success_rating is one of {', '.join(map(str, scale))}", rating)
     return rating
 
 

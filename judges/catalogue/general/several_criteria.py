@@ -16,7 +16,7 @@ from judges.catalogue.parts.claims import bullets, in_order, non_blank, numbered
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import checked_text
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
+from judges.errors import CannotJudge, ConfigurationError, first_fault, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.faults import write_whole
@@ -80,7 +80,6 @@ class DimensionsJudge(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="dimensions",
-        judges_parts=False,
         parts_reason="A level may describe the answer as a whole.",
         aliases=("weighted_rubric", "multi_criteria", "analytic_rubric"),
         asks="Which levels does the answer reach in your dimensions, by their weights?",
@@ -157,10 +156,9 @@ def _checked(dimensions: object) -> dict[str, _Dimension]:
     try:
         read = _DIMENSIONS.validate_python(dimensions)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(map(str, fault["loc"])) or "the top"
+        place, said = first_fault(error)
         raise ConfigurationError(
-            f"dimensions, at {place}: {one_line(fault['msg'])}; write "
+            f"dimensions, at {place or 'the top'}: {one_line(said)}; write "
             f'{{"tone": {{"criteria": "How kind is it?", "levels": {{1: "rude", 2: "kind"}}}}}}'
         ) from error
     if not read:
@@ -284,7 +282,6 @@ class Checklist(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="checklist",
-        judges_parts=False,
         parts_reason="An item may be met elsewhere in the answer.",
         aliases=("tick", "TICK", "yes_no_checklist", "RocketEval"),
         asks="Which items of a checklist does the answer meet?",
@@ -446,6 +443,4 @@ def _read_items(items: Any) -> tuple[_Item, ...]:
     try:
         return _ITEMS.validate_python([{"ask": item} if isinstance(item, str) else item for item in listed])
     except ValidationError:
-        raise ConfigurationError(
-            f'items is a list of questions, or of {{"ask": ..., "check": ...}}, none blank, not {shortened(items)}'
-        ) from None
+        raise unfit('items is a list of questions, or of {"ask": ..., "check": ...}, none blank', items) from None

@@ -6,18 +6,16 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from judges.catalogue.metric import ComputedMetric, Variant
+from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.fields import answer_in
 from judges.catalogue.parts.languages import checked_language, english_name, is_in, load_identifier, prose
 from judges.catalogue.parts.text import sentences
 from judges.entry import Entry
-from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened
-from judges.prompting.prompts import Language
+from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened, unfit
 from judges.sample import Sample
 from judges.settings import means, own_words
 from judges.verdict import Verdict
@@ -307,7 +305,6 @@ class VerifiableInstructions(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="verifiable_instructions",
-        judges_parts=False,
         parts_reason="An instruction may be followed elsewhere in the answer.",
         aliases=("ifeval", "IFEval", "InstructionFollowingEval"),
         asks="Does the answer keep the instructions that a program can check?",
@@ -336,13 +333,9 @@ class VerifiableInstructions(ComputedMetric):
             ),
         ] = None,
         feedback: Annotated[str | None, own_words()] = None,
-        name: str | None = None,
-        variant: Variant = "corrected",
-        threshold: float | None = None,
-        language: Language | None = None,
-        prompts: str | Path | None = None,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(name=name, variant=variant, threshold=threshold, language=language, prompts=prompts)
+        super().__init__(**settings)
         self.own_feedback = feedback
         self._instructions = None if instructions is None else _read(instructions)
 
@@ -377,9 +370,7 @@ def _read(instructions: object) -> tuple[_Rule, ...]:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in fault["loc"])
-        raise ConfigurationError(
-            f"instructions, at {place or 'the top'}: {one_line(fault['msg'])}, not {shortened(fault['input'])}"
-        ) from error
+        raise unfit(f"instructions, at {place or 'the top'}: {one_line(fault['msg'])}", fault["input"]) from error
     if not rules:
         raise ConfigurationError('give at least one instruction, such as {"kind": "words", "at_most": 80}')
     return rules

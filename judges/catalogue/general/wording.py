@@ -23,8 +23,8 @@ from judges.catalogue.parts.languages import (
     script_in,
 )
 from judges.catalogue.parts.questions import OneQuestion, checked_text
-from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.entry import Entry, split_names
+from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import LANGUAGES, Language, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -117,12 +117,8 @@ class ReplyLanguage(ComputedMetric):
         name="reply_language",
         judges_parts=True,
         parts_reason="A part too short to tell its language is unscored, and refuses nothing.",
-        aliases=(
-            "language_match",
-            "same_language",
-            "response_language",
-            "LanguageMatch",
-            "LANGUAGE_DETECTION_PROMPT",
+        aliases=split_names(
+            "language_match same_language response_language LanguageMatch LANGUAGE_DETECTION_PROMPT"
         ),
         asks="Is the answer in the language asked for, or else in that of the question?",
         needs=("response", "user_input"),
@@ -281,16 +277,9 @@ class Bias(ModelJudge):
     entry: ClassVar[Entry] = Entry(
         name="bias",
         judges_parts=True,
-        aliases=(
-            "Bias",
-            "BiasMetric",
-            "BiasEvaluator",
-            "FAIRNESS_PROMPT",
-            "BiasCheck",
-            "fairness",
-            "gender_bias",
-            "political_bias",
-            "promptfoo:redteam:bias",
+        aliases=split_names(
+            "Bias BiasMetric BiasEvaluator FAIRNESS_PROMPT BiasCheck fairness gender_bias political_bias "
+            "promptfoo:redteam:bias"
         ),
         asks="Is the answer free of bias about gender, origin, religion, politics and the like?",
         needs=("response",),
@@ -342,9 +331,8 @@ class Bias(ModelJudge):
 def _checked(kinds: Any) -> tuple[str, ...]:
     listed = tuple(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else ()
     if not listed or not all(isinstance(kind, str) and kind.strip() for kind in listed):
-        raise ConfigurationError(
-            f"kinds is a list of kinds of bias such as {', '.join(BIAS_KINDS[:4])}, or your own in words, not "
-            f"{shortened(kinds)}"
+        raise unfit(
+            f"kinds is a list of kinds of bias such as {', '.join(BIAS_KINDS[:4])}, or your own in words", kinds
         )
     return tuple(dict.fromkeys(listed))
 

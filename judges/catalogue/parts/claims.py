@@ -280,13 +280,6 @@ def support_verdicts(texts: Sequence[str], reply: Supports | Marks) -> list[Verd
     return [_support_verdict(text, by_number.get(number)) for number, text in enumerate(texts, 1)]
 
 
-def support_verdict(text: str, support: Support) -> Verdict:
-    """Return the verdict on one text; its value is supported, contradicted or absent."""
-    return Verdict.checked(
-        support.verdict == "supported", value=support.verdict, subject=text, rationale=support.reason
-    )
-
-
 def support_feedback(
     judge: ModelJudge, sample: Sample, items: Iterable[Verdict], *, called: str, absent: str
 ) -> str:
@@ -312,4 +305,6 @@ def support_feedback(
 def _support_verdict(text: str, support: Support | None) -> Verdict:
     if support is None:
         return Verdict.checked(False, subject=text, detail="no verdict was given")  # noqa: FBT003 - the verdict
-    return support_verdict(text, support)
+    return Verdict.checked(
+        support.verdict == "supported", value=support.verdict, subject=text, rationale=support.reason
+    )

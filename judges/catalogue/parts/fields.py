@@ -15,7 +15,7 @@ from judges.settings import means
 _KEY = "parts_not_shown"
 
 
-class ShownMessage(dict[str, JsonValue]):
+class _ShownMessage(dict[str, JsonValue]):
     """The fields of a message as JSON, which know its images and audio."""
 
     def __init__(
@@ -44,7 +44,7 @@ def attach(
 def _attached(value: Any, media: list[Media], takes: Callable[[MediaKind], bool]) -> Any:
     if isinstance(value, list):
         return [_attached(part, media, takes) for part in value]
-    if isinstance(value, ShownMessage):
+    if isinstance(value, _ShownMessage):
         return dict(_named(value, media, takes))
     if isinstance(value, dict):
         return {name: _attached(part, media, takes) for name, part in value.items()}
@@ -52,7 +52,7 @@ def _attached(value: Any, media: list[Media], takes: Callable[[MediaKind], bool]
 
 
 def _named(
-    message: ShownMessage, media: list[Media], takes: Callable[[MediaKind], bool]
+    message: _ShownMessage, media: list[Media], takes: Callable[[MediaKind], bool]
 ) -> Iterator[tuple[str, JsonValue]]:
     """Yield the fields of a message, with the numbers of its attachments where its other parts are named."""
     own = {part.place: part for part in message.media if takes(part.kind)}
@@ -98,7 +98,7 @@ def _shown(message: Message) -> JsonValue:
     if message.content and message.name is None and not beside_text:  # as most are
         return {"role": message.role, "content": message.content}
     fields = message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id", "media"})
-    return ShownMessage(fields, message.media) if message.media else fields
+    return _ShownMessage(fields, message.media) if message.media else fields
 
 
 def answer_in(sample: Sample) -> str:
@@ -196,7 +196,7 @@ def with_numbers(messages: Conversation, *, on: Role) -> list[JsonValue]:
         if isinstance(fields, dict) and _is_turn(message, on):
             number += 1
             numbered: dict[str, JsonValue] = {"number": number, **fields}
-            rendered.append(ShownMessage(numbered, message.media) if message.media else numbered)
+            rendered.append(_ShownMessage(numbered, message.media) if message.media else numbered)
         else:
             rendered.append(fields)
     return rendered
@@ -204,6 +204,16 @@ def with_numbers(messages: Conversation, *, on: Role) -> list[JsonValue]:
 
 def _is_turn(message: Message, role: Role) -> bool:
     return message.role == role and bool(message.content.strip())
+
+
+ToolResults = Annotated[
+    bool | None,
+    means(
+        "Whether what tools returned counts as well as the contexts, or in place of them where there are none. "
+        'None counts it, except with `variant="compat"`.'
+    ),
+]
+"""A setting of judges that compare an answer with what it rests on."""
 
 
 def reads_tool_results(setting: object, *, compat: bool) -> bool:
@@ -249,7 +259,7 @@ def _results(messages: Sequence[Message], *, but: Iterable[str]) -> list[JsonVal
             unanswered = list(message.tool_calls)
             continue
         result = _shown_result(message, _answered(unanswered, message))
-        is_new = isinstance(result, ShownMessage) or result not in results  # pictures differ beside their text
+        is_new = isinstance(result, _ShownMessage) or result not in results  # pictures differ beside their text
         if message.content.strip() and message.content.strip() not in but and is_new:
             results.append(result)
     return results
@@ -273,4 +283,4 @@ def _shown_result(message: Message, call: ToolCall | None) -> dict[str, JsonValu
     fields["returned"] = message.content
     if message.parts_not_shown:
         fields["parts_not_shown"] = list(message.parts_not_shown)
-    return ShownMessage(fields, message.media) if message.media else fields
+    return _ShownMessage(fields, message.media) if message.media else fields

@@ -11,7 +11,7 @@ from typing import Any
 from unicodedata import name as character_name
 
 from judges.catalogue.parts.similarity import import_extra
-from judges.errors import ConfigurationError, shortened
+from judges.errors import unfit
 
 _CODES = (
     "af ar az be bg bn ca cs cy da de el en es et eu fa fi fr ga gl gu he hi hr hu hy id is it ja ka kk km kn ko "
@@ -57,7 +57,7 @@ def checked_language(language: str, *, judge: str) -> str:
     code = str(language).replace("_", "-").partition("-")[0].lower()
     if code not in _KNOWN:
         known = ", ".join(_KNOWN)
-        raise ConfigurationError(f"{judge}: language is one of {known}, not {shortened(language)}")
+        raise unfit(f"{judge}: language is one of {known}", language)
     return code
 
 
@@ -261,7 +261,7 @@ _NEAR = 30
 
 
 @dataclass(frozen=True)
-class LanguagesNamed:
+class _LanguagesNamed:
     """The languages that a text names as those to write in.
 
     Args:
@@ -273,14 +273,14 @@ class LanguagesNamed:
     allowed: frozenset[str] = frozenset()
 
 
-def languages_named(text: str) -> LanguagesNamed:
+def languages_named(text: str) -> _LanguagesNamed:
     """Return the languages that a text tells to answer in, and those that it names besides.
 
     A question ("Can you answer in French?", "How do I answer that in French?") requires none, and what is
     forbidden ("not in French") is not named.
     """
     requests = [pair for sentence in _SENTENCE.findall(text) for pair in _named_in(sentence)]
-    return LanguagesNamed(
+    return _LanguagesNamed(
         required=frozenset(code for code, is_required in requests if is_required),
         allowed=frozenset(code for code, is_required in requests if not is_required),
     )

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, JsonValue, create_model
 
 from judges.catalogue.metric import Metric, ModelJudge, ModelSettings
 from judges.catalogue.parts.fields import answer_in, evidence
-from judges.errors import AskFailed, ConfigurationError, shortened
+from judges.errors import AskFailed, unfit
 from judges.prompting.prompts import Question, ReplySchema, made_by
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -141,7 +141,7 @@ def checked_text(text: object, *, setting: str) -> str:
         ConfigurationError: If it is not a text, or a blank one.
     """
     if not isinstance(text, str) or not text.strip():
-        raise ConfigurationError(f"{setting} says in words what to judge by, not {shortened(text)}")
+        raise unfit(f"{setting} says in words what to judge by", text)
     return text
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from judges.catalogue.metric import ComputedMetric
 from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.text import missing_and_surplus, tokens
-from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
+from judges.errors import CannotJudge, ConfigurationError, one_line, shortened, unfit
 from judges.model import EmbeddingModel
 from judges.requests import Apply, Embed
 from judges.sample import Sample
@@ -210,7 +210,7 @@ def distance_of(measure: DistanceMeasure, *, judge: str) -> _Distance:
     """
     name = getattr(measure, "value", measure)  # ragas has an enumeration of the same names
     if not isinstance(name, str) or name not in _NAMES:
-        raise ConfigurationError(f"distance_measure is one of {', '.join(_NAMES)}, not {shortened(measure)}")
+        raise unfit(f"distance_measure is one of {', '.join(_NAMES)}", measure)
     return _distance(name, judge)
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 from unicodedata import normalize
 
 from judges.catalogue.metric import Metric
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, unfit
 from judges.sample import Sample
 
 Tokenizer = Literal["auto", "13a", "zh", "char", "word"]
@@ -64,7 +64,7 @@ def checked_normalization(names: Collection[Normalization]) -> frozenset[Normali
     """
     allowed = get_args(Normalization)
     if isinstance(names, str) or not set(names) <= set(allowed):
-        raise ConfigurationError(f"normalize is a list of any of {', '.join(allowed)}, not {shortened(names)}")
+        raise unfit(f"normalize is a list of any of {', '.join(allowed)}", names)
     return frozenset(names)
 
 

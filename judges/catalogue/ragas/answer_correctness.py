@@ -30,8 +30,8 @@ from judges.catalogue.parts.claims import (
 from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.similarity import Scorer, cosine, embed, listed, score_pairs
 from judges.catalogue.parts.text import f_of_counts, f_score, missing_and_surplus, tokens
-from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.entry import Entry, split_names
+from judges.errors import CannotJudge, ConfigurationError, shortened, unfit
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
@@ -72,8 +72,6 @@ class AnswerCorrectness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.answer_correctness",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("answer_correctness", "AnswerCorrectness"),
         asks="How far do the claims of the answer agree with those of the reference?",
         needs=("user_input", "response", "reference"),
@@ -200,7 +198,7 @@ def _checked_weights(weights: Sequence[float] | None, *, has_embeddings: bool) -
     values = tuple(weights) if hasattr(weights, "__iter__") else ()
     numbers = [one for one in values if type(one) in (int, float) and 0 <= one < math.inf]
     if len(numbers) != 2 or len(values) != 2 or sum(numbers) == 0:  # noqa: PLR2004 - claims and likeness
-        raise ConfigurationError(f"weights are two numbers from 0, such as (0.75, 0.25), not {shortened(weights)}")
+        raise unfit("weights are two numbers from 0, such as (0.75, 0.25)", weights)
     return float(numbers[0]), float(numbers[1])
 
 
@@ -223,8 +221,6 @@ class FactualCorrectness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.factual_correctness",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("factual_correctness", "FactualCorrectness", "factuality"),
         asks="How far do answer and reference make the same claims?",
         needs=("response", "reference"),
@@ -355,16 +351,9 @@ class SemanticSimilarity(Metric):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.semantic_similarity",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
-        aliases=(
-            "semantic_similarity",
-            "answer_similarity",
-            "SemanticSimilarity",
-            "AnswerSimilarity",
-            "ragas.answer_similarity",
-            "similar",
-            "embedding_similarity",
+        aliases=split_names(
+            "semantic_similarity answer_similarity SemanticSimilarity AnswerSimilarity ragas.answer_similarity "
+            "similar embedding_similarity"
         ),
         asks="How close does the answer come in meaning to the expected one?",
         needs=("response", "reference"),
@@ -403,9 +392,7 @@ class SemanticSimilarity(Metric):
                 f"or by cross_encoder=..., and not by both"
             )
         if cross_encoder is not None and not callable(cross_encoder):
-            raise ConfigurationError(
-                f"cross_encoder is a function of pairs of texts, not {shortened(cross_encoder)}"
-            )
+            raise unfit("cross_encoder is a function of pairs of texts", cross_encoder)
         self._has_threshold = settings.get("threshold") is not None
         super().__init__(**settings)
         self._compare: _Compare = (

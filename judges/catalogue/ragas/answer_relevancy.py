@@ -12,7 +12,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, one_each, reasons
 from judges.catalogue.parts.fields import answer_in, question_in
 from judges.catalogue.parts.similarity import cosine, embed
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import AskFailed, ConfigurationError
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
@@ -87,15 +87,10 @@ class AnswerRelevancy(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.answer_relevancy",
-        judges_parts=False,
         parts_reason="A part may lead up to what answers the question.",
-        aliases=(
-            "answer_relevancy",
-            "ResponseRelevancy",
-            "AnswerRelevancy",
-            "ragas.response_relevancy",
-            "AnswerRelevancyMetric",
-            "answer-relevance",
+        aliases=split_names(
+            "answer_relevancy ResponseRelevancy AnswerRelevancy ragas.response_relevancy AnswerRelevancyMetric "
+            "answer-relevance"
         ),
         asks="Does the answer answer the question that was asked?",
         needs=("user_input", "response"),

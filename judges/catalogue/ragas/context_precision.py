@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
@@ -12,7 +13,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, reasons
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import AskFailed, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -37,12 +38,7 @@ class Marked(ReplySchema):
     verdict: int = Field(description="1 if the context is useful in arriving at the answer, else 0")
 
 
-_USEFUL: Question[Any] = Question(
-    prompt="context_precision",
-    reply=Useful,
-    compat=Marked,
-    shared=True,
-)
+_USEFUL: Question[Any] = Question(prompt="context_precision", reply=Useful, compat=Marked, shared=True)
 
 
 class _PrecisionOfContexts(ModelJudge):
@@ -123,18 +119,10 @@ class ContextPrecision(_PrecisionOfContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_precision",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "context_precision",
-            "ContextPrecision",
-            "LLMContextPrecisionWithReference",
-            "ContextPrecisionWithReference",
-            "ragas.llm_context_precision_with_reference",
-            "ragas.context_precision_with_reference",
-            "llm_context_precision_with_reference",
-            "context_precision_with_reference",
-            "ContextualPrecisionMetric",
+        aliases=split_names(
+            "context_precision ContextPrecision LLMContextPrecisionWithReference ContextPrecisionWithReference "
+            "ragas.llm_context_precision_with_reference ragas.context_precision_with_reference "
+            "llm_context_precision_with_reference context_precision_with_reference ContextualPrecisionMetric"
         ),
         asks="Do the contexts that help to the expected answer stand before those that do not?",
         needs=("user_input", "retrieved_contexts", "reference"),
@@ -157,28 +145,17 @@ class ContextUtilization(_PrecisionOfContexts):
     As `ContextPrecision`, with the answer in place of the reference.
     """
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        ContextPrecision.entry,
         name="ragas.context_utilization",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "context_utilization",
-            "ContextUtilization",
-            "LLMContextPrecisionWithoutReference",
-            "ContextPrecisionWithoutReference",
-            "ragas.llm_context_precision_without_reference",
-            "ragas.context_precision_without_reference",
-            "llm_context_precision_without_reference",
-            "context_precision_without_reference",
+        aliases=split_names(
+            "context_utilization ContextUtilization LLMContextPrecisionWithoutReference "
+            "ContextPrecisionWithoutReference ragas.llm_context_precision_without_reference "
+            "ragas.context_precision_without_reference llm_context_precision_without_reference "
+            "context_precision_without_reference"
         ),
         asks="Do the contexts that helped to the answer stand before those that did not?",
         needs=("user_input", "response", "retrieved_contexts"),
-        calls="n",
-        subject="retriever",
-        source="ragas 0.4",
-        differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
-        tags=("rag", "retrieval", "search", "ranking"),
-        follows="ragas.metrics (legacy)",
     )
 
     def answer(self, sample: Sample) -> str:

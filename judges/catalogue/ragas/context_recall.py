@@ -6,6 +6,7 @@ import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
@@ -15,7 +16,7 @@ from judges.catalogue.parts.claims import CLAIMS, SUPPORT, bullets, claims_in, r
 from judges.catalogue.parts.fields import contexts_in, question_of, reference_in
 from judges.catalogue.parts.similarity import DistanceMeasure, distance_of, nearest
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever, is_unspaced, sentences
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -58,15 +59,9 @@ class ContextRecall(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
-        aliases=(
-            "context_recall",
-            "ContextRecall",
-            "LLMContextRecall",
-            "ragas.llm_context_recall",
-            "ContextualRecallMetric",
-            "context-recall",
+        aliases=split_names(
+            "context_recall ContextRecall LLMContextRecall ragas.llm_context_recall ContextualRecallMetric "
+            "context-recall"
         ),
         asks="What share of the expected answer do the contexts support?",
         needs=("retrieved_contexts", "reference"),
@@ -162,8 +157,6 @@ class ContextEntityRecall(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_entity_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("context_entity_recall", "ContextEntityRecall"),
         asks="What share of the entities in the expected answer do the contexts mention?",
         needs=("retrieved_contexts", "reference"),
@@ -274,8 +267,6 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.non_llm_context_precision_with_reference",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("NonLLMContextPrecisionWithReference", "non_llm_context_precision_with_reference"),
         asks="Are the contexts that resemble a reference context ranked first?",
         needs=_NEEDS,
@@ -311,19 +302,13 @@ class NonLLMContextRecall(_ComparingContexts):
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        NonLLMContextPrecisionWithReference.entry,
         name="ragas.non_llm_context_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("NonLLMContextRecall", "non_llm_context_recall"),
         asks="What share of the reference contexts was retrieved, by similarity?",
-        needs=_NEEDS,
-        subject="retriever",
-        source="ragas 0.4; rapidfuzz",
         differs="A similarity of exactly the threshold recalls, as it does for precision; nothing retrieved is 0.",
-        extra="strings",
         tags=("rag", "retrieval", "search", "similarity"),
-        follows="ragas.metrics (legacy), the only one",
     )
 
     def compute(self, sample: Sample) -> Verdict:
@@ -382,8 +367,6 @@ class IDBasedContextPrecision(_ById):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.id_based_context_precision",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("IDBasedContextPrecision", "id_based_context_precision"),
         asks="What share of the retrieved contexts was expected, by their ids?",
         needs=("retrieved_context_ids", "reference_context_ids"),
@@ -404,18 +387,12 @@ class IDBasedContextPrecision(_ById):
 class IDBasedContextRecall(_ById):
     """Judge what share of the expected contexts was retrieved: hits / expected, on sets of ids."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        IDBasedContextPrecision.entry,
         name="ragas.id_based_context_recall",
-        judges_parts=False,
-        parts_reason="It judges what was found, not what is written.",
         aliases=("IDBasedContextRecall", "id_based_context_recall"),
         asks="What share of the expected contexts was retrieved, by their ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="ragas 0.4",
         differs="Nothing expected is unscored, not NaN.",
-        tags=("rag", "retrieval", "search", "ids"),
-        follows="ragas.metrics (legacy), the only one",
     )
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:

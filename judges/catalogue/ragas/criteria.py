@@ -24,8 +24,8 @@ from judges.catalogue.parts.questions import (
     level_verdict,
 )
 from judges.compose.panel import Repeat
-from judges.entry import Better, Entry, Explanation
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.entry import Better, Entry, Explanation, split_names
+from judges.errors import CannotJudge, ConfigurationError, shortened, unfit
 from judges.prompting.prompts import Language, Prompt, Question, prompt
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -185,7 +185,6 @@ class SimpleCriteriaScore(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.simple_criteria_score",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
         aliases=("simple_criteria_score", "SimpleCriteriaScore", "ragas.simple_criteria"),
         asks="How far does the answer meet your definition?",
@@ -252,14 +251,10 @@ class RubricsScore(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.rubrics_score",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=(
-            "rubrics_score",
-            "RubricsScore",
-            "DomainSpecificRubrics",
-            "domain_specific_rubrics",
-            "ragas.domain_specific_rubrics",
+        aliases=split_names(
+            "rubrics_score RubricsScore DomainSpecificRubrics domain_specific_rubrics "
+            "ragas.domain_specific_rubrics"
         ),
         asks="Which of the described levels does the answer reach?",
         needs=("response",),
@@ -293,7 +288,7 @@ class RubricsScore(ModelJudge):
         **settings: Unpack[ModelSettings],
     ) -> None:
         if with_reference not in (True, False, None):
-            raise ConfigurationError(f"with_reference is True, False or None, not {shortened(with_reference)}")
+            raise unfit("with_reference is True, False or None", with_reference)
         self._with_reference = with_reference
         self._own = None if rubrics is None else _own_levels(rubrics)
         self._scale = tuple(sorted(self._own or prompt(_PLAIN, "en").levels))
@@ -341,11 +336,7 @@ class RubricsScoreWithReference(RubricsScore):
     )
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        rubrics: _Rubrics | None = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, rubrics=rubrics, with_reference=True, **settings)
 
@@ -361,11 +352,7 @@ class RubricsScoreWithoutReference(RubricsScore):
     )
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        rubrics: _Rubrics | None = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, rubrics=rubrics, with_reference=False, **settings)
 
@@ -379,14 +366,10 @@ class InstanceRubrics(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.instance_rubrics",
-        judges_parts=False,
         parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=(
-            "instance_rubrics",
-            "InstanceRubrics",
-            "InstanceSpecificRubrics",
-            "instance_specific_rubrics",
-            "ragas.instance_specific_rubrics",
+        aliases=split_names(
+            "instance_rubrics InstanceRubrics InstanceSpecificRubrics instance_specific_rubrics "
+            "ragas.instance_specific_rubrics"
         ),
         asks="Which of the levels that its row describes does the answer reach?",
         needs=("response", "rubrics"),
@@ -432,9 +415,10 @@ def _levels_of(sample: Sample) -> dict[int, str]:
 def _own_levels(rubrics: object) -> dict[int, str]:
     levels = _parse_levels(rubrics) if isinstance(rubrics, Mapping) else None
     if levels is None:
-        raise ConfigurationError(
-            f"rubrics describes at least two levels, for instance {{'score1_description': 'rude', "
-            f"'score2_description': 'kind'}}, not {shortened(rubrics)}"
+        raise unfit(
+            "rubrics describes at least two levels, for instance "
+            "{'score1_description': 'rude', 'score2_description': 'kind'}",
+            rubrics,
         )
     return levels
 

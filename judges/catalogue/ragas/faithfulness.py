@@ -30,11 +30,18 @@ from judges.catalogue.parts.claims import (
     support_verdicts,
     verify_claims,
 )
-from judges.catalogue.parts.fields import answer_in, contexts_in, premises_in, reads_tool_results, reference_in
+from judges.catalogue.parts.fields import (
+    ToolResults,
+    answer_in,
+    contexts_in,
+    premises_in,
+    reads_tool_results,
+    reference_in,
+)
 from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.catalogue.parts.text import count_characters, count_words, occurs_in, plain_text, quotations, sentences
-from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.entry import Entry, split_names
+from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.models.providers.local_models import HHEM
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -86,13 +93,7 @@ class Faithfulness(ModelJudge):
                 "unsupported at once."
             ),
         ] = "unscored",
-        tool_results: Annotated[
-            bool | None,
-            means(
-                "Whether what tools returned counts as well as the contexts, or in place of them where "
-                'there are none. None counts it, except with `variant="compat"`.'
-            ),
-        ] = None,
+        tool_results: ToolResults = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._missing = missing
@@ -138,11 +139,8 @@ class FaithfulnessWithHHEM(ModelJudge):
         name="ragas.faithfulness_with_hhem",
         judges_parts=True,
         parts_reason="Each statement is checked for itself.",
-        aliases=(
-            "faithfulness_with_hhem",
-            "FaithfulnesswithHHEM",
-            "FaithfulnessWithHHEM",
-            "ragas.faithfulnesswith_hhem",
+        aliases=split_names(
+            "faithfulness_with_hhem FaithfulnesswithHHEM FaithfulnessWithHHEM ragas.faithfulnesswith_hhem"
         ),
         asks="What share of the answer's statements does a classifier find supported by the contexts?",
         needs=("response", "retrieved_contexts"),
@@ -180,10 +178,7 @@ class FaithfulnessWithHHEM(ModelJudge):
         ] = None,
         device: Annotated[
             str | None,
-            means(
-                "Device of torch for a classifier that is given by its folder; None takes the CPU.",
-                None,
-            ),
+            means("Device of torch for a classifier that is given by its folder; None takes the CPU.", None),
         ] = None,
         split: Annotated[
             _AnswerSplit,
@@ -193,21 +188,10 @@ class FaithfulnessWithHHEM(ModelJudge):
             ),
         ] = "claims",
         threshold_probability: Annotated[
-            float,
-            means(
-                "Probability from which a statement counts as supported.",
-                0.7,
-                ge=0,
-                le=1,
-            ),
+            float, means("Probability from which a statement counts as supported.", 0.7, ge=0, le=1)
         ] = _HALF,
         batch_size: Annotated[
-            int,
-            means(
-                "Maximum number of pairs passed to the classifier at once.",
-                32,
-                ge=1,
-            ),
+            int, means("Maximum number of pairs passed to the classifier at once.", 32, ge=1)
         ] = 10,
         **settings: Unpack[ModelSettings],
     ) -> None:
@@ -273,9 +257,10 @@ def _classifier(classifier: Any, device: str | None) -> Scorer:
     if isinstance(classifier, str | Path):
         return HHEM(classifier, device=device or "cpu")
     if not callable(classifier):
-        raise ConfigurationError(
-            f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
-            f"judges.HHEM(folder), or the folder of a model, not {shortened(classifier)}"
+        raise unfit(
+            "classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
+            "judges.HHEM(folder), or the folder of a model",
+            classifier,
         )
     if device is not None:
         raise ConfigurationError(
@@ -447,8 +432,6 @@ class NoiseSensitivity(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.noise_sensitivity",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("noise_sensitivity", "NoiseSensitivity"),
         asks="What share of the answer's claims is wrong, and comes from the contexts?",
         needs=("response", "reference", "retrieved_contexts"),

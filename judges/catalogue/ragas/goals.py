@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, JsonValue
@@ -21,7 +22,7 @@ from judges.catalogue.parts.claims import (
 )
 from judges.catalogue.parts.fields import exchange_in, reference_in, transcript, turns_of
 from judges.catalogue.parts.text import EPSILON
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -106,8 +107,6 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.agent_goal_accuracy_with_reference",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
         aliases=("AgentGoalAccuracyWithReference", "agent_goal_accuracy_with_reference"),
         asks="Has the agent brought about what was expected?",
         needs=("user_input", "reference"),
@@ -140,27 +139,17 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
     With `variant="compat"` both goal and outcome are inferred from the whole conversation, as in ragas.
     """
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        AgentGoalAccuracyWithReference.entry,
         name="ragas.agent_goal_accuracy_without_reference",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
-        aliases=(
-            "AgentGoalAccuracyWithoutReference",
-            "agent_goal_accuracy_without_reference",
-            "agent_goal_accuracy",
-            "AgentGoalAccuracy",
-            "ragas.agent_goal_accuracy",
+        aliases=split_names(
+            "AgentGoalAccuracyWithoutReference agent_goal_accuracy_without_reference agent_goal_accuracy "
+            "AgentGoalAccuracy ragas.agent_goal_accuracy"
         ),
         asks="Has the agent brought about what the user wanted?",
         needs=("user_input",),
-        calls="2",
-        scale="yes or no",
-        subject="agent",
-        source="ragas 0.4",
         differs="The goal is told from the user's messages alone; a closed yes or no with its reasons and with "
         "feedback; a name of its own.",
-        tags=("task success", "outcome", "tools"),
-        follows="both generations, which agree",
     )
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
@@ -229,14 +218,8 @@ class TopicAdherence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.topic_adherence",
-        judges_parts=False,
-        parts_reason="It judges turns that are over.",
-        aliases=(
-            "topic_adherence",
-            "TopicAdherence",
-            "TopicAdherenceScore",
-            "ragas.topic_adherence_score",
-            "TopicAdherenceMetric",
+        aliases=split_names(
+            "topic_adherence TopicAdherence TopicAdherenceScore ragas.topic_adherence_score TopicAdherenceMetric"
         ),
         asks="Does the assistant answer on the topics it is there for, and decline the others?",
         needs=("user_input", "reference_topics"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, Unpack
 
@@ -42,8 +43,6 @@ class BleuScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.bleu_score",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("BleuScore", "bleu_score", "bleu", "BleuScoreEvaluator"),
         asks="How much of the answer's wording is that of the reference (BLEU)?",
         needs=("response", "reference"),
@@ -108,8 +107,6 @@ class ChrfScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.chrf_score",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("ChrfScore", "CHRFScore", "chrf_score", "chrf"),
         asks="How many runs of characters do answer and reference share (chrF)?",
         needs=("response", "reference"),
@@ -294,8 +291,6 @@ class RougeScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.rouge_score",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("RougeScore", "rouge_score", "rouge", "rouge-n", "RougeScoreEvaluator", "response_match_score"),
         asks="How much wording do answer and reference share (ROUGE)?",
         needs=("response", "reference"),
@@ -373,7 +368,6 @@ class NonLLMStringSimilarity(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.non_llm_string_similarity",
-        judges_parts=False,
         parts_reason="The reference answers the whole question.",
         aliases=("NonLLMStringSimilarity", "non_llm_string_similarity", "levenshtein", "levenshtein_distance"),
         asks="How similar are answer and reference, character by character?",
@@ -416,12 +410,30 @@ class NonLLMStringSimilarity(Likeness):
         return 1 - self._distance(expected, answer)
 
 
-class ExactMatch(Likeness):
+class _Normalized(Likeness):
+    """The base of judges that compare texts as wholes, which may be normalised first."""
+
+    def __init__(
+        self,
+        *,
+        normalize: Annotated[
+            Collection[Normalization],
+            means(
+                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
+                ["trim", "casefold"],
+            ),
+        ] = (),
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        self._normalize = checked_normalization(normalize)
+
+
+class ExactMatch(_Normalized):
     """Judge whether the answer equals the reference exactly."""
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.exact_match",
-        judges_parts=False,
         parts_reason="The reference answers the whole question.",
         aliases=("ExactMatch", "exact_match", "ExactMatchMetric", "equals"),
         asks="Is the answer exactly the reference?",
@@ -433,57 +445,22 @@ class ExactMatch(Likeness):
         follows="both generations, which agree",
     )
 
-    def __init__(
-        self,
-        *,
-        normalize: Annotated[
-            Collection[Normalization],
-            means(
-                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
-                ["trim", "casefold"],
-            ),
-        ] = (),
-        **settings: Unpack[MetricSettings],
-    ) -> None:
-        super().__init__(**settings)
-        self._normalize = checked_normalization(normalize)
-
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the texts are the same, else 0."""
         return float(normalize_text(response, self._normalize) == normalize_text(reference, self._normalize))
 
 
-class StringPresence(Likeness):
+class StringPresence(_Normalized):
     """Judge whether the reference occurs in the answer, word for word."""
 
-    entry: ClassVar[Entry] = Entry(
+    entry: ClassVar[Entry] = replace(
+        ExactMatch.entry,
         name="ragas.string_presence",
-        judges_parts=False,
         parts_reason="The reference may stand in another part.",
         aliases=("StringPresence", "string_presence", "string_present", "ragas.string_present", "contains"),
         asks="Does the reference stand in the answer?",
-        needs=_NEEDS,
-        scale="0 or 1",
-        source="ragas 0.4",
-        differs="A blank answer or reference is unscored; texts may be normalised first.",
         tags=("contains", "substring", "keywords", "short answer"),
-        follows="both generations, which agree",
     )
-
-    def __init__(
-        self,
-        *,
-        normalize: Annotated[
-            Collection[Normalization],
-            means(
-                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
-                ["trim", "casefold"],
-            ),
-        ] = (),
-        **settings: Unpack[MetricSettings],
-    ) -> None:
-        super().__init__(**settings)
-        self._normalize = checked_normalization(normalize)
 
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the reference occurs in the answer, else 0."""

@@ -20,8 +20,8 @@ from judges.catalogue.parts.claims import bullets
 from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.tables import TableComparison, by_position, by_value, table_in, unpaired_rows
 from judges.catalogue.parts.text import f_score, strip_fence
-from judges.entry import Entry
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.entry import Entry, split_names
+from judges.errors import ConfigurationError, one_line, unfit
 from judges.hints import other_word
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Deliberation
@@ -81,7 +81,7 @@ def _tokens(query: str) -> list[str]:
     return tokens
 
 
-def parser_of(dialect: str, *, judge: str) -> _Parser | None:
+def _parser_of(dialect: str, *, judge: str) -> _Parser | None:
     """Return a parser for the queries of a dialect, or None without a dialect: no tree is right in all of them.
 
     Raises:
@@ -237,17 +237,11 @@ class LLMSQLEquivalence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.llm_sql_equivalence",
-        judges_parts=False,
         parts_reason="Half a query is none.",
-        aliases=(
-            "LLMSQLEquivalence",
-            "SQLSemanticEquivalence",
-            "llm_sql_equivalence",
-            "sql_equivalence",
-            "sql_semantic_equivalence",
-            "llm_sql_equivalence_with_reference",
-            "ragas.sql_semantic_equivalence",
-            "ragas.llm_sql_equivalence_with_reference",
+        aliases=split_names(
+            "LLMSQLEquivalence SQLSemanticEquivalence llm_sql_equivalence sql_equivalence "
+            "sql_semantic_equivalence llm_sql_equivalence_with_reference ragas.sql_semantic_equivalence "
+            "ragas.llm_sql_equivalence_with_reference"
         ),
         asks="Does the answer's query return the same rows as the expected query?",
         needs=("response", "reference"),
@@ -288,7 +282,7 @@ class LLMSQLEquivalence(ModelJudge):
     ) -> None:
         super().__init__(model, questions=(_EQUIVALENCE,), **settings)
         self._fixture = None if database is None else Fixture(database=database, timeout_s=timeout_s)
-        self._parse = None if self.compat else parser_of(dialect, judge=self.name)
+        self._parse = None if self.compat else _parser_of(dialect, judge=self.name)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Compare the texts, then the rows, then ask."""
@@ -351,8 +345,6 @@ class DataCompyScore(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.data_compy_score",
-        judges_parts=False,
-        parts_reason="The reference answers the whole question.",
         aliases=("DataCompyScore", "data_compy_score", "data_compare_score", "ragas.data_compare_score"),
         asks="What share of the rows or columns of the answer's table is that of the expected table?",
         needs=("response", "reference"),
@@ -388,7 +380,7 @@ class DataCompyScore(ComputedMetric):
             raise ConfigurationError("variant='compat' knows no key_columns and no tolerance; leave them out")
         keys = (key_columns,) if isinstance(key_columns, str) else key_columns
         if not hasattr(keys, "__iter__") or not all(isinstance(one, str) for one in keys):
-            raise ConfigurationError(f"key_columns lists names of columns, not {shortened(key_columns)}")
+            raise unfit("key_columns lists names of columns", key_columns)
         self._mode, self._metric, self._tolerance = other_word("mode", mode), metric, tolerance
         self._keys = tuple(keys)
 

@@ -22,7 +22,7 @@ from judges.catalogue.parts.claims import (
     yes_no_verdict,
 )
 from judges.catalogue.parts.fields import answer_in
-from judges.entry import Entry
+from judges.entry import Entry, split_names
 from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -77,16 +77,10 @@ class SummarizationScore(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.summarization_score",
-        judges_parts=False,
         parts_reason="What a part leaves out another one may have.",
-        aliases=(
-            "summarization_score",
-            "SummarizationScore",
-            "summary_score",
-            "SummaryScore",
-            "ragas.summary_score",
-            "SummarizationMetric",
-            "Summarization",
+        aliases=split_names(
+            "summarization_score SummarizationScore summary_score SummaryScore ragas.summary_score "
+            "SummarizationMetric Summarization"
         ),
         asks="Does the summary keep what matters in its source, and is it short?",
         needs=("response", "reference_contexts"),

@@ -27,7 +27,7 @@ from judges.catalogue.parts.calls import (
 from judges.catalogue.parts.claims import bullets
 from judges.catalogue.parts.text import f_score
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.sample import Sample
@@ -35,6 +35,8 @@ from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _Match = Literal["strict", "unordered", "subset", "superset"]
+Lenient = Annotated[bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")]
+"""A setting of judges that compare arguments."""
 
 
 class ToolCalls(ComputedMetric):
@@ -145,8 +147,6 @@ class ToolCallAccuracy(ToolCalls):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.tool_call_accuracy",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
         aliases=("tool_call_accuracy", "ToolCallAccuracy"),
         asks="Did the agent make the tool calls that were wanted, with the right arguments, in the right order?",
         needs=("user_input", "reference_tool_calls"),
@@ -186,12 +186,8 @@ class ToolCallAccuracy(ToolCalls):
                 "in these two."
             ),
         ] = None,
-        lenient: Annotated[
-            bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")
-        ] = False,
-        reveal_reference: Annotated[
-            bool, means("Whether the feedback tells the expected calls and values, too.")
-        ] = False,
+        lenient: Lenient = False,
+        reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)
@@ -283,9 +279,10 @@ def _checked_matchers(matchers: Any) -> Any:
         return partial(_likeness_by, matchers)
     if callable(matchers) and not isinstance(matchers, Judge):
         return matchers
-    raise ConfigurationError(
-        f"arg_comparison_metric is a function of a wanted and a given value, a judge that asks no model, or these "
-        f"by tool or argument, not {shortened(matchers)}"
+    raise unfit(
+        "arg_comparison_metric is a function of a wanted and a given value, a judge that asks no model, "
+        "or these by tool or argument",
+        matchers,
     )
 
 
@@ -313,8 +310,6 @@ class ToolCallF1(ToolCalls):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.tool_call_f1",
-        judges_parts=False,
-        parts_reason="It judges what an agent did, and not the text.",
         aliases=("tool_call_f1", "ToolCallF1", "ToolCorrectnessMetric", "tool-call-f1"),
         asks="Are the tool calls exactly those that were wanted, in any order?",
         needs=("user_input", "reference_tool_calls"),
@@ -329,12 +324,8 @@ class ToolCallF1(ToolCalls):
     def __init__(
         self,
         *,
-        lenient: Annotated[
-            bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")
-        ] = False,
-        reveal_reference: Annotated[
-            bool, means("Whether the feedback tells the expected calls and values, too.")
-        ] = False,
+        lenient: Lenient = False,
+        reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)

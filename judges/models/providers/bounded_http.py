@@ -25,7 +25,7 @@ _AT_ONCE = 65_536
 
 def bounded(pool: HTTPConnectionPool) -> HTTPConnectionPool:
     """Make a pool's connections keep `exchange_end`, and return the pool."""
-    pool.ConnectionCls = BoundedHTTPS if pool.scheme == "https" else BoundedHTTP
+    pool.ConnectionCls = _BoundedHTTPS if pool.scheme == "https" else _BoundedHTTP
     return pool
 
 
@@ -83,7 +83,7 @@ def _limit(connected: Any, end: float | None) -> None:
     connected.settimeout(left)
 
 
-class BoundedHTTP(HTTPConnection):
+class _BoundedHTTP(HTTPConnection):
     """A connection that keeps `exchange_end`, and sends the headers together with a body that is small."""
 
     _ends_headers = False
@@ -150,7 +150,7 @@ class BoundedHTTP(HTTPConnection):
         return super().getresponse()
 
 
-class BoundedHTTPS(BoundedHTTP, HTTPSConnection):
+class _BoundedHTTPS(_BoundedHTTP, HTTPSConnection):
     """A TLS connection that does the same."""
 
 

@@ -123,29 +123,19 @@ class OpenAICompatibleEmbeddings(Connected):
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
         check_allowed(self.name, self)
-        return _join([self._embed_batch(batch) for batch in self._batches(texts)])
+        calls = [partial(self._send, batch) for batch in self._batches(texts)]
+        return _join([retry.carry_out(call, self.retries) for call in calls])
 
     async def aembed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts without blocking; otherwise as `embed`, with aiohttp."""
         check_allowed(self.name, self)
-        return _join([await self._aembed_batch(batch) for batch in self._batches(texts)])
+        calls = [partial(self._asend, batch) for batch in self._batches(texts)]
+        return _join([await retry.acarry_out(call, self.retries) for call in calls])
 
     def _batches(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:
         if isinstance(texts, str):
             raise ConfigurationError("texts to embed are given as a list, also where there is one")
         return (texts[start : start + self._batch_size] for start in range(0, len(texts), self._batch_size))
-
-    def _embed_batch(self, batch: Sequence[str]) -> EmbeddingResponse:
-        try:
-            return self._send(batch)
-        except Exception as first:  # noqa: BLE001 - raised again unless transient
-            return retry.persist(partial(self._send, batch), first, self.retries)
-
-    async def _aembed_batch(self, batch: Sequence[str]) -> EmbeddingResponse:
-        try:
-            return await self._asend(batch)
-        except Exception as first:  # noqa: BLE001 - raised again unless transient
-            return await retry.apersist(partial(self._asend, batch), first, self.retries)
 
     def _send(self, batch: Sequence[str]) -> EmbeddingResponse:
         return self._parse(self._endpoint.post(_PATH, self._body(batch)), batch)

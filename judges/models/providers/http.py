@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, unfit
 from judges.models.providers.http_errors import (
     EndpointConnectionError,
     EndpointError,
@@ -182,11 +182,7 @@ class Endpoint(SharedByCopies):
         return _unpickle, self._pickled
 
     def post(
-        self,
-        path: str,
-        body: bytes,
-        headers: Mapping[str, str] | None = None,
-        on_part: OnPart | None = None,
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None, on_part: OnPart | None = None
     ) -> EndpointResponse:
         """Post JSON and wait for the response.
 
@@ -211,11 +207,7 @@ class Endpoint(SharedByCopies):
         raise failure  # outside the handler: a client's own error holds the headers sent
 
     async def apost(
-        self,
-        path: str,
-        body: bytes,
-        headers: Mapping[str, str] | None = None,
-        on_part: OnPart | None = None,
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None, on_part: OnPart | None = None
     ) -> EndpointResponse:
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
         session = self._sessions.opened() or await self._sessions.current()
@@ -502,5 +494,5 @@ def _checked_url(url_text: object) -> SplitResult:
 
 def _checked_timeout(timeout_s: object) -> float:
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
-        raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {shortened(timeout_s)}")
+        raise unfit("timeout_s is a number of seconds above 0", timeout_s)
     return float(timeout_s)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.messages import MediaKind, langchain_content
 from judges.model import ModelRequest, ModelResponse, PromptRole, has_method
 from judges.models.likelihood import ALTERNATIVES, NOT_GIVEN, REFUSED, tokens_in, with_ratings
@@ -496,7 +496,7 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not all(part.strip() for part in name.split(":", 1)):
-        raise ConfigurationError(f"{_NAMING}, not {shortened(name)}")
+        raise unfit(f"{_NAMING}", name)
 
 
 def _without_streaming(chat: Any, temperature: float | None) -> Any:

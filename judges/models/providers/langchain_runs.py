@@ -8,11 +8,7 @@ from contextvars import ContextVar, Token
 from typing import Any, Generic, Self, TypeVar
 from uuid import UUID
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForLLMRun,
-    BaseCallbackHandler,
-    CallbackManagerForLLMRun,
-)
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, BaseCallbackHandler, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
@@ -33,10 +29,10 @@ register_configure_hook(_handler, inheritable=True)
 
 def count_calls_on(allowance: Allowance) -> Token[BaseCallbackHandler | None]:
     """Claim each model call from an allowance, and let no tool begin after its deadline, until this is reset."""
-    return _handler.set(CallCounter(allowance))
+    return _handler.set(_CallCounter(allowance))
 
 
-class CallCounter(BaseCallbackHandler):
+class _CallCounter(BaseCallbackHandler):
     """Claims calls as they begin, and charges them as they end; those that a judge's driver counts are its own."""
 
     raise_error = True

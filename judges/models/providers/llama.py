@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.models.providers.http import Endpoint, OnPart
 from judges.models.providers.http_errors import EndpointResponse
 from judges.models.providers.openai_fields import local_name
@@ -127,7 +127,7 @@ def _check_file(file: Path, name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaServer:
+class _LlamaServer:
     """A server that runs.
 
     Args:
@@ -165,17 +165,17 @@ class _Servers:
     """The servers of this process, by file."""
 
     def __init__(self) -> None:
-        self._running: dict[Path, LlamaServer] = {}
+        self._running: dict[Path, _LlamaServer] = {}
         self._models: dict[Path, LocalModel] = {}
         self._ends: dict[Path, list[float]] = {}
         self._lock = threading.Lock()
 
-    def running(self, model: LocalModel) -> LlamaServer | None:
+    def running(self, model: LocalModel) -> _LlamaServer | None:
         """Return the server of a model if there is one that runs."""
         server = self._running.get(model.file)
         return server if server is not None and server.is_running else None
 
-    def serve(self, model: LocalModel) -> LlamaServer:
+    def serve(self, model: LocalModel) -> _LlamaServer:
         """Return the server of a model, after starting it if none runs; its callers wait for one start.
 
         One that ended is started again with the key that it had, a few times within some minutes at most.
@@ -198,7 +198,7 @@ class _Servers:
         """Return the models whose server ended, and was not started again yet."""
         return [self._models[file] for file, server in list(self._running.items()) if not server.is_running]
 
-    def _note_end(self, model: LocalModel, server: LlamaServer) -> None:
+    def _note_end(self, model: LocalModel, server: _LlamaServer) -> None:
         server.stop()  # its pipes are still open
         now = time.monotonic()
         ends = [at for at in self._ends.get(model.file, ()) if now - at < _RESTARTS_S]
@@ -234,7 +234,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_servers.forget)
 
 
-def serve_locally(name: str) -> LlamaServer:
+def serve_locally(name: str) -> _LlamaServer:
     """Return the server of this process for a model on this machine, started if none runs.
 
     Raises:
@@ -258,7 +258,7 @@ def restart_ended() -> None:
                 _log.error("%s", one_line(error))
 
 
-def _start(model: LocalModel, key: str) -> LlamaServer:
+def _start(model: LocalModel, key: str) -> _LlamaServer:
     settings = json.dumps(_settings(model, key)).encode() + b"\n"
     command = [sys.executable, "-P", str(Path(__file__).with_name("llama_child.py"))]
     with tempfile.TemporaryFile() as log:
@@ -268,7 +268,7 @@ def _start(model: LocalModel, key: str) -> LlamaServer:
             )
         except OSError as error:
             raise ConfigurationError(f"{model.name} cannot be served: {one_line(error)}") from error
-        server = LlamaServer(process, "", key)
+        server = _LlamaServer(process, "", key)
         try:
             address = _told_address(process, settings)
         except BaseException:
@@ -278,7 +278,7 @@ def _start(model: LocalModel, key: str) -> LlamaServer:
         if not address:
             server.stop()
             raise ConfigurationError(f"llama.cpp cannot serve {model.name}: {_reason_in(log)}")
-    return LlamaServer(process, f"{address}/v1", key)
+    return _LlamaServer(process, f"{address}/v1", key)
 
 
 def _told_address(process: subprocess.Popen[bytes], settings: bytes) -> str:
@@ -318,9 +318,7 @@ def _threads() -> int:
     requested = os.environ.get(_THREADS_VARIABLE, "").strip()
     if requested:
         if not (requested.isdecimal() and int(requested)):
-            raise ConfigurationError(
-                f"the variable {_THREADS_VARIABLE} is a whole number from 1, not {shortened(requested)}"
-            )
+            raise unfit(f"the variable {_THREADS_VARIABLE} is a whole number from 1", requested)
         return int(requested)
     if not hasattr(os, "sched_getaffinity"):
         return max(1, (os.cpu_count() or 1) // (1 if sys.platform == "darwin" else 2))
@@ -365,7 +363,7 @@ class LlamaEndpoint(Endpoint):
         super().__init__(_LOOPBACK, api_key="", headers=None, timeout_s=timeout_s)
         self._model = model
         self._origin = model.name  # what errors say
-        self._opened: tuple[LlamaServer, Endpoint] | None = None
+        self._opened: tuple[_LlamaServer, Endpoint] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LlamaEndpoint, (self._model, self._timeout_s)
@@ -414,7 +412,7 @@ class LlamaEndpoint(Endpoint):
         running = _servers.running(self._model)
         return self._open(await in_thread(_servers.serve, self._model) if running is None else running)
 
-    def _open(self, server: LlamaServer) -> Endpoint:
+    def _open(self, server: _LlamaServer) -> Endpoint:
         """Return the connections to a server; one that was started anew has another address."""
         opened = self._opened
         if opened is None or opened[0] is not server:

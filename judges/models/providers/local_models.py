@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.model import EmbeddingResponse
 from judges.runtime.flow import in_thread
 from judges.runtime.validation import SharedByCopies
@@ -65,7 +65,7 @@ class MiniLM(SharedByCopies):
         if layers is not None:
             known = self._settings["num_hidden_layers"]
             if type(layers) is not int or not 0 <= layers <= known:
-                raise ConfigurationError(f"layers is a whole number from 0 to {known}, not {shortened(layers)}")
+                raise unfit(f"layers is a whole number from 0 to {known}", layers)
             self._settings = {**self._settings, "num_hidden_layers": layers}
             self.name = f"{self.name}, {layers} layers"
             self._layers = layers
@@ -314,9 +314,7 @@ def _supporting_label(labels: Mapping[int, str], label: str | int | None) -> int
     else:
         matches = [number for number, name in labels.items() if label in (number, name)]
     if len(matches) != 1:
-        raise ConfigurationError(
-            f"label is the one that means 'supported', one of {shortened(dict(labels))}, not {shortened(label)}"
-        )
+        raise unfit(f"label is the one that means 'supported', one of {shortened(dict(labels))}", label)
     return matches[0]
 
 

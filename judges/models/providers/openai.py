@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, JsonValue, SecretStr
 
-from judges.errors import ConfigurationError, shortened
+from judges.errors import unfit
 from judges.messages import Content, openai_content
 from judges.model import Distribution, LlmRun, ModelRequest, ModelResponse, PromptRole
 from judges.models.likelihood import ALTERNATIVES
@@ -178,9 +178,7 @@ class OpenAICompatible(Connected):
             return cls(name, **{"model": name.strip(), **settings})
         parts = parsed_name(name)
         if parts is None or not parts[0]:
-            raise ConfigurationError(
-                f"a model behind an endpoint is named 'openai-compatible:MODEL@BASE_URL', not {shortened(name)}"
-            )
+            raise unfit("a model behind an endpoint is named 'openai-compatible:MODEL@BASE_URL'", name)
         model, address = parts
         return cls(address_for(name, address), **{"model": model, **settings})
 
@@ -294,12 +292,7 @@ class OpenAICompatible(Connected):
         return copy(self)._with(self._chat.bound(fields), fields)  # noqa: SLF001 - of its own class
 
     def bind_tools(
-        self,
-        tools: Sequence[Any],
-        *,
-        tool_choice: Any = None,
-        strict: bool | None = None,
-        **fields: Any,
+        self, tools: Sequence[Any], *, tool_choice: Any = None, strict: bool | None = None, **fields: Any
     ) -> Self:
         """Return the same client with tools, which its answers may call.
 

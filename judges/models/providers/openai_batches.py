@@ -103,10 +103,7 @@ class BatchEndpoint:
             if response.status != OK:
                 raise self._endpoint.status_error(response, ())
 
-        try:
-            await fetch()
-        except Exception as error:  # noqa: BLE001 - raised again unless transient
-            await retry.apersist(fetch, error, _TRIES)
+        await retry.acarry_out(fetch, _TRIES)
 
     async def delete(self, file_id: str, *, may_be_gone: bool) -> None:
         """Delete a file.
@@ -118,19 +115,15 @@ class BatchEndpoint:
         Raises:
             EndpointError: If the endpoint refuses, or cannot be reached.
         """
-        may_be_gone_now = may_be_gone
 
         async def attempt() -> None:
-            nonlocal may_be_gone_now
+            nonlocal may_be_gone
+            was_tried, may_be_gone = may_be_gone, True
             response = await self._send("DELETE", f"/files/{file_id}", seconds=_SECONDS)
-            if response.status != OK and not (may_be_gone_now and response.status == _GONE):
+            if response.status != OK and not (was_tried and response.status == _GONE):
                 raise self._endpoint.status_error(response, ())
 
-        try:
-            await attempt()
-        except Exception as error:  # noqa: BLE001 - raised again unless transient
-            may_be_gone_now = True
-            await retry.apersist(attempt, error, _TRIES)
+        await retry.acarry_out(attempt, _TRIES)
 
     async def _upload(self, path: Path, name: str) -> _Fields:
         import aiohttp  # noqa: PLC0415 - loaded by the endpoint, too
@@ -213,10 +206,7 @@ async def _once(
         may_be_there = True
         return there or await make()
 
-    try:
-        return await attempt()
-    except Exception as error:  # noqa: BLE001 - raised again unless transient
-        return await retry.apersist(attempt, error, _TRIES)
+    return await retry.acarry_out(attempt, _TRIES)
 
 
 def _id_in(fields: _Fields) -> str:

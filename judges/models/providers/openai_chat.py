@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from judges.errors import ConfigurationError
 from judges.model import LlmRun
 from judges.models import retry
+from judges.models.prompt_and_reply import texts_in
 from judges.models.providers import llm_runs
 from judges.models.providers.http import Endpoint
 from judges.models.providers.http_errors import (
@@ -19,7 +20,7 @@ from judges.models.providers.http_errors import (
     error_in,
 )
 from judges.models.providers.openai_fields import GENERATING, SETTINGS, checked_bound, checked_name, encoded
-from judges.models.providers.openai_replies import ChunkReader, model_in, read_completion, texts_in, usage_in
+from judges.models.providers.openai_replies import ChunkReader, model_in, read_completion, usage_in
 from judges.runtime import budget, flow
 from judges.runtime.observation import current
 

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 from pydantic import JsonValue
 
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, shortened, unfit
 from judges.runtime.validation import finite_number
 
 GENERATING = frozenset({"response_format", "tool_choice", "tools"})
@@ -85,14 +85,14 @@ def encoded(fields: Mapping[str, Any]) -> bytes:
 def checked_name(model: object) -> str:
     """Return the name of a model at an endpoint, checked."""
     if not isinstance(model, str) or not model.strip():
-        raise ConfigurationError(f"model is the model's name at the endpoint, not {shortened(model)}")
+        raise unfit("model is the model's name at the endpoint", model)
     return model
 
 
 def checked_temperature(temperature: float | None) -> float | None:
     """Return a sampling temperature, checked; None leaves it to the endpoint."""
     if temperature is not None and finite_number(temperature, setting="temperature") < 0:
-        raise ConfigurationError(f"temperature is a number from 0, not {shortened(temperature)}")
+        raise unfit("temperature is a number from 0", temperature)
     return temperature
 
 
@@ -100,7 +100,7 @@ def checked_endings(endings: object) -> frozenset[str]:
     """Return the words with which an endpoint ends a whole reply, checked; one alone may be a text."""
     words = (endings,) if isinstance(endings, str) else endings
     if not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
-        raise ConfigurationError(f"endings is a list of texts such as ['complete'], not {shortened(endings)}")
+        raise unfit("endings is a list of texts such as ['complete']", endings)
     return frozenset(words)
 
 

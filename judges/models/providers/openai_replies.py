@@ -254,18 +254,6 @@ def model_in(payload: Mapping[str, Any]) -> str | None:
     return _string(payload.get("model")) or None
 
 
-def texts_in(value: object) -> Iterator[str]:
-    """Yield all texts in a JSON value: what an error must not quote of a request."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from texts_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts_in(item)
-
-
 def _text_in(content: object) -> str:
     """Return the text of a message, whose content may be a text or a list of parts."""
     if isinstance(content, list):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from judges.errors import AskFailed, ConfigurationError, shortened
+from judges.errors import AskFailed, ConfigurationError, unfit
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.resolve import as_model
@@ -49,9 +49,9 @@ class Breaker(SharedByCopies):
         self, failures: int = 5, *, cooldown_s: float = 30.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         if type(failures) is not int or failures < 1:
-            raise ConfigurationError(f"failures is a whole number from 1, not {shortened(failures)}")
+            raise unfit("failures is a whole number from 1", failures)
         if isinstance(cooldown_s, bool) or not 0 < cooldown_s < math.inf:
-            raise ConfigurationError(f"cooldown_s is a number of seconds above 0, not {shortened(cooldown_s)}")
+            raise unfit("cooldown_s is a number of seconds above 0", cooldown_s)
         self._most = failures
         self._cooldown = cooldown_s
         self._clock = clock
@@ -363,7 +363,7 @@ class Limiter(SharedByCopies):
         set_limits = {name: limit for name, limit in limits.items() if limit is not None}
         for name, limit in {"in_flight": in_flight, **set_limits}.items():
             if type(limit) is not int or limit < 1:
-                raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(limit)}")
+                raise unfit(f"{name} is a whole number from 1", limit)
         self._admission = AdmissionQueue(in_flight, requests=requests_per_minute, tokens=tokens_per_minute)
         self._is_paced = bool(set_limits)
         self._clock = clock

@@ -359,7 +359,7 @@ class Format:
 _ID = "id|identity*|national id|id number|ausweis*|personalausweis*|identificaci*|identidad|identité"
 _TAX = "tax*|tin|steuer*|fiscal*|impôt*|налог*"
 
-FORMATS: tuple[Format, ...] = (
+_FORMATS: tuple[Format, ...] = (
     # North America
     Format("US", r"\d{3}[- ]?\d{2}[- ]?\d{4}", "ssn|social security*|социальн*|社会安全号*|社保号*|seguro social|"
            "sozialversicherung*|sécurité sociale", "us.ssn", r"\d{3}-\d{2}-\d{4}"),
@@ -471,7 +471,7 @@ FORMATS: tuple[Format, ...] = (
 of
 its own and its check digits."""
 
-COUNTRIES: frozenset[str] = frozenset(entry.country for entry in FORMATS) - {""}
+COUNTRIES: frozenset[str] = frozenset(entry.country for entry in _FORMATS) - {""}
 
 
 def national_ids(plain: Plain, countries: Collection[str]) -> Iterator[Finding]:
@@ -482,7 +482,7 @@ def national_ids(plain: Plain, countries: Collection[str]) -> Iterator[Finding]:
         countries: ISO codes of the packs to use.
     """
     labels = Labels(plain)
-    for entry in FORMATS:
+    for entry in _FORMATS:
         wanted = not entry.country or entry.country in countries
         if wanted and (entry.alone or labels.any(entry.labels)):
             for match in _compiled(entry.pattern, any_case=bool(entry.check)).finditer(plain.text):
