@@ -15,6 +15,7 @@ import pytest
 import structlog
 
 from judges import no_model_requests
+from tests.kit import Clock, Hang
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Read when NumPy is loaded: where tests share the cores, its threads take thirty times as long as one does."""
@@ -71,6 +72,21 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     named = [config.invocation_params.dir / one.partition("::")[0] for one in config.args]
     return 0 if all(one.is_file() for one in named) else (os.cpu_count() or 1) + 1
+
+
+@pytest.fixture
+def hang() -> Iterator[Hang]:
+    """Give calls that hang; the test fails if they were waited for."""
+    hang = Hang()
+    yield hang
+    hang.end()
+    assert not hang.waited_out, "what hangs was waited for"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Give the clocks of this process, to be put forward."""
+    return Clock(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
