@@ -9,6 +9,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import certifi
 import pytest
@@ -16,6 +17,9 @@ import structlog
 
 from judges import no_model_requests
 from tests.kit import Clock, Hang
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Read when NumPy is loaded: where tests share the cores, its threads take thirty times as long as one does."""
@@ -72,6 +76,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     named = [config.invocation_params.dir / one.partition("::")[0] for one in config.args]
     return 0 if all(one.is_file() for one in named) else (os.cpu_count() or 1) + 1
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start Chromium once a module: while it runs, no test has an event loop of its own."""
+    from tests.browsers import open_browser  # noqa: PLC0415 - most tests need none
+
+    with open_browser() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -24,13 +24,6 @@ HOSTS = ["localhost", "evil.example", "127.0.0.1:1", "a b", "[::1]", "x/v1/model
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream."""
-    with serving(lambda _: Reply("good")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def guard(upstream: ModelServer) -> Iterator[Guarded]:
     """Start a guard with two keys, one of them for another guard, and short deadlines."""
     keys = [
