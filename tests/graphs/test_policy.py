@@ -263,8 +263,15 @@ async def test_deadline_abandons_a_hanging_judge(hang: Hang) -> None:
 
 def test_deadline_abandons_a_hanging_chat_model(hang: Hang) -> None:
     """The same with a chat model that is slow."""
-    model = ScriptedModel(lambda _: hang.wait() or "draft")
-    assert SelfRefine(model, rating(4), deadline_s=DEADLINE_S).refine("what?").stop_reason == "deadline"
+
+    def reply(_: list[BaseMessage]) -> str:
+        hang.wait()
+        return "draft"
+
+    assert (
+        SelfRefine(ScriptedModel(reply), rating(4), deadline_s=DEADLINE_S).refine("what?").stop_reason
+        == "deadline"
+    )
 
 
 def test_a_deadline_far_off_changes_nothing() -> None:
