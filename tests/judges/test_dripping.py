@@ -42,6 +42,9 @@ SCRIPTS: dict[str, Script] = {
 MOST_DROPS = 400
 """How many drops there are: they take twenty seconds, at the least."""
 
+MOST_AT_ONCE = 10_000
+"""How many there are without a pause: more than a connection holds, and than is read in seconds."""
+
 
 @contextmanager
 def dripping(script: Script, pause_s: float = 0.05) -> Iterator[str]:
@@ -83,14 +86,14 @@ def dripping(script: Script, pause_s: float = 0.05) -> Iterator[str]:
 def breach_of(where: str, *, timeout_s: float = 0.3, deadline_s: float | None = None) -> str | None:
     """Ask once, and return what was said if it was no timeout, or came only when the script was over."""
     over: list[str] = []
+    most, pause_s = (MOST_AT_ONCE, 0.0) if where == "flood" else (MOST_DROPS, 0.05)
 
     def script() -> Iterator[bytes]:
-        yield from itertools.islice(SCRIPTS[where](), MOST_DROPS)
+        yield from itertools.islice(SCRIPTS[where](), most)
         over.append(where)
 
-    flood = where == "flood"
     with (
-        dripping(SCRIPTS[where] if flood else script, 0 if flood else 0.05) as url,
+        dripping(script, pause_s) as url,
         OpenAICompatible(url, model="m", timeout_s=timeout_s, retries=0) as model,
         within(None if deadline_s is None else Allowance(seconds=deadline_s)),
     ):
