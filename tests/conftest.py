@@ -16,10 +16,11 @@ import pytest
 import structlog
 
 from judges import no_model_requests
-from tests.kit import Clock, Hang
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+    from tests.kit import Clock, Hang
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Read when NumPy is loaded: where tests share the cores, its threads take thirty times as long as one does."""
@@ -90,6 +91,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def hang() -> Iterator[Hang]:
     """Give calls that hang; the test fails if they were waited for."""
+    from tests.kit import Hang  # noqa: PLC0415 - it loads much, of which bytecode must be kept
+
     hang = Hang()
     yield hang
     hang.end()
@@ -99,6 +102,8 @@ def hang() -> Iterator[Hang]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Give the clocks of this process, to be put forward."""
+    from tests.kit import Clock  # noqa: PLC0415 - it loads much, of which bytecode must be kept
+
     return Clock(monkeypatch)
 
 
