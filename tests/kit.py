@@ -1,8 +1,11 @@
-"""What tests of judges share: the ways of asking one, and models that answer by what they are shown."""
+"""What tests share: ways of asking a judge, models that answer by what they are shown, what hangs, and clocks."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
@@ -64,3 +67,40 @@ def asked(model: ScriptedModel) -> list[Shown]:
 def items(*verdicts: object) -> dict[str, Any]:
     """Write a reply of numbered items."""
     return {"items": [{"number": n, "reason": f"reason {n}", "verdict": one} for n, one in enumerate(verdicts, 1)]}
+
+
+class Hang:
+    """Calls that hang until their test is over, and whether anybody waited for that: nobody should.
+
+    What waits for them all the same goes on after half a minute, so that its test fails instead of hanging.
+    """
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self.waited_out = False
+
+    def wait(self) -> None:
+        """Block."""
+        if not self._over.wait(30):
+            self.waited_out = True
+
+    async def await_(self) -> None:
+        """Wait without blocking."""
+        await asyncio.sleep(30)
+        self.waited_out = True
+
+    def end(self) -> None:
+        """Let go of what still hangs."""
+        self._over.set()
+
+
+class Clock:
+    """The clocks of this process, which a test puts forward where it would else have to wait."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ahead_s = 0.0
+        for name in ("monotonic", "perf_counter", "time"):
+            monkeypatch.setattr(time, name, self._ahead_of(getattr(time, name)))
+
+    def _ahead_of(self, clock: Callable[[], float]) -> Callable[[], float]:
+        return lambda: clock() + self.ahead_s

@@ -112,10 +112,14 @@ class Import:
     when: Literal["loading", "calling", "typing"]
 
 
+parsed = cache(ast.parse)
+"""Each module is read by several laws, and parsed once."""
+
+
 @cache
 def imports(source: str) -> tuple[Import, ...]:
     """List the absolute imports of a module, `import_module("...")` included."""
-    return tuple(_imports(ast.parse(source), "loading"))
+    return tuple(_imports(parsed(source), "loading"))
 
 
 def _imports(node: ast.AST, when: Literal["loading", "calling", "typing"]) -> Iterator[Import]:
@@ -123,7 +127,10 @@ def _imports(node: ast.AST, when: Literal["loading", "calling", "typing"]) -> It
         yield Import(name.partition(".")[0], when)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         when = "calling"
-    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in (
+        getattr(node.test, "id", None),
+        getattr(node.test, "attr", None),
+    ):
         for child in node.body:
             yield from _imports(child, "typing")
         for child in node.orelse:
@@ -274,7 +281,7 @@ INNER: tuple[tuple[str, ...], ...] = (
 def dotted_imports(source: str) -> frozenset[tuple[str, str]]:
     """List what a module imports, as module and name, for types and inside functions included."""
     imported: set[tuple[str, str]] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.ImportFrom) and node.module:
             imported |= {(node.module, f"{node.module}.{name.name}") for name in node.names}
         else:
@@ -358,7 +365,7 @@ def test_functions_are_short_and_a_type_name_has_one_home() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for floor in BELOW:
         for path, source in modules(floor):
-            tree = ast.parse(source)
+            tree = parsed(source)
             functions = (node for node in ast.walk(tree) if isinstance(node, Function))
             too_long += [f"{path}:{one.lineno} {one.name}" for one in functions if body_lines(one) > LONGEST_BODY]
             for name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from demos.agent import main
+from tests import forks
+from tests.snippets import ROOT
 
 REFUSED_FIRST, ACCEPTED_AT_ONCE = 1, 9
 """Seeds whose first temperature is impossible, and is possible."""
@@ -42,8 +40,6 @@ def test_what_is_never_accepted_ends_with_one(capsys: pytest.CaptureFixture[str]
 
 def test_it_runs_as_a_module() -> None:
     """`python -m demos.agent` needs no key."""
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "demos.agent", "--seed", str(ACCEPTED_AT_ONCE)]
-    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    ran = forks.run("demos.agent", "--seed", ACCEPTED_AT_ONCE, folder=ROOT)
     assert ran.returncode == 0, ran.stderr
     assert "accepted" in ran.stdout

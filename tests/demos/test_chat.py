@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from demos.chat import main
+from tests import forks
+from tests.snippets import ROOT
 
-ROOT = Path(__file__).parents[2]
 BRIEF = ("Noted.", "Yes.", "No.", "Hello.", "Right.")
 """All that the script says when it is too brief."""
 
@@ -95,17 +93,7 @@ def test_ctrl_c_ends_the_chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 def test_it_runs_as_a_module() -> None:
     """`python -m demos.chat` reads piped lines, and exits with 0 at their end."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "demos.chat"],
-        input="My name is Ada\nWho am I?\n",
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=60,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
-    )
+    ran = forks.run("demos.chat", folder=ROOT, typed="My name is Ada\nWho am I?\n")
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "Your name is Ada, as you told me." in ran.stdout

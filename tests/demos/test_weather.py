@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from demos.weather.agent import COLDEST, HOTTEST
 from demos.weather.app import main
+from tests import forks
 from tests.laws import for_every
+from tests.snippets import ROOT
 
-ROOT = Path(__file__).parents[2]
 ACCEPTED_AT_ONCE, REFUSED_FIRST = 9, 1
 """Seeds whose first temperature is possible, and is not."""
 
@@ -237,16 +235,7 @@ def test_without_langchain_the_missing_extra_is_named(weather: Run, monkeypatch:
 
 def test_it_runs_as_a_module_without_colour() -> None:
     """`python -m demos.weather` with NO_COLOR prints no escape sequence, and exits with 0."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "demos.weather", "--seed", str(REFUSED_FIRST)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=60,
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
-    )
+    ran = forks.run("demos.weather", "--seed", REFUSED_FIRST, folder=ROOT, NO_COLOR="1")
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "\x1b" not in ran.stdout

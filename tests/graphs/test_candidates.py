@@ -31,6 +31,7 @@ from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
 from tests.graphs.test_streams import ASKED, DOORS, GOOD, MARK, older, opened, strict
+from tests.kit import Hang
 from tests.laws import for_every
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -315,9 +316,7 @@ def test_the_first_that_is_accepted_ends_the_attempt(how: Entrance) -> None:
 
     slow = ScriptedModel(slow_agent)
     overrides: Any = {1: [{"model": _blocking(create_agent(slow, [look_up, look]))}, {"model": fast}]}
-    began = time.monotonic()
     outcome = how("none:such", by_text(), Policy(candidates=2, overrides=overrides, first_accepted=True))
-    assert time.monotonic() - began < 5
     assert (outcome.stop_reason, [draft.text for draft in outcome.attempts[0].drafts]) == ("accepted", ["b4"])
     assert outcome.usage.calls == 2
     release.set()
@@ -423,19 +422,15 @@ def test_tokens_and_cost_hold_over_all_candidates() -> None:
 
 
 @pytest.mark.parametrize("how", [by_refine, by_arefine])
-def test_the_deadline_holds_over_all_candidates(how: Entrance) -> None:
+def test_the_deadline_holds_over_all_candidates(how: Entrance, hang: Hang) -> None:
     """What is judged by then is the answer; nobody waits for the rest."""
-    stop = threading.Event()
 
-    def hang(messages: list[BaseMessage]) -> str:
-        stop.wait(20)
+    def generate(messages: list[BaseMessage]) -> str:
+        hang.wait()
         return "a4"
 
-    overrides: Any = {1: [{"model": hang}, {"model": ScriptedModel(["b2"])}]}
-    began = time.monotonic()
+    overrides: Any = {1: [{"model": generate}, {"model": ScriptedModel(["b2"])}]}
     outcome = how("none:such", by_text(), Policy(candidates=2, overrides=overrides, deadline_s=0.3))
-    stop.set()
-    assert time.monotonic() - began < 10
     assert (outcome.stop_reason, outcome.answer and outcome.answer.text) == ("deadline", "b2")
 
 

@@ -8,53 +8,39 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from tests.kit import Hang
 
 DEADLINE_S = 0.2
-LONG_BEFORE_S = 10.0
-"""Well before what hangs would end by itself, however busy the machine is."""
 
 
-@pytest.fixture
-def released() -> Iterator[threading.Event]:
-    """Give what a hanging function waits for; it is set when the test is over."""
-    event = threading.Event()
-    yield event
-    event.set()
+def test_a_hanging_generator_does_not_hold_up_the_end_of_the_loop(hang: Hang) -> None:
+    """`asyncio.run` returns although the function still hangs."""
 
-
-def test_a_hanging_generator_does_not_hold_up_the_end_of_the_loop(released: threading.Event) -> None:
-    """`asyncio.run` returns soon after the deadline, although the function still hangs."""
-
-    def hang(_: object) -> str:
-        released.wait(20)
+    def generate(_: object) -> str:
+        hang.wait()
         return "late"
 
-    refiner = SelfRefine(hang, ScriptedJudge([4]), deadline_s=DEADLINE_S)
-    started = time.monotonic()
+    refiner = SelfRefine(generate, ScriptedJudge([4]), deadline_s=DEADLINE_S)
     outcome = asyncio.run(refiner.arefine("what?"))
     assert (outcome.stop_reason, outcome.answer) == ("deadline", None)
-    assert time.monotonic() - started < LONG_BEFORE_S
 
 
-def test_a_hanging_judge_does_not_hold_up_the_end_of_the_loop(released: threading.Event) -> None:
-    """The draft is returned flagged, and `asyncio.run` returns soon after the deadline."""
+def test_a_hanging_judge_does_not_hold_up_the_end_of_the_loop(hang: Hang) -> None:
+    """The draft is returned flagged, and `asyncio.run` returns although the function still hangs."""
 
-    def hang(answer: str) -> int:
-        released.wait(20)
+    def judge(answer: str) -> int:
+        hang.wait()
         return len(answer)
 
-    refiner = SelfRefine(ScriptedModel(["draft"]), hang, deadline_s=DEADLINE_S)
-    started = time.monotonic()
+    refiner = SelfRefine(ScriptedModel(["draft"]), judge, deadline_s=DEADLINE_S)
     outcome = asyncio.run(refiner.arefine("what?"))
     assert (outcome.stop_reason, outcome.passed) == ("deadline", False)
-    assert time.monotonic() - started < LONG_BEFORE_S
 
 
 def test_a_function_within_the_deadline_is_heard() -> None:
@@ -82,6 +68,7 @@ from refine import SelfRefine
 
 def hang(_=None):
     time.sleep(30)
+    print("waited out", flush=True)
     return "late"
 
 async def ahang(_=None):
@@ -137,16 +124,14 @@ first_at_once = RunnableLambda(lambda _: hang() if next(numbers) else "draft")
 drafts = ScriptedModel(["draft"], cycle=True) | first_at_once
 race = SelfRefine(drafts, ScriptedJudge([4]), candidates=2, first_accepted=True)
 assert asyncio.run(race.arefine("what?")).passed
-print("over", time.monotonic(), flush=True)
+print("over", flush=True)
 """
 
 
 def test_the_process_ends_at_once_after_the_deadline() -> None:
     """No thread that still hangs is waited for: of a function, a chain, a panel or an agent's tool."""
     done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=True)
-    word, at = done.stdout.split()
-    assert word == "over"
-    assert time.monotonic() - float(at) < 5
+    assert done.stdout == "over\n"
 
 
 def test_other_calls_of_the_event_loop_are_waited_for_as_before() -> None:
@@ -175,14 +160,13 @@ def test_an_evaluation_that_is_interrupted_does_not_wait_for_its_judges() -> Non
     code = (
         "import time\nfrom judges.offline import evaluate\n"
         "def hang(answer):\n    if answer == 'bad':\n        time.sleep(0.3)\n        raise KeyboardInterrupt\n"
-        "    time.sleep(30)\n"
+        "    time.sleep(30)\n    print('waited out', flush=True)\n"
         "rows = [{'question': 'q', 'answer': answer} for answer in ('good', 'bad', 'good')]\n"
         "try:\n    evaluate(rows, hang)\n"
-        "except KeyboardInterrupt:\n    print('over', time.monotonic(), flush=True)\n"
+        "except KeyboardInterrupt:\n    print('over', flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.startswith("over")
-    assert time.monotonic() - float(done.stdout.split()[1]) < 5
+    assert done.stdout == "over\n"
 
 
 async def test_a_call_that_fails_as_its_caller_goes_is_no_noise() -> None:

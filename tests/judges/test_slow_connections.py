@@ -6,7 +6,6 @@ import asyncio
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,6 +16,7 @@ from judges import OpenAICompatible
 from judges.models.providers.http_errors import EndpointConnectionError, EndpointTimeoutError
 from judges.runtime.budget import Allowance, Refused
 from judges.runtime.observation import within
+from tests.kit import Hang
 from tests.model_server import Reply, serving
 
 REQUEST: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -75,35 +75,44 @@ def known_hosts(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], list[
 
 
 @both
-def test_a_slow_lookup_ends_with_the_timeout(ask: Callable[..., Any], known_hosts: dict[str, Any]) -> None:
+def test_a_slow_lookup_ends_with_the_timeout(
+    ask: Callable[..., Any], known_hosts: dict[str, Any], hang: Hang
+) -> None:
     """Nobody waits for it, and neither does the end of the event loop; a nearer deadline counts."""
 
     def slow() -> list[str]:
-        time.sleep(4)
+        hang.wait()
         return ["127.0.0.1"]
 
     known_hosts["localhost"] = slow
-    for timeout_s, deadline_s in ((0.2, None), (30.0, 0.2)):
-        started = time.monotonic()
+    for timeout_s, deadline_s in ((0.2, None), (60.0, 0.2)):
         model = OpenAICompatible("http://localhost:9/v1", model="m", timeout_s=timeout_s, retries=0)
         with (
             pytest.raises((EndpointTimeoutError, Refused)),
             within(None if deadline_s is None else Allowance(seconds=deadline_s)),
         ):
             ask(model)
-        assert time.monotonic() - started < 3.5
 
 
 @both
-def test_several_addresses_share_the_timeout(ask: Callable[..., Any], known_hosts: dict[str, Any]) -> None:
-    """None of them answers, and all together take no longer than one would."""
-    with full_listeners(4) as (addresses, port):
+def test_several_addresses_share_the_timeout(
+    ask: Callable[..., Any], known_hosts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them answers: the first few take all the time there is, and the rest are not tried."""
+    tried: list[Any] = []
+    connect = socket.socket.connect
+
+    def noted(self: socket.socket, address: Any) -> None:
+        tried.append(address)
+        connect(self, address)
+
+    with full_listeners(40) as (addresses, port):
+        monkeypatch.setattr(socket.socket, "connect", noted)
         known_hosts["localhost"] = lambda: addresses
         model = OpenAICompatible(f"http://localhost:{port}/v1", model="m", timeout_s=0.6, retries=0)
-        started = time.monotonic()
         with pytest.raises(EndpointTimeoutError):
             ask(model)
-        assert time.monotonic() - started < 3.5
+    assert 1 <= len(tried) < 10
 
 
 @both
@@ -130,6 +139,7 @@ import asyncio, socket, sys, time
 
 def slow(*details, **settings):
     time.sleep(20)
+    print("waited out", flush=True)
 
 socket.getaddrinfo = slow
 from judges import OpenAICompatible
@@ -146,9 +156,5 @@ except Exception as error:
 @pytest.mark.parametrize("way", ["chat", "achat"])
 def test_a_slow_lookup_does_not_hold_up_the_end_of_the_process(way: str) -> None:
     """The thread that waits for it is left behind."""
-    started = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", PROCESS, way], capture_output=True, text=True, timeout=15, check=True
-    )
-    assert done.stdout.strip() == "EndpointTimeoutError"
-    assert time.monotonic() - started < 15
+    done = subprocess.run([sys.executable, "-c", PROCESS, way], capture_output=True, text=True, check=True)
+    assert done.stdout == "EndpointTimeoutError\n"

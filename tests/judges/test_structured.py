@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -225,13 +224,11 @@ async def test_fault_after_a_bad_reply_keeps_what_was_spent() -> None:
 async def test_cancelling_ends_the_call() -> None:
     """A cancelled judge does not turn the cancellation into a verdict."""
     task = asyncio.create_task(judged("async", ScriptedModel([GOOD], delay_s=60)))
-    started = time.monotonic()
     for _ in range(5):
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - started < 5
 
 
 def test_cancelled_error_of_a_model_is_no_verdict() -> None:

@@ -10,12 +10,11 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from refine import SelfRefine
 from refine.cli.app import app
 from refine.cli.label import LabelScreen, RecordStore, lines_of, wrap
 from refine.record import DatabaseRecord
+from tests import forks
 from tests.loops.recorded import rows_of, write_loops
 
 ESCAPE = re.compile(rb"\x1b(?:\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>78]|\([B0])")
@@ -43,7 +43,7 @@ PATIENCE_S = 30.0
 class Terminal:
     """A real terminal with a command in it."""
 
-    def __init__(self, file: int, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, file: int, process: ForkServerProcess) -> None:
         self._file, self.process = file, process
         self._seen = b""
         self._shows_a_screen = False
@@ -60,7 +60,7 @@ class Terminal:
                 with suppress(OSError):  # the command has ended
                     self._seen += os.read(self._file, 65_536)
             elif self._shows_a_screen:
-                self.process.send_signal(signal.SIGWINCH)
+                forks.tell(self.process, signal.SIGWINCH)
             self._shows_a_screen = self._shows_a_screen or b"\x1b[?1049h" in self._seen
         self._seen = b""
         return plain
@@ -72,7 +72,7 @@ class Terminal:
     def resize(self, rows: int, columns: int) -> None:
         """Change the size of the window, as a person does who drags its corner."""
         fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process.send_signal(signal.SIGWINCH)
+        forks.tell(self.process, signal.SIGWINCH)
 
 
 @contextmanager
@@ -80,14 +80,13 @@ def terminal(*arguments: object, rows: int = 24, columns: int = 100) -> Iterator
     """Run `refine` in a terminal of its own."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    command = [sys.executable, "-m", "refine", *map(str, arguments)]
-    settings = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    settings = {"TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    process = forks.start("refine", *arguments, streams=(theirs, theirs, theirs), folder=Path.cwd(), **settings)
+    os.close(theirs)
     try:
-        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as process:
-            os.close(theirs)
-            yield Terminal(ours, process)
-            process.kill()
+        yield Terminal(ours, process)
     finally:
+        process.kill()
         os.close(ours)
 
 
@@ -122,7 +121,7 @@ def test_a_person_labels_in_a_terminal(tmp_path: Path) -> None:
         screen.until("skipped")
         screen.keys("14")
         assert "3 labels by ann" in screen.until("all are labelled")
-        assert screen.process.wait(PATIENCE_S) == 0
+        assert forks.end_of(screen.process) == 0
     assert [one.get("rating") for one in written(file)] == [None, 1, 4]
     assert file.stat().st_mode & 0o777 == 0o600
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
 from refine.record import DatabaseRecord
+from tests import forks
 from tests.loops.recorded import rows_of, write_loops
 
 
@@ -228,20 +228,11 @@ def test_a_canary_is_judged_by_a_judge_by_name(tmp_path: Path) -> None:
 def test_watching_until_somebody_ends_it(tmp_path: Path) -> None:
     """The screen follows the record; Ctrl-C ends with the exit code of the last look."""
     path = write_loops(tmp_path / "a.jsonl", ["4|b"] * 6)
-    command = [sys.executable, "-m", "refine", "monitor", str(path), "--alpha", "0.1", "--watch"]
-    settings = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(  # where a job of the background starts the tests, it would not hear Ctrl-C
-        [*command, "--every", "0.1"],
-        stdout=subprocess.PIPE,
-        env=settings,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - nothing runs beside it
-    ) as process:
-        assert process.stdout is not None
-        assert b"no alarm" in process.stdout.readline()
+    words = ("monitor", path, "--alpha", "0.1", "--watch", "--every", "0.1")
+    with forks.listening("stdout", "refine", *words, folder=tmp_path) as (process, written):
+        assert "no alarm" in written.readline()
         write_loops(path, ["4|b"] * 7)
-        for line in process.stdout:
-            if b"ALARM" in line:
-                break
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        assert process.wait(20) == 1
+        assert any("ALARM" in line for line in written)
+        forks.tell(process, signal.SIGINT)
+        written.read()
+        assert forks.end_of(process) == 1

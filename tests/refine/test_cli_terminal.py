@@ -6,8 +6,6 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
 import termios
 from collections import Counter
 from contextlib import closing
@@ -20,6 +18,7 @@ from judges import as_judge
 from judges.certificate import IssuedCertificate
 from refine import DatabaseRecord, SelfRefine
 from refine.cli.app import app
+from tests import forks
 from tests.snippets import ROOT
 
 LONG = "a_rather_long_name_of_a_judge"
@@ -39,16 +38,9 @@ def screen(*words: object, columns: int, keys: bytes = b"", code: int = 0) -> st
     """Return what a command writes in a terminal of so many columns, without its colours."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, columns))
-    environment = {
-        name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES", "NO_COLOR"}
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "refine", *map(str, words)],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**environment, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
-    )
+    unset = dict.fromkeys(("COLUMNS", "LINES", "NO_COLOR"))
+    terminal = (theirs, theirs, theirs)
+    process = forks.start("refine", *words, streams=terminal, folder=Path.cwd(), **unset, TERM="xterm")
     os.close(theirs)
     os.write(ours, keys)  # typed ahead
     written = b""
@@ -61,7 +53,7 @@ def screen(*words: object, columns: int, keys: bytes = b"", code: int = 0) -> st
             break
         written += part
     os.close(ours)
-    assert process.wait(timeout=60) == code, written
+    assert forks.end_of(process) == code, written
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.decode()).replace("\r\n", "\n")
 
 
@@ -114,14 +106,8 @@ def test_without_out_a_run_has_a_folder_of_its_own_which_is_named(rows: Path) ->
 def test_a_shell_completes_commands_and_judges(typed: str, offered: str) -> None:
     """What bash asks for is answered: commands, options, and judges by name."""
     words = typed.split()
-    environment = {"_REFINE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
-    result = subprocess.run(
-        [sys.executable, "-m", "refine"],
-        env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    asked = {"_REFINE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    result = forks.run("refine", folder=ROOT, **asked)
     assert offered in result.stdout.split(), result
 
 

@@ -27,6 +27,7 @@ from refine.cli.app import app
 from refine.mcp_server import McpServer
 from refine.server.access import describe_new_key
 from refine.server.config import load_settings
+from tests import forks
 from tests.guarding import wait_until
 from tests.model_server import ModelServer, Reply, Wire, in_turn, serving
 
@@ -43,20 +44,12 @@ MODES: tuple[Mode, ...] = ("auto", "legacy")
 @contextmanager
 def listening(folder: Path, *options: str) -> Iterator[str]:
     """Run `refine mcp --http` at a free port, and yield where it is."""
-    command = [sys.executable, "-m", "refine", "mcp", "--http", "--port", "0", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        try:
-            line = process.stderr.readline()
-            found = re.search(r"http://\S+/mcp", line)
-            assert found is not None, line + process.stderr.read()
-            yield found[0]
-        finally:
-            process.terminate()
-            process.communicate()
+    words = ("mcp", "--http", "--port", "0", *options)
+    with forks.listening("stderr", "refine", *words, folder=folder) as (_, written):
+        line = written.readline()
+        found = re.search(r"http://\S+/mcp", line)
+        assert found is not None, line + written.read()
+        yield found[0]
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 from starlette.applications import Starlette
 
 from graphs import Outcome, Policy
@@ -27,16 +27,6 @@ from refine import SelfRefine
 from refine.page.routes import HEADERS, Event, TryQuestion, attempts_of, page_routes
 from refine.record import DatabaseRecord, Origin
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 expect.set_options(timeout=15_000)
 
 KEY = "a key of the page alone"
@@ -98,17 +88,6 @@ def record(tmp_path: Path) -> Iterator[DatabaseRecord]:
     with DatabaseRecord(f"sqlite:///{tmp_path}/record.db", texts=True) as record:
         record.check()
         yield record
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start Debian's Chromium once."""
-    if not CHROMIUM.exists():
-        pytest.skip("Chromium is not installed")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @contextmanager

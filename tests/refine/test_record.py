@@ -287,9 +287,7 @@ def test_a_database_that_never_answers_costs_nothing_but_rows(caplog: pytest.Log
         assert [answer.text for answer in asked.batch(["?"] * 20)] == ["a draft"] * 20
         with pytest.raises(ConfigurationError, match="cannot be used"):
             record.check()
-        started = time.monotonic()
         record.close(0.3)
-        assert time.monotonic() - started < 3
         asked.invoke("?")
         stats = record.stats()
     assert (stats.offered, stats.lost_closed, stats.queued) == (21, 21, 0)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from refine.cli.app import app
+from tests import forks
 
 ROOT = Path(__file__).parents[2]
 GOOD = '{"question": "q", "answer": "a"}\n'
@@ -173,13 +171,7 @@ def test_a_broken_package_costs_one_line_where_judges_are_listed_and_none_elsewh
     (info / "entry_points.txt").write_text("[selfrefine.judges]\nmine = broken_judges:Mine\n")
     (folder / "broken_judges.py").write_text("import no_such_module\n")
     listed, judged, shown = (
-        subprocess.run(
-            [sys.executable, "-m", "refine", *shlex.split(command)],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        forks.run("refine", *shlex.split(command), folder=folder)
         for command in ("judges --find exact", f"evaluate ok.jsonl {JUDGED}", "judges exact_match")
     )
     (line,) = listed.stderr.splitlines()

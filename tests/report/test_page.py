@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect
 
 from judges import Sample, Verdict, as_judge
 from judges.offline import Evaluation, Row, evaluate
@@ -21,16 +21,6 @@ from refine.report.file import markdown
 from refine.report.page import page as page_of
 from tests.report.xss import STRINGS
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 LARGE = "SELFREFINE_LARGE"
 
 READ_ALL = """(many) => Array.from({ length: many }, () => {
@@ -39,17 +29,6 @@ READ_ALL = """(many) => Array.from({ length: many }, () => {
   return answer;
 })"""
 """Reads a row in the page, goes to the next one by a key, and so on; gives all answers."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start Debian's Chromium once."""
-    if not CHROMIUM.exists():
-        pytest.skip("Chromium is not installed")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 class Opened:

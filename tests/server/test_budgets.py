@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,13 +14,6 @@ from tests.model_server import ModelServer, Reply, in_turn, serving
 
 PATHS = {"/v1/chat/completions": "messages", "/v1/responses": "input", "/v1/messages": "messages"}
 ROW = {"question": "?", "answer": "good"}
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream; each answer costs 110 tokens."""
-    with serving(in_turn(Reply("good"))) as server:
-        yield server
 
 
 def test_budgets_of_a_day(upstream: ModelServer) -> None:

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from tests.guarding import QUESTION, Guarded, events_of, guarding
-from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn
 
 EVERYTHING: dict[str, Any] = {
     "model": "gpt-x",
@@ -33,13 +33,6 @@ EVERYTHING: dict[str, Any] = {
     "metadata": {"a": "b"},
     "logit_bias": {"50256": -100},
 }
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream; each test gives it a script."""
-    with serving(in_turn(Reply("good"))) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from tests.guarding import Guarded, guarding
-from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered
 
 TEXTS = ["bad DRAFT", "good at last"]
 SLOW_S = 0.15
@@ -90,11 +90,7 @@ def reply_to(asked: Asked) -> Reply | Wire:
     return Reply(text, delay_s=delay)
 
 
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream that speaks all three APIs."""
-    with serving(reply_to) as server:
-        yield server
+UPSTREAM = reply_to
 
 
 @pytest.fixture(scope="module")

@@ -151,11 +151,7 @@ def rate(asked: Asked) -> Reply:
     return Reply(json.dumps(verdict))
 
 
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream that leaks."""
-    with serving(leak) as server:
-        yield server
+UPSTREAM = leak
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,6 @@ from tests.guarding import guarding
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
 
 VERDICT = json.dumps({"rationale": "Because.", "rating": 4, "feedback": ""})
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream."""
-    with serving(lambda asked: Reply("good")) as server:
-        yield server
 
 
 @pytest.mark.parametrize("start", [partial(serve, None, check=True), RunningGuard], ids=["check", "start"])

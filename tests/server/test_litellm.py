@@ -25,13 +25,6 @@ MASTER_KEY = f"sk-{os.urandom(32).hex()}"
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream."""
-    with serving(in_turn(Reply("good"))) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def guard(upstream: ModelServer) -> Iterator[Guarded]:
     """Start a guard with an upstream, and beside it guards with other judges."""
     guards: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from refine.record import DatabaseRecord, OutcomeFilter
 from refine.server.access import digest_of
 from tests.guarding import guarding, wait_until
-from tests.model_server import Asked, ModelServer, Wire, serving
+from tests.model_server import Asked, ModelServer, Wire
 from tests.server.apis import DIALECTS, body_in, reply_in, text_in
 from tests.server.evasions import PATHS, Dialect
 
@@ -28,11 +27,7 @@ def say(asked: Asked) -> Wire:
     return reply_in(asked, text, thought=f"The pin is {PIN}.")
 
 
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream that says a secret."""
-    with serving(say) as server:
-        yield server
+UPSTREAM = say
 
 
 @pytest.mark.parametrize(("dialect", "streamed"), list(product(DIALECTS, [False, True])))

@@ -39,11 +39,7 @@ def echo(asked: Asked) -> Wire:
     )
 
 
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream that echoes."""
-    with serving(echo) as server:
-        yield server
+UPSTREAM = echo
 
 
 @pytest.fixture(scope="module")

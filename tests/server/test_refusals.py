@@ -17,7 +17,7 @@ from judges import ConfigurationError
 from refine.server.access import digest_of
 from refine.server.config import load_settings
 from tests.guarding import QUESTION, Guarded, guarding
-from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered
 
 BODY = json.dumps({"model": "m", "messages": QUESTION}).encode()
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
@@ -54,11 +54,7 @@ def reply_to(asked: Asked) -> Reply | Wire:
     return answered({"reached": asked["path"]})
 
 
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[ModelServer]:
-    """Start an upstream."""
-    with serving(reply_to) as server:
-        yield server
+UPSTREAM = reply_to
 
 
 @pytest.fixture(scope="module")

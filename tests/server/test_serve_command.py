@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import httpx2
@@ -20,6 +18,7 @@ from typer.testing import CliRunner
 
 from refine.cli.app import app
 from refine.server.access import digest_of
+from tests import forks
 from tests.guarding import QUESTION, wait_until
 from tests.model_server import Asked, Reply, serving
 
@@ -30,37 +29,20 @@ BODY = json.dumps({"model": "m", "messages": QUESTION})
 @contextmanager
 def serving_command(
     *arguments: str, folder: Path | None = None
-) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
+) -> Iterator[tuple[ForkServerProcess, str, list[str]]]:
     """Run `refine serve` at a free port; yields the process, its base URL and the lines that it said before that.
 
     Without a folder to run in nothing is recorded.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "refine",
-        "serve",
-        "--port",
-        "0",
-        "--judge",
-        "tests.guarding:rates",
-        *arguments,
-        *(() if folder else ("--no-record",)),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, cwd=folder or ROOT, env=environment, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        try:
-            lines: list[str] = []
-            while not lines or ("listening at" not in lines[-1] and "refine: " in lines[-1]):
-                lines.append(process.stderr.readline())
-            found = re.search(r"http://\S+?/v1", lines[-1])
-            assert found is not None, lines[-1] + process.stderr.read()
-            yield process, found.group(), lines
-        finally:
-            process.kill()
+    words = ["serve", "--port", "0", "--judge", "tests.guarding:rates", *arguments]
+    words += () if folder else ("--no-record",)
+    with forks.listening("stderr", "refine", *words, folder=folder or ROOT) as (process, written):
+        lines: list[str] = []
+        while not lines or ("listening at" not in lines[-1] and "refine: " in lines[-1]):
+            lines.append(written.readline())
+        found = re.search(r"http://\S+?/v1", lines[-1])
+        assert found is not None, lines[-1] + written.read()
+        yield process, found.group(), lines
 
 
 def test_it_serves_and_drains() -> None:
@@ -82,13 +64,13 @@ def test_it_serves_and_drains() -> None:
         asking = threading.Thread(target=ask)
         asking.start()
         wait_until(lambda: len(upstream.requests) == 2)
-        process.send_signal(signal.SIGTERM)
+        forks.tell(process, signal.SIGTERM)
         wait_until(lambda: httpx2.get(f"{root}/readyz").status_code == 503)
         assert httpx2.post(f"{url}/chat/completions", **config).status_code == 200  # type: ignore[arg-type]
-        process.send_signal(signal.SIGTERM)  # the second does not wait for load balancers
+        forks.tell(process, signal.SIGTERM)  # the second does not wait for load balancers
         asking.join(60)
         assert replies[0].json()["choices"][0]["message"]["content"] == "good"
-        assert process.wait(60) == -signal.SIGTERM
+        assert forks.end_of(process) == -signal.SIGTERM
 
 
 def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
@@ -111,7 +93,7 @@ def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
             thread.start()
         wait_until(lambda: len(upstream.requests) == 2)
         time.sleep(0.3)  # until the stream has begun
-        process.send_signal(signal.SIGTERM)
+        forks.tell(process, signal.SIGTERM)
         for thread in threads:
             thread.join(60)
         assert replies[False].status_code == 503
@@ -119,7 +101,7 @@ def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
         assert replies[True].status_code == 200
         assert "shutting_down" in replies[True].text
         assert replies[True].text.endswith("data: [DONE]\n\n")
-        assert process.wait(60) == -signal.SIGTERM
+        assert forks.end_of(process) == -signal.SIGTERM
 
 
 def test_a_record_and_a_page_from_the_start(tmp_path: Path) -> None:
@@ -138,8 +120,8 @@ def test_a_record_and_a_page_from_the_start(tmp_path: Path) -> None:
 
             wait_until(lambda: len(shown()) == 1)
             assert (shown()[0]["passed"], shown()[0]["question"]) == (True, None)
-            process.send_signal(signal.SIGINT)
-            process.wait(60)
+            forks.tell(process, signal.SIGINT)
+            forks.end_of(process)
     file = tmp_path / "refine-record.db"
     assert oct(file.stat().st_mode & 0o777) == "0o600"
     assert b"capital of France" not in file.read_bytes()
