@@ -139,6 +139,7 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         bounds=bounds,
         reveal=frozenset(settings.reveal),
         unjudged=_unjudged(settings, policy),
+        is_strict=settings.unjudged == "refuse" or (policy.on_judge_error == "raise" and not settings.unjudged),
         max_choices=settings.max_choices,
         max_answer_tokens=settings.max_answer_tokens,
         counts_all=settings.usage == "all",
