@@ -268,7 +268,8 @@ def _reason_of(answer: AIMessage) -> str:
 
 
 _BLOCKS = ("reasoning", "thinking", "redacted_thinking", "thought")
-_KEYS = ("reasoning", "thinking", "thought", "redacted_thinking", "chain_of_thought")
+REASONING = ("reasoning", "thinking", "thought", "redacted_thinking", "chain_of_thought")
+"""How the names of fields begin in which providers put what a model thinks."""
 
 
 def without_reasoning(answer: AIMessage) -> AIMessage:
@@ -320,7 +321,7 @@ def _without_id(block: Any) -> Any:
 
 
 def _without_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if not key.startswith(_KEYS)}
+    return {key: value for key, value in fields.items() if not key.startswith(REASONING)}
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {

@@ -150,6 +150,8 @@ def _lines(result: Verification, what: str) -> Iterator[str]:
     under = "under a key" if result.keyed else "without a key"
     chains = "1 chain" if result.chains == 1 else f"{result.chains} chains"
     yield f"{result.sealed:,} {what} sealed {under}, in {chains}"
+    if result.older:
+        yield f"{result.older:,} of them have seals in the form of versions before 0.10"
     if result.removed:
         yield f"{result.removed:,} {what} were removed by retention or a review, and left sealed gaps"
     if result.unsealed:

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
+from math import isfinite
 from typing import Any, Self
 from uuid import uuid4
 
+import orjson
 from sqlalchemy import (
     Connection,
     Float,
@@ -32,36 +34,55 @@ from sqlalchemy import (
 from judges import ConfigurationError
 from refine.record.rows import OutcomeRows, now_ms
 from refine.record.schema import ANCHOR, ATTEMPT, GAP, OUTCOME, SEAL, STATE, Stored, lock_tables
-from refine.record.seals import KEY_VARIABLE, Row, Verification, digest_of
+from refine.record.seals import KEY_VARIABLE, Row, Verification, digest_of, digest_of_bytes
 
 _SLICE = 500
 _GRACE_MS = 24 * 60 * 60 * 1_000
 """How long a process of an older version may go on writing without seals beside newer ones."""
 
 
-def _names(table: Table) -> tuple[str, ...]:
-    return tuple(sorted(column.name for column in table.columns if column.name not in SEAL))
+_FORM = "2:"
+"""How the hashes of outcomes begin that are of values in the order of the columns; others are of names, too."""
+_Columns = tuple[tuple[str, ...], tuple[int, ...]]
+"""Names of columns, and at which places floats are."""
 
 
-def _floats(table: Table) -> tuple[str, ...]:
-    return tuple(column.name for column in table.columns if isinstance(column.type, Float))
+def _columns(table: Table) -> _Columns:
+    columns = [column for column in table.columns if column.name not in SEAL]
+    floats = (at for at, column in enumerate(columns) if isinstance(column.type, Float))
+    return tuple(column.name for column in columns), tuple(floats)
 
 
-_OUTCOME, _ATTEMPT = (_names(OUTCOME), _floats(OUTCOME)), (_names(ATTEMPT), _floats(ATTEMPT))
+_OUTCOME, _ATTEMPT = _columns(OUTCOME), _columns(ATTEMPT)
 
 
-def _stored(row: Stored, columns: tuple[tuple[str, ...], tuple[str, ...]]) -> Row:
-    """Return what a table holds of a row: what is empty is left out, so that later columns change no hash."""
+def _stored(row: Stored, columns: _Columns) -> list[Any]:
+    """Return what a table holds of a row; what is empty at its end is left out: later columns change no hash."""
     names, floats = columns
-    get = row.get
-    values: Row = {name: value for name in names if (value := get(name)) is not None}
-    for name in floats:
-        if isinstance(value := values.get(name), int | float):
-            values[name] = value + 0.0  # a whole number comes back as a float, and -0.0 as 0.0
+    values = list(map(row.get, names))
+    for at in floats:
+        if (value := values[at]) is None:
+            continue
+        if type(value) is float:  # -0.0 comes back as 0.0, and JSON has no infinity
+            values[at] = value + 0.0 if isfinite(value) else repr(value)
+        elif isinstance(value, int):  # a whole number comes back as a float
+            values[at] = float(value)
+    while values and values[-1] is None:
+        values.pop()
     return values
 
 
-def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable[Stored]) -> str:
+def _named(row: Stored, columns: _Columns) -> Row:
+    """Return what a table holds of a row by name, as records before version 0.10 hashed it."""
+    names, floats = columns
+    values: Row = {name: value for name in sorted(names) if (value := row.get(name)) is not None}
+    for name in (names[at] for at in floats):
+        if isinstance(value := values.get(name), int | float):
+            values[name] = value + 0.0
+    return values
+
+
+def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable[Stored], own: str = _FORM) -> str:
     """Return the hash of an outcome at its place in a chain.
 
     Args:
@@ -69,8 +90,16 @@ def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable
         link: Its chain, its position in it, and the hash of the one before.
         outcome: Its row.
         attempts: The rows of its attempts, in order.
+        own: The hash that it has, in the form of which it is made.
     """
-    return digest_of(key, *link, _stored(outcome, _OUTCOME), [_stored(one, _ATTEMPT) for one in attempts])
+    if not own.startswith(_FORM):
+        return digest_of(key, *link, _named(outcome, _OUTCOME), [_named(one, _ATTEMPT) for one in attempts])
+    parts = [*link, _stored(outcome, _OUTCOME), [_stored(one, _ATTEMPT) for one in attempts]]
+    try:
+        whole = orjson.dumps(parts, default=repr)
+    except TypeError:  # a number above 64 bits, or half a character
+        return f"{_FORM}{digest_of(key, *parts)}"
+    return f"{_FORM}{digest_of_bytes(key, whole)}"
 
 
 def _number(value: object) -> int:
@@ -394,7 +423,9 @@ class _Walk:
     def _pass_outcome(self, row: RowMapping, attempts: Sequence[RowMapping]) -> None:
         self._result.sealed += 1
         link = (row["chain"], row["position"], row["previous"])
-        if hash_of(self._key, link, row, attempts) != row["hash"]:
+        own = str(row["hash"])
+        self._result.older += not own.startswith(_FORM)
+        if hash_of(self._key, link, row, attempts, own) != own:
             self._result.changed += 1
             self._result.add(f"outcome {row['id']} was changed")
         position = _number(row["position"])

@@ -44,7 +44,12 @@ _encode = json.JSONEncoder(default=repr).encode
 
 def digest_of(key: bytes, *parts: object) -> str:
     """Return the hash of plain data, under a key if there is one."""
-    return blake2b(_encode(parts).encode(), digest_size=_BYTES, key=key).hexdigest()
+    return digest_of_bytes(key, _encode(parts).encode())
+
+
+def digest_of_bytes(key: bytes, data: bytes) -> str:
+    """Return the hash of bytes, under a key if there is one."""
+    return blake2b(data, digest_size=_BYTES, key=key).hexdigest()
 
 
 _MOST_FAULTS = 1_000
@@ -59,6 +64,7 @@ class Verification:
 
     Args:
         sealed: Outcomes, or rows of a file, with a seal.
+        older: Those of them whose seals have the form of versions before 0.10.
         unsealed: Those without, from before there were seals.
         removed: Outcomes that were removed on purpose, by retention or a review.
         chains: Number of chains.
@@ -69,6 +75,7 @@ class Verification:
     """
 
     sealed: int = 0
+    older: int = 0
     unsealed: int = 0
     removed: int = 0
     chains: int = 0

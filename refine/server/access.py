@@ -393,6 +393,7 @@ class ServedGuard:
         bounds: How far a request may go with settings of its own.
         reveal: What a client sees of a verdict beside its marks.
         unjudged: What becomes of an answer that cannot be judged.
+        is_strict: Whether reasoning, and words of sources and tools, do not go out beside an answer either.
         max_choices: Most answers to one request.
         max_answer_tokens: Most tokens of an answer that a request may ask for.
         counts_all: Whether a reply's own `usage` is that of all attempts and judges.
@@ -409,6 +410,7 @@ class ServedGuard:
     bounds: Bounds = field(default_factory=Bounds)
     reveal: frozenset[Revealed] = frozenset()
     unjudged: Unjudged = "refuse"
+    is_strict: bool = False
     max_choices: int = 8
     max_answer_tokens: int | None = None
     counts_all: bool = False

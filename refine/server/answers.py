@@ -34,7 +34,15 @@ from judges.errors import BadSample
 from judges.verdict import Usage
 from refine.server.access import ServedGuard
 from refine.server.dialects import chat
-from refine.server.dialects.protocol import ApiDialect, GuardReply, Json, JudgedRequest, RawHeaders, failure
+from refine.server.dialects.protocol import (
+    ApiDialect,
+    GuardReply,
+    Json,
+    JudgedRequest,
+    RawHeaders,
+    ReadTexts,
+    failure,
+)
 from refine.server.errors import ApiError
 from refine.server.upstream import (
     IDEMPOTENCY,
@@ -48,6 +56,8 @@ from refine.telemetry import trace_question
 
 _OK = 200
 _LIMITS = frozenset({"max_calls", "max_tokens", "max_cost", "max_retries", "deadline_s"})
+_TOKEN_LIMITS = ("max_completion_tokens", "max_new_tokens", "max_output_tokens", "max_tokens", "n_predict")
+"""Fields that some server takes for the most tokens of an answer, whatever else a request says of it."""
 _OPERATORS = ("sample_rate", "skip")
 """Why an answer is not judged, where the policy says so."""
 _OWN_HEADERS = b"x-refine-"
@@ -99,7 +109,8 @@ async def answer(question: GuardedRequest) -> GuardReply:
     if request.skip_reason and guard.unjudged == "refuse":
         raise _unjudgeable(400, request.skip_reason)
     most = guard.max_answer_tokens
-    if most is not None and (request.most_tokens or 0) > most:
+    asked = [request.payload[name] for name in _TOKEN_LIMITS if request.payload.get(name) is not None]
+    if most is not None and any(type(one) is not int or one > most for one in asked):
         raise ApiError(400, f"an answer has {most:,} tokens at most here; ask for no more", code="invalid")
     if request.choices == 1 or request.skip_reason:
         return await _answer(question)
@@ -259,10 +270,10 @@ def _release_answer(outcome: Outcome, answers: Mapping[str, RawAnswer], question
         document = question.dialect.with_released_text(document, str(outcome.answer.text), is_filtered=is_filtered)
     if released is not None and released.mended:
         document = question.dialect.with_text(document, released.text)
-    if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
+    if released is not None and _hides_reasoning(released, question.guard):
         document = question.dialect.without_reasoning(document)
     if released is not None and question.guard.unjudged == "refuse" and not question.guard.loop.policy.shadow:
-        document, note = _without_unjudged(released, outcome, document, question.dialect, question.guard)
+        document, note = _without_unjudged(released, outcome, document, question)
         summary = {**summary, "detail": f"{summary['detail']}{note}"}
     metrics = _refine_object(outcome, summary, question.guard)
     if "replaces" in metrics and question.outlet is not None and outcome.answer is not None:
@@ -278,27 +289,41 @@ def _shown(outcome: Outcome) -> str:
     return "".join(piece.text for attempt in outcome.attempts for piece in attempt.pieces if piece.released)
 
 
+def _hides_reasoning(released: Attempt, guard: ServedGuard) -> bool:
+    """Check whether what a model thought stays here: after a rejected draft, or since no judge has read it.
+
+    Beside a call it goes out all the same: providers want it back together with the call.
+    """
+    if guard.loop.policy.keep_reasoning:
+        return False
+    return released.number > 1 or (guard.is_strict and not released.answer.tool_calls)
+
+
 def _without_unjudged(
-    released: Attempt, outcome: Outcome, document: Json, dialect: ApiDialect, guard: ServedGuard
+    released: Attempt, outcome: Outcome, document: Json, question: GuardedRequest
 ) -> tuple[Json, str]:
     """Return a reply without the text in it that no judge has read, and a note where there was any.
 
     Raises:
         ApiError: If it holds more than text, which a judge of texts cannot read.
     """
+    guard, dialect = question.guard, question.dialect
     if outcome.stop_reason == "skipped" and outcome.detail.partition(":")[0] in _OPERATORS:
         return document, ""
     medium = media_in(released.answer)
     if medium is not None:
         raise _unjudgeable(422, f"an answer with {medium} in it is not judged")
-    document = dialect.known_part(document)
     is_judged = outcome.stop_reason != "skipped" and not released.misfit
     text, most = str(released.answer.text), guard.loop.policy.max_conversation_chars
     if is_judged and not released.pieces and len(text) > most and guard.judge.models:
         raise _unjudgeable(422, "an answer so long that the judge is shown a part of it is not judged")
-    if is_judged or not text.strip():
-        return document, ""
-    return dialect.without_text(document), "; the text in it, which is not judged, was left out"
+    assert outcome.answer is not None  # noqa: S101 - as in `_release_answer`
+    shown = str(outcome.answer.text) if released.pieces else text
+    is_left_out = not is_judged and bool(text.strip())
+    document = dialect.without_text(document) if is_left_out else document
+    read = ReadTexts(shown if is_judged else "", question.request.payload, is_strict=guard.is_strict)
+    note = "; the text in it, which is not judged, was left out" if is_left_out else ""
+    return dialect.read_part(document, read), note
 
 
 def _refine_object(outcome: Outcome, summary: Json, guard: ServedGuard) -> Json:

@@ -138,7 +138,7 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         attempt_models=models,
         bounds=bounds,
         reveal=frozenset(settings.reveal),
-        unjudged=_unjudged(settings, policy),
+        **_unjudged(settings, policy),
         max_choices=settings.max_choices,
         max_answer_tokens=settings.max_answer_tokens,
         counts_all=settings.usage == "all",
@@ -172,11 +172,16 @@ def _loop(
     return Loop(PerRequest(), whole, policy, name=name, bounds=bounds, questions=questions)
 
 
-def _unjudged(settings: NamedGuardSettings, policy: Policy) -> Unjudged:
-    """Return what becomes of what cannot be judged: it is refused, unless a setting says otherwise by name."""
+def _unjudged(settings: NamedGuardSettings, policy: Policy) -> dict[str, Any]:
+    """Return what becomes of what cannot be judged: it is refused, unless a setting says otherwise by name.
+
+    Whoever asks for that by name, or for nothing without a verdict, gets no reasoning either.
+    """
     if settings.unjudged == "refuse" and policy.shadow:
         raise ConfigurationError("unjudged = 'refuse' holds answers back, and shadow = true none; leave one out")
-    return settings.unjudged or ("pass" if policy.shadow else "refuse")
+    unjudged: Unjudged = settings.unjudged or ("pass" if policy.shadow else "refuse")
+    is_asked_for = settings.unjudged is not None or policy.on_judge_error == "raise"
+    return {"unjudged": unjudged, "is_strict": unjudged == "refuse" and is_asked_for}
 
 
 @contextmanager

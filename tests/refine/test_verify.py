@@ -11,11 +11,12 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, select, text, update
 from typer.testing import CliRunner, Result
 
 from graphs import Outcome
@@ -24,6 +25,7 @@ from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
 from refine.record import DatabaseRecord
+from refine.record.schema import ANCHOR, ATTEMPT, OUTCOME, SEAL
 from refine.record.writer import read_url
 from tests.guarding import wait_until
 
@@ -329,3 +331,41 @@ def test_a_record_of_json_lines_is_sealed(tmp_path: Path) -> None:
         if name != "cut off":
             write(file, way(rows))
             assert (name, command("verify", str(file)).exit_code) == (name, 1)
+
+
+def test_seals_of_earlier_versions_are_still_read(tmp_path: Path) -> None:
+    """Outcomes sealed by names, as before 0.10, verify beside newer ones, are counted, and a change is found."""
+    url = f"sqlite:///{tmp_path / 'record.db'}"
+    fill(url, 3)
+    engine = create_engine(read_url(url))
+    with engine.begin() as connection:
+        chain = connection.execute(select(ANCHOR)).mappings().first()
+        assert chain is not None
+        previous = ""
+        for row in connection.execute(
+            select(OUTCOME).filter_by(chain=chain["chain"]).order_by(OUTCOME.c.position)
+        ):
+            own = row._asdict()
+            attempts = connection.execute(select(ATTEMPT).filter_by(outcome=own["id"]).order_by(ATTEMPT.c.number))
+            seen = [_named(one._asdict()) for one in attempts]
+            previous, before = _digest(chain["chain"], own["position"], previous, _named(own), seen), previous
+            moved = update(OUTCOME).filter_by(id=own["id"]).values(previous=before, hash=previous)
+            connection.execute(moved)
+        place = [chain[name] for name in ("chain", "number", "begun", "position")]
+        seal = _digest("anchor", *place, previous, chain["keyed"])
+        connection.execute(update(ANCHOR).filter_by(chain=chain["chain"]).values(hash=previous, seal=seal))
+    engine.dispose()
+    result = command("verify", url)
+    assert result.exit_code == 0, result.output
+    assert f"{chain['position']} of them have seals in the form of versions before 0.10" in result.output
+    run_sql(url, f"UPDATE outcome SET cost = 5 WHERE chain = '{chain['chain']}' AND position = 1")
+    assert len(faults(url)) == 1
+
+
+def _named(row: dict[str, Any]) -> dict[str, Any]:
+    names = sorted(name for name, value in row.items() if value is not None and name not in SEAL)
+    return {name: row[name] for name in names}
+
+
+def _digest(*parts: object) -> str:
+    return blake2b(json.dumps(parts).encode(), digest_size=20).hexdigest()

@@ -31,6 +31,40 @@ _FORCED = {"type": "tool", "name": "say", "function": {"name": "say"}}
 _SAID = {"role": "assistant", "content": "It is"}
 
 
+HIDDEN: Mapping[str, tuple[str, Json]] = {
+    "another text": ("envelope", {"answer": MARK}),
+    "the answer of another API": ("envelope", {"completion": MARK}),
+    "content": ("envelope", {"answers": [{"type": "text", "content": [{"type": "text", "text": MARK}]}]}),
+    "a warning": ("envelope", {"warnings": [MARK]}),
+    "a note in the usage": ("envelope", {"timings": {"ms": 1, "note": MARK}}),
+    "metadata": ("envelope", {"metadata": {"said": MARK}}),
+    "a text with an address": ("envelope", {"citations": [f"https://x.example/ {MARK}"]}),
+    "a sequence that stopped it": ("envelope", {"stop_sequence": MARK, "matched_stop": MARK}),
+    "a tier": ("envelope", {"service_tier": MARK}),
+    "a summary": ("answer", {"summary": MARK}),
+    "a parsed form": ("answer", {"parsed": {"text": MARK}}),
+    "a list of texts": ("answer", {"vendor": {"said": ["This", [MARK]]}}),
+    "images that are texts": ("answer", {"images": [MARK], "video": {"url": MARK}}),
+    "a role": ("answer", {"role": MARK}),
+    "a phase": ("answer", {"phase": MARK}),
+    "a call that is none": ("answer", {"function_call": MARK}),
+    "a refusal that is none": ("answer", {"refusal": {"text": MARK}}),
+    "a delta": ("choice", {"delta": {"content": MARK}}),
+    "a text": ("choice", {"text": MARK}),
+    "messages": ("choice", {"messages": [{"role": "assistant", "content": MARK}]}),
+    "why it ended": ("choice", {"finish_reason": MARK, "stop_reason": MARK}),
+    "a note": ("part", {"note": MARK}),
+    "an odd annotation": ("part", {"annotations": [{"type": "x", "text": MARK}]}),
+    "an odd citation": ("part", {"citations": [{"type": "x", "text": MARK}]}),
+    "citations in a word": ("part", {"citations": MARK}),
+    "a refusal in a text": ("part", {"refusal": [MARK]}),
+    "tokens of another text": ("part", {"logprobs": [{"token": MARK, "logprob": 0.0}]}),
+    "tokens of old": ("choice", {"logprobs": {"tokens": [MARK], "token_logprobs": [0.0]}}),
+    "a note on a token": ("choice", {"logprobs": {"content": [{"token": "good", "logprob": 0.0, "note": MARK}]}}),
+}
+"""Where a text may stand that no judge reads, beside one that it accepts: in which object, and what is added."""
+
+
 @dataclass(frozen=True)
 class Evasion:
     """One way round.
@@ -127,6 +161,7 @@ EVASIONS = (
     Evasion("an error with an answer in it", (400,), model="fails with an answer"),
     Evasion("an error that came as a success", (400, 502), model="fails with 200"),
     Evasion("parts of other kinds", (200, 422), model="odd"),
+    *(Evasion(f"beside a good answer: {where}", (200, 422), model=f"hides {where}") for where in HIDDEN),
     Evasion("the prompt, repeated", (200,), fields={"prompt_logprobs": 1}, model="told"),
     Evasion("what was written, unparsed", (200,), fields={"enable_response_messages": True}, model="told"),
     Evasion("an answer too long for the judge", model="long"),

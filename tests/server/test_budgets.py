@@ -72,7 +72,8 @@ def test_bounds_of_an_answer_and_its_usage() -> None:
     with serving(in_turn(Reply("bad"), Reply("good"))) as upstream, guarding(upstream.url, **settings) as guard:
         usage = guard.chat(max_tokens=50).json()["usage"]
         assert usage == {"prompt_tokens": 200, "completion_tokens": 20, "total_tokens": 220}
-        for path, name in PATHS.items():
-            fields = {"max_tokens": 51, "max_output_tokens": 51}
-            response = guard.post(path, {"model": "m", name: QUESTION, **fields})
-            assert (response.status_code, "50 tokens at most" in response.text) == (400, True), path
+        asked = {"max_tokens": 51, "max_output_tokens": 51}
+        for fields in (asked, {**asked, "max_completion_tokens": 1}, {"max_tokens": "51"}, {"max_tokens": 51.0}):
+            for path, name in PATHS.items():
+                response = guard.post(path, {"model": "m", name: QUESTION, **fields})
+                assert (response.status_code, "50 tokens at most" in response.text) == (400, True), path

@@ -14,7 +14,8 @@ import pytest
 
 from tests.guarding import QUESTION, Guarded, guarding
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
-from tests.server.evasions import EVASIONS, MARK, PATHS, Dialect, Evasion, Json
+from tests.server.apis import reply_in
+from tests.server.evasions import EVASIONS, HIDDEN, MARK, PATHS, Dialect, Evasion, Json
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 BAD_CALL = {**CALL, "function": {"name": "look", "arguments": "{"}}
@@ -38,12 +39,27 @@ def leak(asked: Asked) -> Wire:
         reply = _completion(model, asked)
     if model == "long":
         reply = json.loads(json.dumps(reply).replace(MARK, f"{'good ' * 15_000}{MARK}{' good' * 15_000}"))
+    if model.startswith("hides "):
+        reply = json.loads(json.dumps(reply).replace(MARK, "This is good."))
+        place, fields = HIDDEN[model.removeprefix("hides ")]
+        _hiding_place(reply, place).update(fields)
     if model == "told":
         reply = json.loads(json.dumps(reply).replace(MARK, "This is good."))
         reply |= {"prompt_logprobs": [{"1": {"decoded_token": MARK}}], "prompt": MARK, "input_messages": [MARK]}
         reply |= {"output_messages": [MARK], "output_text": MARK, "raw_output": MARK}
     wire = answered(reply)
     return Wire(wire.parts, pause_s=0.05) if model == "late" else wire
+
+
+def _hiding_place(reply: Json, place: str) -> Json:
+    """Return an object of a reply: the envelope, a choice, the answer or a part of it, or what is nearest."""
+    if place == "envelope":
+        return reply
+    if "choices" in reply:
+        choice: Json = reply["choices"][0]
+        return choice if place == "choice" else choice["message"]
+    answer: Json = next(one for one in reply.get("output") or reply["content"] if "text" in json.dumps(one))
+    return answer["content"][0] if place == "part" and "content" in answer else answer
 
 
 def _failure(model: str, asked: Json) -> Wire:
@@ -197,8 +213,8 @@ def evading(upstream: ModelServer, judge: ModelServer, fail: Fail, **settings: A
         "strict": {"judge": "helpfulness", "judge_base_url": judge.url, "judge_model": "m", "fail": fail},
         "lax": {"judge": "tests.guarding:accepts"},
     }
-    policy = {"on_exhausted": "raise"}
-    return guarding(upstream.url, guards=guards, policy=policy, **{"max_attempts": 1, **settings})
+    common = {"policy": {"on_exhausted": "raise"}, "max_attempts": 1}
+    return guarding(upstream.url, guards=guards, **{**common, **settings})
 
 
 def offenders(guard: Guarded, evasions: list[Evasion], upstream: ModelServer) -> Iterator[str]:
@@ -306,3 +322,53 @@ def test_a_header_that_says_two_things(upstream: ModelServer) -> None:
             doubled = Evasion(name, headers={f"{name}": "localhost\r\n" + f"{name}: localhost"})
             status, received = send(guard.root, doubled, "chat", streamed=False)
             assert status == 400, received
+
+
+def test_thoughts_that_nobody_judged(upstream: ModelServer, judge: ModelServer) -> None:
+    """A guard that fails closed keeps reasoning back unless its policy says otherwise; an open one does not."""
+    keeps: Json = {"keep_reasoning": True}
+    cases: list[tuple[Fail, Json, bool]] = [("closed", {}, False), ("closed", keeps, True), ("open", {}, True)]
+    upstream.reply = lambda asked: reply_in(asked, "This is good.", thought=MARK)
+    try:
+        for fail, policy, is_out in cases:
+            with evading(upstream, judge, fail, policy={"on_exhausted": "raise", **policy}) as guard:
+                for dialect, streamed in product(get_args(Dialect), (False, True)):
+                    status, received = send(guard.root, EVASIONS[0], dialect, streamed=streamed)
+                    assert (status, MARK.encode() in received) == (200, is_out), (fail, dialect, received)
+    finally:
+        upstream.reply = leak
+
+
+def test_what_is_known_stays(upstream: ModelServer) -> None:
+    """Ids, sources, numbers, and whatever the client said itself come back beside an answer that was judged."""
+    call = {
+        "url_citation": {"url": "https://x.example/a", "title": "A title", "start_index": 0},
+        "type": "url_citation",
+    }
+    message = {
+        "role": "assistant",
+        "content": "This is good.",
+        "annotations": [call],
+        "vendor": {"n": [1.5, None]},
+    }
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "native_finish_reason": "STOP"}
+    tokens = [
+        {"token": one, "logprob": 0.0, "bytes": [1], "top_logprobs": [{"token": "bad"}]} for one in ("This", " is")
+    ]
+    own: Json = {"id": "gen-1:x", "object": "chat.completion", "model": "vendor/m-1.5", "provider": "Azure"}
+    own |= {
+        "choices": [{**choice, "logprobs": {"content": tokens, "refusal": None}}],
+        "echo": "sent by the client",
+    }
+    own |= {
+        "citations": ["https://x.example/a?b=c"],
+        "search_results": [{"title": "Its title", "url": "https://x.example"}],
+    }
+    upstream.reply = lambda asked: answered(own)
+    try:
+        with guarding(upstream.url) as guard:
+            body = guard.chat(metadata={"said": "sent by the client"}).json()
+    finally:
+        upstream.reply = leak
+    assert body.pop("refine")["passed"]
+    assert body == own

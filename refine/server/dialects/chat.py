@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 
 from graphs import reply_without_reasoning
+from graphs.answers import REASONING
 from graphs.generators import GOES_ON, Delta, delta_of
 from judges.models.providers.openai_messages import answer_of, to_dicts, to_message
 from judges.models.providers.openai_replies import assembled as whole_completion
@@ -18,6 +20,8 @@ from refine.server.dialects.protocol import (
     STORED,
     Json,
     JudgedRequest,
+    ReadTexts,
+    arguments,
     check_message,
     judged_request,
     objects,
@@ -27,7 +31,6 @@ from refine.server.dialects.protocol import (
     string,
     unsent,
     up_to_question,
-    without_prompt,
     write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
@@ -88,6 +91,9 @@ def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
     answer = answer_of(reply, "")
     if objects(first["message"].get("images")):  # as OpenRouter has them
         answer.additional_kwargs["tool_outputs"] = [{"type": "image"}]
+    if not answer.tool_calls and _is_call(called := first["message"].get("function_call")):
+        name, given = string(called["name"]), arguments(called["arguments"])
+        answer.tool_calls = [{"name": name, "args": given, "id": None, "type": "tool_call"}]
     if answer.invalid_tool_calls and not answer.tool_calls:  # a call all the same, which the client may mend
         answer.tool_calls = [
             {"name": broken["name"] or "", "args": {}, "id": broken["id"], "type": "tool_call"}
@@ -125,20 +131,39 @@ def judged_part(reply: Json) -> Json:
 
 
 _KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "text", "thinking", "video")
+_CALL = ("function", "custom", "extra_content")
 
 
-def known_part(reply: Json) -> Json:
-    """Return a reply without parts of a kind that is not known, and without what tells of its prompt."""
+def read_part(reply: Json, read: ReadTexts) -> Json:
+    """Return a reply without the texts in it that are no part of what was read; calls and refusals stay."""
     choice = reply["choices"][0]
-    content = choice["message"].get("content")
-    if isinstance(content, list):
-        parts = [part for part in content if isinstance(part, str) or _is_known(part)]
-        choice = {**choice, "message": {**choice["message"], "content": parts}}
-    return {**without_prompt(reply), "choices": [choice]}
+    body = dict(choice["message"])
+    if isinstance(body.get("content"), list):
+        body["content"] = [_read_content(part, read) for part in body["content"] if _is_known(part)]
+    if isinstance(body.get("tool_calls"), list):
+        body["tool_calls"] = [read.part(call, *_CALL) for call in objects(body["tool_calls"])]
+    whole = [name for name in body if name.startswith(REASONING)]
+    whole += [name for name in ("content", "tool_calls") if isinstance(body.get(name), list)]
+    whole += [name for name in ("refusal",) if isinstance(body.get(name), str)]
+    whole += [name for name in ("function_call",) if _is_call(body.get(name))]
+    chosen = {**read.part(choice, "message"), "message": read.part(body, *whole)}
+    return {**read.part(reply, "choices"), "choices": [chosen]}
+
+
+def _read_content(part: Any, read: ReadTexts) -> Any:
+    if not isinstance(part, dict):
+        return part
+    kind = string(part.get("type"))
+    return part if kind.startswith(REASONING) else read.part(part, *(["refusal"] if kind == "refusal" else []))
 
 
 def _is_known(part: object) -> bool:
-    return isinstance(part, dict) and part.get("type") in _KNOWN_PARTS
+    return isinstance(part, str) or (isinstance(part, dict) and part.get("type") in _KNOWN_PARTS)
+
+
+def _is_call(value: object) -> bool:
+    """Check for the one call of an answer as it was before there were tools."""
+    return isinstance(value, dict) and value.keys() == {"name", "arguments"}
 
 
 def join_choices(replies: Sequence[Json]) -> Json:

@@ -13,6 +13,7 @@ from judges.verdict import Usage
 from refine.server.dialects.protocol import (
     Json,
     JudgedRequest,
+    ReadTexts,
     judged_request,
     message,
     objects,
@@ -21,7 +22,6 @@ from refine.server.dialects.protocol import (
     string,
     unsent,
     up_to_question,
-    without_prompt,
     write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
@@ -141,13 +141,21 @@ def judged_part(reply: Json) -> Json:
 _KNOWN_BLOCKS = ("container_upload", "server_tool_use", "text", "tool_use", *_THOUGHTS, *_MEDIA)
 
 
-def known_part(reply: Json) -> Json:
-    """Return a reply without blocks of a kind that is not known, and without what tells of its prompt."""
+def read_part(reply: Json, read: ReadTexts) -> Json:
+    """Return a reply without the texts in it that are no part of what was read; calls and thoughts stay."""
     kinds = ((block, string(block.get("type"))) for block in objects(reply["content"]))
-    known = [
-        block for block, kind in kinds if kind in _KNOWN_BLOCKS or kind.endswith(("tool_result", "mcp_tool_use"))
+    blocks = [
+        _read_block(block, kind, read)
+        for block, kind in kinds
+        if kind in _KNOWN_BLOCKS or kind.endswith(("tool_result", "mcp_tool_use"))
     ]
-    return {**without_prompt(reply), "content": known}
+    return {**read.part(reply, "content"), "content": blocks}
+
+
+def _read_block(block: Json, kind: str, read: ReadTexts) -> Json:
+    if kind in _THOUGHTS or (kind.endswith("tool_result") and not read.is_strict):
+        return block
+    return read.part(block, *(("input", "name", "server_name") if kind.endswith("tool_use") else ()))
 
 
 def _usage(reply: Json) -> Usage:

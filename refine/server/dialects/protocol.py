@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -154,8 +154,8 @@ class ApiDialect(Protocol):
         """Return a reply without the answers in it that `read_answer` does not read."""
         ...
 
-    def known_part(self, reply: Json) -> Json:
-        """Return a reply without content of a kind that is not known, so that nothing in it is judged."""
+    def read_part(self, reply: Json, read: ReadTexts) -> Json:
+        """Return a reply without the texts in it that are no part of what was read."""
         ...
 
     def write_reply(self, text: str, model: str) -> Json:
@@ -334,26 +334,103 @@ def read_count(body: Mapping[str, Any], name: str) -> int:
     return int(value)
 
 
-_TOLD = frozenset(
-    {
-        "__verbose",
-        "input_messages",
-        "output_messages",
-        "output_text",
-        "prompt",
-        "prompt_logprobs",
-        "prompt_text",
-        "prompt_token_ids",
-        "raw_output",
-    }
-)
-"""Fields in which servers repeat, on request, the whole prompt, and on a retry with it what was rejected, and why;
-or what the model wrote, unparsed."""
+_TOLD = frozenset({"prompt_logprobs", "prompt_token_ids"})
+"""Fields in which servers repeat the prompt as numbers, on a retry with what was rejected, and why."""
+_WORD = re.compile(r"[a-z0-9_.]{0,60}|[A-Z_]{0,60}")
+_NAME = re.compile(r"[\w.:/+@=-]{0,200}")
+_ADDRESS = re.compile(r"https?://[^\s<>]{1,2000}")
+_NAMES: Mapping[str, re.Pattern[str]] = {
+    **dict.fromkeys(("citations", "uri", "url"), _ADDRESS),
+    **dict.fromkeys(("call_id", "container_id", "expires_at", "file_id", "id", "item_id", "mime_type"), _NAME),
+    **dict.fromkeys(("model", "previous_response_id", "provider", "system_fingerprint"), _NAME),
+    **dict.fromkeys(("tool_call_id", "tool_use_id"), _NAME),
+    **dict.fromkeys(("code", "effort", "finish_reason", "generate_summary", "native_finish_reason"), _WORD),
+    **dict.fromkeys(("object", "phase", "prompt_cache_retention", "reason", "role", "service_tier"), _WORD),
+    **dict.fromkeys(("severity", "speed", "status", "stop_reason", "syntax", "tool_choice", "truncation"), _WORD),
+    **dict.fromkeys(("type", "verbosity"), _WORD),
+}
+"""Fields whose texts are ids, words of an API and addresses, and never a model's words, with their form."""
+_CITING = frozenset({"annotations", "citations", "search_results"})
+_ANYTHING = re.compile(r".*", re.DOTALL)
+_CITED = {
+    **_NAMES,
+    **dict.fromkeys(("cited_text", "date", "document_title", "filename", "last_updated"), _ANYTHING),
+    **dict.fromkeys(("quote", "snippet", "source", "title"), _ANYTHING),
+}
+"""Fields with words of what is cited, beside those."""
+_TOKENS = {**_NAMES, **dict.fromkeys(("token", "tokens"), _ANYTHING)}
+"""Fields of what is said about tokens, the likely others included."""
+_SEALED = frozenset({"encrypted_content", "encrypted_index", "signature"})
+"""Texts that nobody but the provider can read, and that have to come back to it."""
+_NO_WORD = re.compile(r"[▁Ġ]|\\x.*|<[^\s>]{1,20}>|.*\ufffd.*|bytes:.*", re.DOTALL)
+"""What a token holds that is no part of the text: a mark of a blank, bytes of a character, the end."""
+_UNREAD = object()
 
 
-def without_prompt(reply: Json) -> Json:
-    """Return a reply without what tells of its prompt."""
-    return {name: value for name, value in reply.items() if name not in _TOLD} if _TOLD & reply.keys() else reply
+class ReadTexts:
+    """Tells what of a reply may go out: what a judge has read, what the client itself sent, ids and names.
+
+    Args:
+        text: The text that was judged; empty where none was.
+        request: What the client sent.
+        is_strict: Whether words of sources, and what a provider's own tools returned, are held back, too.
+    """
+
+    def __init__(self, text: str, request: Json, *, is_strict: bool) -> None:
+        self._text = text
+        self._request = request
+        self._sent: set[str] | None = None
+        self.is_strict = is_strict
+
+    def part(self, fields: Json, *whole: str) -> Json:
+        """Return an object without texts that nobody read; fields that are to be `whole` stay as they are."""
+        return self._object(fields, frozenset(whole), _NAMES)
+
+    def _object(self, fields: Json, whole: frozenset[str], names: Mapping[str, re.Pattern[str]]) -> Json:
+        kept: Json = {}
+        for name, value in fields.items():
+            read = value if name in whole else self._field(name, value, names)
+            if read is not _UNREAD and (_NAME.fullmatch(name) or name in self._words_sent()):
+                kept[name] = read
+        return kept
+
+    def _field(self, name: str, value: Any, names: Mapping[str, re.Pattern[str]]) -> Any:
+        if isinstance(value, str):
+            is_read = value in self._text or name in _SEALED or (name in names and names[name].fullmatch(value))
+            return value if is_read or value in self._words_sent() else _UNREAD
+        if not isinstance(value, dict | list):
+            return _UNREAD if name in _TOLD else value
+        if name in _TOLD or (name == "logprobs" and not self._has_read_tokens(value)):
+            return _UNREAD
+        if name in _CITING or name == "logprobs":
+            names = _TOKENS if name == "logprobs" else names if self.is_strict else _CITED
+        if isinstance(value, dict):
+            return self._object(value, frozenset(), names)
+        return [one for each in value if (one := self._field(name, each, names)) is not _UNREAD]
+
+    def _has_read_tokens(self, logprobs: Any) -> bool:
+        """Check that the tokens whose probabilities are told are those of the text."""
+        rows = logprobs if isinstance(logprobs, list) else [*logprobs.values()]
+        listed = [one for row in rows if isinstance(row, list) for one in row] if rows is not logprobs else rows
+        tokens = [string(one.get("token")) if isinstance(one, dict) else string(one) for one in listed]
+        return all(_NO_WORD.sub("", token) in self._text for token in tokens)
+
+    def _words_sent(self) -> set[str]:
+        if self._sent is None:
+            self._sent = set(_texts_in(self._request))
+        return self._sent
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield all texts in a JSON value, names of fields included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        yield from _texts_in([*value.values()])
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts_in(one)
 
 
 def string(value: object) -> str:

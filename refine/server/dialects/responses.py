@@ -19,6 +19,7 @@ from refine.server.dialects.protocol import (
     STORED,
     Json,
     JudgedRequest,
+    ReadTexts,
     arguments,
     judged_request,
     message,
@@ -27,7 +28,6 @@ from refine.server.dialects.protocol import (
     string,
     unsent,
     up_to_question,
-    without_prompt,
     write_json,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
@@ -187,17 +187,28 @@ def judged_part(reply: Json) -> Json:
 _KNOWN_ITEMS = ("compaction", "mcp_approval_request", "mcp_list_tools", "message", "reasoning")
 
 
-def known_part(reply: Json) -> Json:
-    """Return a reply without items and parts of a kind that is not known, and without what tells of its prompt."""
+def read_part(reply: Json, read: ReadTexts) -> Json:
+    """Return a reply without the texts in it that are no part of what was read; calls, refusals, thoughts stay."""
     kinds = ((item, string(item.get("type"))) for item in objects(reply["output"]))
-    items = [item for item, kind in kinds if kind in _KNOWN_ITEMS or kind.endswith((_CALL, _OUTPUT))]
-    known = [_known_message(item) if item["type"] == "message" else item for item in items]
-    return {**without_prompt(reply), "output": known}
+    items = [
+        _read_item(item, kind, read)
+        for item, kind in kinds
+        if kind in _KNOWN_ITEMS or kind.endswith((_CALL, _OUTPUT))
+    ]
+    return {**read.part(reply, "output"), "output": items}
 
 
-def _known_message(item: Json) -> Json:
-    parts = [part for part in objects(item.get("content")) if "text" in part or part.get("type") == "refusal"]
-    return {**item, "content": parts}
+_TOLD_TO_TOOLS = ("arguments", "input", "action", "operation", "name", "server_label")
+
+
+def _read_item(item: Json, kind: str, read: ReadTexts) -> Json:
+    if kind == "message":
+        parts = (part for part in objects(item.get("content")) if "text" in part or part.get("type") == "refusal")
+        content = [read.part(part, *(["refusal"] if part.get("type") == "refusal" else [])) for part in parts]
+        return {**read.part(item, "content"), "content": content}
+    if kind == "reasoning" or (kind not in _WAITING and kind != "compaction" and not read.is_strict):
+        return item
+    return read.part(item, *_TOLD_TO_TOOLS)
 
 
 def _usage(reply: Json) -> Usage:
