@@ -51,7 +51,7 @@ from judges.compose import JudgeLike
 from judges.compose.of_question import as_input_judge
 from judges.compose.panel import Panel
 from judges.errors import ConfigurationError, shortened
-from judges.first_guesses import OF_A_GRAPH, HintsAtGuesses
+from judges.first_guesses import HintsAtGuesses
 from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
 from judges.models.providers.openai import OpenAICompatible
@@ -243,7 +243,7 @@ class LoopGraph(HintsAtGuesses, SharedByCopies, CompiledStateGraph[Any, Any, Any
         settings: Those of LangGraph's class.
     """
 
-    _guesses = OF_A_GRAPH
+    _guesses_at = "a graph"
 
     loop: Loop
     concurrent_turns: ConcurrentTurns

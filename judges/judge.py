@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
-from judges.first_guesses import OF_A_JUDGE, HintsAtGuesses
+from judges.first_guesses import HintsAtGuesses
 from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel
 from judges.models import retry, structured
 from judges.models.identity import handle_of
@@ -394,7 +394,7 @@ class Judge(HintsAtGuesses, ABC):
 
     name: str
     is_of_this_package: ClassVar[bool] = True
-    _guesses = OF_A_JUDGE
+    _guesses_at = "a judge"
 
     def __init_subclass__(cls, **options: object) -> None:
         """Let what the class is made with be checked against its annotated signature."""

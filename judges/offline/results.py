@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
 from judges.errors import BadSample, ConfigurationError, one_line, shortened
-from judges.first_guesses import OF_AN_EVALUATION, HintsAtGuesses
+from judges.first_guesses import HintsAtGuesses
 from judges.offline.dataset.reading import RowInput
 from judges.offline.statistics.intervals import bounded_interval
 from judges.sample import Sample
@@ -122,7 +122,7 @@ class Evaluation(HintsAtGuesses, BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    _guesses: ClassVar[Mapping[str, str]] = OF_AN_EVALUATION
+    _guesses_at: ClassVar[str] = "an evaluation"
 
     rows: tuple[Row, ...]
     summary: Annotated[Mapping[str, Summary], _FOUND_BY_ANY_NAME]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import tomllib
 from collections.abc import Callable
 from inspect import signature
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 import refine
-from graphs import Bounds, GeneratorFailed, NotAccepted, Policy, policy, self_refine
+from graphs import Bounds, GeneratorFailed, NotAccepted, Policy, self_refine
 from judges import (
     ConfigurationError,
     Helpfulness,
@@ -22,6 +25,7 @@ from judges import (
     Panel,
     Price,
     Verdict,
+    first_guesses,
     known_prices,
     load,
     offline,
@@ -162,13 +166,14 @@ def test_a_guessed_setting_says_what_to_use(make: Make, guess: dict[str, Any], r
 
 def test_what_a_guess_points_to_is_there() -> None:
     """Every setting that a hint names is one, and no guess hides a setting."""
-    assert set(policy._MEANINGS) == set(policy._GUESSES)
-    assert set(policy._GUESSES) <= set(Policy.model_fields)
-    guesses = [guess for guesses in policy._GUESSES.values() for guess in guesses]
+    tables = tomllib.loads(Path(first_guesses.__file__).with_name("guesses.toml").read_text(encoding="utf-8"))
+    settings, elsewhere = tables["settings of a policy"], [*chain(*tables["not of a policy"].values())]
+    assert set(tables["meanings"]) == set(settings) <= set(Policy.model_fields)
+    guesses = [*chain(*settings.values(), *tables["retries of a policy"].values())]
     assert len(guesses) == len(set(guesses))
-    assert not set(Policy.model_fields) & {*guesses, *policy._ELSEWHERE}
+    assert not set(Policy.model_fields) & {*guesses, *elsewhere}
     for make, parameters in ((refiner, signature(SelfRefine)), (graph, signature(self_refine))):
-        assert not {*guesses, *policy._ELSEWHERE} & parameters.parameters.keys(), make
+        assert not {*guesses, *elsewhere} & parameters.parameters.keys(), make
 
 
 def test_requests_say_what_to_use_as_well() -> None:
