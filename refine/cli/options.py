@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 
@@ -100,10 +100,21 @@ def _batch() -> Any:
     return _flag("Send calls by the provider's batch endpoint: half the price, within a day.")
 
 
-_OPTIONS = TypeVar("_OPTIONS")
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Options:
+    """Options of commands; each class of them is a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        """Make it a dataclass."""
+        dataclass(frozen=True, kw_only=True)(cls)
 
 
-def parameters_of(options: type) -> Iterator[Parameter]:
+_OPTIONS = TypeVar("_OPTIONS", bound=Options)
+
+
+def parameters_of(options: type[Options]) -> Iterator[Parameter]:
     """Yield the parameters of a command with these options, as typer reads them."""
     hints = get_type_hints(options)
     for one in fields(options):
@@ -129,13 +140,12 @@ def options_from(options: type[_OPTIONS], values: Mapping[str, Any]) -> _OPTIONS
     hints = get_type_hints(options)
     read = {
         one.name: options_from(hints[one.name], values) if is_dataclass(hints[one.name]) else values[one.name]
-        for one in fields(options)  # type: ignore[arg-type]  # a class of options is a dataclass
+        for one in fields(options)
     }
     return options(**read)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions:
+class CommandOptions(Options):
     """What all classes of options have."""
 
     @property
@@ -144,8 +154,7 @@ class CommandOptions:
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
+class ModelOptions(Options):
     """What judges ask."""
 
     model: str | None = _option("Model that the judges ask. E.g. openai:gpt-5-mini", "PROVIDER:NAME")
@@ -153,16 +162,14 @@ class ModelOptions:
     language: str | None = _option("Language of the judges' prompts. Default: the row's.", "en|zh|ru")
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgeOptions:
+class JudgeOptions(Options):
     """Which judges, and what they ask."""
 
     judges: list[str] = _judges(default=MISSING)
     asks: ModelOptions = field(default_factory=ModelOptions)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileOptions:
+class FileOptions(Options):
     """How a file of rows is read."""
 
     rows: Path = _argument(
@@ -178,15 +185,13 @@ class FileOptions:
     limit: int | None = _option("The first N rows only.", "N", min=1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class RowsOptions(FileOptions):
     """How a dataset is read."""
 
     keep_unreadable: bool = _flag("Keep rows that cannot be read, unscored, instead of stopping.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LimitOptions:
+class LimitOptions(Options):
     """How fast a run may be, and where it stops."""
 
     max_concurrency: int = _max_concurrency()
@@ -201,8 +206,7 @@ class LimitOptions:
     prices: Path | None = _prices()
 
 
-@dataclass(frozen=True, kw_only=True)
-class GateOptions:
+class GateOptions(Options):
     """What a run has to reach."""
 
     fail_under: list[str] = _option(
@@ -220,7 +224,6 @@ class GateOptions:
     junit: Path | None = _option("Write the gate as JUnit XML.", "FILE")
 
 
-@dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(CommandOptions):
     """The options of `refine evaluate`."""
 
@@ -257,7 +260,6 @@ def _add_number(folder: Path, number: int) -> Path:
     return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrialOptions(CommandOptions):
     """The options of `refine trial`."""
 
@@ -309,7 +311,6 @@ class TrialOptions(CommandOptions):
         return self.folder
 
 
-@dataclass(frozen=True, kw_only=True)
 class _RunOptions(CommandOptions):
     """What the commands on one run have in common."""
 
@@ -321,7 +322,6 @@ class _RunOptions(CommandOptions):
         return self.run
 
 
-@dataclass(frozen=True, kw_only=True)
 class ResumeOptions(_RunOptions):
     """The options of `refine resume`."""
 
@@ -334,7 +334,6 @@ class ResumeOptions(_RunOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class RescoreOptions(_RunOptions):
     """The options of `refine rescore`."""
 
@@ -346,7 +345,6 @@ class RescoreOptions(_RunOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class MergeOptions(CommandOptions):
     """The options of `refine merge`."""
 
@@ -356,7 +354,6 @@ class MergeOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShowOptions(_RunOptions):
     """The options of `refine show`."""
 
@@ -364,7 +361,6 @@ class ShowOptions(_RunOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class EstimateOptions(CommandOptions):
     """The options of `refine estimate`."""
 
@@ -375,7 +371,6 @@ class EstimateOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompareOptions(CommandOptions):
     """The options of `refine compare`."""
 
@@ -390,7 +385,6 @@ class CompareOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlanOptions(CommandOptions):
     """The options of `refine plan`."""
 
@@ -405,7 +399,6 @@ class PlanOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReportOptions(_RunOptions):
     """The options of `refine report`."""
 
@@ -419,7 +412,6 @@ class ReportOptions(_RunOptions):
     seed: int = _seed()
 
 
-@dataclass(frozen=True, kw_only=True)
 class TryJudgeOptions(CommandOptions):
     """The options of `refine try-judge`."""
 
@@ -434,7 +426,6 @@ class TryJudgeOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListOptions(CommandOptions):
     """The options of `refine judges`."""
 
@@ -454,7 +445,6 @@ class ListOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class DraftOptions(CommandOptions):
     """The options of `refine draft`."""
 
@@ -470,7 +460,6 @@ class DraftOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class NewJudgeOptions(CommandOptions):
     """The options of `refine new-judge`."""
 
@@ -478,7 +467,6 @@ class NewJudgeOptions(CommandOptions):
     out: Path | None = _option("New folder. Default: one called after the judge.", "FOLDER")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportOptions(CommandOptions):
     """The options of `refine export`."""
 
@@ -489,7 +477,6 @@ class ExportOptions(CommandOptions):
     where: list[str] = _option("Only these outcomes; repeat it to narrow the choice.", "KEY=VALUE", default=list)
 
 
-@dataclass(frozen=True, kw_only=True)
 class VerifyOptions(CommandOptions):
     """The options of `refine verify`."""
 
@@ -498,7 +485,6 @@ class VerifyOptions(CommandOptions):
     save_heads: Path | None = _option("New file for where the chains end; keep it elsewhere.", "HEADS")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ServeOptions(CommandOptions):
     """The options of `refine serve`."""
 
@@ -526,7 +512,6 @@ class ServeOptions(CommandOptions):
     live: bool = _flag("With --check: ask judges, upstreams and the database, each once.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class McpOptions(CommandOptions):
     """The options of `refine mcp`; those that `refine serve` has mean the same."""
 
@@ -542,14 +527,12 @@ class McpOptions(CommandOptions):
     port: int | None = _option("With --http: port to listen at; 0: any. Default: 8000", "N")
 
 
-@dataclass(frozen=True, kw_only=True)
 class KeyOptions(CommandOptions):
     """The options of `refine key`."""
 
     name: str = _argument("What the key is called in limits and logs.", "NAME")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrustOptions(CommandOptions):
     """What `refine align` and `refine certify` have in common."""
 
@@ -571,7 +554,6 @@ class TrustOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class AlignOptions(TrustOptions):
     """The options of `refine align`."""
 
@@ -584,7 +566,6 @@ class AlignOptions(TrustOptions):
     seed: int = _seed()
 
 
-@dataclass(frozen=True, kw_only=True)
 class CertifyOptions(TrustOptions):
     """The options of `refine certify`."""
 
@@ -625,7 +606,6 @@ class CertifyOptions(TrustOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class _LoopOptions(CommandOptions):
     """What `refine replay` and `refine monitor` have in common."""
 
@@ -638,7 +618,6 @@ class _LoopOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReplayOptions(_LoopOptions):
     """The options of `refine replay`."""
 
@@ -658,7 +637,6 @@ class ReplayOptions(_LoopOptions):
     seed: int = _seed()
 
 
-@dataclass(frozen=True, kw_only=True)
 class MonitorOptions(_LoopOptions):
     """The options of `refine monitor`."""
 
@@ -673,7 +651,6 @@ class MonitorOptions(_LoopOptions):
     every: float = _option("Seconds between two looks.", "S", default=10.0, min=0.1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TuneOptions(CommandOptions):
     """The options of `refine tune`."""
 
@@ -695,7 +672,6 @@ class TuneOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class LearnOptions(CommandOptions):
     """The options of `refine learn`."""
 
@@ -716,7 +692,6 @@ class LearnOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class LabelOptions(CommandOptions):
     """The options of `refine label`."""
 
