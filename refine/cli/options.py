@@ -61,13 +61,12 @@ def _json() -> Any:
 
 
 def _judges(*, default: Any) -> Any:
-    return _option(
-        "Judge by name, with its settings, module:object, or a judges.toml; repeat it for several.",
-        "NAME[:KEY=VALUE,...]",
-        name="--judge",
-        default=default,
-        autocompletion=_judge_names,
-    )
+    text = "Judge by name, with its settings, module:object, or a judges.toml; repeat it for several."
+    return _judge(text, name="--judge", default=default)
+
+
+def _judge(text: str, metavar: str = "NAME[:KEY=VALUE,...]", **settings: Any) -> Any:
+    return _option(text, metavar, autocompletion=_judge_names, **settings)
 
 
 def _seed() -> Any:
@@ -267,16 +266,12 @@ class TrialOptions(CommandOptions):
     generator: str = _option(
         "What answers: a model, or module:object for your own application.", "PROVIDER:NAME", default=MISSING
     )
-    judge: str = _option(
+    judge: str = _judge(
         "The judge of the loop, as in `refine evaluate`.",
-        "NAME[:KEY=VALUE,...]",
         default=MISSING,
-        autocompletion=_judge_names,
     )
-    truth: str | None = _option(
+    truth: str | None = _judge(
         "Another judge, which alone says what is good. Default: people, by `refine label`.",
-        "NAME[:KEY=VALUE,...]",
-        autocompletion=_judge_names,
     )
     asks: ModelOptions = field(default_factory=ModelOptions)
     arms: str = _option(
@@ -376,9 +371,7 @@ class CompareOptions(CommandOptions):
 
     before: Path = _argument("Folder of the run before.", "RUN_A")
     after: Path = _argument("Folder of the run after.", "RUN_B")
-    judge: str | None = _option(
-        "Compare answers by this judge, each pair in both orders.", "NAME", autocompletion=_judge_names
-    )
+    judge: str | None = _judge("Compare answers by this judge, each pair in both orders.", "NAME")
     asks: ModelOptions = field(default_factory=ModelOptions)
     max_concurrency: int = _max_concurrency()
     seed: int = _seed()
@@ -415,9 +408,7 @@ class ReportOptions(_RunOptions):
 class TryJudgeOptions(CommandOptions):
     """The options of `refine try-judge`."""
 
-    judge: str = _option(
-        "Judge by name, with its settings.", "NAME[:KEY=VALUE,...]", default=MISSING, autocompletion=_judge_names
-    )
+    judge: str = _judge("Judge by name, with its settings.", default=MISSING)
     asks: ModelOptions = field(default_factory=ModelOptions)
     pairs: Path | None = _option(
         "Your own pairs: rows with question, good and bad. Default: the cases shipped.", "ROWS"
@@ -491,9 +482,7 @@ class ServeOptions(CommandOptions):
     action: str | None = _argument("`init` asks three questions and writes refine.toml.", "[init]", default=None)
     yes: bool = _flag("With init: ask nothing.")
     upstream: str | None = _option("Address of the model's API. E.g. https://api.openai.com/v1", "URL")
-    judge: str | None = _option(
-        "Judge by name, module:object of your own, or a judges.toml.", "NAME", autocompletion=_judge_names
-    )
+    judge: str | None = _judge("Judge by name, module:object of your own, or a judges.toml.", "NAME")
     judge_base_url: str | None = _option("OpenAI-compatible server of the judge's model.", "URL")
     judge_model: str | None = _option("The judge's model there, or PROVIDER:NAME.", "NAME")
     success_rating: int | None = _option("Rating at which an answer is accepted. Default: 3", "1-4")
@@ -518,7 +507,7 @@ class McpOptions(CommandOptions):
     config: Path | None = _option("TOML file of a guard, as `refine serve` reads it.", "FILE")
     upstream: str | None = _option("Address of the model's API, for the tool refine.", "URL")
     model: str | None = _option("The upstream's model, where a call names none.", "NAME")
-    judge: str | None = _option("Judge where a call names none.", "NAME", autocompletion=_judge_names)
+    judge: str | None = _judge("Judge where a call names none.", "NAME")
     judge_base_url: str | None = _option("OpenAI-compatible server of the judge's model.", "URL")
     judge_model: str | None = _option("The judge's model there, or PROVIDER:NAME.", "NAME")
     root: Path = _option("Runs and rows are read below this folder alone.", "FOLDER", default=Path())
@@ -627,10 +616,8 @@ class ReplayOptions(_LoopOptions):
     max_attempts: list[int] = _option("Most attempts to replay; repeat it for several.", "N", default=list)
     patience: list[int] = _option("Patience to replay; repeat it for several.", "N", default=list)
     policy: str | None = _option("Loops of this policy. Default: the one with the most loops.", "DIGEST")
-    rejudge: str | None = _option(
+    rejudge: str | None = _judge(
         "Judge that judges some attempts again, so that the gain is unbiased: the one that recorded.",
-        "NAME[:KEY=VALUE,...]",
-        autocompletion=_judge_names,
     )
     rejudge_fraction: float = _option("Share of the refused attempts that are judged again.", "SHARE", default=0.2)
     slices: list[str] = _slices()
@@ -643,9 +630,7 @@ class MonitorOptions(_LoopOptions):
     certificate: Path | None = _option("The certificate in force: its share of bad answers counts.", "FILE")
     alpha: float | None = _option("Share of bad answers that is tolerated, 0 to 1.", "SHARE")
     canary: Path | None = _option("Labelled rows to judge again: at least 50, with ratings.", "ROWS")
-    judge: str | None = _option(
-        "The judge in force, for the canary.", "NAME[:KEY=VALUE,...]", autocompletion=_judge_names
-    )
+    judge: str | None = _judge("The judge in force, for the canary.")
     success_rating: int | None = _option("Rating that passes on the canary.", "1-4", min=1, max=4)
     watch: bool = _flag("Stay, and look again; the canary is judged once.")
     every: float = _option("Seconds between two looks.", "S", default=10.0, min=0.1)
@@ -655,11 +640,9 @@ class TuneOptions(CommandOptions):
     """The options of `refine tune`."""
 
     labelled: str = _argument("Answers with labels: a file, the folder of a run, or the URL of a record.", "ROWS")
-    judge: str = _option(
+    judge: str = _judge(
         "Judge by name, with its settings, or one of a file, judges.toml:NAME.",
-        "NAME[:KEY=VALUE,...]",
         default=MISSING,
-        autocompletion=_judge_names,
     )
     model: str | None = _option("Model that the judge asks. E.g. openai:gpt-5-mini", "PROVIDER:NAME")
     base_url: str | None = _option("OpenAI-compatible server of the model. E.g. http://localhost:8000/v1", "URL")

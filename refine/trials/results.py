@@ -494,6 +494,9 @@ def _curve(rows: Sequence[TrialRow], max_attempts: int) -> tuple[float, ...]:
     return tuple(sum(bool(one[k]) for one in known) / len(known) for k in range(max_attempts)) if known else ()
 
 
+_COUNTED = ("generations", "echoes", "repeats", "accepted", "failed", "calls", "tokens", "cost")
+
+
 def _figures(arm: ArmSummary) -> dict[str, object]:
     effect = arm.effect
     truth: dict[str, object] = {}
@@ -511,17 +514,7 @@ def _figures(arm: ArmSummary) -> dict[str, object]:
             "effect": None if beside is None else beside.effect,
             "curve": list(arm.curve),
         }
-    return {
-        **truth,
-        "generations": arm.generations,
-        "echoes": arm.echoes,
-        "repeats": arm.repeats,
-        "accepted": arm.accepted,
-        "failed": arm.failed,
-        "calls": arm.calls,
-        "tokens": arm.tokens,
-        "cost": arm.cost,
-    }
+    return {**truth, **{name: getattr(arm, name) for name in _COUNTED}}
 
 
 def _write_json(path: Path, document: object, *, indent: int | None = 2) -> None:
