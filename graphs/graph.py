@@ -143,7 +143,7 @@ def may_release_pieces(
     return may
 
 
-def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None) -> PieceJudges:
+def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None) -> _PieceJudges:
     """Return the judge of pieces, and the one that closes.
 
     Args:
@@ -158,9 +158,9 @@ def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None
     check_installed()
     if piece_judge is not None:
         own = judge_for(generator, piece_judge)
-        return PieceJudges(piece_judge=own, closing_judge=None if own is judge else judge)
+        return _PieceJudges(piece_judge=own, closing_judge=None if own is judge else judge)
     if judge.judges_parts:
-        return PieceJudges(piece_judge=judge, closing_judge=None)
+        return _PieceJudges(piece_judge=judge, closing_judge=None)
     members = judge.judges if isinstance(judge, Panel) and judge.is_strict else {}
     parts = {name: one for name, one in members.items() if one.judges_parts}
     others = {name: one for name, one in members.items() if name not in parts}
@@ -169,14 +169,14 @@ def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None
             f"release='pieces' needs a judge that holds for a part of an answer, and {judge.name!r} is none; give "
             f"one beside it, SelfRefine(..., [judge, 'safety']), or say piece_judge=... outright"
         )
-    return PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
+    return _PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
 
 
 def _panel(members: Mapping[str, Judge], around: Judge) -> Judge:
     return next(iter(members.values())) if len(members) == 1 else Panel(members, name=around.name)
 
 
-class PieceJudges(TypedDict):
+class _PieceJudges(TypedDict):
     """The judges of a loop that releases pieces.
 
     Attributes:

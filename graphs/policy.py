@@ -125,7 +125,7 @@ Augmenter = Callable[[Any], list[AnyMessage]]
 
 AugmenterName = Literal["auto", "restated", "last_draft", "verify_first", "fresh", "all_drafts"]
 
-DEFAULT_FORM: AugmenterName = "restated"
+_DEFAULT_FORM: AugmenterName = "restated"
 """The form of a retry where none is set."""
 
 _EARLIER_FORMS: Mapping[str, AugmenterName] = {"feedback_only": "restated"}
@@ -141,7 +141,7 @@ _OnJudgeError = Literal["accept", "reject", "raise"]
 ReleaseForm = Literal["answer", "pieces"]
 """What is judged before it is released: the whole answer, or each piece of it while the next ones are written."""
 
-ContinuationForm = Literal["instructed", "prefill"]
+_ContinuationForm = Literal["instructed", "prefill"]
 """How an answer goes on after a refused piece: a message asks for the rest, or the assistant's own is begun."""
 
 OnLateRefusal = Literal["flag", "append", "replace"]
@@ -238,7 +238,7 @@ class PolicySettings(TypedDict, total=False):
     piece_chars: int
     piece_chars_most: int
     pieces_in_flight: int
-    continuation: ContinuationForm
+    continuation: _ContinuationForm
     on_late_refusal: OnLateRefusal
     certificate: IssuedCertificate | str | os.PathLike[str] | None
     on_alarm: OnAlarm
@@ -361,7 +361,7 @@ class Policy(FrozenSettings):
     max_conversation_chars: int = Field(default=100_000, ge=1_000, strict=True)
     prices: Prices = Field(default={})
     patience: int | None = Field(default=None, ge=1, strict=True)
-    augment: Annotated[AugmenterName | Augmenter, BeforeValidator(_named_today)] = DEFAULT_FORM
+    augment: Annotated[AugmenterName | Augmenter, BeforeValidator(_named_today)] = _DEFAULT_FORM
     overrides: Mapping[int, _AttemptOverride] = {}
     candidates: int = Field(default=1, ge=1, le=16, strict=True)
     first_accepted: bool = False
@@ -377,7 +377,7 @@ class Policy(FrozenSettings):
     piece_chars: int = Field(default=80, ge=1, strict=True)
     piece_chars_most: int = Field(default=2_000, ge=1, strict=True)
     pieces_in_flight: int = Field(default=4, ge=1, le=64, strict=True)
-    continuation: ContinuationForm = "instructed"
+    continuation: _ContinuationForm = "instructed"
     on_late_refusal: OnLateRefusal = "flag"
     certificate: IssuedCertificate | None = None
     on_alarm: OnAlarm = "log"

@@ -221,7 +221,7 @@ class Attempt(Frozen):
         }
 
 
-Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
+_Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
 """How a finished refinement ends: an attempt's answer, the fallback, an error, a question to a human."""
 
 
@@ -824,12 +824,12 @@ class Refinement:
         return value if isinstance(value, str) else None
 
     @property
-    def ending(self) -> Ending:
+    def ending(self) -> _Ending:
         """How the finished refinement ends."""
         return self.conclusion[0]
 
     @property
-    def conclusion(self) -> tuple[Ending, Attempt | None]:
+    def conclusion(self) -> tuple[_Ending, Attempt | None]:
         """How the finished refinement ends, and the attempt whose answer is released, if any may be."""
         policy, chosen = self.policy, self.chosen
         is_released = self.stop_reason in ("accepted", "skipped") or policy.shadow

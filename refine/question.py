@@ -177,7 +177,7 @@ def _messages(value: Any) -> list[BaseMessage]:
 T = TypeVar("T")
 
 
-class Configured(Generic[T]):
+class _Configured(Generic[T]):
     """A function of an input and a config, whose signature is there already.
 
     LangChain looks at the signature with each call, which takes longer than a small step of the loop.
@@ -208,7 +208,7 @@ def _call_as_run(
     In both cases the function runs in a copy of the context.
     """
     if langgraph_private.is_watched(_mapping(config)):
-        seen: T = runnable._call_with_config(Configured(function), value, config)  # noqa: SLF001 - LangChain's way
+        seen: T = runnable._call_with_config(_Configured(function), value, config)  # noqa: SLF001 - LangChain's way
         return seen
     own = _unseen(config)
 
@@ -227,7 +227,7 @@ async def _acall_as_run(
 ) -> T:
     """Await a function as a run of a runnable; otherwise as `_call_as_run`."""
     if langgraph_private.is_watched(_mapping(config)):
-        seen: T = await runnable._acall_with_config(Configured(function), value, config)  # noqa: SLF001 - as above
+        seen: T = await runnable._acall_with_config(_Configured(function), value, config)  # noqa: SLF001 - as above
         return seen
     own = _unseen(config)
 

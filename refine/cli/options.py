@@ -161,7 +161,7 @@ class ModelOptions(Options):
     language: str | None = _option("Language of the judges' prompts. Default: the row's.", "en|zh|ru")
 
 
-class JudgeOptions(Options):
+class _JudgeOptions(Options):
     """Which judges, and what they ask."""
 
     judges: list[str] = _judges(default=MISSING)
@@ -184,7 +184,7 @@ class FileOptions(Options):
     limit: int | None = _option("The first N rows only.", "N", min=1)
 
 
-class RowsOptions(FileOptions):
+class _RowsOptions(FileOptions):
     """How a dataset is read."""
 
     keep_unreadable: bool = _flag("Keep rows that cannot be read, unscored, instead of stopping.")
@@ -226,8 +226,8 @@ class GateOptions(Options):
 class EvaluateOptions(CommandOptions):
     """The options of `refine evaluate`."""
 
-    rows: RowsOptions
-    judges: JudgeOptions
+    rows: _RowsOptions
+    judges: _JudgeOptions
     out: str | None = _option("New folder of the run. Default: runs/ and the time, which is printed.", "RUN")
     limits: LimitOptions = field(default_factory=LimitOptions)
     batch: bool = _batch()
@@ -359,8 +359,8 @@ class ShowOptions(_RunOptions):
 class EstimateOptions(CommandOptions):
     """The options of `refine estimate`."""
 
-    rows: RowsOptions
-    judges: JudgeOptions
+    rows: _RowsOptions
+    judges: _JudgeOptions
     prices: Path | None = _prices()
     batch: bool = _batch()
     as_json: bool = _json()
@@ -522,7 +522,7 @@ class KeyOptions(CommandOptions):
     name: str = _argument("What the key is called in limits and logs.", "NAME")
 
 
-class TrustOptions(CommandOptions):
+class _TrustOptions(CommandOptions):
     """What `refine align` and `refine certify` have in common."""
 
     labels: Path | None = _option("Labels, where they are not in the rows.", "FILE")
@@ -543,7 +543,7 @@ class TrustOptions(CommandOptions):
     as_json: bool = _json()
 
 
-class AlignOptions(TrustOptions):
+class AlignOptions(_TrustOptions):
     """The options of `refine align`."""
 
     rows: str = _argument("Judged rows with labels: a file, or the folder of a run.", "LABELLED")
@@ -555,7 +555,7 @@ class AlignOptions(TrustOptions):
     seed: int = _seed()
 
 
-class CertifyOptions(TrustOptions):
+class CertifyOptions(_TrustOptions):
     """The options of `refine certify`."""
 
     attempts: str = _loops()
