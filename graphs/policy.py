@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import (
@@ -22,11 +22,12 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
+from judges.first_guesses import OF_A_POLICY
 from judges.promise import OnAlarm, Standing, certified_grid
 from judges.runtime.budget import Price, Prices
 from judges.runtime.validation import naming_settings
 from judges.sample import canonical_field
-from judges.verdict import Rating, Verdict
+from judges.verdict import HintedModel, Rating, Verdict
 
 _MEANINGS = {
     "success_rating": "the rating from 1 to 4 at which an answer is accepted",
@@ -206,7 +207,7 @@ _REMEDIES = {
 }
 
 
-class FrozenSettings(BaseModel):
+class FrozenSettings(HintedModel):
     """Frozen settings whose errors are reported in one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -508,6 +509,8 @@ class Policy(FrozenSettings):
     on_late_refusal: OnLateRefusal = "flag"
     certificate: IssuedCertificate | None = None
     on_alarm: OnAlarm = "log"
+
+    _guesses: ClassVar[Mapping[str, str]] = OF_A_POLICY
 
     @naming_settings("Policy(max_attempts=3, success_rating=4)")
     def __init__(self, **settings: Unpack[PolicySettings]) -> None:

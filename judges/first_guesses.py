@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from abc import ABCMeta
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from opcode import opmap
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 _ALIKE = 0.8
 """How alike a misspelt name is to a public one, from 0 to 1."""
@@ -165,6 +166,16 @@ _OF_PACKAGES: Mapping[str, Mapping[str, str]] = {
 }
 """What to use instead of a name, by the package that is asked for it."""
 
+_HOOKS = ("wrap_tool_call", "awrap_tool_call", "wrap_model_call", "awrap_model_call", "before_agent", "tools")
+"""What LangChain looks for in each middleware of an agent."""
+
+_IN_AN_AGENT = "an agent takes a middleware: create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)])"
+_MAKERS = (
+    *("from_llm", "from_model", "from_chain", "from_agent", "from_config", "from_dict", "from_settings"),
+    *("from_template", "from_messages", "from_name", "default", "create", "build", "load"),
+)
+"""Methods that make an object of other libraries' classes."""
+
 _CALL = "call the judge: judge(question=..., answer=...)"
 _AWAIT = "it is acall: await judge.acall(question=..., answer=...)"
 OF_A_JUDGE = _table(
@@ -203,8 +214,12 @@ OF_A_JUDGE = _table(
         "explain() says it",
     ),
     (("model", "llm"), "its models are judge.models"),
+    (_HOOKS, _IN_AN_AGENT),
+    (_MAKERS, "a judge is made by its name: judges.load('helpfulness', model=...)"),
 )
+_MADE_BY = "Verdict.rated(3, feedback=...), Verdict.scored(0.8) and Verdict.checked(True) make one"
 OF_A_VERDICT = _table(
+    ((*_MAKERS, "passed", "failed", "score", "rating", "unscored", "error_"), _MADE_BY),
     (("reason", "reasoning", "explanation", "comment", "justification", "reasons", "critique"), "it is rationale"),
     (("success", "is_successful", "successful", "accepted", "pass_", "ok"), "it is passed"),
     (("result", "label", "verdict", "grade"), "it is value; rating is from 1 to 4, score from 0 to 1"),
@@ -223,7 +238,10 @@ OF_AN_OUTCOME = _table(
         ("rating", "score", "verdict", "feedback", "rationale"),
         "each attempt has its own: outcome.attempts[-1], or outcome.best",
     ),
-    (("drafts", "history", "steps", "iterations", "rounds"), "they are outcome.attempts"),
+    (
+        ("drafts", "history", "steps", "iterations", "rounds", "verdicts", "ratings", "scores"),
+        "they are in outcome.attempts",
+    ),
     (("success", "accepted", "is_accepted"), "it is passed"),
     (("cost", "tokens", "calls", "token_usage"), "it is in usage: outcome.usage.cost, outcome.usage.tokens"),
     (("reason", "error", "status"), "stop_reason says why the loop stopped, detail says more"),
@@ -271,16 +289,49 @@ OF_A_REFINER = _table(
     (("model", "llm"), "the model is generator"),
     (("judges",), "it is judge"),
     (
-        ("outcome", "history", "attempts", "last_outcome"),
+        ("outcome", "outcomes", "history", "attempts", "last_outcome", "get_outcome"),
         "nothing is kept on the object: refine(question) returns it",
     ),
     (
         ("success_rating", "max_attempts", "on_exhausted", "on_judge_error", "patience", "deadline_s"),
         "it is a setting of policy",
     ),
+    (
+        ("get_state", "aget_state", "update_state", "aupdate_state", "get_state_history", "aget_state_history"),
+        "the graph has it: refiner.graph",
+    ),
+    (_MAKERS, "it is made by its name: SelfRefine(generator, judge)"),
+    (_HOOKS, _IN_AN_AGENT),
+)
+OF_AN_ANSWER = _table(
+    (
+        ("rating", "score", "passed", "stop_reason", "attempts", "outcome_id", "feedback", "rationale", "verdict"),
+        "the answer is a message, and response_metadata['refine'] sums it up; refine(question) returns the record",
+    ),
+    (
+        ("outcome", "best", "refine", "usage", "history", "drafts", "verdicts", "answer"),
+        "the answer is a message; refine(question) returns the record, an Outcome",
+    ),
+)
+OF_A_POLICY = _table(
+    (_MAKERS, "it is made by its name: Policy(max_attempts=3), or Policy(**settings)"),
+    (
+        ("with_", "replace", "update", "merge", "evolve", "override_with"),
+        "another is Policy(**{**policy.model_dump(exclude_unset=True), 'max_attempts': 5})",
+    ),
+    (("to_dict", "dict", "as_dict", "json", "to_json"), "it is model_dump(exclude_unset=True)"),
+)
+OF_A_SAMPLE = _table(
+    (_MAKERS, "a row becomes one by Sample.read(row), or Sample(question=..., answer=...)"),
+    (("to_dict", "dict_", "as_dict", "to_json"), "it is model_dump(exclude_none=True), or model_dump_json()"),
 )
 
 OF_A_MIDDLEWARE = _table(
+    (_MAKERS, "it is made by its name: SelfRefineMiddleware(judge)"),
+    (
+        ("outcomes", "last_outcome", "get_outcome", "attempts", "history"),
+        "outcome(result) returns the record of what the agent returned; on_outcome=... gets each as it ends",
+    ),
     (
         ("invoke", "ainvoke", "run", "arun", "stream", "astream", "refine", "arefine", "agent"),
         "the agent is asked: create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)]).invoke(...)",
@@ -408,7 +459,40 @@ if HintsAtModules not in sys.meta_path:
     sys.meta_path.append(HintsAtModules)
 
 
-class HintsAtGuesses:
+class _Unmade:
+    """Says that a class stands where one of its objects is wanted.
+
+    LangChain asks `middleware.__class__` for its hooks, which is this where the middleware is a class.
+    """
+
+    def __get__(self, owner: object, kind: object) -> Never:
+        del owner, kind
+        raise AttributeError(f"this is a class, of which an object is wanted; {_IN_AN_AGENT}")
+
+
+class HintsAtClassGuesses(ABCMeta):
+    """A class whose missing attributes say what to use instead, as those of its objects do."""
+
+    _guesses: Mapping[str, str] = {}
+
+    if not TYPE_CHECKING:  # for type checkers an attribute that is missing stays an error
+        wrap_tool_call = _Unmade()
+
+        def __getattr__(cls, name: str) -> Any:
+            hint = cls._guesses.get(name)
+            if hint is None and hasattr(super(), "__getattr__"):
+                return super().__getattr__(name)
+            known = "" if hint is None else f"; {hint}"
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}{known}")
+
+
+if TYPE_CHECKING:  # as is said at the class of classes
+    _Hinted = object
+else:
+    _Hinted = HintsAtClassGuesses("_Hinted", (), {})
+
+
+class HintsAtGuesses(_Hinted):
     """An object whose missing attributes say what to use instead."""
 
     _guesses: ClassVar[Mapping[str, str]] = {}
@@ -424,6 +508,20 @@ class HintsAtGuesses:
             if inherited is not None:
                 return inherited(name)
             return object.__getattribute__(self, name)  # raises again, so that a property's own error is told
+
+
+class HintsAtCalls(HintsAtGuesses):
+    """An object that is asked by a method, and says by which one where it is called like a function."""
+
+    if not TYPE_CHECKING:  # type checkers know that it is not callable
+
+        def __call__(self, *_: object, **__: object) -> Never:
+            """Say how it is asked.
+
+            Raises:
+                TypeError: Always.
+            """
+            raise TypeError(f"a {type(self).__name__} is not called: {self._guesses['run']}")
 
 
 class HintsAtKeys(HintsAtGuesses):
