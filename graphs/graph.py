@@ -51,7 +51,7 @@ from judges.compose import JudgeLike
 from judges.compose.of_question import as_input_judge
 from judges.compose.panel import Panel
 from judges.errors import ConfigurationError, shortened
-from judges.first_guesses import HintsAtGuesses
+from judges.first_guesses import HintsAtCalls
 from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
 from judges.models.providers.openai import OpenAICompatible
@@ -225,7 +225,7 @@ LoopCheckpointer = Checkpointer | Literal["inherit"]
 """Where a loop's state is saved; `"inherit"` says that the graph around, or the server, has a checkpointer."""
 
 
-class LoopGraph(HintsAtGuesses, SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
+class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose turns on one thread of a checkpointer never run at once in this process.
 
     All ways to run a graph come down to `stream` and `astream`, so what holds for every turn is seen to there: its

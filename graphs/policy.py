@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import (
@@ -27,7 +27,7 @@ from judges.promise import OnAlarm, Standing, certified_grid
 from judges.runtime.budget import Price, Prices
 from judges.runtime.validation import naming_settings
 from judges.sample import canonical_field
-from judges.verdict import Rating, Verdict
+from judges.verdict import HintedModel, Rating, Verdict
 
 _LEVELS = 3
 _ALIKE = 0.75
@@ -79,7 +79,7 @@ _REMEDIES = {
 }
 
 
-class FrozenSettings(BaseModel):
+class FrozenSettings(HintedModel):
     """Frozen settings whose errors are reported in one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -381,6 +381,8 @@ class Policy(FrozenSettings):
     on_late_refusal: OnLateRefusal = "flag"
     certificate: IssuedCertificate | None = None
     on_alarm: OnAlarm = "log"
+
+    _guesses_at: ClassVar[str] = "a policy"
 
     @naming_settings("Policy(max_attempts=3, success_rating=4)")
     def __init__(self, **settings: Unpack[PolicySettings]) -> None:

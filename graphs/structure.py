@@ -120,12 +120,15 @@ def _name_of(schema: Schema) -> str:
 
 
 def _adapter_of(schema: Schema) -> TypeAdapter[Any]:
+    reason = f"a schema is a pydantic class, a TypedDict, a dataclass or a JSON schema, not {shortened(schema)}"
+    if isinstance(schema, Mapping):
+        return TypeAdapter(dict[str, Any])
+    if getattr(schema, "__module__", "builtins") == "builtins":
+        raise ConfigurationError(reason)
     try:
-        return TypeAdapter(dict[str, Any] if isinstance(schema, Mapping) else schema)
+        return TypeAdapter(schema)
     except Exception as error:
-        raise ConfigurationError(
-            f"a schema is a pydantic class, a TypedDict, a dataclass or a JSON schema, not {shortened(schema)}"
-        ) from error
+        raise ConfigurationError(reason) from error
 
 
 def _described(error: ValidationError) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from abc import ABCMeta
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from itertools import chain
 from opcode import opmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 _ALIKE = 0.8
 """How alike a misspelt name is to a public one, from 0 to 1."""
@@ -30,7 +31,7 @@ def _tables() -> Mapping[str, Mapping[str, Any]]:
 @cache
 def guesses(table: str) -> Mapping[str, str]:
     """Return what to use instead of each name that somebody may guess at, as a table of guesses has it."""
-    lines = _tables()[table].items()
+    lines = _tables()[table].items() if table else ()
     return {name: meant.replace("{name}", name) for meant, names in lines for name in names}
 
 
@@ -136,11 +137,47 @@ if HintsAtModules not in sys.meta_path:
     sys.meta_path.append(HintsAtModules)
 
 
-class HintsAtGuesses:
+_IN_AN_AGENT = "an agent takes a middleware: create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)])"
+
+
+class _Unmade:
+    """Says that a class stands where one of its objects is wanted.
+
+    LangChain asks `middleware.__class__` for its hooks, which is this where the middleware is a class.
+    """
+
+    def __get__(self, owner: object, kind: object) -> Never:
+        del owner, kind
+        raise AttributeError(f"this is a class, of which an object is wanted; {_IN_AN_AGENT}")
+
+
+class HintsAtClassGuesses(ABCMeta):
+    """A class whose missing attributes say what to use instead, as those of its objects do."""
+
+    _guesses_at: str = ""
+
+    if not TYPE_CHECKING:  # for type checkers an attribute that is missing stays an error
+        wrap_tool_call = _Unmade()
+
+        def __getattr__(cls, name: str) -> Any:
+            hint = guesses(cls._guesses_at).get(name)
+            if hint is None and hasattr(super(), "__getattr__"):
+                return super().__getattr__(name)
+            known = "" if hint is None else f"; {hint}"
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}{known}")
+
+
+if TYPE_CHECKING:  # as is said at the class of classes
+    _Hinted = object
+else:
+    _Hinted = HintsAtClassGuesses("_Hinted", (), {})
+
+
+class HintsAtGuesses(_Hinted):
     """An object whose missing attributes say what to use instead."""
 
-    _guesses_at: ClassVar[str]
-    """What it is called where guesses at its attributes are listed."""
+    _guesses_at: ClassVar[str] = ""
+    """The table of guesses at its attributes, if there is one."""
 
     if not TYPE_CHECKING:  # for type checkers an attribute that is missing stays an error
 
@@ -152,6 +189,20 @@ class HintsAtGuesses:
             if inherited is not None:
                 return inherited(name)
             return object.__getattribute__(self, name)  # raises again, so that a property's own error is told
+
+
+class HintsAtCalls(HintsAtGuesses):
+    """An object that is asked by a method, and says by which one where it is called like a function."""
+
+    if not TYPE_CHECKING:  # type checkers know that it is not callable
+
+        def __call__(self, *_: object, **__: object) -> Never:
+            """Say how it is asked.
+
+            Raises:
+                TypeError: Always.
+            """
+            raise TypeError(f"a {type(self).__name__} is not called: {guesses(self._guesses_at)['run']}")
 
 
 class HintsAtKeys(HintsAtGuesses):

@@ -8,10 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from judges.first_guesses import HintsAtKeys, guesses, nearest
+from judges.first_guesses import HintsAtClassGuesses, HintsAtGuesses, HintsAtKeys, guesses, nearest
+
+if TYPE_CHECKING:  # type checkers know models by pydantic's own metaclass
+    _Model = BaseModel
+else:
+
+    class _HintedModels(HintsAtClassGuesses, type(BaseModel)):
+        """The class of pydantic models whose missing attributes say what to use instead."""
+
+    class _Model(BaseModel, metaclass=_HintedModels):
+        """A pydantic model whose class says what to use instead of what it does not have."""
 
 
-class Frozen(BaseModel):
+class HintedModel(HintsAtGuesses, _Model):
+    """A pydantic model whose missing attributes, and those of its class, say what to use instead."""
+
+
+class Frozen(HintedModel):
     """A pydantic model that cannot be changed, and whose copies cost a third of pydantic's own."""
 
     model_config = ConfigDict(frozen=True)

@@ -657,8 +657,10 @@ def _refusal_of(unknown: Mapping[str, Any]) -> ConfigurationError:
     if name in _QUESTIONS:
         hint = "the question comes first, without a name: invoke('What is new?')"
     elif name in _OF_CONFIG:
-        config = "{'configurable': {'thread_id': '1'}}" if name == "thread_id" else f"{{{name!r}: ...}}"
+        config = "{'configurable': {'thread_id': '1'}}" if name in _THREADS else f"{{{name!r}: ...}}"
         hint = f"it belongs to the config: invoke(question, {config})"
+    elif name in _MODES:
+        hint = "stream(question) yields the accepted answer; the graph of self_refine(...) has LangGraph's modes"
     elif canonical_field(name) is not None:
         hint = f"evidence for the judge is given as invoke(question, evidence={{{name!r}: ...}})"
     elif name in Overrides.model_fields:
@@ -669,7 +671,12 @@ def _refusal_of(unknown: Mapping[str, Any]) -> ConfigurationError:
 _QUESTIONS = ("question", "query", "prompt", "messages", "message", "text", "user_input", "inputs")
 """What a question may be called."""
 
-_OF_CONFIG = ("thread_id", "callbacks", "tags", "metadata", "run_name", "configurable", "recursion_limit")
+_THREADS = ("thread_id", "session_id", "conversation_id", "thread")
+_MODES = ("stream_mode", "subgraphs", "durability", "version", "output_keys")
+_OF_CONFIG = (
+    *(*_THREADS, "callbacks", "tags", "metadata", "run_name", "run_id", "configurable", "recursion_limit"),
+    "max_concurrency",
+)
 """What belongs into the config of a run."""
 
 

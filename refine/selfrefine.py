@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -42,7 +42,7 @@ from judges import ConfigurationError, as_judge, load
 from judges.certificate import Subject
 from judges.compose import JudgeLike
 from judges.errors import shortened
-from judges.first_guesses import HintsAtGuesses, guesses
+from judges.first_guesses import HintsAtCalls, guesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.faults import logging_safely
 from judges.runtime.validation import SharedByCopies, check_picklable, naming_settings, one_of
@@ -185,7 +185,7 @@ def _logging_failure() -> Iterator[None]:
 _PARTS = ("generator", "judge")
 
 
-class NamesItsParts(HintsAtGuesses):
+class NamesItsParts(HintsAtCalls):
     """An object that is made of a generator and a judge, and says so where they are given by other names."""
 
     _guesses_at = "a refiner"
@@ -206,17 +206,6 @@ class NamesItsParts(HintsAtGuesses):
                     also = ", which takes a list of judges, too" if part == "judge" else ""
                     raise TypeError(f"{cls.__name__}() has no argument {guess!r}; it is {part}=... here{also}")
             return super().__new__(cls)
-
-        def __call__(self, *_: object, **__: object) -> Never:
-            """Say how a question is asked.
-
-            Raises:
-                TypeError: Always.
-            """
-            raise TypeError(
-                f"a {type(self).__name__} is not called: invoke(question) returns the answer, refine(question) "
-                f"the whole record"
-            )
 
 
 _LONGEST_NAME = 80

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -119,6 +120,19 @@ def _option_meant(name: str, context: Any) -> str:
     return meant
 
 
+_SETTING = re.compile(r"[(](\w+=[^\s)]+)")
+
+
+def _setting_in(error: Exception, context: Any) -> str:
+    """Return how a judge's setting is written, if one stands beside the judge, as a word or as an option."""
+    if context is None or not any("--judge" in parameter.opts for parameter in context.command.params):
+        return ""
+    word = _SETTING.search(str(error))
+    name = getattr(error, "option_name", "").lstrip("-")
+    setting = word[1] if word else f"{name}=..." if "_" in name else ""
+    return f"; a judge's settings follow its name and a colon, --judge NAME:{setting}" if setting else ""
+
+
 def _report_usage(error: Exception) -> int | None:
     """Report an error of typer's own, and return the exit code; None for any other error."""
     describe = getattr(error, "format_message", None)
@@ -131,8 +145,9 @@ def _report_usage(error: Exception) -> int | None:
     meant = _option_meant(getattr(error, "option_name", ""), context)
     if meant:
         return _error_exit(f"No such option: {error.option_name}; here it is {meant}").exit_code  # type: ignore[attr-defined]  # typer's
+    setting = _setting_in(error, context)
     hint = f" (see {context.command_path} --help)" if context is not None else ""
-    return _error_exit(f"{describe().rstrip('.')}{hint}").exit_code
+    return _error_exit(f"{describe().rstrip('.')}{setting or hint}").exit_code
 
 
 app = typer.Typer(
