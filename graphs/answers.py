@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib import resources
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
@@ -66,41 +68,13 @@ LOOP = "refine"
 CUT_AS_ASKED = "cut_as_asked"
 """In the metadata of an answer, true says that its length limit is the one that came with the request."""
 
-_REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
-    "en": {
-        "empty": ("There is no text.", "Write a complete answer."),
-        "cut": ("The answer was cut off.", "Keep the answer short."),
-        "invalid_tool_call": (
-            "The call of a tool could not be read.",
-            "The call of a tool could not be read: its arguments are no JSON object. Call it again, or answer.",
-        ),
-        "echo": (
-            "The draft repeats the feedback in place of an answer.",
-            "Only the answer itself is wanted. Do not repeat what was said about an earlier one.",
-        ),
-    },
-    "zh": {
-        "empty": ("没有文本。", "请写出完整的回答。"),
-        "cut": ("回答被截断了。", "回答要简短。"),
-        "invalid_tool_call": (
-            "无法读取工具调用。",
-            "无法读取工具调用：参数不是 JSON 对象。请重新调用工具，或直接回答。",
-        ),
-        "echo": ("草稿重复了反馈，而没有回答。", "只需要回答本身。不要重复对先前回答的意见。"),
-    },
-    "ru": {
-        "empty": ("Текста нет.", "Напиши полный ответ."),
-        "cut": ("Ответ оборван.", "Ответь коротко."),
-        "invalid_tool_call": (
-            "Вызов инструмента не читается.",
-            "Вызов инструмента не читается: аргументы не объект JSON. Вызови его снова или ответь.",
-        ),
-        "echo": (
-            "Черновик повторяет замечания вместо ответа.",
-            "Нужен только сам ответ. Не повторяй то, что сказано о прежнем ответе.",
-        ),
-    },
-}
+
+@cache
+def _words_on(fault: _Fault, language: Language) -> Mapping[str, str]:
+    """Return what is said of a fault, as `rationale` and `feedback`."""
+    file = resources.files("graphs") / "packs" / language / "rejected.toml"
+    words: Mapping[str, str] = tomllib.loads(file.read_text(encoding="utf-8"))[fault]
+    return words
 
 
 def kind_of_answer(answer: AIMessage) -> AnswerKind:
@@ -175,19 +149,18 @@ def rejection_for(fault: _Fault, language: Language) -> Verdict:
     """Return the verdict on a faulty answer, with feedback in a language."""
     if fault == "empty":
         return empty_answer(language)
-    rationale, feedback = _REJECTIONS[language][fault]
-    return Verdict.checked(passed=False, judge=LOOP, rationale=rationale, feedback=feedback)
+    return Verdict.checked(passed=False, judge=LOOP, **_words_on(fault, language))
 
 
 def unread_call(language: Language = "en") -> str:
     """Return the feedback on a call of a tool that cannot be read."""
-    return _REJECTIONS[language]["invalid_tool_call"][1]
+    return _words_on("invalid_tool_call", language)["feedback"]
 
 
 def empty_answer(language: Language = "en") -> Verdict:
     """Return the verdict on an empty draft, without asking a judge."""
-    rationale, feedback = _REJECTIONS[language]["empty"]
-    return Verdict.rated(1, judge=LOOP, rationale=rationale, feedback=feedback)
+    words = _words_on("empty", language)
+    return Verdict.rated(1, judge=LOOP, rationale=words["rationale"], feedback=words["feedback"])
 
 
 def unfit_answer(fault: str) -> Verdict:

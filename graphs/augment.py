@@ -60,7 +60,7 @@ def copy_messages(messages: Sequence[M]) -> list[M]:
     return [copy_message(message) for message in messages]
 
 
-def copy_refinement(refinement: Refinement) -> Refinement:
+def _copy_refinement(refinement: Refinement) -> Refinement:
     """Return a refinement for a user's function, which may change the messages and evidence in it."""
     return replace(
         refinement,
@@ -92,7 +92,7 @@ FEEDBACK_LIMIT = 4_000
 QUESTION_LIMIT = 8_000
 """Maximum number of characters of the question that are sent again; it stands in full above."""
 
-RELEASED_LIMIT = 20_000
+_RELEASED_LIMIT = 20_000
 """Maximum number of characters of what was released that the generator is shown again, from its end."""
 
 _WORDED = ("restated", "last_draft", "all_drafts", "verify_first")
@@ -175,7 +175,7 @@ def added_messages(refinement: Refinement) -> list[AnyMessage]:
     augment = refinement.policy.augment
     if isinstance(augment, str):
         return _AUGMENTERS[augment](refinement)
-    added: object = augment(copy_refinement(refinement))  # a user's function may do and return anything
+    added: object = augment(_copy_refinement(refinement))  # a user's function may do and return anything
     if isinstance(added, list | tuple) and all(isinstance(message, BaseMessage) for message in added):
         return copy_messages(added)
     kinds = [type(item).__name__ for item in added] if isinstance(added, list | tuple) else type(added).__name__
@@ -298,7 +298,7 @@ def amendment_messages(refinement: Refinement) -> list[AnyMessage]:
 def _note_on_released(refinement: Refinement, *, is_whole: bool) -> AnyMessage:
     last = refinement.attempts[-1]
     words = read_pack(_ContinuationWords, _language(refinement, last), "continued")
-    released = _MARK_END.sub("‹", "".join(refinement.released_pieces)[-RELEASED_LIMIT:].strip())
+    released = _MARK_END.sub("‹", "".join(refinement.released_pieces)[-_RELEASED_LIMIT:].strip())
     faults = "\n".join(f"- {fault}" for fault in faults_of(last, refinement))
     named = Template(words.faults).substitute(faults=faults) if faults else ""
     request = Template(words.amend if is_whole else words.begun).substitute(begun=released)

@@ -56,7 +56,7 @@ class _Call(Generic[T]):
     allowance: Allowance = field(default_factory=Allowance)
 
 
-class Race(Generic[T]):
+class _Race(Generic[T]):
     """Calls side by side, each known by its number; those that are stopped ask no model and use no tool any more.
 
     Args:
@@ -267,7 +267,7 @@ class CandidatesLoop(Loop):
         results = _AttemptResults()
         for number, candidate in enumerate(self._candidates[:count], 1):
             results.calls[number] = candidate.call(refinement, messages, context, results.unjudged)
-        race = Race(results.calls)
+        race = _Race(results.calls)
         try:
             events = yield from self._run(race, results, refinement, context, clock())
         except BaseException as error:
@@ -300,7 +300,7 @@ class CandidatesLoop(Loop):
 
     def _run(
         self,
-        race: Race[Transition],
+        race: _Race[Transition],
         results: _AttemptResults,
         refinement: Refinement,
         context: RunContext,

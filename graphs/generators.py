@@ -174,7 +174,7 @@ def _copy_draft(draft: Draft) -> Draft:
     return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
 
 
-def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
+def _draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
     """Convert the output of a generator to a draft.
 
     Raises:
@@ -201,7 +201,7 @@ def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
         case Mapping():
             answer = next((output[key] for key in _ANSWER_KEYS if output.get(key) is not None), None)
             if isinstance(answer, str | AIMessage):
-                draft = draft_of(answer, prompt)
+                draft = _draft_of(answer, prompt)
                 return replace(draft, evidence=_contexts(output))
     raise DraftError(
         f"the generator returned {_shape_of(output)}, which is no answer; return a text, an AIMessage, a mapping "
@@ -588,7 +588,7 @@ class _RunnableGenerator:
         return messages if self._key is None else {self._key: messages}
 
     def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
-        draft = draft_of(output, prompt)
+        draft = _draft_of(output, prompt)
         return draft if self._is_chat_model else _copy_draft(draft)
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
@@ -671,7 +671,7 @@ class _FunctionGenerator:
             output = self._as_runnable().invoke(messages, config)
         else:
             output = waited_for(self._function(messages))
-        return _copy_draft(draft_of(output, prompt))
+        return _copy_draft(_draft_of(output, prompt))
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         check_temperature(self, temperature)
@@ -680,7 +680,7 @@ class _FunctionGenerator:
             output = await self._as_runnable().ainvoke(messages, config)
         else:
             output = await self._acall(messages)
-        return _copy_draft(draft_of(output, prompt))
+        return _copy_draft(_draft_of(output, prompt))
 
     def check_temperature(self, temperature: float) -> None:
         """Refuse: a function has no temperature."""

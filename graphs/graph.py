@@ -23,7 +23,7 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 from graphs import langgraph_private
 from graphs.candidates import CandidatesLoop
 from graphs.certificate import CertificateWarning, check_certificate
-from graphs.drivers import Node, RunContext, Transition, adrive, drive
+from graphs.drivers import Flow, Messages, Node, RunContext, Transition, adrive, drive
 from graphs.generators import GeneratorLike
 from graphs.loop import Loop
 from graphs.outcome import InputError, Outcome, outcome_of
@@ -51,7 +51,7 @@ from judges.compose import JudgeLike
 from judges.compose.of_question import as_input_judge
 from judges.compose.panel import Panel
 from judges.errors import ConfigurationError, shortened
-from judges.first_guesses import OF_A_GRAPH, HintsAtGuesses
+from judges.first_guesses import HintsAtCalls
 from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
 from judges.models.providers.openai import OpenAICompatible
@@ -143,7 +143,7 @@ def may_release_pieces(
     return may
 
 
-def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None) -> PieceJudges:
+def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None) -> _PieceJudges:
     """Return the judge of pieces, and the one that closes.
 
     Args:
@@ -158,9 +158,9 @@ def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None
     check_installed()
     if piece_judge is not None:
         own = judge_for(generator, piece_judge)
-        return PieceJudges(piece_judge=own, closing_judge=None if own is judge else judge)
+        return _PieceJudges(piece_judge=own, closing_judge=None if own is judge else judge)
     if judge.judges_parts:
-        return PieceJudges(piece_judge=judge, closing_judge=None)
+        return _PieceJudges(piece_judge=judge, closing_judge=None)
     members = judge.judges if isinstance(judge, Panel) and judge.is_strict else {}
     parts = {name: one for name, one in members.items() if one.judges_parts}
     others = {name: one for name, one in members.items() if name not in parts}
@@ -169,14 +169,14 @@ def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None
             f"release='pieces' needs a judge that holds for a part of an answer, and {judge.name!r} is none; give "
             f"one beside it, SelfRefine(..., [judge, 'safety']), or say piece_judge=... outright"
         )
-    return PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
+    return _PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
 
 
 def _panel(members: Mapping[str, Judge], around: Judge) -> Judge:
     return next(iter(members.values())) if len(members) == 1 else Panel(members, name=around.name)
 
 
-class PieceJudges(TypedDict):
+class _PieceJudges(TypedDict):
     """The judges of a loop that releases pieces.
 
     Attributes:
@@ -225,7 +225,7 @@ LoopCheckpointer = Checkpointer | Literal["inherit"]
 """Where a loop's state is saved; `"inherit"` says that the graph around, or the server, has a checkpointer."""
 
 
-class LoopGraph(HintsAtGuesses, SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
+class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose turns on one thread of a checkpointer never run at once in this process.
 
     All ways to run a graph come down to `stream` and `astream`, so what holds for every turn is seen to there: its
@@ -243,7 +243,7 @@ class LoopGraph(HintsAtGuesses, SharedByCopies, CompiledStateGraph[Any, Any, Any
         settings: Those of LangGraph's class.
     """
 
-    _guesses = OF_A_GRAPH
+    _guesses_at = "a graph"
 
     loop: Loop
     concurrent_turns: ConcurrentTurns
@@ -519,49 +519,21 @@ class _Entrance(Runnable[Any, str]):
         return self.invoke(input, config)
 
 
-class _AttemptsNode(Runnable[Any, Any]):
-    """A node that runs all attempts, for use where no step is checkpointed."""
-
-    name = "tries"
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
-        """Run the attempts, blocking."""
-        config = config or {}
-        context = RunContext(config)
-        attempts = self._loop.attempts(_load(context, self._loop), input["messages"], context)
-        with langgraph_private.leaving_the_graph(config):
-            attempted = drive(attempts, context)
-        check_current(config)
-        _write(attempted, config)
-        _write_status(attempted.status, config)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
-        """Run the attempts without blocking the event loop."""
-        config = config or {}
-        context = RunContext(config)
-        attempts = self._loop.attempts(_load(context, self._loop), input["messages"], context)
-        with langgraph_private.leaving_the_graph(config):
-            attempted = await adrive(attempts, context)
-        await acheck_current(config)
-        _write(attempted, config)
-        _write_status(attempted.status, config)
+_ALL_ATTEMPTS: Literal["tries"] = "tries"
+"""The node that makes all attempts, for use where no step is checkpointed."""
 
 
 class _StepNode(Runnable[Any, Any]):
-    """A node of the graph: runs one step of the loop.
+    """A node of the graph: runs one step of the loop, or all attempts.
 
     Args:
-        name: The step.
+        name: The step, or the node of all attempts.
         loop: The loop.
         first: The node in which attempts begin.
     """
 
-    def __init__(self, name: Node, loop: Loop, first: str) -> None:
-        self.name = name
-        self._node = name
+    def __init__(self, name: Node | Literal["tries"], loop: Loop, first: str) -> None:
+        self.name = self._node = name
         self._loop = loop
         self._first = first
 
@@ -569,7 +541,7 @@ class _StepNode(Runnable[Any, Any]):
         """Run the step, blocking."""
         config = config or {}
         context = RunContext(config)
-        step = self._loop.step(self._node, _load(context, self._loop), input["messages"], context)
+        step = self._step(_load(context, self._loop), input["messages"], context)
         if self.name == "finish":  # the answer is announced in this step, so nothing may refuse it afterwards
             check_current(config)
         with langgraph_private.leaving_the_graph(config):
@@ -582,7 +554,7 @@ class _StepNode(Runnable[Any, Any]):
         """Run the step without blocking the event loop."""
         config = config or {}
         context = RunContext(config)
-        step = self._loop.step(self._node, _load(context, self._loop), input["messages"], context)
+        step = self._step(_load(context, self._loop), input["messages"], context)
         if self.name == "finish":  # the answer is announced in this step, so nothing may refuse it afterwards
             await acheck_current(config)
         with langgraph_private.leaving_the_graph(config):
@@ -590,6 +562,11 @@ class _StepNode(Runnable[Any, Any]):
         if self.name != "finish":
             await acheck_current(config)
         return self._apply(transition, config)
+
+    def _step(self, refinement: Refinement, messages: Messages, context: RunContext) -> Flow[Transition]:
+        if self._node != _ALL_ATTEMPTS:
+            return (yield from self._loop.step(self._node, refinement, messages, context))
+        return Transition(refinement=(yield from self._loop.attempts(refinement, messages, context)))
 
     def _apply(self, transition: Transition, config: RunnableConfig) -> Any:
         _write(transition.refinement, config, transition.outcome)
@@ -775,10 +752,10 @@ def _compiled(
     single_node: bool = False,
 ) -> _Graph:
     graph = StateGraph(_State, context_schema=Overrides, input_schema=GraphInput, output_schema=GraphOutput)
-    first = "tries" if single_node else "generate"
+    first: Node | Literal["tries"] = _ALL_ATTEMPTS if single_node else "generate"
     graph.add_conditional_edges(START, _Entrance(loop), {"begin": first})
     if single_node:
-        graph.add_node(first, _AttemptsNode(loop), input_schema=NodeInput)
+        graph.add_node(first, _StepNode(first, loop, first), input_schema=NodeInput)
         graph.add_edge(first, "finish")
     edges = _EDGES if loop.policy.candidates == 1 else {**_EDGES, **_EDGES_OF_CANDIDATES}
     for node, targets in () if single_node else edges.items():

@@ -38,10 +38,39 @@ from langchain_core.utils.env import env_var_is_set
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.pregel._tools import _tool_call_writer
 
+from judges.first_guesses import guesses
 from judges.judge import waited_for
 
 _TOKEN_EVENTS = ("on_llm_new_token", "on_stream_event")
 _FRAMEWORKS = ("langchain_core.", "langgraph.")
+
+
+class _Guesses(dict[str, Any]):
+    """The further fields of a message: none, but what to use instead of those that one may guess.
+
+    A copy, also by pickling, is a plain dictionary, so that nothing of this is stored anywhere.
+    """
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, name: object) -> bool:
+        return name in guesses("an answer") or super().__contains__(name)
+
+    def __missing__(self, name: str) -> Any:
+        if name not in guesses("an answer"):
+            raise KeyError(name)
+        raise AttributeError(f"'AIMessage' object has no attribute {name!r}; {guesses('an answer')[name]}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+def with_hints(answer: AIMessage) -> AIMessage:
+    """Return an answer, which from now on says what to use instead of fields that one may guess."""
+    if not answer.__pydantic_extra__:
+        object.__setattr__(answer, "__pydantic_extra__", _Guesses())
+    return answer
 
 
 def without_tokens(handler: BaseCallbackHandler) -> BaseCallbackHandler:

@@ -96,7 +96,7 @@ def decision_of(config: RunnableConfig) -> Decision | None:
     return value if isinstance(value, Decision) else None
 
 
-class Records(Generic[T]):
+class _Records(Generic[T]):
     """The record that a run wrote last, and the plain data it wrote, which the next step need not read then.
 
     Attributes:
@@ -121,13 +121,13 @@ def with_records(config: RunnableConfig | None) -> RunnableConfig:
     configurable = (config or {}).get("configurable") or {}
     if _RECORDS in configurable:
         return config or {}
-    return {**(config or {}), "configurable": {**configurable, _RECORDS: Records()}}
+    return {**(config or {}), "configurable": {**configurable, _RECORDS: _Records()}}
 
 
-def records_of(config: RunnableConfig) -> Records[Any]:
+def records_of(config: RunnableConfig) -> _Records[Any]:
     """Return the records of a run; empty ones where it hands none on."""
     records = config.get("configurable", {}).get(_RECORDS)
-    return records if isinstance(records, Records) else Records()
+    return records if isinstance(records, _Records) else _Records()
 
 
 RECORD = "refinement"

@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
-from graphs import langgraph_private
+from graphs import langchain_private, langgraph_private
 from graphs.answers import check_judges, without_reasoning
 from graphs.augment import added_messages
 from graphs.copies import is_echo, keep_answer
@@ -132,7 +132,8 @@ def finish_with_answer(
 ) -> Transition:
     """End the turn with an answer, under a message id of its own."""
     metadata = dict(answer.response_metadata)
-    final = answer.model_copy(update={"id": id or secrets.token_hex(16), "response_metadata": metadata})
+    copied = answer.model_copy(update={"id": id or secrets.token_hex(16), "response_metadata": metadata})
+    final = langchain_private.with_hints(copied)
     warnings = () if _is_flawless(refinement) else release_warnings(refinement, messages, throttle)
     outcome = Outcome.of(refinement, messages, final, now=now)
     metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
@@ -544,7 +545,7 @@ class Loop:
         """
         if not getattr(generator, "uses_langchain", True):
             return None
-        if not refinement.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
+        if not refinement.policy.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
             return None
         allowance = refinement.allowance(now, purpose="the generator had answered")
         return Allowance() if allowance is None else allowance

@@ -14,7 +14,7 @@ from graphs.redaction import withhold
 from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, StopReason
 from judges.certificate import IssuedCertificate
 from judges.errors import rebuild
-from judges.first_guesses import OF_AN_OUTCOME, HintsAtKeys
+from judges.first_guesses import HintsAtKeys
 from judges.messages import Conversation, Message
 from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
@@ -141,7 +141,7 @@ class Outcome(HintsAtKeys, Frozen):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    _guesses: ClassVar[Mapping[str, str]] = OF_AN_OUTCOME
+    _guesses_at: ClassVar[str] = "an outcome"
 
     answer: AIMessage | None
     passed: bool

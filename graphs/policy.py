@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import (
@@ -22,141 +22,13 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
+from judges.first_guesses import guesses, meanings
 from judges.promise import OnAlarm, Standing, certified_grid
 from judges.runtime.budget import Price, Prices
 from judges.runtime.validation import naming_settings
 from judges.sample import canonical_field
-from judges.verdict import Rating, Verdict
+from judges.verdict import HintedModel, Rating, Verdict
 
-_MEANINGS = {
-    "success_rating": "the rating from 1 to 4 at which an answer is accepted",
-    "success_score": "the score from 0 to 1 at which an answer is accepted, in place of a rating",
-    "max_attempts": "which counts all answers, the first included",
-    "max_calls": "calls of generator and judges together",
-    "max_tokens": "tokens of generator and judges together",
-    "max_cost": "US dollars, which needs prices=known_prices()",
-    "deadline_s": "seconds from the question",
-    "on_exhausted": "'best', 'last', 'raise', 'fallback' or 'interrupt', where no answer was accepted",
-    "on_judge_error": "'accept', 'reject' or 'raise', where the judge gives no verdict",
-    "on_refusal": "'retry', 'mend', 'mend_or_block' or 'block', where a judge refuses an answer",
-    "fallback": "a text, with on_exhausted='fallback'",
-    "candidates": "drafts an attempt, of which the best goes on",
-    "patience": "attempts in a row that were no better",
-    "augment": "what the generator sees on a retry",
-    "overrides": "by attempt, for instance overrides={2: {'temperature': 0.8, 'model': ...}}",
-    "prices": "prices by model, or known_prices()",
-    "sample_rate": "the share of questions that are judged",
-    "shadow": "True judges and logs, and returns the first draft",
-    "show_drafts": "True sends drafts as progress events",
-    "log_texts": "True writes drafts and feedback to the log",
-    "skip": "a function of an answer, true where it is not to be judged",
-}
-_RETRIES = (
-    *("retries", "retry", "max_retry", "num_retries", "n_retries", "max_refinements", "max_reflections"),
-    *("max_repeats", "repeats", "max_repeat_attempts", "maxRepeatAttempts"),
-)
-_RATINGS = (
-    *("threshold", "pass_threshold", "success_threshold", "score_threshold", "quality_threshold", "cutoff"),
-    *(
-        "acceptance_threshold",
-        "min_rating",
-        "min_score",
-        "minimum_score",
-        "minimum_rating",
-        "pass_rating",
-        "rating",
-    ),
-    *("target_score", "target_rating", "passing_score", "score", "rating_threshold"),
-)
-_GUESSES = {
-    "success_rating": _RATINGS,
-    "success_score": ("least_score", "accepted_score", "score_cutoff"),
-    "max_attempts": (
-        *("max_iterations", "max_iters", "max_iter", "iterations", "num_iterations", "n_iterations", "max_loops"),
-        *(
-            "loops",
-            "max_rounds",
-            "rounds",
-            "num_rounds",
-            "max_turns",
-            "max_steps",
-            "max_tries",
-            "tries",
-            "n_tries",
-        ),
-        *("attempts", "num_attempts", "n_attempts", "max_generations", *_RETRIES),
-    ),
-    "max_calls": ("max_requests", "max_model_calls", "call_limit", "request_limit"),
-    "max_tokens": ("token_budget", "token_limit"),
-    "max_cost": ("budget", "max_budget", "cost_limit", "max_usd", "max_spend", "cost"),
-    "deadline_s": ("timeout", "timeout_s", "time_limit", "max_time", "max_seconds", "max_duration", "deadline"),
-    "on_exhausted": ("on_fail", "on_failure", "on_reject", "on_max_attempts", "return_best", "raise_on_failure"),
-    "on_judge_error": ("on_error", "fail_open", "fail_closed", "raise_on_error", "on_judge_failure"),
-    "on_refusal": ("on_violation", "on_block", "action", "redact", "mask", "strategy"),
-    "fallback": ("fallback_message", "fallback_answer", "fallback_text", "default", "default_answer"),
-    "candidates": ("n", "k", "best_of", "num_candidates", "n_candidates", "num_drafts", "num_samples", "samples"),
-    "patience": ("early_stopping", "early_stop"),
-    "augment": ("feedback_mode", "critique", "revise", "prompt_builder"),
-    "overrides": ("temperature", "temperatures", "model", "models", "escalation", "retry_model"),
-    "prices": ("price", "pricing"),
-    "sample_rate": ("sampling", "sampling_rate", "sample"),
-    "shadow": ("dry_run", "observe", "observe_only", "monitor_only"),
-    "show_drafts": ("stream_drafts", "stream_intermediate", "show_attempts"),
-    "log_texts": ("verbose", "debug"),
-    "skip": ("skip_if", "condition", "when"),
-}
-GENERATORS = ("model", "llm", "chat_model", "chat", "agent", "generate", "chain", "runnable", "app", "bot")
-"""What else a generator may be called."""
-
-JUDGES = (
-    *("judges", "critic", "evaluator", "evaluators", "grader", "metric", "metrics", "scorer", "verifier"),
-    *("evaluation", "reviewer", "critics"),
-)
-"""What else a judge may be called."""
-
-_SETTING = {guess: setting for setting, guesses in _GUESSES.items() for guess in guesses}
-_ELSEWHERE = {
-    **dict.fromkeys(
-        JUDGES,
-        "the judge is an argument of its own, judge=..., which takes a list of judges, too",
-    ),
-    **dict.fromkeys(
-        ("llm", "chat_model", "agent", "generate", "chain"),
-        "the generator is an argument of its own, the first one",
-    ),
-    **dict.fromkeys(
-        ("callbacks", "tags", "thread_id", "config", "metadata", "run_name"),
-        "it belongs to the call: invoke(question, config={...})",
-    ),
-    **dict.fromkeys(
-        ("language", "prompts", "criteria", "rubric"),
-        "it is a setting of the judge: judges.load('helpfulness', language='zh', ...)",
-    ),
-    **dict.fromkeys(
-        ("system_prompt", "prompt", "instructions"), "instructions to the generator stand in the conversation"
-    ),
-    **dict.fromkeys(
-        ("memory", "thread", "history", "session"),
-        "a conversation with memory takes a checkpointer: checkpointer=InMemorySaver()",
-    ),
-    **dict.fromkeys(
-        ("interrupt_before", "interrupt_after", "interrupt", "human", "human_in_the_loop", "approval"),
-        "a person is asked with on_exhausted='interrupt' and a checkpointer",
-    ),
-    **dict.fromkeys(
-        ("stop_condition", "stopping_condition", "stop_when", "accept", "accept_if", "is_good"),
-        "a condition is a judge: SelfRefine(generator, lambda answer: len(answer) < 200)",
-    ),
-    **dict.fromkeys(("tools", "toolkit"), "tools belong to the generator: model.bind_tools(tools), or an agent"),
-    **dict.fromkeys(
-        ("streaming", "stream"), "refiner.stream(question) streams; release='pieces' judges while it is written"
-    ),
-    **dict.fromkeys(
-        ("output_parser", "response_format", "schema", "response_model"),
-        "structured answers are the generator's: model.with_structured_output(schema)",
-    ),
-    "cache": "answers of a judge's model are cached there: Helpfulness(judges.cached(model))",
-}
 _LEVELS = 3
 _ALIKE = 0.75
 """How alike a misspelt setting is to one that there is, from 0 to 1."""
@@ -170,24 +42,25 @@ def _instead_of(name: str, value: object, known: Collection[str]) -> str:
         value: Its value, from which the value to write follows where it can.
         known: The settings there are.
     """
-    setting = _SETTING.get(name)
-    if setting is None:
-        return _ELSEWHERE.get(name, "")
+    setting = setting_meant(name)
+    if not setting:
+        return guesses("not of a policy").get(name, "")
     if setting not in known:
         return ""
-    others = "; max_retries is for requests that fail" if name in _RETRIES and "max_retries" in known else ""
-    return f"use {setting}{_value(name, value)}, {_MEANINGS[setting]}{others}"
+    is_retries = name in guesses("retries of a policy")
+    others = "; max_retries is for requests that fail" if is_retries and "max_retries" in known else ""
+    return f"use {setting}{_value(name, value)}, {meanings()[setting]}{others}"
 
 
 def setting_meant(name: str) -> str:
     """Return the setting that others have this name for; empty where none is known."""
-    return _SETTING.get(name, "")
+    return {**guesses("settings of a policy"), **guesses("retries of a policy")}.get(name, "")
 
 
 def _value(name: str, value: object) -> str:
-    if name in _RETRIES:
+    if name in guesses("retries of a policy"):
         return f"={value + 1}" if type(value) is int else ""
-    if name not in _RATINGS or isinstance(value, bool) or not isinstance(value, int | float):
+    if setting_meant(name) != "success_rating" or isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     if isinstance(value, int) and 1 <= value <= _LEVELS + 1:
         return f"={value}"
@@ -206,7 +79,7 @@ _REMEDIES = {
 }
 
 
-class FrozenSettings(BaseModel):
+class FrozenSettings(HintedModel):
     """Frozen settings whose errors are reported in one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -252,7 +125,7 @@ Augmenter = Callable[[Any], list[AnyMessage]]
 
 AugmenterName = Literal["auto", "restated", "last_draft", "verify_first", "fresh", "all_drafts"]
 
-DEFAULT_FORM: AugmenterName = "restated"
+_DEFAULT_FORM: AugmenterName = "restated"
 """The form of a retry where none is set."""
 
 _EARLIER_FORMS: Mapping[str, AugmenterName] = {"feedback_only": "restated"}
@@ -268,7 +141,7 @@ _OnJudgeError = Literal["accept", "reject", "raise"]
 ReleaseForm = Literal["answer", "pieces"]
 """What is judged before it is released: the whole answer, or each piece of it while the next ones are written."""
 
-ContinuationForm = Literal["instructed", "prefill"]
+_ContinuationForm = Literal["instructed", "prefill"]
 """How an answer goes on after a refused piece: a message asks for the rest, or the assistant's own is begun."""
 
 OnLateRefusal = Literal["flag", "append", "replace"]
@@ -365,7 +238,7 @@ class PolicySettings(TypedDict, total=False):
     piece_chars: int
     piece_chars_most: int
     pieces_in_flight: int
-    continuation: ContinuationForm
+    continuation: _ContinuationForm
     on_late_refusal: OnLateRefusal
     certificate: IssuedCertificate | str | os.PathLike[str] | None
     on_alarm: OnAlarm
@@ -488,7 +361,7 @@ class Policy(FrozenSettings):
     max_conversation_chars: int = Field(default=100_000, ge=1_000, strict=True)
     prices: Prices = Field(default={})
     patience: int | None = Field(default=None, ge=1, strict=True)
-    augment: Annotated[AugmenterName | Augmenter, BeforeValidator(_named_today)] = DEFAULT_FORM
+    augment: Annotated[AugmenterName | Augmenter, BeforeValidator(_named_today)] = _DEFAULT_FORM
     overrides: Mapping[int, _AttemptOverride] = {}
     candidates: int = Field(default=1, ge=1, le=16, strict=True)
     first_accepted: bool = False
@@ -504,10 +377,12 @@ class Policy(FrozenSettings):
     piece_chars: int = Field(default=80, ge=1, strict=True)
     piece_chars_most: int = Field(default=2_000, ge=1, strict=True)
     pieces_in_flight: int = Field(default=4, ge=1, le=64, strict=True)
-    continuation: ContinuationForm = "instructed"
+    continuation: _ContinuationForm = "instructed"
     on_late_refusal: OnLateRefusal = "flag"
     certificate: IssuedCertificate | None = None
     on_alarm: OnAlarm = "log"
+
+    _guesses_at: ClassVar[str] = "a policy"
 
     @naming_settings("Policy(max_attempts=3, success_rating=4)")
     def __init__(self, **settings: Unpack[PolicySettings]) -> None:

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
+from importlib import resources
 from itertools import accumulate
 
 from pydantic import JsonValue
@@ -41,27 +42,8 @@ _UNMARKED = str.maketrans(
 )
 """Letters whose mark is no accent that can be taken off."""
 
-_ORDINARY_WORDS = """
-    a all also an and any are as at be but by can for from has have in is it its no none not nothing of on only or
-    so some that the there this to too very was were with without yes
-    absent acceptable accurate adequate ambiguous answered average bad better best brief clear clearly complete
-    completely concise confusing consistent correct correctly coherent detailed direct enough excellent fair fairly
-    false friendly fully good great helpful inaccurate incoherent incomplete incorrect incorrectly irrelevant
-    lacking mediocre minor missing mostly much partially partly perfect polite
-    poor poorly readable relevant rude satisfactory somewhat specific sufficient superb
-    supported thorough true unacceptable unanswered unclear unhelpful unsatisfactory unsupported useful useless
-    vague weak well worse worst wrong wrongly
-    answer answers fault faults level quality reply response
-    и или не нет да но в на с без по для это всё ответ уровень
-    верно верный верная неверно неверный неверная правильно правильный неправильно неправильный полный полная полно
-    неполный неполная частично частичный хорошо хороший плохо плохой отлично отличный средне средний слабо слабый
-    ясно ясный неясно неясный вежливый грубый точный неточный полезный бесполезный отсутствует
-    是 否 对 错 好 差 无 有 没有 不是 正确 错误 不正确 完整 不完整 缺失 缺少 部分正确 部分 一般 良好 优秀 较好 较差
-    很好 很差 清楚 不清楚 清晰 模糊 相关 不相关 有用 无用 礼貌 粗鲁 回答
-"""
+_ORDINARY = frozenset((resources.files("graphs") / "packs/ordinary_words.txt").read_text("utf-8").split())
 """Words of any judgement, which give no reference away, and without which feedback loses its sense."""
-
-_ORDINARY = frozenset(_ORDINARY_WORDS.split())
 
 _CLOSED_ANSWERS = frozenset(["yes", "no", "true", "false", "да", "нет", "是", "否", "对", "错"])
 """Ordinary words that are the whole answer to a closed question, and withheld where they are the reference."""

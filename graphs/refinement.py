@@ -221,7 +221,7 @@ class Attempt(Frozen):
         }
 
 
-Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
+_Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
 """How a finished refinement ends: an attempt's answer, the fallback, an error, a question to a human."""
 
 
@@ -331,8 +331,6 @@ _FINAL = ("blocked", "question_refused", "withdrawn")
 
 _STORED = ("sampled", "sent_back")
 """Names in a checkpoint, where turns of earlier releases wait, of `is_judged` and `revisions`."""
-
-_NO_LIMITS = (None,) * 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -691,13 +689,6 @@ class Refinement:
         return GeneratorPrompt(conversation, self.added, self.memo)
 
     @property
-    def has_limits(self) -> bool:
-        """True if calls, tokens, cost, retries or time are limited."""
-        policy = self.policy
-        limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.max_retries, policy.deadline_s)
-        return limits != _NO_LIMITS
-
-    @property
     def _has_budget(self) -> bool:
         """True if calls, tokens or cost are limited, so that what was consumed counts."""
         policy = self.policy
@@ -747,7 +738,7 @@ class Refinement:
             reserved_calls: How many of the calls that are left are for something else.
         """
         policy = self.policy
-        if not self.has_limits and not policy.prices:
+        if not policy.has_limits and not policy.prices:
             return None
         if not self._has_budget:
             seconds, retries = self.seconds_left(now), policy.max_retries if bounds_retries else None
@@ -824,12 +815,12 @@ class Refinement:
         return value if isinstance(value, str) else None
 
     @property
-    def ending(self) -> Ending:
+    def ending(self) -> _Ending:
         """How the finished refinement ends."""
         return self.conclusion[0]
 
     @property
-    def conclusion(self) -> tuple[Ending, Attempt | None]:
+    def conclusion(self) -> tuple[_Ending, Attempt | None]:
         """How the finished refinement ends, and the attempt whose answer is released, if any may be."""
         policy, chosen = self.policy, self.chosen
         is_released = self.stop_reason in ("accepted", "skipped") or policy.shadow

@@ -51,14 +51,14 @@ class Review(RootModel[Literal["accept", "reject"] | WrittenAnswer | SentBack]):
 Decided = Review | FinalReview
 
 
-class ReviewCall(NamedTuple):
+class _ReviewCall(NamedTuple):
     """The call that waits for a reviewer, blocking or not."""
 
     run: Callable[[], Decided]
     arun: Callable[[], Awaitable[Decided]]
 
 
-def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) -> ReviewCall:
+def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) -> _ReviewCall:
     """Return the call that puts an attempt to a human, who resumes the graph with a decision."""
     question = {
         "stop_reason": refinement.stop_reason,
@@ -87,7 +87,7 @@ def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) 
         await aclaim_decision(config, review.model_dump())
         return review
 
-    return ReviewCall(run, arun)
+    return _ReviewCall(run, arun)
 
 
 def apply_review(refinement: Refinement, attempt: Attempt, review: Decided) -> Refinement:

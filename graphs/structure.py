@@ -120,12 +120,15 @@ def _name_of(schema: Schema) -> str:
 
 
 def _adapter_of(schema: Schema) -> TypeAdapter[Any]:
+    reason = f"a schema is a pydantic class, a TypedDict, a dataclass or a JSON schema, not {shortened(schema)}"
+    if isinstance(schema, Mapping):
+        return TypeAdapter(dict[str, Any])
+    if getattr(schema, "__module__", "builtins") == "builtins":
+        raise ConfigurationError(reason)
     try:
-        return TypeAdapter(dict[str, Any] if isinstance(schema, Mapping) else schema)
+        return TypeAdapter(schema)
     except Exception as error:
-        raise ConfigurationError(
-            f"a schema is a pydantic class, a TypedDict, a dataclass or a JSON schema, not {shortened(schema)}"
-        ) from error
+        raise ConfigurationError(reason) from error
 
 
 def _described(error: ValidationError) -> list[str]:
@@ -136,7 +139,7 @@ def _described(error: ValidationError) -> list[str]:
     ]
 
 
-Change = Callable[[Any], Any]
+_Change = Callable[[Any], Any]
 """Binds something to a chat model."""
 
 
@@ -212,7 +215,7 @@ def _is_json_schema(provider_format: object) -> bool:
     return isinstance(provider_format, Mapping) and provider_format.get("type") == "json_schema"
 
 
-def _bound(generator: object, change: Change, what: str, remedy: str) -> object:
+def _bound(generator: object, change: _Change, what: str, remedy: str) -> object:
     """Bind something to the model that a generator is, under whatever is bound to it already."""
     if isinstance(generator, str):
         generator = OpenAICompatible.named(generator) if names_direct_client(generator) else chat_model(generator)
@@ -242,7 +245,7 @@ def is_structured(generator: object) -> bool:
     return not _FORMATS.isdisjoint(generator.kwargs) or is_structured(generator.bound)
 
 
-def _rebound(runnable: Any, change: Change) -> Any | None:
+def _rebound(runnable: Any, change: _Change) -> Any | None:
     """Return a model changed below its bindings, retries and fallbacks; None where there is no model."""
     if isinstance(runnable, BaseChatModel):
         return change(runnable)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+import tomllib
+from abc import ABCMeta
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
+from itertools import chain
 from opcode import opmap
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 _ALIKE = 0.8
 """How alike a misspelt name is to a public one, from 0 to 1."""
@@ -18,285 +23,32 @@ _MOST_NAMES = 12
 """How many names an error lists."""
 
 
-def _table(*rows: tuple[Sequence[str], str]) -> Mapping[str, str]:
-    return {name: hint for names, hint in rows for name in names}
+@cache
+def _tables() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("guesses.toml").read_text(encoding="utf-8"))
 
 
-_OFFLINE = "it is in judges.offline: from judges.offline import {}"
-_IN_REFINE = "it is in refine: from refine import {}"
-_IN_GRAPHS = "it is in graphs: from graphs import {}"
+@cache
+def guesses(table: str) -> Mapping[str, str]:
+    """Return what to use instead of each name that somebody may guess at, as a table of guesses has it."""
+    lines = _tables()[table].items() if table else ()
+    return {name: meant.replace("{name}", name) for meant, names in lines for name in names}
 
-_ELSEWHERE: Mapping[str, str] = {
-    **{name: _OFFLINE.format(name) for name in ("evaluate", "aevaluate", "compare", "acompare", "rank")},
-    **{name: _IN_REFINE.format(name) for name in ("SelfRefine", "Policy", "Outcome", "Attempt", "losses")},
-    **{name: _IN_GRAPHS.format(name) for name in ("self_refine", "Bounds")},
-    "feedback_only": "it is restated now: from graphs import restated",
-    **dict.fromkeys(
-        ("SelfRefineMiddleware", "JudgeMiddleware"),
-        "it is in refine.middleware: from refine.middleware import SelfRefineMiddleware",
-    ),
-    **dict.fromkeys(("evaluate_dataset", "evaluate_rows", "aevaluate_dataset"), _OFFLINE.format("evaluate")),
-    "RAGEvaluator": "it is in judges.rag: from judges.rag import RAGEvaluator",
-    **{
-        name: f"it is in judges.testing: from judges.testing import {name}"
-        for name in ("ScriptedModel", "ScriptedJudge")
-    },
+
+def meanings() -> Mapping[str, str]:
+    """Return what a setting of a policy means, for those that are guessed at."""
+    return _tables()["meanings"]
+
+
+_OF_PACKAGES = {
+    "judges": ("judges",),
+    "graphs": ("graphs", "loop"),
+    "refine": ("refine", "loop"),
+    "refine.middleware": ("refine.middleware",),
+    "judges.offline": ("judges.offline",),
+    "judges.testing": ("judges.testing",),
 }
-"""The public names that are looked for in the wrong package, and where they are."""
-
-_OF_JUDGES = _table(
-    (
-        ("get", "get_judge", "make", "create", "build", "judge", "load_judge", "from_name", "Evaluator", "Metric"),
-        "judges.load('helpfulness', model=...) makes a judge by its name",
-    ),
-    (
-        (
-            *("list", "list_judges", "names", "available", "all", "registry", "find", "search", "describe"),
-            *("metrics", "evaluators"),
-        ),
-        "judges.catalogue() lists all judges, as `refine judges` does",
-    ),
-    (
-        ("LLMJudge", "JudgeLLM", "LLMAsJudge", "create_llm_as_judge", "make_judge", "Criteria"),
-        "a criterion of your own is judges.load('rubric', criteria=..., levels={1: ..., 2: ...})",
-    ),
-    (
-        ("LLMTestCase", "SingleTurnSample", "TestCase"),
-        "a row is a judges.Sample, or a mapping: judge(question=..., answer=...)",
-    ),
-    (("score", "run", "measure", "assess"), "call a judge: judges.load('length', at_most=80)(answer=...)"),
-    (("register", "register_judge"), "any function is a judge: judges.as_judge(function)"),
-)
-
-_MIDDLEWARE = ("Middleware", "RefineMiddleware", "AgentMiddleware", "SelfRefineAgent", "Agent")
-
-_OF_REFINE = _table(
-    (
-        (
-            *(
-                "Refiner",
-                "Refine",
-                "RefineLoop",
-                "SelfRefiner",
-                "RefineChain",
-                "SelfRefineChain",
-                "SelfRefineLoop",
-            ),
-            *("Pipeline", "Guard", "refine", "loop", "invoke", "create_refiner", "make_refiner", "build", "wrap"),
-            *("create_loop", "self_correct", "Reflexion", "SelfRefineGraph", "RefineGraph", "create_graph"),
-            *("build_graph", "make_graph", "graph", "Graph"),
-        ),
-        "the loop is SelfRefine, a graph of it self_refine: SelfRefine(generator, judge).invoke(question)",
-    ),
-    (
-        _MIDDLEWARE,
-        "in an agent it is SelfRefineMiddleware: create_agent(..., middleware=[SelfRefineMiddleware(judge)])",
-    ),
-    (
-        ("Result", "Answer", "Response", "RefineResult", "Report"),
-        "the result is an Outcome: outcome = refiner.refine(question)",
-    ),
-    (
-        ("Config", "Settings", "RefineConfig", "RefinePolicy", "LoopPolicy", "Options"),
-        "settings are those of Policy, as keywords: SelfRefine(generator, judge, max_attempts=3)",
-    ),
-    (
-        ("Record", "Recorder", "Store", "Storage", "Database", "Logger", "History"),
-        "recording is a setting: SelfRefine(generator, judge, record='attempts.jsonl')",
-    ),
-    (
-        ("certify", "Certificate", "align", "calibrate", "label", "monitor", "replay", "report", "export"),
-        "it is a command: `refine --help` lists them",
-    ),
-    (
-        ("Feedback", "Critique", "Rationale", "Score", "Rating"),
-        "it is a part of a verdict: from judges import Verdict; Verdict.rated(2, feedback='Be brief.')",
-    ),
-    (
-        ("State", "RefineState", "SelfRefineState", "LoopState"),
-        "the state of the loop is its own; what came about is an Outcome: SelfRefine(...).refine(question)",
-    ),
-    (
-        ("App", "Server", "Proxy", "GuardServer", "serve", "create_app", "app"),
-        "the guard is the command `refine serve`; in Python it is refine.server",
-    ),
-)
-
-_OF_GRAPHS = _table(
-    (
-        ("interrupt", "Interrupt", "human", "approve", "review"),
-        "a human is asked by a setting: self_refine(generator, judge, on_exhausted='interrupt', checkpointer=...)",
-    ),
-    (("Command",), "it is LangGraph's: from langgraph.types import Command"),
-    (("StateGraph", "START", "END", "MessagesState"), "it is LangGraph's: from langgraph.graph import ..."),
-)
-
-_ROWS = "rows are samples, or mappings: evaluate([{'question': ..., 'answer': ...}], judge)"
-_ONE_MIDDLEWARE = (
-    "the one middleware is SelfRefineMiddleware: create_agent(..., middleware=[SelfRefineMiddleware(judge)])"
-)
-
-_OF_PACKAGES: Mapping[str, Mapping[str, str]] = {
-    "judges": _OF_JUDGES,
-    "graphs": {**_OF_REFINE, **_OF_GRAPHS},
-    "refine": {
-        **_OF_REFINE,
-        "judge": "a judge is made by its name: from judges import load",
-        **{name: f"it is a package of its own: import {name}" for name in ("judges", "graphs")},
-    },
-    "refine.middleware": dict.fromkeys(("JudgeMiddleware", *_MIDDLEWARE), _ONE_MIDDLEWARE),
-    "judges.offline": _table(
-        (("Dataset", "EvaluationDataset", "DataFrame", "Samples"), _ROWS),
-        (
-            ("load_rows", "read", "read_jsonl", "read_csv", "load_dataset"),
-            "rows of a file are read_rows('rows.jsonl')",
-        ),
-        (("EvaluationResult", "Result", "Results", "Report"), "the result of evaluate is an Evaluation"),
-        (("evaluate_async", "async_evaluate", "run", "score", "judge"), "it is evaluate, or await aevaluate"),
-    ),
-    "judges.testing": _table(
-        (
-            ("FakeModel", "FakeChatModel", "MockModel", "FakeListChatModel", "FakeLLM", "MockLLM"),
-            "it is ScriptedModel",
-        ),
-        (("FakeJudge", "MockJudge", "StubJudge"), "it is ScriptedJudge"),
-        (("FakeEmbeddings", "MockEmbeddings"), "it is ScriptedEmbeddings"),
-    ),
-}
-"""What to use instead of a name, by the package that is asked for it."""
-
-_CALL = "call the judge: judge(question=..., answer=...)"
-_AWAIT = "it is acall: await judge.acall(question=..., answer=...)"
-OF_A_JUDGE = _table(
-    (
-        (
-            *(
-                "evaluate",
-                "score",
-                "measure",
-                "judge",
-                "run",
-                "invoke",
-                "predict",
-                "grade",
-                "assess",
-                "check",
-                "rate",
-            ),
-            *("single_turn_score", "multi_turn_score", "evaluate_response", "is_successful", "get_verdict"),
-        ),
-        _CALL,
-    ),
-    (
-        (
-            *("aevaluate", "ascore", "a_measure", "ajudge", "arun", "ainvoke", "apredict", "agrade", "arate"),
-            *("single_turn_ascore", "multi_turn_ascore", "evaluate_async"),
-        ),
-        _AWAIT,
-    ),
-    (
-        ("batch", "abatch", "map", "evaluate_dataset", "evaluate_batch", "batch_score"),
-        "several rows are evaluate(rows, judge) of judges.offline",
-    ),
-    (
-        ("settings", "config", "params", "needs", "asks", "calls", "required_columns", "description"),
-        "explain() says it",
-    ),
-    (("model", "llm"), "its models are judge.models"),
-)
-OF_A_VERDICT = _table(
-    (("reason", "reasoning", "explanation", "comment", "justification", "reasons", "critique"), "it is rationale"),
-    (("success", "is_successful", "successful", "accepted", "pass_", "ok"), "it is passed"),
-    (("result", "label", "verdict", "grade"), "it is value; rating is from 1 to 4, score from 0 to 1"),
-    (("error", "failure"), "unscored is the reason code, detail says more"),
-    (("cost", "tokens", "token_usage"), "it is in usage: usage.cost, usage.tokens"),
-    (("suggestion", "suggestions", "improvement"), "it is feedback"),
-    (("claims", "statements", "details"), "the parts are items"),
-    (("to_dict", "dict", "as_dict", "json", "to_json"), "it is model_dump(), or model_dump_json()"),
-)
-OF_AN_OUTCOME = _table(
-    (
-        ("content", "response", "output", "message", "result"),
-        "the answer is outcome.answer, its text outcome.text",
-    ),
-    (
-        ("rating", "score", "verdict", "feedback", "rationale"),
-        "each attempt has its own: outcome.attempts[-1], or outcome.best",
-    ),
-    (("drafts", "history", "steps", "iterations", "rounds"), "they are outcome.attempts"),
-    (("success", "accepted", "is_accepted"), "it is passed"),
-    (("cost", "tokens", "calls", "token_usage"), "it is in usage: outcome.usage.cost, outcome.usage.tokens"),
-    (("reason", "error", "status"), "stop_reason says why the loop stopped, detail says more"),
-    (("duration", "latency", "elapsed", "time"), "it is latency_s, in seconds"),
-    (("to_dict", "dict", "as_dict", "json", "to_json"), "it is model_dump(), or model_dump_json()"),
-)
-OF_AN_EVALUATION = _table(
-    (
-        ("mean", "average", "score", "rating", "passed", "pass_rate", "aggregate", "metrics", "accuracy"),
-        "each judge has its own: evaluation['length'].mean",
-    ),
-    (
-        ("results", "records", "verdicts", "samples", "test_results"),
-        "they are rows: evaluation.rows[0].verdicts['length']",
-    ),
-    (("df", "dataframe", "to_df", "to_dataframe", "pandas"), "it is to_pandas()"),
-    (
-        ("to_dict", "to_json", "json", "save", "to_csv"),
-        "its rows are written by evaluate(..., out='results.jsonl')",
-    ),
-    (("print", "show", "report"), "print(evaluation) shows the means; rows and summary hold the rest"),
-    (("usage", "tokens"), "it is cost, or total_tokens(); evaluation['length'].usage is that of one judge"),
-)
-OF_A_REFINER = _table(
-    (
-        (
-            "run",
-            "generate",
-            "predict",
-            "chat",
-            "ask",
-            "answer",
-            "call",
-            "complete",
-            "execute",
-            "query",
-        ),
-        "invoke(question) returns the answer, refine(question) the whole record",
-    ),
-    (
-        ("arun", "agenerate", "apredict", "achat", "aask", "aanswer", "acall", "acomplete"),
-        "ainvoke(question) returns the answer, arefine(question) the whole record",
-    ),
-    (("evaluate", "judge_dataset"), _OFFLINE.format("evaluate")),
-    (("model", "llm"), "the model is generator"),
-    (("judges",), "it is judge"),
-    (
-        ("outcome", "history", "attempts", "last_outcome"),
-        "nothing is kept on the object: refine(question) returns it",
-    ),
-    (
-        ("success_rating", "max_attempts", "on_exhausted", "on_judge_error", "patience", "deadline_s"),
-        "it is a setting of policy",
-    ),
-)
-
-OF_A_MIDDLEWARE = _table(
-    (
-        ("invoke", "ainvoke", "run", "arun", "stream", "astream", "refine", "arefine", "agent"),
-        "the agent is asked: create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)]).invoke(...)",
-    ),
-)
-OF_A_GRAPH = _table(
-    (("compile",), "it is compiled: graph.invoke({'messages': [('user', question)]})"),
-    (
-        ("refine", "arefine", "run", "arun", "chat", "ask", "generate"),
-        "it is invoke({'messages': [('user', question)]}); the record is that of SelfRefine(...).refine(question)",
-    ),
-    (
-        ("add_node", "add_edge", "add_conditional_edges"),
-        "it is finished: put it as a node into a StateGraph of your own, builder.add_node('refine', graph)",
-    ),
-)
+"""The tables of names that a package does not have."""
 
 
 def of_package(
@@ -313,8 +65,12 @@ def of_package(
     for other, names in (others or {}).items():
         if name in names:
             return f"it is in {other}: from {other} import {name}"
-    own_hint = _OF_PACKAGES.get(package, {}).get(name) or _ELSEWHERE.get(name) or nearest(name, own)
-    return own_hint or next((hints[name] for hints in _OF_PACKAGES.values() if name in hints), "")
+    first, rest = (*_OF_PACKAGES.get(package, ()), "elsewhere"), dict.fromkeys(chain(*_OF_PACKAGES.values()))
+    return _first_hint(name, first) or nearest(name, own) or _first_hint(name, rest)
+
+
+def _first_hint(name: str, tables: Iterable[str]) -> str:
+    return next((guesses(table)[name] for table in tables if name in guesses(table)), "")
 
 
 def nearest(name: str, own: Collection[str]) -> str:
@@ -356,33 +112,6 @@ _DOORS = (
 )
 """The packages that names are imported from."""
 
-_BY_NAME = "a judge is made by its name: from judges import load; load('faithfulness', model=...)"
-_OF_MODULES = _table(
-    (
-        ("agent", "agents", "middlewares", "langchain", "integrations"),
-        "from refine import SelfRefineMiddleware",
-    ),
-    (
-        ("evaluate", "evaluation", "evaluations", "eval", "evals", "dataset", "datasets", "compare"),
-        "from judges.offline import evaluate, compare, read_rows",
-    ),
-    (
-        ("metric", "metrics", "evaluators", "scorers", "criteria", "prebuilt", "builtin", "llm", "llms", "rag"),
-        _BY_NAME,
-    ),
-    (("ragas", "deepeval", "mlflow", "databricks", "nvidia", "openevals", "library", "collection"), _BY_NAME),
-    (("models", "providers", "openai", "clients", "client"), "from judges import OpenAICompatible"),
-    (("policy", "policies", "config", "settings", "options"), "from refine import Policy"),
-    (("guard", "proxy", "gateway", "api", "app"), "from refine.server import RunningGuard; or `refine serve`"),
-    (("certificate", "certificates", "certify", "calibration"), "certificates are made by `refine certify`"),
-    (("mock", "mocks", "fakes", "fake", "stubs"), "from judges.testing import ScriptedModel, ScriptedJudge"),
-    (("verdict", "verdicts", "types", "schema", "schemas", "results"), "from judges import Verdict, Sample"),
-    (("errors", "exceptions"), "from refine import NotAccepted, QuestionRefused; from judges import JudgesError"),
-    (("custom", "decorators", "base"), "from judges import as_judge, Judge"),
-    (("records", "storage", "store", "database", "history"), "from refine.record import DatabaseRecord"),
-)
-"""What to import instead of modules that there are not, by the last part of their names."""
-
 
 class HintsAtModules:
     """The last one asked for a module; of a module of these packages that there is not, it says what to import."""
@@ -399,7 +128,7 @@ class HintsAtModules:
         if name.partition(".")[0] not in ("refine", "judges", "graphs") or not package or last.startswith("_"):
             return
         door = next((door for door in _DOORS if door.rpartition(".")[2] == last), "")
-        hint = f"it is {door}: from {door} import ..." if door else _OF_MODULES.get(last, "")
+        hint = f"it is {door}: from {door} import ..." if door else guesses("modules").get(last, "")
         hint = hint or f"from refine import SelfRefine is the loop; the packages are {listed(_DOORS)}"
         raise ModuleNotFoundError(f"No module named {name!r}; {hint}", name=name)
 
@@ -408,22 +137,72 @@ if HintsAtModules not in sys.meta_path:
     sys.meta_path.append(HintsAtModules)
 
 
-class HintsAtGuesses:
+_IN_AN_AGENT = "an agent takes a middleware: create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)])"
+
+
+class _Unmade:
+    """Says that a class stands where one of its objects is wanted.
+
+    LangChain asks `middleware.__class__` for its hooks, which is this where the middleware is a class.
+    """
+
+    def __get__(self, owner: object, kind: object) -> Never:
+        del owner, kind
+        raise AttributeError(f"this is a class, of which an object is wanted; {_IN_AN_AGENT}")
+
+
+class HintsAtClassGuesses(ABCMeta):
+    """A class whose missing attributes say what to use instead, as those of its objects do."""
+
+    _guesses_at: str = ""
+
+    if not TYPE_CHECKING:  # for type checkers an attribute that is missing stays an error
+        wrap_tool_call = _Unmade()
+
+        def __getattr__(cls, name: str) -> Any:
+            hint = guesses(cls._guesses_at).get(name)
+            if hint is None and hasattr(super(), "__getattr__"):
+                return super().__getattr__(name)
+            known = "" if hint is None else f"; {hint}"
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}{known}")
+
+
+if TYPE_CHECKING:  # as is said at the class of classes
+    _Hinted = object
+else:
+    _Hinted = HintsAtClassGuesses("_Hinted", (), {})
+
+
+class HintsAtGuesses(_Hinted):
     """An object whose missing attributes say what to use instead."""
 
-    _guesses: ClassVar[Mapping[str, str]] = {}
-    """What to use instead, by the name that one may guess."""
+    _guesses_at: ClassVar[str] = ""
+    """The table of guesses at its attributes, if there is one."""
 
     if not TYPE_CHECKING:  # for type checkers an attribute that is missing stays an error
 
         def __getattr__(self, name: str) -> Any:
-            hint = self._guesses.get(name)
+            hint = guesses(self._guesses_at).get(name)
             if hint is not None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}; {hint}")
             inherited = getattr(super(), "__getattr__", None)
             if inherited is not None:
                 return inherited(name)
             return object.__getattribute__(self, name)  # raises again, so that a property's own error is told
+
+
+class HintsAtCalls(HintsAtGuesses):
+    """An object that is asked by a method, and says by which one where it is called like a function."""
+
+    if not TYPE_CHECKING:  # type checkers know that it is not callable
+
+        def __call__(self, *_: object, **__: object) -> Never:
+            """Say how it is asked.
+
+            Raises:
+                TypeError: Always.
+            """
+            raise TypeError(f"a {type(self).__name__} is not called: {guesses(self._guesses_at)['run']}")
 
 
 class HintsAtKeys(HintsAtGuesses):
@@ -433,14 +212,14 @@ class HintsAtKeys(HintsAtGuesses):
 
         def __getattr__(self, name: str) -> Any:
             fields = type(self).model_fields
-            if name.startswith("_") or name in fields or name in self._guesses or hasattr(type(self), name):
+            if name.startswith("_") or name in {*fields, *guesses(self._guesses_at)} or hasattr(type(self), name):
                 return super().__getattr__(name)
             properties = [own for own, value in vars(type(self)).items() if isinstance(value, property)]
             hint = nearest(name, [*fields, *properties]) or f"it has {listed(fields)}"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}; {hint}")
 
         def __getitem__(self, key: object) -> Any:
-            guess = "" if not isinstance(key, str) else self._guesses.get(key, "")
+            guess = "" if not isinstance(key, str) else guesses(self._guesses_at).get(key, "")
             hint = guess or "its fields are attributes"
             if isinstance(key, str) and (key in type(self).model_fields or hasattr(type(self), key)):
                 hint = f"it is the attribute .{key}"

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 from judges.entry import Entry, Explanation
-from judges.errors import AskFailed, CannotJudge, ConfigurationError
-from judges.first_guesses import OF_A_JUDGE, HintsAtGuesses
+from judges.errors import AskFailed, BadSample, CannotJudge, ConfigurationError
+from judges.first_guesses import HintsAtGuesses
 from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel
 from judges.models import retry, structured
 from judges.models.identity import handle_of
@@ -394,7 +394,7 @@ class Judge(HintsAtGuesses, ABC):
 
     name: str
     is_of_this_package: ClassVar[bool] = True
-    _guesses = OF_A_JUDGE
+    _guesses_at = "a judge"
 
     def __init_subclass__(cls, **options: object) -> None:
         """Let what the class is made with be checked against its annotated signature."""
@@ -482,7 +482,7 @@ class Judge(HintsAtGuesses, ABC):
             parts_reason=entry.parts_reason,
         )
 
-    def __call__(self, sample: object = None, /, **fields: object) -> Verdict:
+    def __call__(self, sample: object = None, /, *more: Never, **fields: object) -> Verdict:
         """Judge a sample, a mapping, or keyword fields such as `user_input=..., response=...`.
 
         If judging is not possible, the verdict is unscored and has a reason.
@@ -491,18 +491,20 @@ class Judge(HintsAtGuesses, ABC):
             BadSample: If the arguments cannot be read as a sample.
             ConfigurationError: If the judge or its model is set up wrongly.
         """
-        return run(self, self.read(sample, **fields))
+        return run(self, self.read(sample, *more, **fields))
 
-    async def acall(self, sample: object = None, /, **fields: object) -> Verdict:
+    async def acall(self, sample: object = None, /, *more: Never, **fields: object) -> Verdict:
         """Judge without blocking; otherwise the same as calling the judge."""
-        return await arun(self, self.read(sample, **fields))
+        return await arun(self, self.read(sample, *more, **fields))
 
-    def read(self, source: object = None, /, **fields: object) -> Sample:
+    def read(self, source: object = None, /, *more: Never, **fields: object) -> Sample:
         """Return the sample that the judge is called with: keywords are its fields, or metadata the judge reads.
 
         Raises:
             BadSample: If the arguments cannot be read as a sample; the message names the field.
         """
+        if more:
+            raise BadSample("a judge takes one sample, or fields by name: judge(question=..., answer=...)")
         if isinstance(source, Sample) and not fields:
             return source
         own = {name: fields.pop(name) for name in self.metadata_keys if name in fields}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AliasChoices,
@@ -95,6 +95,7 @@ class Sample(Frozen):
     """
 
     model_config = ConfigDict(frozen=True, validate_by_name=True, validate_by_alias=True)
+    _guesses_at: ClassVar[str] = "a sample"
 
     user_input: str | Conversation | None = _field(
         "user_input", "question", "query", "request", "input", "inputs", "messages", "userText"
@@ -157,6 +158,20 @@ class Sample(Frozen):
         """The whole exchange: conversation, steps and answer."""
         answer = () if self.answer is None else (Message(role="assistant", content=self.answer),)
         return (*self.conversation, *self.steps, *answer)
+
+    if not TYPE_CHECKING:  # type checkers read the fields
+
+        def __init__(self, /, *values: object, **fields: Any) -> None:
+            """Validate the fields.
+
+            Raises:
+                TypeError: If a value is given without a name.
+            """
+            if values:
+                raise TypeError("Sample() takes no value without a name; it is Sample(question=..., answer=...)")
+            super().__init__(**fields)
+
+        __init__.__pydantic_base_init__ = True  # else rows that are read went through it, too
 
     @property
     def answer(self) -> str | None:
@@ -236,10 +251,11 @@ def _row_in(source: object) -> Mapping[str, Any]:
     row = row_of(source)
     if row is None:
         kind = type(source).__name__
+        article = "an" if kind[0] in "AEIOUaeiou" else "a"
         remedy = "; several rows are evaluate(rows, judge) of judges.offline" if kind == "list" else ""
         raise BadSample(
-            f"cannot read a {kind} as a sample; give a Sample, a mapping, or keywords such as user_input=... and "
-            f"response=...{remedy}"
+            f"cannot read {article} {kind} as a sample; give a Sample, a mapping, or keywords such as "
+            f"question=... and answer=...{remedy}"
         )
     return row
 

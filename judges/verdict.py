@@ -8,10 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from judges.first_guesses import OF_A_VERDICT, HintsAtKeys, nearest
+from judges.first_guesses import HintsAtClassGuesses, HintsAtGuesses, HintsAtKeys, guesses, nearest
+
+if TYPE_CHECKING:  # type checkers know models by pydantic's own metaclass
+    _Model = BaseModel
+else:
+
+    class _HintedModels(HintsAtClassGuesses, type(BaseModel)):
+        """The class of pydantic models whose missing attributes say what to use instead."""
+
+    class _Model(BaseModel, metaclass=_HintedModels):
+        """A pydantic model whose class says what to use instead of what it does not have."""
 
 
-class Frozen(BaseModel):
+class HintedModel(HintsAtGuesses, _Model):
+    """A pydantic model whose missing attributes, and those of its class, say what to use instead."""
+
+
+class Frozen(HintedModel):
     """A pydantic model that cannot be changed, and whose copies cost a third of pydantic's own."""
 
     model_config = ConfigDict(frozen=True)
@@ -252,7 +266,7 @@ def _fault_of(error: ValidationError) -> str:
         return f"{message}; {_MADE_BY}"
     name, value = ".".join(map(str, fault["loc"])), fault["input"]
     if fault["type"] == "extra_forbidden":
-        hint = OF_A_VERDICT.get(name) or nearest(name, Verdict.model_fields)
+        hint = guesses("a verdict").get(name) or nearest(name, Verdict.model_fields)
         return f"a verdict has no {name!r}; {hint or _MADE_BY}"
     if ", not " in message:
         return f"{name} of a verdict: {message}; {_MADE_BY}"
@@ -296,7 +310,7 @@ class Verdict(HintsAtKeys, Frozen):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    _guesses: ClassVar[Mapping[str, str]] = OF_A_VERDICT
+    _guesses_at: ClassVar[str] = "a verdict"
 
     judge: str = ""
     value: Value | None = None

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import aclosing, contextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NotRequired, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NotRequired, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 from langchain_core.callbacks import CallbackManager
@@ -51,22 +51,35 @@ from judges.runtime.faults import logging_safely
 from judges.sample import canonical_field
 from refine.streaming import astream_pieces, stream_pieces
 
-_ModelQuestion = LanguageModelInput | Command[Any] | None
+_Prompt = LanguageModelInput | Command[Any] | None
 """A question as a chat model takes it: text, messages or a prompt value; or a reviewer's `Command`.
 
 Where a checkpointer keeps the conversation, None resumes an interrupted turn.
 """
 
-_StateQuestion = Mapping[str, Any]
+_State = Mapping[str, Any]
 """A question as an agent takes it: a mapping with `messages`, for instance the state of a graph."""
 
-RefineInput = _ModelQuestion | _StateQuestion
+_Question = _Prompt | _State
 """A question: text, messages, a prompt value, a mapping with `messages`; or a reviewer's `Command`."""
 
 _KEYS = frozenset({"messages", "evidence", langgraph_private.SUMMARY})
 
 
-class StateUpdate(TypedDict):
+_Config = RunnableConfig | None
+
+
+class _Asked(TypedDict, total=False):
+    """What a question may come with."""
+
+    evidence: Mapping[str, Any] | None
+    context: Overrides | Mapping[str, Any] | None
+
+
+_ASKED = _Asked.__annotations__.keys()
+
+
+class _StateUpdate(TypedDict):
     """The answer to a question that came as a mapping: what a node of a graph writes to its state.
 
     Attributes:
@@ -78,11 +91,11 @@ class StateUpdate(TypedDict):
     refine: NotRequired[dict[str, Any] | None]
 
 
-_RefineOutput = AIMessage | StateUpdate
+_RefineOutput = AIMessage | _StateUpdate
 """The answer: a message, or an update of the state where the question was a mapping."""
 
 
-def read_question(value: Any, evidence: Mapping[str, Any] | None, config: RunnableConfig | None) -> dict[str, Any]:
+def _read_question(value: Any, evidence: Mapping[str, Any] | None, config: _Config) -> dict[str, Any]:
     """Return a question as the loop takes it: messages and, where there is any, evidence.
 
     Further keys of a graph's state are left alone; outside of a graph they are refused.
@@ -101,7 +114,7 @@ def read_question(value: Any, evidence: Mapping[str, Any] | None, config: Runnab
     return _with_evidence(_messages(fields["messages"]), evidence or fields.get("evidence"))
 
 
-def reply(answer: AIMessage, value: Any, config: RunnableConfig | None) -> _RefineOutput:
+def _reply(answer: AIMessage, value: Any, config: _Config) -> _RefineOutput:
     """Return the answer in the form that matches the question `value`."""
     fields = _state_fields(value)
     if fields is None:
@@ -112,7 +125,7 @@ def reply(answer: AIMessage, value: Any, config: RunnableConfig | None) -> _Refi
     return {"messages": [answer]}
 
 
-def _reply_without_answer(rejected: Rejected, value: Any, config: RunnableConfig | None) -> StateUpdate:
+def _reply_without_answer(rejected: Rejected, value: Any, config: _Config) -> _StateUpdate:
     """Return what a node of a graph writes where a reviewer rejected the answer: no message.
 
     The graph around then goes on, instead of waiting for ever at a node that failed.
@@ -164,7 +177,7 @@ def _messages(value: Any) -> list[BaseMessage]:
 T = TypeVar("T")
 
 
-class Configured(Generic[T]):
+class _Configured(Generic[T]):
     """A function of an input and a config, whose signature is there already.
 
     LangChain looks at the signature with each call, which takes longer than a small step of the loop.
@@ -188,14 +201,14 @@ def _call_as_run(
     runnable: Runnable[Any, Any],
     function: Callable[[Any, RunnableConfig], T],
     value: Any,
-    config: RunnableConfig | None,
+    config: _Config,
 ) -> T:
     """Call a function as a run of a runnable; where nobody sees runs, without what makes it one.
 
     In both cases the function runs in a copy of the context.
     """
     if langgraph_private.is_watched(_mapping(config)):
-        seen: T = runnable._call_with_config(Configured(function), value, config)  # noqa: SLF001 - LangChain's way
+        seen: T = runnable._call_with_config(_Configured(function), value, config)  # noqa: SLF001 - LangChain's way
         return seen
     own = _unseen(config)
 
@@ -210,11 +223,11 @@ async def _acall_as_run(
     runnable: Runnable[Any, Any],
     function: Callable[[Any, RunnableConfig], Coroutine[Any, Any, T]],
     value: Any,
-    config: RunnableConfig | None,
+    config: _Config,
 ) -> T:
     """Await a function as a run of a runnable; otherwise as `_call_as_run`."""
     if langgraph_private.is_watched(_mapping(config)):
-        seen: T = await runnable._acall_with_config(Configured(function), value, config)  # noqa: SLF001 - as above
+        seen: T = await runnable._acall_with_config(_Configured(function), value, config)  # noqa: SLF001 - as above
         return seen
     own = _unseen(config)
 
@@ -229,7 +242,7 @@ _NOBODYS_RUN = UUID(int=0)
 """The run inside which an event may be dispatched, as LangChain demands, where nobody hears of it."""
 
 
-def _mapping(config: RunnableConfig | None) -> RunnableConfig:
+def _mapping(config: _Config) -> RunnableConfig:
     if not isinstance(config, Mapping | None):
         raise InputError(
             f"config is a mapping such as {{'configurable': {{'thread_id': '1'}}}}, not {shortened(config)}"
@@ -237,7 +250,7 @@ def _mapping(config: RunnableConfig | None) -> RunnableConfig:
     return config or {}
 
 
-def _unseen(config: RunnableConfig | None) -> RunnableConfig:
+def _unseen(config: _Config) -> RunnableConfig:
     """Return the config for the inside of a run that no handler sees."""
     own = ensure_config(config)
     own.pop("run_name", None)
@@ -295,7 +308,7 @@ _OWN = frozenset({"evidence"})
 """Settings of `invoke` itself, which LangChain's own `bind` keeps."""
 
 
-class BindsToGenerator(Runnable[Any, Any]):
+class _BindsToGenerator(Runnable[Any, Any]):
     """A runnable around a generator, to which it binds as a chat model binds to itself."""
 
     policy: Policy
@@ -328,7 +341,7 @@ class BindsToGenerator(Runnable[Any, Any]):
         own = {name: value for name, value in kwargs.items() if name in _OWN}
         settings = {name: value for name, value in kwargs.items() if name not in _OWN}
         bound = self.around(generator=with_settings(self.generator, settings)) if settings else self
-        return super(BindsToGenerator, bound).bind(**own) if own else bound
+        return super(_BindsToGenerator, bound).bind(**own) if own else bound
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Self:
         """Return the same whose generator may call tools; a turn that calls one is returned unjudged.
@@ -370,18 +383,18 @@ class BindsToGenerator(Runnable[Any, Any]):
         return bound | RunnableLambda(structure.read_with_raw if include_raw else structure.read)
 
 
-class AnswersQuestions(BindsToGenerator):
+class AnswersQuestions(_BindsToGenerator):
     """A runnable from a question to its accepted answer, or to the whole record of how it came about.
 
     Asked as a chat model it returns a message, asked as an agent or as a node of a graph an update of the state.
     """
 
     @abstractmethod
-    def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:
+    def _with_overrides(self, config: _Config, context: object) -> RunnableConfig | None:
         """Return the config of a run that carries what its request changes."""
 
     @abstractmethod
-    def _is_resumable(self, config: RunnableConfig | None) -> bool:
+    def _is_resumable(self, config: _Config) -> bool:
         """Check whether a checkpointer keeps the conversation, so that None resumes an interrupted turn."""
 
     @abstractmethod
@@ -395,7 +408,7 @@ class AnswersQuestions(BindsToGenerator):
     @property
     def InputType(self) -> Any:  # noqa: N802 - LangChain's name
         """A question in any form."""
-        return RefineInput
+        return _Question
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
@@ -412,46 +425,26 @@ class AnswersQuestions(BindsToGenerator):
             """Answer several questions at once without blocking."""
             return await super().abatch(_several(inputs), *others, **settings)
 
-    @overload
-    def invoke(
-        self,
-        input: _StateQuestion,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> StateUpdate: ...
+    @overload  # type: ignore[override]  # what else LangChain lets through is refused
+    def invoke(self, input: _State, config: _Config = None, **asked: Unpack[_Asked]) -> _StateUpdate: ...
 
     @overload
-    def invoke(
-        self,
-        input: _ModelQuestion,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> AIMessage: ...
+    def invoke(self, input: _Prompt, config: _Config = None, **asked: Unpack[_Asked]) -> AIMessage: ...
 
     def invoke(
         self,
-        input: RefineInput = None,  # noqa: A002 - LangChain's name
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
+        input: _Question = None,  # noqa: A002 - LangChain's name
+        config: _Config = None,
+        **asked: Unpack[_Asked],
     ) -> _RefineOutput:
         """Answer a question.
 
         Args:
             input: The question.
             config: Config of the run; callbacks, tags and metadata are passed on.
-            evidence: Further evidence for the judge: fields of a `Sample`, for instance `retrieved_contexts`.
-            context: What this request changes, an `Overrides` or a mapping of its settings; with a resume, from
-                there on.
-            unknown: Any other setting, which is refused.
+            asked: `evidence`, further evidence for the judge: fields of a `Sample`, for instance
+                `retrieved_contexts`; and `context`, what this request changes: an `Overrides` or a mapping of its
+                settings; with a resume, from there on. Any other setting is refused.
 
         Raises:
             Unanswered: If no answer may be released: `GeneratorFailed`, or as the policy says `NotAccepted`
@@ -462,67 +455,38 @@ class AnswersQuestions(BindsToGenerator):
                 waits for a human, see `on_new_question`.
             ConfigurationError: If there is any other setting; bind settings of a model to the generator.
         """
-        if unknown:
-            raise _refusal_of(unknown)
-        if context is not None:
-            config = self._with_overrides(config, context)
-        graph_input = self._read(input, evidence, config)
+        question, config = self._begin(input, config, asked)
         try:
-            answer = _call_as_run(self, self._answer, graph_input, config)
+            answer = _call_as_run(self, self._answer, question, config)
         except Rejected as rejected:
             return _reply_without_answer(rejected, input, config)
-        return reply(answer, input, config)
+        return _reply(answer, input, config)
+
+    @overload  # type: ignore[override]  # what else LangChain lets through is refused
+    async def ainvoke(self, input: _State, config: _Config = None, **asked: Unpack[_Asked]) -> _StateUpdate: ...
 
     @overload
-    async def ainvoke(
-        self,
-        input: _StateQuestion,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> StateUpdate: ...
-
-    @overload
-    async def ainvoke(
-        self,
-        input: _ModelQuestion,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> AIMessage: ...
+    async def ainvoke(self, input: _Prompt, config: _Config = None, **asked: Unpack[_Asked]) -> AIMessage: ...
 
     async def ainvoke(
         self,
-        input: RefineInput = None,  # noqa: A002 - LangChain's name
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
+        input: _Question = None,  # noqa: A002 - LangChain's name
+        config: _Config = None,
+        **asked: Unpack[_Asked],
     ) -> _RefineOutput:
         """Answer a question without blocking; otherwise as `invoke`."""
-        if unknown:
-            raise _refusal_of(unknown)
-        if context is not None:
-            config = self._with_overrides(config, context)
-        graph_input = self._read(input, evidence, config)
+        question, config = self._begin(input, config, asked)
         try:
-            answer = await _acall_as_run(self, self._aanswer, graph_input, config)
+            answer = await _acall_as_run(self, self._aanswer, question, config)
         except Rejected as rejected:
             return _reply_without_answer(rejected, input, config)
-        return reply(answer, input, config)
+        return _reply(answer, input, config)
 
     def refine(
         self,
-        input: RefineInput = None,  # noqa: A002 - as in `invoke`
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
+        input: _Question = None,  # noqa: A002 - as in `invoke`
+        config: _Config = None,
+        **asked: Unpack[_Asked],
     ) -> Outcome:
         """Answer a question and return the whole record.
 
@@ -534,147 +498,103 @@ class AnswersQuestions(BindsToGenerator):
             JudgeFailed: If the judge gave no verdict and `on_judge_error="raise"`.
             InputError: If there is nothing to answer.
         """
+        question, config = self._begin(input, config, asked)
         outcomes: list[Outcome] = []
-        if context is not None:
-            config = self._with_overrides(config, context)
 
         def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
             outcomes.append(self._outcome(graph_input, config))
             return outcomes[0].answer
 
-        try:
-            _call_as_run(self, run, self._read(input, evidence, config), config)
-        except (NotAccepted, JudgeFailed):
-            raise
-        except Unanswered as unanswered:
-            return unanswered.outcome
+        with _kept_unless_raised(outcomes):
+            _call_as_run(self, run, question, config)
         return outcomes[0]
 
     async def arefine(
         self,
-        input: RefineInput = None,  # noqa: A002 - as in `invoke`
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
+        input: _Question = None,  # noqa: A002 - as in `invoke`
+        config: _Config = None,
+        **asked: Unpack[_Asked],
     ) -> Outcome:
         """Answer a question without blocking and return the whole record; otherwise as `refine`."""
+        question, config = self._begin(input, config, asked)
         outcomes: list[Outcome] = []
-        if context is not None:
-            config = self._with_overrides(config, context)
 
         async def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
             outcomes.append(await self._aoutcome(graph_input, config))
             return outcomes[0].answer
 
-        try:
-            await _acall_as_run(self, run, self._read(input, evidence, config), config)
-        except (NotAccepted, JudgeFailed):
-            raise
-        except Unanswered as unanswered:
-            return unanswered.outcome
+        with _kept_unless_raised(outcomes):
+            await _acall_as_run(self, run, question, config)
         return outcomes[0]
 
-    @overload
-    def stream(
-        self,
-        input: _StateQuestion,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> Iterator[StateUpdate]: ...
+    @overload  # type: ignore[override]  # what else LangChain lets through is refused
+    def stream(self, input: _State, config: _Config = None, **asked: Unpack[_Asked]) -> Iterator[_StateUpdate]: ...
 
     @overload
-    def stream(
-        self,
-        input: _ModelQuestion,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> Iterator[AIMessage]: ...
+    def stream(self, input: _Prompt, config: _Config = None, **asked: Unpack[_Asked]) -> Iterator[AIMessage]: ...
 
     def stream(
         self,
-        input: RefineInput = None,  # noqa: A002 - LangChain's name
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
+        input: _Question = None,  # noqa: A002 - LangChain's name
+        config: _Config = None,
+        **asked: Unpack[_Asked],
     ) -> Iterator[_RefineOutput]:
         """Stream the answer: once it is accepted, as one chunk, or under `release="pieces"` piece by piece.
 
         Progress is sent as custom events meanwhile. The chunks share one id and add up to the message.
         """
-        if unknown:
-            raise _refusal_of(unknown)
-        if context is not None:
-            config = self._with_overrides(config, context)
-        inputs = iter([self._read(input, evidence, config)])
+        question, config = self._begin(input, config, asked)
         try:
             transform = self._stream_pieces if self._streams_pieces(input) else self._stream_answer
-            for answer in self._transform_stream_with_config(inputs, transform, config):
+            for answer in self._transform_stream_with_config(iter([question]), transform, config):
                 yield _streamed(answer, input, config)
         except Rejected as rejected:
             yield _reply_without_answer(rejected, input, config)
 
-    @overload
+    @overload  # type: ignore[override]  # what else LangChain lets through is refused
     def astream(
-        self,
-        input: _StateQuestion,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> AsyncIterator[StateUpdate]: ...
+        self, input: _State, config: _Config = None, **asked: Unpack[_Asked]
+    ) -> AsyncIterator[_StateUpdate]: ...
 
     @overload
     def astream(
-        self,
-        input: _ModelQuestion,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
+        self, input: _Prompt, config: _Config = None, **asked: Unpack[_Asked]
     ) -> AsyncIterator[AIMessage]: ...
 
     async def astream(
         self,
-        input: RefineInput = None,  # noqa: A002 - LangChain's name
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        context: Overrides | Mapping[str, Any] | None = None,
-        **unknown: Any,
+        input: _Question = None,  # noqa: A002 - LangChain's name
+        config: _Config = None,
+        **asked: Unpack[_Asked],
     ) -> AsyncIterator[_RefineOutput]:
         """Stream the answer, once it is accepted; otherwise as `stream`."""
-        if unknown:
-            raise _refusal_of(unknown)
-        if context is not None:
-            config = self._with_overrides(config, context)
+        question, config = self._begin(input, config, asked)
 
-        async def inputs() -> AsyncIterator[Any]:
-            yield self._read(input, evidence, config)
+        async def questions() -> AsyncIterator[Any]:
+            yield question
 
         try:
             transform = self._astream_pieces if self._streams_pieces(input) else self._astream_answer
-            answers: Any = self._atransform_stream_with_config(inputs(), transform, config)
+            answers: Any = self._atransform_stream_with_config(questions(), transform, config)
             async with aclosing(answers):
                 async for answer in answers:
                     yield _streamed(answer, input, config)
         except Rejected as rejected:
             yield _reply_without_answer(rejected, input, config)
 
-    def _read(self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None) -> Any:
-        """Return a question as the loop takes it; what resumes a turn stays as it is."""
+    def _begin(self, value: _Question, config: _Config, asked: _Asked) -> tuple[Any, RunnableConfig | None]:
+        """Return a question as the loop takes it, and the config with what the request changes.
+
+        What resumes a turn stays as it is.
+        """
+        unknown = {name: given for name, given in asked.items() if name not in _ASKED}
+        if unknown:
+            raise _refusal_of(unknown)
+        context = asked.get("context")
+        if context is not None:
+            config = self._with_overrides(config, context)
         resumes = isinstance(value, Command) or (value is None and self._is_resumable(config))
-        return value if resumes else read_question(value, evidence, config)
+        return value if resumes else _read_question(value, asked.get("evidence"), config), config
 
     def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
         return _release(self._outcome(graph_input, config))
@@ -694,7 +614,7 @@ class AnswersQuestions(BindsToGenerator):
         del run_manager
         yield await self._aanswer(await anext(inputs), config)
 
-    def _streams_pieces(self, value: RefineInput) -> bool:
+    def _streams_pieces(self, value: _Question) -> bool:
         """Check whether the answer goes out in pieces; an update of a state has one message."""
         return self.policy.release == "pieces" and _state_fields(value) is None
 
@@ -714,6 +634,17 @@ class AnswersQuestions(BindsToGenerator):
                 yield piece
 
 
+@contextmanager
+def _kept_unless_raised(outcomes: list[Outcome]) -> Iterator[None]:
+    """Add the record of a run without an answer, whose error goes on only where the policy says "raise"."""
+    try:
+        yield
+    except (NotAccepted, JudgeFailed):
+        raise
+    except Unanswered as unanswered:
+        outcomes.append(unanswered.outcome)
+
+
 def _several(questions: Any) -> Any:
     if isinstance(questions, str):
         raise InputError("batch takes a list of questions, batch([question]); one alone is invoke(question)")
@@ -726,8 +657,10 @@ def _refusal_of(unknown: Mapping[str, Any]) -> ConfigurationError:
     if name in _QUESTIONS:
         hint = "the question comes first, without a name: invoke('What is new?')"
     elif name in _OF_CONFIG:
-        config = "{'configurable': {'thread_id': '1'}}" if name == "thread_id" else f"{{{name!r}: ...}}"
+        config = "{'configurable': {'thread_id': '1'}}" if name in _THREADS else f"{{{name!r}: ...}}"
         hint = f"it belongs to the config: invoke(question, {config})"
+    elif name in _MODES:
+        hint = "stream(question) yields the accepted answer; the graph of self_refine(...) has LangGraph's modes"
     elif canonical_field(name) is not None:
         hint = f"evidence for the judge is given as invoke(question, evidence={{{name!r}: ...}})"
     elif name in Overrides.model_fields:
@@ -738,7 +671,12 @@ def _refusal_of(unknown: Mapping[str, Any]) -> ConfigurationError:
 _QUESTIONS = ("question", "query", "prompt", "messages", "message", "text", "user_input", "inputs")
 """What a question may be called."""
 
-_OF_CONFIG = ("thread_id", "callbacks", "tags", "metadata", "run_name", "configurable", "recursion_limit")
+_THREADS = ("thread_id", "session_id", "conversation_id", "thread")
+_MODES = ("stream_mode", "subgraphs", "durability", "version", "output_keys")
+_OF_CONFIG = (
+    *(*_THREADS, "callbacks", "tags", "metadata", "run_name", "run_id", "configurable", "recursion_limit"),
+    "max_concurrency",
+)
 """What belongs into the config of a run."""
 
 
@@ -749,11 +687,11 @@ def _release(outcome: Outcome) -> AIMessage:
     return outcome.answer
 
 
-def _streamed(answer: AIMessage, value: RefineInput, config: RunnableConfig | None) -> _RefineOutput:
+def _streamed(answer: AIMessage, value: _Question, config: _Config) -> _RefineOutput:
     """Return the answer in the form that matches the question; a whole message is streamed as one chunk."""
     if isinstance(answer, AIMessageChunk):
         return answer
-    output = reply(answer, value, config)
+    output = _reply(answer, value, config)
     return _chunk(output) if isinstance(output, AIMessage) else output
 
 

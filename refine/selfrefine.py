@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -34,7 +34,7 @@ from graphs.graph import (
     recall_step,
 )
 from graphs.loop import Loop, arun, run
-from graphs.policy import GENERATORS, JUDGES, PolicySettings, fail_closed, policy_of
+from graphs.policy import PolicySettings, fail_closed, policy_of
 from graphs.questions import InputMode
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
@@ -42,7 +42,7 @@ from judges import ConfigurationError, as_judge, load
 from judges.certificate import Subject
 from judges.compose import JudgeLike
 from judges.errors import shortened
-from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
+from judges.first_guesses import HintsAtCalls, guesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.faults import logging_safely
 from judges.runtime.validation import SharedByCopies, check_picklable, naming_settings, one_of
@@ -182,13 +182,13 @@ def _logging_failure() -> Iterator[None]:
             _log.warning("a loop could not be explored, and is recorded as it was released: %s", reason)
 
 
-_PARTS = {"generator": GENERATORS, "judge": JUDGES}
+_PARTS = ("generator", "judge")
 
 
-class NamesItsParts(HintsAtGuesses):
+class NamesItsParts(HintsAtCalls):
     """An object that is made of a generator and a judge, and says so where they are given by other names."""
 
-    _guesses = OF_A_REFINER
+    _guesses_at = "a refiner"
 
     if not TYPE_CHECKING:  # type checkers read the signature of __init__
 
@@ -198,24 +198,14 @@ class NamesItsParts(HintsAtGuesses):
             Raises:
                 TypeError: If a part is missing and something is given by a name that one may guess for it.
             """
-            missing = [part for part in tuple(_PARTS)[len(parts) :] if part not in settings]
+            missing = [part for part in _PARTS[len(parts) :] if part not in settings]
             for part in missing:
-                guess = next((name for name in settings if name in _PARTS[part]), None)
+                called = guesses("generator and judge")
+                guess = next((name for name in settings if called.get(name) == part), None)
                 if guess is not None:
                     also = ", which takes a list of judges, too" if part == "judge" else ""
                     raise TypeError(f"{cls.__name__}() has no argument {guess!r}; it is {part}=... here{also}")
             return super().__new__(cls)
-
-        def __call__(self, *_: object, **__: object) -> Never:
-            """Say how a question is asked.
-
-            Raises:
-                TypeError: Always.
-            """
-            raise TypeError(
-                f"a {type(self).__name__} is not called: invoke(question) returns the answer, refine(question) "
-                f"the whole record"
-            )
 
 
 _LONGEST_NAME = 80

@@ -20,11 +20,10 @@ from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
 from judges.errors import BadSample, ConfigurationError, one_line, shortened
-from judges.first_guesses import OF_AN_EVALUATION, HintsAtGuesses
 from judges.offline.dataset.reading import RowInput
 from judges.offline.statistics.intervals import bounded_interval
 from judges.sample import Sample
-from judges.verdict import HIGHEST, LOWEST, ByJudge, Usage, Verdict
+from judges.verdict import HIGHEST, LOWEST, ByJudge, HintedModel, Usage, Verdict
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -113,7 +112,7 @@ class Summary(BaseModel):
     contradicted: int = 0
 
 
-class Evaluation(HintsAtGuesses, BaseModel):
+class Evaluation(HintedModel):
     """The result of judging a dataset; `evaluation["judge"]` is that judge's summary, `len` the number of rows.
 
     Args:
@@ -122,7 +121,7 @@ class Evaluation(HintsAtGuesses, BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    _guesses: ClassVar[Mapping[str, str]] = OF_AN_EVALUATION
+    _guesses_at: ClassVar[str] = "an evaluation"
 
     rows: tuple[Row, ...]
     summary: Annotated[Mapping[str, Summary], _FOUND_BY_ANY_NAME]
@@ -136,7 +135,8 @@ class Evaluation(HintsAtGuesses, BaseModel):
     def __getitem__(self, judge: str) -> Summary:
         if judge not in self.summary:
             known = ", ".join(self.summary)
-            raise KeyError(f"no judge of this run is called {shortened(judge)}; its judges are {known}")
+            called = f"no judge of this run is called {shortened(judge)}"
+            raise KeyError(f"{called}; its judges are {known}; rows are evaluation.rows")
         return self.summary[judge]
 
     @property

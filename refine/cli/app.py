@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -26,27 +27,6 @@ _NO_WAY_ON = ("refine resume", " is in use by ", "begin a new run")
 
 _HELP_INSTEAD = "NoArgsIsHelpError"
 """What typer raises, in place of an error, to show the help of a command without arguments."""
-
-_GUESSES = {
-    **dict.fromkeys(("find", "list", "ls", "metrics", "search"), "judges"),
-    **dict.fromkeys(("run", "score", "test"), "evaluate"),
-    **dict.fromkeys(("guard", "proxy", "start", "up"), "serve"),
-    **dict.fromkeys(("agreement", "calibrate"), "align"),
-    **dict.fromkeys(("optimise", "optimize"), "tune"),
-    **dict.fromkeys(("distil", "distill", "train"), "learn"),
-    **dict.fromkeys(("continue", "retry"), "resume"),
-    **dict.fromkeys(("cost", "price"), "estimate"),
-    **dict.fromkeys(("annotate", "rate"), "label"),
-    **dict.fromkeys(("create", "init", "new", "scaffold"), "new-judge"),
-    **dict.fromkeys(("ab", "experiment", "prove", "refine", "loop"), "trial"),
-    **dict.fromkeys(("view", "results", "summary"), "show"),
-    **dict.fromkeys(("record", "records", "log"), "export"),
-    **dict.fromkeys(("trust", "certificate"), "certify"),
-    "version": "--version",
-    "diff": "compare",
-    "watch": "monitor",
-}
-"""Commands by words that others have for them."""
 
 
 class _Commands(TyperGroup):
@@ -71,8 +51,9 @@ class _Commands(TyperGroup):
         try:
             return super().resolve_command(ctx, args)
         except Exception as error:
-            if args[0] in _GUESSES and hasattr(error, "message"):
-                error.message = f"No such command {args[0]!r}. Did you mean {_GUESSES[args[0]]!r}?"
+            meant = _guesses("commands").get(args[0])
+            if meant is not None and hasattr(error, "message"):
+                error.message = f"No such command {args[0]!r}. Did you mean {meant!r}?"
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer passes it
@@ -116,28 +97,11 @@ def _way_on(run: Path | None, message: str = "") -> str:
     return f"; go on with `refine resume {run}`" if is_begun else ""
 
 
-_OPTIONS_MEANT = {
-    **dict.fromkeys(("metric", "metrics", "judges", "evaluator", "evaluators", "scorer", "grader"), ("--judge",)),
-    **dict.fromkeys(("output", "output-dir", "output-file", "dest", "save"), ("--out",)),
-    **dict.fromkeys(("threshold", "min-rating", "pass-mark"), ("--success-rating", "--fail-under")),
-    **dict.fromkeys(("min-score", "fail-below", "gate"), ("--fail-under", "--success-rating")),
-    **dict.fromkeys(("search", "query", "filter", "grep"), ("--find",)),
-    **dict.fromkeys(("llm", "judge-llm", "evaluator-model"), ("--judge-model", "--model")),
-    **dict.fromkeys(("concurrency", "workers", "jobs", "parallel", "threads"), ("--max-concurrency",)),
-    **dict.fromkeys(("budget", "cost", "max-budget"), ("--max-cost",)),
-    **dict.fromkeys(("url", "endpoint", "backend", "target", "upstream-url"), ("--upstream", "--base-url")),
-    **dict.fromkeys(("api-base", "openai-base-url"), ("--base-url", "--judge-base-url", "--upstream")),
-    **dict.fromkeys(("lang", "locale"), ("--language",)),
-    **dict.fromkeys(("sample", "samples", "max-rows", "head", "first", "num-rows"), ("--limit",)),
-    **dict.fromkeys(("retries", "iterations", "max-iterations", "rounds", "max-rounds"), ("--max-attempts",)),
-    **dict.fromkeys(("rpm", "rate-limit"), ("--rate",)),
-    **dict.fromkeys(("tpm",), ("--tokens-per-minute",)),
-    **dict.fromkeys(("columns", "column", "column-map", "mapping", "field"), ("--map",)),
-    **dict.fromkeys(("configuration", "settings", "file"), ("--config",)),
-    **dict.fromkeys(("database", "db", "store"), ("--record",)),
-    **dict.fromkeys(("format",), ("--json", "--form")),
-}
-"""Options by the words that others have for them; the first one that a command has is meant."""
+def _guesses(table: str) -> Mapping[str, str]:
+    from judges.first_guesses import guesses
+
+    return guesses(table)
+
 
 _ARGUMENTS_MEANT = ("dataset", "data", "input", "rows", "file", "path", "run", "source")
 """Options that others have for what a command takes without one."""
@@ -149,11 +113,24 @@ def _option_meant(name: str, context: Any) -> str:
         return ""
     has = {option for parameter in context.command.params for option in parameter.opts}
     word = name.lstrip("-")
-    meant = next((option for option in _OPTIONS_MEANT.get(word, ()) if option in has), "")
+    meant = next((option for option in _guesses("options").get(word, "").split() if option in has), "")
     taken = [one.name.upper() for one in context.command.params if one.param_type_name == "argument"]
     if not meant and word in _ARGUMENTS_MEANT and taken:
         return f"given without an option: {context.command_path} {' '.join(taken)}"
     return meant
+
+
+_SETTING = re.compile(r"[(](\w+=[^\s)]+)")
+
+
+def _setting_in(error: Exception, context: Any) -> str:
+    """Return how a judge's setting is written, if one stands beside the judge, as a word or as an option."""
+    if context is None or not any("--judge" in parameter.opts for parameter in context.command.params):
+        return ""
+    word = _SETTING.search(str(error))
+    name = getattr(error, "option_name", "").lstrip("-")
+    setting = word[1] if word else f"{name}=..." if "_" in name else ""
+    return f"; a judge's settings follow its name and a colon, --judge NAME:{setting}" if setting else ""
 
 
 def _report_usage(error: Exception) -> int | None:
@@ -168,8 +145,9 @@ def _report_usage(error: Exception) -> int | None:
     meant = _option_meant(getattr(error, "option_name", ""), context)
     if meant:
         return _error_exit(f"No such option: {error.option_name}; here it is {meant}").exit_code  # type: ignore[attr-defined]  # typer's
+    setting = _setting_in(error, context)
     hint = f" (see {context.command_path} --help)" if context is not None else ""
-    return _error_exit(f"{describe().rstrip('.')}{hint}").exit_code
+    return _error_exit(f"{describe().rstrip('.')}{setting or hint}").exit_code
 
 
 app = typer.Typer(

@@ -279,7 +279,7 @@ def _show_replay(out: Console, result: LoopReplay) -> None:
         _print_left_out(out, result)
         return
     if result.benefit is not None:
-        show_benefit(out, result.benefit)
+        _show_benefit(out, result.benefit)
     questions = "" if result.questions == result.loops else f" to {result.questions:,} questions"
     out.print(Text(f"{_count(result.loops, 'loop')}{questions}, recorded with {result.policy}", style="bold"))
     _print_left_out(out, result)
@@ -297,7 +297,7 @@ def _show_replay(out: Console, result: LoopReplay) -> None:
 _EFFECT_STYLES = {"helps": "bold green", "harms": "bold red", "cannot be told": "bold yellow"}
 
 
-def show_benefit(out: Console, report: BenefitReport) -> None:
+def _show_benefit(out: Console, report: BenefitReport) -> None:
     """Print whether a loop helps, and what stands behind that."""
     style = _EFFECT_STYLES[report.benefit.effect] if report.is_known else "yellow"
     out.print(Text(report.headline, style=style))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 
@@ -61,13 +61,12 @@ def _json() -> Any:
 
 
 def _judges(*, default: Any) -> Any:
-    return _option(
-        "Judge by name, with its settings, module:object, or a judges.toml; repeat it for several.",
-        "NAME[:KEY=VALUE,...]",
-        name="--judge",
-        default=default,
-        autocompletion=_judge_names,
-    )
+    text = "Judge by name, with its settings, module:object, or a judges.toml; repeat it for several."
+    return _judge(text, name="--judge", default=default)
+
+
+def _judge(text: str, metavar: str = "NAME[:KEY=VALUE,...]", **settings: Any) -> Any:
+    return _option(text, metavar, autocompletion=_judge_names, **settings)
 
 
 def _seed() -> Any:
@@ -100,10 +99,21 @@ def _batch() -> Any:
     return _flag("Send calls by the provider's batch endpoint: half the price, within a day.")
 
 
-_OPTIONS = TypeVar("_OPTIONS")
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Options:
+    """Options of commands; each class of them is a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        """Make it a dataclass."""
+        dataclass(frozen=True, kw_only=True)(cls)
 
 
-def parameters_of(options: type) -> Iterator[Parameter]:
+_OPTIONS = TypeVar("_OPTIONS", bound=Options)
+
+
+def parameters_of(options: type[Options]) -> Iterator[Parameter]:
     """Yield the parameters of a command with these options, as typer reads them."""
     hints = get_type_hints(options)
     for one in fields(options):
@@ -129,13 +139,12 @@ def options_from(options: type[_OPTIONS], values: Mapping[str, Any]) -> _OPTIONS
     hints = get_type_hints(options)
     read = {
         one.name: options_from(hints[one.name], values) if is_dataclass(hints[one.name]) else values[one.name]
-        for one in fields(options)  # type: ignore[arg-type]  # a class of options is a dataclass
+        for one in fields(options)
     }
     return options(**read)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions:
+class CommandOptions(Options):
     """What all classes of options have."""
 
     @property
@@ -144,8 +153,7 @@ class CommandOptions:
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
+class ModelOptions(Options):
     """What judges ask."""
 
     model: str | None = _option("Model that the judges ask. E.g. openai:gpt-5-mini", "PROVIDER:NAME")
@@ -153,16 +161,14 @@ class ModelOptions:
     language: str | None = _option("Language of the judges' prompts. Default: the row's.", "en|zh|ru")
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgeOptions:
+class _JudgeOptions(Options):
     """Which judges, and what they ask."""
 
     judges: list[str] = _judges(default=MISSING)
     asks: ModelOptions = field(default_factory=ModelOptions)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileOptions:
+class FileOptions(Options):
     """How a file of rows is read."""
 
     rows: Path = _argument(
@@ -178,15 +184,13 @@ class FileOptions:
     limit: int | None = _option("The first N rows only.", "N", min=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowsOptions(FileOptions):
+class _RowsOptions(FileOptions):
     """How a dataset is read."""
 
     keep_unreadable: bool = _flag("Keep rows that cannot be read, unscored, instead of stopping.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LimitOptions:
+class LimitOptions(Options):
     """How fast a run may be, and where it stops."""
 
     max_concurrency: int = _max_concurrency()
@@ -201,8 +205,7 @@ class LimitOptions:
     prices: Path | None = _prices()
 
 
-@dataclass(frozen=True, kw_only=True)
-class GateOptions:
+class GateOptions(Options):
     """What a run has to reach."""
 
     fail_under: list[str] = _option(
@@ -220,12 +223,11 @@ class GateOptions:
     junit: Path | None = _option("Write the gate as JUnit XML.", "FILE")
 
 
-@dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(CommandOptions):
     """The options of `refine evaluate`."""
 
-    rows: RowsOptions
-    judges: JudgeOptions
+    rows: _RowsOptions
+    judges: _JudgeOptions
     out: str | None = _option("New folder of the run. Default: runs/ and the time, which is printed.", "RUN")
     limits: LimitOptions = field(default_factory=LimitOptions)
     batch: bool = _batch()
@@ -257,7 +259,6 @@ def _add_number(folder: Path, number: int) -> Path:
     return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrialOptions(CommandOptions):
     """The options of `refine trial`."""
 
@@ -265,16 +266,12 @@ class TrialOptions(CommandOptions):
     generator: str = _option(
         "What answers: a model, or module:object for your own application.", "PROVIDER:NAME", default=MISSING
     )
-    judge: str = _option(
+    judge: str = _judge(
         "The judge of the loop, as in `refine evaluate`.",
-        "NAME[:KEY=VALUE,...]",
         default=MISSING,
-        autocompletion=_judge_names,
     )
-    truth: str | None = _option(
+    truth: str | None = _judge(
         "Another judge, which alone says what is good. Default: people, by `refine label`.",
-        "NAME[:KEY=VALUE,...]",
-        autocompletion=_judge_names,
     )
     asks: ModelOptions = field(default_factory=ModelOptions)
     arms: str = _option(
@@ -309,7 +306,6 @@ class TrialOptions(CommandOptions):
         return self.folder
 
 
-@dataclass(frozen=True, kw_only=True)
 class _RunOptions(CommandOptions):
     """What the commands on one run have in common."""
 
@@ -321,7 +317,6 @@ class _RunOptions(CommandOptions):
         return self.run
 
 
-@dataclass(frozen=True, kw_only=True)
 class ResumeOptions(_RunOptions):
     """The options of `refine resume`."""
 
@@ -334,7 +329,6 @@ class ResumeOptions(_RunOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class RescoreOptions(_RunOptions):
     """The options of `refine rescore`."""
 
@@ -346,7 +340,6 @@ class RescoreOptions(_RunOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class MergeOptions(CommandOptions):
     """The options of `refine merge`."""
 
@@ -356,7 +349,6 @@ class MergeOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShowOptions(_RunOptions):
     """The options of `refine show`."""
 
@@ -364,33 +356,28 @@ class ShowOptions(_RunOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class EstimateOptions(CommandOptions):
     """The options of `refine estimate`."""
 
-    rows: RowsOptions
-    judges: JudgeOptions
+    rows: _RowsOptions
+    judges: _JudgeOptions
     prices: Path | None = _prices()
     batch: bool = _batch()
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompareOptions(CommandOptions):
     """The options of `refine compare`."""
 
     before: Path = _argument("Folder of the run before.", "RUN_A")
     after: Path = _argument("Folder of the run after.", "RUN_B")
-    judge: str | None = _option(
-        "Compare answers by this judge, each pair in both orders.", "NAME", autocompletion=_judge_names
-    )
+    judge: str | None = _judge("Compare answers by this judge, each pair in both orders.", "NAME")
     asks: ModelOptions = field(default_factory=ModelOptions)
     max_concurrency: int = _max_concurrency()
     seed: int = _seed()
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlanOptions(CommandOptions):
     """The options of `refine plan`."""
 
@@ -405,7 +392,6 @@ class PlanOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReportOptions(_RunOptions):
     """The options of `refine report`."""
 
@@ -419,13 +405,10 @@ class ReportOptions(_RunOptions):
     seed: int = _seed()
 
 
-@dataclass(frozen=True, kw_only=True)
 class TryJudgeOptions(CommandOptions):
     """The options of `refine try-judge`."""
 
-    judge: str = _option(
-        "Judge by name, with its settings.", "NAME[:KEY=VALUE,...]", default=MISSING, autocompletion=_judge_names
-    )
+    judge: str = _judge("Judge by name, with its settings.", default=MISSING)
     asks: ModelOptions = field(default_factory=ModelOptions)
     pairs: Path | None = _option(
         "Your own pairs: rows with question, good and bad. Default: the cases shipped.", "ROWS"
@@ -434,7 +417,6 @@ class TryJudgeOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListOptions(CommandOptions):
     """The options of `refine judges`."""
 
@@ -454,7 +436,6 @@ class ListOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class DraftOptions(CommandOptions):
     """The options of `refine draft`."""
 
@@ -470,7 +451,6 @@ class DraftOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class NewJudgeOptions(CommandOptions):
     """The options of `refine new-judge`."""
 
@@ -478,7 +458,6 @@ class NewJudgeOptions(CommandOptions):
     out: Path | None = _option("New folder. Default: one called after the judge.", "FOLDER")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportOptions(CommandOptions):
     """The options of `refine export`."""
 
@@ -489,7 +468,6 @@ class ExportOptions(CommandOptions):
     where: list[str] = _option("Only these outcomes; repeat it to narrow the choice.", "KEY=VALUE", default=list)
 
 
-@dataclass(frozen=True, kw_only=True)
 class VerifyOptions(CommandOptions):
     """The options of `refine verify`."""
 
@@ -498,16 +476,13 @@ class VerifyOptions(CommandOptions):
     save_heads: Path | None = _option("New file for where the chains end; keep it elsewhere.", "HEADS")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ServeOptions(CommandOptions):
     """The options of `refine serve`."""
 
     action: str | None = _argument("`init` asks three questions and writes refine.toml.", "[init]", default=None)
     yes: bool = _flag("With init: ask nothing.")
     upstream: str | None = _option("Address of the model's API. E.g. https://api.openai.com/v1", "URL")
-    judge: str | None = _option(
-        "Judge by name, module:object of your own, or a judges.toml.", "NAME", autocompletion=_judge_names
-    )
+    judge: str | None = _judge("Judge by name, module:object of your own, or a judges.toml.", "NAME")
     judge_base_url: str | None = _option("OpenAI-compatible server of the judge's model.", "URL")
     judge_model: str | None = _option("The judge's model there, or PROVIDER:NAME.", "NAME")
     success_rating: int | None = _option("Rating at which an answer is accepted. Default: 3", "1-4")
@@ -526,14 +501,13 @@ class ServeOptions(CommandOptions):
     live: bool = _flag("With --check: ask judges, upstreams and the database, each once.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class McpOptions(CommandOptions):
     """The options of `refine mcp`; those that `refine serve` has mean the same."""
 
     config: Path | None = _option("TOML file of a guard, as `refine serve` reads it.", "FILE")
     upstream: str | None = _option("Address of the model's API, for the tool refine.", "URL")
     model: str | None = _option("The upstream's model, where a call names none.", "NAME")
-    judge: str | None = _option("Judge where a call names none.", "NAME", autocompletion=_judge_names)
+    judge: str | None = _judge("Judge where a call names none.", "NAME")
     judge_base_url: str | None = _option("OpenAI-compatible server of the judge's model.", "URL")
     judge_model: str | None = _option("The judge's model there, or PROVIDER:NAME.", "NAME")
     root: Path = _option("Runs and rows are read below this folder alone.", "FOLDER", default=Path())
@@ -542,15 +516,13 @@ class McpOptions(CommandOptions):
     port: int | None = _option("With --http: port to listen at; 0: any. Default: 8000", "N")
 
 
-@dataclass(frozen=True, kw_only=True)
 class KeyOptions(CommandOptions):
     """The options of `refine key`."""
 
     name: str = _argument("What the key is called in limits and logs.", "NAME")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrustOptions(CommandOptions):
+class _TrustOptions(CommandOptions):
     """What `refine align` and `refine certify` have in common."""
 
     labels: Path | None = _option("Labels, where they are not in the rows.", "FILE")
@@ -571,8 +543,7 @@ class TrustOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlignOptions(TrustOptions):
+class AlignOptions(_TrustOptions):
     """The options of `refine align`."""
 
     rows: str = _argument("Judged rows with labels: a file, or the folder of a run.", "LABELLED")
@@ -584,8 +555,7 @@ class AlignOptions(TrustOptions):
     seed: int = _seed()
 
 
-@dataclass(frozen=True, kw_only=True)
-class CertifyOptions(TrustOptions):
+class CertifyOptions(_TrustOptions):
     """The options of `refine certify`."""
 
     attempts: str = _loops()
@@ -625,7 +595,6 @@ class CertifyOptions(TrustOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class _LoopOptions(CommandOptions):
     """What `refine replay` and `refine monitor` have in common."""
 
@@ -638,7 +607,6 @@ class _LoopOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReplayOptions(_LoopOptions):
     """The options of `refine replay`."""
 
@@ -648,41 +616,33 @@ class ReplayOptions(_LoopOptions):
     max_attempts: list[int] = _option("Most attempts to replay; repeat it for several.", "N", default=list)
     patience: list[int] = _option("Patience to replay; repeat it for several.", "N", default=list)
     policy: str | None = _option("Loops of this policy. Default: the one with the most loops.", "DIGEST")
-    rejudge: str | None = _option(
+    rejudge: str | None = _judge(
         "Judge that judges some attempts again, so that the gain is unbiased: the one that recorded.",
-        "NAME[:KEY=VALUE,...]",
-        autocompletion=_judge_names,
     )
     rejudge_fraction: float = _option("Share of the refused attempts that are judged again.", "SHARE", default=0.2)
     slices: list[str] = _slices()
     seed: int = _seed()
 
 
-@dataclass(frozen=True, kw_only=True)
 class MonitorOptions(_LoopOptions):
     """The options of `refine monitor`."""
 
     certificate: Path | None = _option("The certificate in force: its share of bad answers counts.", "FILE")
     alpha: float | None = _option("Share of bad answers that is tolerated, 0 to 1.", "SHARE")
     canary: Path | None = _option("Labelled rows to judge again: at least 50, with ratings.", "ROWS")
-    judge: str | None = _option(
-        "The judge in force, for the canary.", "NAME[:KEY=VALUE,...]", autocompletion=_judge_names
-    )
+    judge: str | None = _judge("The judge in force, for the canary.")
     success_rating: int | None = _option("Rating that passes on the canary.", "1-4", min=1, max=4)
     watch: bool = _flag("Stay, and look again; the canary is judged once.")
     every: float = _option("Seconds between two looks.", "S", default=10.0, min=0.1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TuneOptions(CommandOptions):
     """The options of `refine tune`."""
 
     labelled: str = _argument("Answers with labels: a file, the folder of a run, or the URL of a record.", "ROWS")
-    judge: str = _option(
+    judge: str = _judge(
         "Judge by name, with its settings, or one of a file, judges.toml:NAME.",
-        "NAME[:KEY=VALUE,...]",
         default=MISSING,
-        autocompletion=_judge_names,
     )
     model: str | None = _option("Model that the judge asks. E.g. openai:gpt-5-mini", "PROVIDER:NAME")
     base_url: str | None = _option("OpenAI-compatible server of the model. E.g. http://localhost:8000/v1", "URL")
@@ -695,7 +655,6 @@ class TuneOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class LearnOptions(CommandOptions):
     """The options of `refine learn`."""
 
@@ -716,7 +675,6 @@ class LearnOptions(CommandOptions):
     as_json: bool = _json()
 
 
-@dataclass(frozen=True, kw_only=True)
 class LabelOptions(CommandOptions):
     """The options of `refine label`."""
 

@@ -38,7 +38,7 @@ from graphs.questions import InputMode
 from judges import ConfigurationError, as_judge, load
 from judges.compose import JudgeLike
 from judges.errors import shortened
-from judges.first_guesses import OF_A_MIDDLEWARE, HintsAtGuesses
+from judges.first_guesses import HintsAtCalls
 from judges.runtime.flow import in_thread
 from judges.runtime.validation import naming_settings
 from refine.middleware.model_call import (
@@ -171,10 +171,10 @@ class RefineState(AgentState[Any]):
     refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge_turns]]
 
 
-class _TakesAJudgeAlone(HintsAtGuesses):
+class _TakesAJudgeAlone(HintsAtCalls):
     """A middleware, which leaves the model to its agent, and says so where it is given both, or asked itself."""
 
-    _guesses = OF_A_MIDDLEWARE
+    _guesses_at = "a middleware"
 
     if not TYPE_CHECKING:  # type checkers read the signature of __init__
 

@@ -20,7 +20,7 @@ from judges.promise import OnAlarm, Standing, follow
 from judges.runtime.validation import SharedByCopies, finite_number, naming_settings
 from refine.record import queries
 from refine.record.chains import verify_record
-from refine.record.rows import Origin, Redact
+from refine.record.rows import Origin, Redact, check_outcome
 from refine.record.schema import OutcomeFilter
 from refine.record.seals import Row, Verification, seal_key_of, sealed_rows
 from refine.record.sums import is_summed
@@ -116,7 +116,8 @@ class DatabaseRecord(SharedByCopies):
     # Writing
 
     def add(self, outcome: Outcome, origin: Origin = _NO_ORIGIN) -> None:
-        """Queue an outcome to be written; raises nothing and waits for nothing."""
+        """Queue an outcome to be written; waits for nothing, and raises for nothing but what is no outcome."""
+        check_outcome(outcome)
         self._writer.add(outcome, origin)
 
     def stats(self) -> RecordStats:

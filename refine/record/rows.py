@@ -234,6 +234,19 @@ _FINISH_REASONS = ("finish_reason", "stop_reason", "done_reason")
 _MODELS = ("model_name", "model")
 
 
+def check_outcome(value: object) -> None:
+    """Check that what a person adds to a record is an outcome.
+
+    Raises:
+        TypeError: If it is not.
+    """
+    if not isinstance(value, Outcome):
+        raise TypeError(
+            f"a record takes an Outcome, record.add(refiner.refine(question)), not {type(value).__name__}; "
+            f"SelfRefine(..., record=...) adds each by itself"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class PendingOutcome:
     """An outcome on its way into the record.
@@ -604,9 +617,14 @@ class Record:
     def add(self, outcome: Outcome, origin: Origin | None = None) -> None:
         """Append the outcome's attempts, with what their `origin` says of policy and judge in the metadata.
 
-        Nothing is raised, since an answer is worth more than its record: rows that cannot be written, on a full
-        disk or in a deleted folder, are a WARNING of the logger `refine`, and are counted in `refine.losses()`.
+        Nothing is raised for an outcome, since an answer is worth more than its record: rows that cannot be
+        written, on a full disk or in a deleted folder, are a WARNING of the logger `refine`, and are counted in
+        `refine.losses()`.
+
+        Raises:
+            TypeError: If it is no outcome.
         """
+        check_outcome(outcome)
         written = bytearray()
         try:
             pending = PendingOutcome(outcome, origin or _NO_ORIGIN, now_ms())

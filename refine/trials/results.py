@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 FIRST = "first"
 """The arm of the first answer alone, which every trial has."""
 
-LOOP = "loop"
+_LOOP = "loop"
 """The arm of the loop as its policy sets it."""
 
 _STRONGER = "stronger"
 BASELINE = "fresh"
 """The arm that others are compared with, where a trial has it."""
 
-DEFAULT_ARMS = (FIRST, LOOP, "restated", "verify_first", BASELINE)
+DEFAULT_ARMS = (FIRST, _LOOP, "restated", "verify_first", BASELINE)
 _FORMS: tuple[str, ...] = get_args(AugmenterName)
 
 
@@ -79,7 +79,7 @@ def read_arms(arms: str | Sequence[str | Arm]) -> tuple[Arm, ...]:
     others = [arm for arm in read if arm.name != FIRST]
     if not others:
         raise ConfigurationError(
-            f"a trial compares {FIRST!r} with other arms; add one, for instance {LOOP!r} or {BASELINE!r}"
+            f"a trial compares {FIRST!r} with other arms; add one, for instance {_LOOP!r} or {BASELINE!r}"
         )
     return (Arm(name=FIRST), *others)
 
@@ -92,11 +92,11 @@ def _named(name: object) -> Arm:
         if not model.strip():
             raise ConfigurationError("the arm 'stronger' names a model: stronger=openai:gpt-5")
         return Arm(name=_STRONGER, generator=model.strip())
-    if name in (FIRST, LOOP):
+    if name in (FIRST, _LOOP):
         return Arm(name=name)
     if name in _FORMS:
         return Arm(name=name, augment=name)  # type: ignore[arg-type]  # one of the names
-    known = [FIRST, LOOP, *_FORMS, f"{_STRONGER}=MODEL"]
+    known = [FIRST, _LOOP, *_FORMS, f"{_STRONGER}=MODEL"]
     near = get_close_matches(name, known, n=1)
     remedy = f"did you mean {near[0]!r}?" if near and not equals else f"there are {', '.join(known)}"
     raise ConfigurationError(f"{shortened(name)} is no arm of a trial; {remedy}")
@@ -494,6 +494,9 @@ def _curve(rows: Sequence[TrialRow], max_attempts: int) -> tuple[float, ...]:
     return tuple(sum(bool(one[k]) for one in known) / len(known) for k in range(max_attempts)) if known else ()
 
 
+_COUNTED = ("generations", "echoes", "repeats", "accepted", "failed", "calls", "tokens", "cost")
+
+
 def _figures(arm: ArmSummary) -> dict[str, object]:
     effect = arm.effect
     truth: dict[str, object] = {}
@@ -511,17 +514,7 @@ def _figures(arm: ArmSummary) -> dict[str, object]:
             "effect": None if beside is None else beside.effect,
             "curve": list(arm.curve),
         }
-    return {
-        **truth,
-        "generations": arm.generations,
-        "echoes": arm.echoes,
-        "repeats": arm.repeats,
-        "accepted": arm.accepted,
-        "failed": arm.failed,
-        "calls": arm.calls,
-        "tokens": arm.tokens,
-        "cost": arm.cost,
-    }
+    return {**truth, **{name: getattr(arm, name) for name in _COUNTED}}
 
 
 def _write_json(path: Path, document: object, *, indent: int | None = 2) -> None:

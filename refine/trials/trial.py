@@ -36,7 +36,7 @@ _ANY = Bounds(max_criteria_chars=sys.maxsize)
 _COSTS = frozenset({"prices"})
 """Settings of a policy that change no answer."""
 
-Questions = str | Path | Iterable[RowInput | str]
+_Questions = str | Path | Iterable[RowInput | str]
 """A file of rows, or the rows; a text among them is a question."""
 
 
@@ -61,7 +61,7 @@ class TrialSettings(PolicySettings, total=False):
 
 
 @naming_settings("trial(questions, generator, judge, truth=...)")
-def trial(questions: Questions, generator: object, judge: object, **settings: Unpack[TrialSettings]) -> Trial:
+def trial(questions: _Questions, generator: object, judge: object, **settings: Unpack[TrialSettings]) -> Trial:
     """Send the same questions through several arms, and say what each of them mends and breaks.
 
     The first answer to a question is generated once, and all arms go on from it, each with as many generations as
@@ -113,7 +113,7 @@ def _is_in_event_loop() -> bool:
 
 @naming_settings("await atrial(questions, generator, judge, truth=...)")
 async def atrial(
-    questions: Questions,
+    questions: _Questions,
     generator: object,
     judge: object,
     *,
@@ -214,7 +214,7 @@ def _checked_policy(policy: Policy, temperature: float | None) -> Policy:
     )
 
 
-def _read_questions(questions: Questions, limit: int | None) -> list[Sample]:
+def _read_questions(questions: _Questions, limit: int | None) -> list[Sample]:
     """Return the questions as samples.
 
     Raises:

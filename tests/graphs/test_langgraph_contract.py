@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import copy
 import importlib
+import pickle
 import pkgutil
 import sys
 import warnings
@@ -1003,3 +1005,22 @@ def test_a_step_limit_in_the_config_of_a_call_outweighs_the_bound_one() -> None:
         bound.invoke(ASKED, {"recursion_limit": 30})
         bound.invoke(ASKED)
     assert limits == [30, 50]
+
+
+def test_fields_that_one_may_guess_are_in_no_copy_of_a_message() -> None:
+    """The answer says what to use instead, and is a message like any other: equal, copied, stored and changed."""
+    plain = AIMessage("Hello", id="1")
+    answer = langchain_private.with_hints(plain.model_copy())
+    with pytest.raises(AttributeError, match=r"refine\(question\) returns the record"):
+        _ = answer.rating  # type: ignore[attr-defined]  # the guess
+    with pytest.raises(AttributeError, match=r"has no attribute 'xyzzy'$"):
+        _ = answer.xyzzy  # type: ignore[attr-defined]  # as above
+    copies = [answer, answer.model_copy(), copy.copy(answer), copy.deepcopy(answer)]
+    pickled = pickle.loads(pickle.dumps(answer))  # noqa: S301 - our own
+    copies += [pickled, AIMessage(**answer.model_dump())]
+    assert copies == [plain] * 6
+    assert [(repr(one), one.model_dump_json()) for one in copies] == [(repr(plain), plain.model_dump_json())] * 6
+    assert b"Guesses" not in pickle.dumps(answer)
+    assert not hasattr(answer, "rating")
+    answer.rating = 4  # type: ignore[attr-defined]  # as messages allow
+    assert answer.rating == answer.model_dump()["rating"] == 4  # type: ignore[attr-defined]  # as above

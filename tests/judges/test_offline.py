@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Never, Protocol
 
 import pytest
 
@@ -209,10 +209,10 @@ class _Reckless(Judge):
 
     name = "reckless"
 
-    def __call__(self, sample: object = None, /, **fields: object) -> Verdict:
+    def __call__(self, sample: object = None, /, *more: Never, **fields: object) -> Verdict:
         raise RuntimeError("no verdict")
 
-    async def acall(self, sample: object = None, /, **fields: object) -> Verdict:
+    async def acall(self, sample: object = None, /, *more: Never, **fields: object) -> Verdict:
         raise RuntimeError("no verdict")
 
     def deliberate(self, sample: Sample) -> Deliberation:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import tomllib
 from collections.abc import Callable
 from inspect import signature
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
 import refine
-from graphs import Bounds, GeneratorFailed, NotAccepted, Policy, policy, self_refine
+from graphs import Bounds, GeneratorFailed, NotAccepted, Policy, self_refine
 from judges import (
     ConfigurationError,
     Helpfulness,
@@ -21,7 +25,9 @@ from judges import (
     OpenAICompatible,
     Panel,
     Price,
+    Sample,
     Verdict,
+    first_guesses,
     known_prices,
     load,
     offline,
@@ -162,13 +168,14 @@ def test_a_guessed_setting_says_what_to_use(make: Make, guess: dict[str, Any], r
 
 def test_what_a_guess_points_to_is_there() -> None:
     """Every setting that a hint names is one, and no guess hides a setting."""
-    assert set(policy._MEANINGS) == set(policy._GUESSES)
-    assert set(policy._GUESSES) <= set(Policy.model_fields)
-    guesses = [guess for guesses in policy._GUESSES.values() for guess in guesses]
+    tables = tomllib.loads(Path(first_guesses.__file__).with_name("guesses.toml").read_text(encoding="utf-8"))
+    settings, elsewhere = tables["settings of a policy"], [*chain(*tables["not of a policy"].values())]
+    assert set(tables["meanings"]) == set(settings) <= set(Policy.model_fields)
+    guesses = [*chain(*settings.values(), *tables["retries of a policy"].values())]
     assert len(guesses) == len(set(guesses))
-    assert not set(Policy.model_fields) & {*guesses, *policy._ELSEWHERE}
+    assert not set(Policy.model_fields) & {*guesses, *elsewhere}
     for make, parameters in ((refiner, signature(SelfRefine)), (graph, signature(self_refine))):
-        assert not {*guesses, *policy._ELSEWHERE} & parameters.parameters.keys(), make
+        assert not {*guesses, *elsewhere} & parameters.parameters.keys(), make
 
 
 def test_requests_say_what_to_use_as_well() -> None:
@@ -424,6 +431,45 @@ GUESSED_CALLS = (
     ("refine.write_report(evaluate([{'answer': 'a'}], 'json'))", "evaluate(rows, judge, run='runs/1')"),
     ("refine.DatabaseRecord(path='r.db')", "here it is url=..."),
     ("refine.DatabaseRecord('sqlite:///r.db', keep_days='a week')", "keep_days is a finite number"),
+    (
+        "refiner(max_attempts=1).invoke('Hi').rating",
+        "response_metadata['refine'] sums it up",
+    ),
+    ("refiner(max_attempts=1).refine('Hi').answer.score", "refine(question) returns the record"),
+    ("graph(max_attempts=1).invoke({'messages': 'Hi'})['messages'][-1].outcome", "the record, an Outcome"),
+    ("refiner(max_attempts=1).refine('Hi').verdicts", "they are in outcome.attempts"),
+    ("refiner().get_state({})", "the graph has it: refiner.graph"),
+    ("refiner().invoke('Hi', session_id='1')", "{'configurable': {'thread_id': '1'}}"),
+    ("refiner().invoke('Hi', max_concurrency=2)", "it belongs to the config"),
+    (
+        "list(refiner().stream('Hi', stream_mode='values'))",
+        "self_refine(...) has LangGraph's modes",
+    ),
+    ("refiner().with_structured_output(int)", "a schema is a pydantic class"),
+    ("SelfRefine.from_llm(ScriptedModel(['x']), 'json')", "it is made by its name: SelfRefine(generator, judge)"),
+    ("SelfRefineMiddleware.from_llm('json')", "it is made by its name: SelfRefineMiddleware(judge)"),
+    ("SelfRefineMiddleware('json')('Hi')", "a SelfRefineMiddleware is not called: the agent is asked"),
+    ("SelfRefineMiddleware('json').last_outcome", "outcome(result) returns the record"),
+    (
+        "create_agent(ScriptedModel(['x']), middleware=[SelfRefineMiddleware])",
+        "middleware=[SelfRefineMiddleware(judge)]",
+    ),
+    ("create_agent(ScriptedModel(['x']), middleware=[refiner()])", "middleware=[SelfRefineMiddleware(judge)]"),
+    ("create_agent(ScriptedModel(['x']), middleware=[load('json')])", "middleware=[SelfRefineMiddleware(judge)]"),
+    ("graph()('Hi')", "a LoopGraph is not called: it is invoke({'messages'"),
+    ("Policy.from_dict({'max_attempts': 3})", "Policy(**settings)"),
+    (
+        "Policy(max_attempts=3).replace(max_attempts=5)",
+        "another is Policy(**{**policy.model_dump(exclude_unset=True)",
+    ),
+    ("load('json')('q', 'a')", "fields by name: judge(question=..., answer=...)"),
+    ("load('json')('a')", "keywords such as question=... and answer=..."),
+    ("Sample('q', 'a')", "it is Sample(question=..., answer=...)"),
+    ("Sample(answer='a').to_dict()", "it is model_dump(exclude_none=True)"),
+    ("Verdict.passed(True)", "Verdict.checked(True) make one"),
+    ("evaluate([{'answer': 'a'}], 'json')[0]", "rows are evaluation.rows"),
+    ("refine.record.open_record('attempts.jsonl').add('a')", "a record takes an Outcome"),
+    ("refine.record.open_record('attempts.jsonl').add({'question': 'SECRET'})", "a record takes an Outcome"),
     ("load_settings(None, {'endpoint': 'http://a'})", "endpoint is no setting; here it is upstream"),
     ("load_settings(None, {'timeout': 3})", "policy = { deadline_s = ... }"),
     ("load_settings(None, {'judge': {'name': 'json'}})", 'write judge = "length:at_most=80"'),
@@ -433,10 +479,10 @@ GUESSED_CALLS = (
 def test_a_guessed_call_says_in_one_line_what_to_write() -> None:
     """Calls as one who knows other libraries writes them first; what is judged is in none of the lines."""
     names = {**globals(), "SelfRefineMiddleware": refine.SelfRefineMiddleware, "compare": offline.compare}
-    names["load_settings"] = load_settings
+    names |= {"load_settings": load_settings, "create_agent": create_agent, "Sample": Sample}
     unclear = []
     for source, remedy in GUESSED_CALLS:
-        with pytest.raises((ValueError, TypeError, AttributeError)) as raised:
+        with pytest.raises((ValueError, TypeError, AttributeError, KeyError)) as raised:
             eval(source, names)  # noqa: S307 - as a user writes it
         message = str(raised.value)
         if remedy not in message or "\n" in message or "SECRET" in message or len(message) > LONGEST:
@@ -450,6 +496,8 @@ OPTIONS = (
     ("evaluate --dataset rows.jsonl --judge json", "given without an option: refine evaluate ROWS"),
     ("evaluate rows.jsonl --judge json --workers 2", "here it is --max-concurrency"),
     ("judges --search polite", "here it is --find"),
+    ("evaluate rows.jsonl --judge length at_most=3", "follow its name and a colon, --judge NAME:at_most=3"),
+    ("evaluate rows.jsonl --judge length --at_most=3", "follow its name and a colon, --judge NAME:at_most=..."),
     ("serve --url http://127.0.0.1:9", "here it is --upstream"),
     ("serve --threshold 4", "here it is --success-rating"),
     ("report --xyzzy", "No such option: --xyzzy (see refine report --help)"),

@@ -492,7 +492,7 @@ def test_the_public_names() -> None:
     assert Outcome.__name__ == "Outcome"
 
 
-@pytest.mark.parametrize("door", ["invoke", "stream"])
+@pytest.mark.parametrize("door", ["invoke", "stream", "refine"])
 def test_a_setting_that_nobody_reads_is_refused(door: str) -> None:
     """A model's setting given with the question would be lost; it is refused, with the place where it belongs."""
     refiner = SelfRefine(ScriptedModel(["yes"]), ScriptedJudge([4]))
