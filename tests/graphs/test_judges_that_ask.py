@@ -159,13 +159,15 @@ async def test_of_judges_side_by_side_each_gets_the_decision_on_its_own_question
     state = graph.invoke(ASKED, THREAD) if way == "sync" else await graph.ainvoke(ASKED, THREAD)
     for rating in (4, 1):
         asked += [one.value["judge this"] for one in state["__interrupt__"]]
-        resume = Command(resume=rating)
+        resume: Command[Any] = Command(resume=rating)
         if rating == 4:
             state = graph.invoke(resume, THREAD) if way == "sync" else await graph.ainvoke(resume, THREAD)
     assert asked == ["helpful? draft", "safe? draft"]
     with pytest.raises(NotAccepted) as refused:
         graph.invoke(resume, THREAD) if way == "sync" else await graph.ainvoke(resume, THREAD)
-    quality, safety = refused.value.outcome.attempts[0].verdict.items
+    verdict = refused.value.outcome.attempts[0].verdict
+    assert verdict is not None
+    quality, safety = verdict.items
     assert (quality.passed, safety.passed) == (True, False)
 
 
