@@ -606,7 +606,7 @@ def recall_step(data: object, config: RunnableConfig) -> _StepRecord | None:
 
 def _write(refinement: Refinement, config: RunnableConfig, outcome: Outcome | None = None) -> None:
     """Write the record: as plain data where it goes into a checkpoint, otherwise as it is."""
-    if not langgraph_private.has_checkpointer(config):
+    if langgraph_private.is_handed_on(config):
         langgraph_private.write(config, langgraph_private.RECORD, refinement)
         return
     data = refinement.to_state()

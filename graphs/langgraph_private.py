@@ -12,6 +12,7 @@ No other module names a key that LangGraph keeps to itself; what is private of L
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ from graphs import langchain_private
 from graphs.langchain_private import run_task
 from judges.errors import ConfigurationError
 from judges.models.providers.llm_runs import is_observed
-from judges.runtime.observation import setting
+from judges.runtime.observation import current, setting
 
 T = TypeVar("T")
 
@@ -128,6 +129,11 @@ def records_of(config: RunnableConfig) -> _Records[Any]:
     """Return the records of a run; empty ones where it hands none on."""
     records = config.get("configurable", {}).get(_RECORDS)
     return records if isinstance(records, _Records) else _Records()
+
+
+def is_handed_on(config: RunnableConfig) -> bool:
+    """Check whether a run hands the record on as it is: nothing stores it, nor is a state updated by hand."""
+    return _RECORDS in config.get("configurable", {}) and not has_checkpointer(config)
 
 
 RECORD = "refinement"
@@ -392,6 +398,7 @@ class ResumeAnswers:
         self._scratchpad = scratchpad
         self._send = send
         self._values: list[Any] = scratchpad.resume
+        self._asks_at: tuple[int, ...] | None = None
         places = (place for place, value in enumerate(self._values) if isinstance(value, dict) and _ENTRY in value)
         self._place = next(places, None)
         if self._place is not None and not isinstance(self._entry, _AnswersEntry):
@@ -407,25 +414,32 @@ class ResumeAnswers:
 
     def about(self, subject: str, config: RunnableConfig) -> RunnableConfig:
         """Return a call's config in which a human is asked about one subject: a draft, or a prompt."""
-        numbers = count()
-        asks = [False]
+        numbers: defaultdict[str, count[int]] = defaultdict(count)
+        asking: set[str] = set()
+
+        def here() -> str:
+            """Return the subject, and of judges side by side the one that asks, since threads race."""
+            place = current.get().place
+            return f"{subject} {place}" if place else subject
 
         def next_number() -> int:
-            number, known = next(numbers), len(self._about(subject))
-            asks[0] = number >= known
+            own = here()
+            number, known = next(numbers[own]), len(self._about(own))
+            (asking.add if number >= known else asking.discard)(own)
             return len(self._values) - known + number
 
         def resume_inside(consume: bool = False) -> Any:  # noqa: FBT001, FBT002 - as LangGraph calls it
             """Return nothing to a question of this call, which has no answer yet; to a graph inside, its own."""
-            if not asks[0]:
+            own = here()
+            if own not in asking:
                 return self._scratchpad.get_null_resume(consume)
-            asks[0] = False
-            self._ask(subject)
+            asking.discard(own)
+            self._ask(own)
             return None
 
         own = replace(
             self._scratchpad,
-            resume=_AnswersAbout(self._values, self._about(subject)),
+            resume=_AnswersAbout(self._values, lambda: self._about(here())),
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
@@ -458,7 +472,14 @@ class ResumeAnswers:
             self._scratchpad.interrupt_counter()
 
     def _ask(self, subject: str) -> None:
-        """Note what the question is about that is put to a human now."""
+        """Note what the question is about that is put to a human now.
+
+        Of several judges side by side that ask, the first one in their order does: its interrupt is raised.
+        """
+        place = current.get().place
+        if self._asks_at is not None and self._asks_at < place:
+            return
+        self._asks_at = place
         if self._place is None:
             self._place = self._scratchpad.interrupt_counter()
             self._values.insert(self._place, _AnswersEntry({_ENTRY: {}}))
@@ -478,17 +499,16 @@ class _AnswersEntry(dict[str, Any]):
 class _AnswersAbout(list[Any]):
     """The answers about a subject, at the end of as many values as the node has altogether."""
 
-    def __init__(self, values: Sequence[Any], answers: Sequence[Any]) -> None:
-        super().__init__(answers)
-        self._values = values
+    def __init__(self, values: Sequence[Any], answers: Callable[[], Sequence[Any]]) -> None:
+        super().__init__()
+        self._values, self._answers = values, answers
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return list(self)[place]
-        return super().__getitem__(place - len(self._values) + super().__len__())
+        answers = self._answers()
+        return answers if isinstance(place, slice) else answers[place - len(self._values) + len(answers)]
 
 
 _ENTRY, _FILLER = "__refine_answers", {"__refine_answered": True}

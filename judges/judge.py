@@ -162,10 +162,16 @@ def _settle_all(requests: tuple[Request, ...], here: Observation) -> tuple[Compl
         settling: list[Future[Completion]] = []
         at_once = True
         for request, key in zip(requests, _keys_of(requests, here), strict=True):
-            settling.append(threads.submit(_settle, request, key, here))
+            with _placed(request, len(settling), here):
+                settling.append(threads.submit(_settle, request, key, here))
             longest_s = None if _replies_in_turn(request) else _AT_ONCE_S
             at_once = at_once and bool(wait(settling[-1:], timeout=longest_s).done)
         return tuple(future.result() for future in settling)
+
+
+def _placed(request: Request, number: int, here: Observation) -> AbstractContextManager[None]:
+    """Let a judge know which of those side by side it is, for what it may ask a human."""
+    return observing(place=(*here.place, number)) if isinstance(request, Consult | Apply) else nullcontext()
 
 
 def _replies_in_turn(request: Request) -> bool:
@@ -182,9 +188,10 @@ def _replies_in_turn(request: Request) -> bool:
 async def _asettle_all(requests: tuple[Request, ...], here: Observation) -> tuple[Completion, ...]:
     if len(requests) == 1:  # needs no task
         return (await _asettle(requests[0], _keys_of(requests, here)[0], here),)
-    settling = [
-        _asettle(request, key, here) for request, key in zip(requests, _keys_of(requests, here), strict=True)
-    ]
+    settling: list[asyncio.Task[Completion]] = []
+    for request, key in zip(requests, _keys_of(requests, here), strict=True):
+        with _placed(request, len(settling), here):
+            settling.append(asyncio.create_task(_asettle(request, key, here)))
     completions = await asyncio.gather(*settling, return_exceptions=True)
     for completion in completions:
         if isinstance(completion, BaseException):

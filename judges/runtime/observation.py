@@ -85,6 +85,8 @@ class Observation:
         shared: The replies that the judges of one sample share; None outside of a judgement.
         call_watcher: Stands between judges and their models.
         observer: Sees each judge, members of a panel included, as a run of its own.
+        place: Which of the judges side by side this is, from the outermost panel inwards: threads race, and what a
+            human answered one of them is for no other.
         repetition: Which run of a repeated judge this is, so that a cache does not return one reply for all runs.
         longest_shown: Most characters of each of the texts that judges show their models; None shows all.
         raises_faults: Whether errors of a judge's own code are raised; else they become unscored verdicts.
@@ -101,6 +103,7 @@ class Observation:
     call_watcher: _CallWatcher | None = None
     observer: Observer | None = None
     repetition: tuple[int, ...] = ()
+    place: tuple[int, ...] = ()
     longest_shown: int | None = None
     raises_faults: bool = False
     raised_instead: Callable[[Exception], Exception | None] | None = None

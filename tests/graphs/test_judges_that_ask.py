@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from graphs import self_refine
+from graphs import NotAccepted, self_refine
 from judges import ConfigurationError, Judge, Length, Panel, Verdict, as_judge
 from judges.compose.cascade import Cascade
 from judges.errors import CannotJudge
@@ -132,3 +134,49 @@ def test_a_judge_called_in_a_node_asks_as_well() -> None:
     assert compiled.invoke(ASKED, THREAD)["__interrupt__"]
     resumed: Any = compiled.invoke(Command(resume=3), THREAD)
     assert resumed["messages"][-1].text == "3"
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_of_judges_side_by_side_each_gets_the_decision_on_its_own_question(way: str) -> None:
+    """Whichever of them comes first: a yes to one is none to the other, also where one stands deeper."""
+    safety_asked = threading.Event()
+
+    def helpful(response: str) -> int:
+        safety_asked.wait(5)
+        safety_asked.clear()
+        return human(f"helpful? {response}")
+
+    def safe(response: str) -> int:
+        safety_asked.set()
+        return human(f"safe? {response}")
+
+    inner = Panel({"helpful": as_judge(helpful), "length": Length(at_least=1)})
+    both = Panel({"quality": inner, "safety": as_judge(safe)})
+    graph = self_refine(
+        lambda _: "draft", both, checkpointer=InMemorySaver(), max_attempts=1, on_exhausted="raise"
+    )
+    asked = []
+    state = graph.invoke(ASKED, THREAD) if way == "sync" else await graph.ainvoke(ASKED, THREAD)
+    for rating in (4, 1):
+        asked += [one.value["judge this"] for one in state["__interrupt__"]]
+        resume: Command[Any] = Command(resume=rating)
+        if rating == 4:
+            state = graph.invoke(resume, THREAD) if way == "sync" else await graph.ainvoke(resume, THREAD)
+    assert asked == ["helpful? draft", "safe? draft"]
+    with pytest.raises(NotAccepted) as refused:
+        graph.invoke(resume, THREAD) if way == "sync" else await graph.ainvoke(resume, THREAD)
+    verdict = refused.value.outcome.attempts[0].verdict
+    assert verdict is not None
+    quality, safety = verdict.items
+    assert (quality.passed, safety.passed) == (True, False)
+
+
+def test_a_turn_begun_by_updating_the_state_goes_on() -> None:
+    """What is stored is plain data then, too, so that it goes on from there, and asks."""
+    saver = InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    graph = self_refine(lambda _: "draft", human, checkpointer=saver)
+    graph.invoke(ASKED, THREAD)
+    forked = graph.update_state(THREAD, {"messages": [("user", "and what else?")]}, as_node=START)
+    (question,) = graph.invoke(None, forked)["__interrupt__"]
+    assert question.value == {"judge this": "draft"}
+    assert graph.invoke(Command(resume=4), THREAD)["messages"][-1].text == "draft"
