@@ -191,7 +191,7 @@ def _case(fields: Mapping[str, Any]) -> WorkedCase:
 
 
 def _messages(place: int, turn: str) -> list[dict[str, Any]]:
-    """Read `User: text`, `Assistant: text`, or a call of a tool with its result, `name(key=value, ...) -> text`."""
+    """Read `User: text`, `Assistant: text`, or a call of a tool and its result, `name(key=value, ...) -> text`."""
     speaker, _, text = turn.partition(": ")
     if speaker in ("User", "Assistant"):
         return [{"role": speaker.lower(), "content": text}]
@@ -245,8 +245,8 @@ def try_judge(
     listed = worked_cases(name or catalogue_name(tried)) if cases is None else _expanded(cases)
     if not listed:
         raise ConfigurationError(
-            f"no cases are shipped for the judge {shortened(name or tried.name)}; there are some for each judge of "
-            "the catalogue that asks a model; give cases=[TrialPair(question=..., good=..., bad=...)]"
+            f"no cases are shipped for the judge {shortened(name or tried.name)}; there are some for every judge "
+            "of the catalogue that asks a model; give cases=[TrialPair(question=..., good=..., bad=...)]"
         )
     rows = evaluate([case.sample for case in listed], tried, max_concurrency=max_concurrency).rows
     verdicts = [next(iter(row.verdicts.values())) for row in rows]
