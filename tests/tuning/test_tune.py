@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import judges
 from judges import ConfigurationError
+from judges.fingerprint import fingerprint
 from judges.offline import Tuning, certify, tune
 from judges.testing import ScriptedModel
 from refine.cli.app import app
@@ -70,6 +71,42 @@ def test_a_rule_that_nobody_can_word_is_learned_from_examples(tmp_path: Path) ->
     table = tomllib.loads((tmp_path / "prompts/en/tone.toml").read_text(encoding="utf-8"))
     verdicts = [example["reply"]["verdict"] for example in table["examples"]]
     assert sorted(verdicts) == ["broken"] * 3 + ["kept"] * 3
+
+
+@pytest.mark.parametrize("likeness", ["words", "pieces"])
+def test_of_many_examples_a_question_is_shown_those_most_like_it(likeness: str, tmp_path: Path) -> None:
+    """So many as the pack says, the most alike last, by words or by vectors; the fingerprint knows how many."""
+    place = tmp_path / "en" / "tone.toml"
+    place.parent.mkdir()
+    example = (
+        '[[examples]]\ndata = {{ tone = "kind", answer = "{answer}" }}\n'
+        'reply = {{ rationale = "Of its kind.", verdict = "kept", feedback = "" }}\n'
+    )
+    answers = ["Your parcel is on its way.", "The museum opens at nine.", "Your parcel comes on Monday."]
+    examples = "".join(example.format(answer=answer) for answer in answers)
+
+    def made(nearest: int) -> tuple[judges.Judge, ScriptedModel]:
+        place.write_text(f'nearest = {nearest}\nlikeness = "{likeness}"\n{examples}', encoding="utf-8")
+        model = ScriptedModel([{**OF_TONE, "verdict": "kept"}], cycle=True)
+        return judges.load("tone", model, tone="kind", prompts=tmp_path), model
+
+    judge, model = made(2)
+    assert judge(answer="When does the parcel come, on Monday?").passed
+    before = "\n".join(message.text for message in model.prompts[0][:-1])
+    places = [before.find(answer) for answer in answers]
+    assert places[1] == -1 < places[0] < places[2]
+    assert judge(answer="Is the museum open on Sundays, from nine?").passed
+    assert answers[1] in "\n".join(message.text for message in model.prompts[1][:-1])
+    assert fingerprint(judge) != fingerprint(made(1)[0])
+
+
+def test_a_large_budget_tries_nearest_examples_and_more_batches(tmp_path: Path) -> None:
+    """Every way is tried; what no half of the tuning cases finds is found from two batches of them."""
+    result = tune(labelled(90), "helpfulness", scripted(), budget=900, out=tmp_path)
+    tried = {way.way for way in result.tried}
+    assert {"nearest examples", "guidelines of two batches", "wording and examples"} <= tried
+    assert result.improved
+    assert result.calls <= 900
 
 
 def test_the_budget_is_exact(tuned: Tuned, tmp_path: Path) -> None:

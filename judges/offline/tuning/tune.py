@@ -20,6 +20,7 @@ from typing import Any
 from judges.errors import AskFailed, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
+from judges.models.providers.local_models import finest_likeness
 from judges.models.resolve import as_model
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import cohen_kappa, loop_benefit
@@ -32,7 +33,7 @@ from judges.offline.tuning.cases import (
     TUNE,
     LabelledCase,
     LabelParts,
-    cases_to_learn_from,
+    batches_to_learn_from,
     contrasted,
     digest_of,
 )
@@ -52,13 +53,22 @@ _SHARE = 6
 """One part in so many of the budget is spent on judging the held-out cases once; as much on the tuning cases."""
 
 _EXAMPLES = 6
+_CASES = 24
+"""Examples to choose the nearest from, for each question."""
+
 _FINAL_ASKS = 2
 
-_WAYS: tuple[str, ...] = ("guidelines", "guidelines and examples", "examples", "wording", "wording and examples")
-"""Ways to change a judge, those that help most first; as many are tried as the budget has calls for."""
-
-_ASKS = {"guidelines": 1, "guidelines and examples": 0, "examples": 0, "wording": 1, "wording and examples": 0}
-"""Questions to the model for each way and fold, beyond those of the ways before it."""
+_ASKS = {
+    "guidelines": 1,
+    "guidelines and examples": 0,
+    "examples": 0,
+    "wording": 1,
+    "wording and examples": 0,
+    "nearest examples": 0,
+    "guidelines of two batches": 1,
+}
+"""Ways to change a judge, those that help most first, with the questions to the model for each fold, beyond those
+of the ways before it; as many ways are tried as the budget has calls for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +253,10 @@ def tune(
     parts = LabelParts.of(read, good=good, most=budget // _SHARE, seed=seed)
     digest = digest_of([sorted(parts.digests), good])
     purpose = digest_of(
-        [name, spec.text, judge_model.name, digest, [row.key for row in parts.held_rows], budget, seed]
+        [
+            *(name, spec.text, judge_model.name, digest, [row.key for row in parts.held_rows], budget, seed),
+            finest_likeness(),  # other examples would be asked about, and the journal be of no use
+        ]
     )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -360,7 +373,8 @@ class _Search:
         folds = len({case.fold for case in self._cases})
         left = self.calls.limit - self.calls.counted
         chosen: list[str] = []
-        for way in _WAYS:
+        ways = list(_ASKS)
+        for way in ways:
             if not self.judge.takes_examples and "examples" in way:
                 continue
             several = [*chosen, way]
@@ -368,7 +382,7 @@ class _Search:
                 len(self._cases) // 2
             )
             if sum(_ASKS[one] for one in several) * folds + halves > left:
-                self._notes.append(f"the budget has no calls for: {', '.join(_WAYS[_WAYS.index(way) :])}")
+                self._notes.append(f"the budget has no calls for: {', '.join(ways[ways.index(way) :])}")
                 break
             chosen.append(way)
         return chosen
@@ -392,19 +406,22 @@ class _Search:
         change = JudgeChange()
         try:
             if "guidelines" in way:
-                change = replace(
-                    change, guidelines=self.judge.ask_guidelines(cases_to_learn_from(shown), self.language)
-                )
+                batches = batches_to_learn_from(shown, 2 if "two batches" in way else 1)
+                found = [self.judge.ask_guidelines(batch, self.language) for batch in batches]
+                change = replace(change, guidelines=tuple(dict.fromkeys(one for part in found for one in part)))
             if "wording" in way:
-                change = replace(change, task=self.judge.ask_wording(cases_to_learn_from(shown), self.language))
+                (batch,) = batches_to_learn_from(shown, 1)
+                change = replace(change, task=self.judge.ask_wording(batch, self.language))
         except AskFailed as failure:
             self._notes.append(f"{way}: the model gave nothing that can be used ({failure.reason})")
             return None
         if "examples" in way:
-            change = replace(change, examples=self._examples(shown))
+            nearest = _EXAMPLES if "nearest" in way else None
+            examples = self._examples(shown, _CASES if nearest else _EXAMPLES)
+            change = replace(change, examples=examples, nearest=nearest)
         return change
 
-    def _examples(self, cases: Sequence[LabelledCase]) -> tuple[Example, ...]:
+    def _examples(self, cases: Sequence[LabelledCase], most: int) -> tuple[Example, ...]:
         """Return examples: as many good as bad, unlike each other, two that the judge gets wrong for one other."""
         chosen: list[Example] = []
         sides = [contrasted([case for case in cases if case.good is good]) for good in (False, True)]
@@ -412,7 +429,7 @@ class _Search:
             for case in pair:
                 example = self.judge.example_of(case, rated_phrase(self.language))
                 chosen += [] if example is None else [example]
-        return tuple(chosen[:_EXAMPLES])
+        return tuple(chosen[:most])
 
     def _mark_for(self, verdicts: Mapping[str, Verdict | None]) -> tuple[float | None, int]:
         """Return another mark, where cross-fitted it is right on two cases more at least, and on how many."""
