@@ -118,6 +118,23 @@ def test_the_budget_is_exact(tuned: Tuned, tmp_path: Path) -> None:
     assert f"calls: {result.calls} of 60" in str(result)
 
 
+def test_a_judge_that_answers_first_is_tuned_within_the_budget(tmp_path: Path) -> None:
+    """Its own answers are asked once for each question, whatever is changed, and calls are left to compare it."""
+    own: list[str] = []
+
+    def reply(messages: list[Any]) -> Any:
+        if not {"cases", "answer"} & shown(messages).keys():
+            own.append(messages[-1].text)
+            return {"reasoning": "I look.", "answer": "Look at the page.", "is_sure": True}
+        return reply_to(messages)
+
+    model = ScriptedModel(reply)
+    result = tune(labelled(50), "helpfulness:commit=true", model, out=tmp_path)
+    assert (result.improved, result.held_out.after) == (True, result.held_out.cases)
+    assert len(own) == result.tuning_cases + result.held_out.cases
+    assert len(model.prompts) == result.calls <= 200
+
+
 def test_no_held_out_text_is_in_a_prompt_but_to_be_judged(tuned: Tuned) -> None:
     """Examples, guidelines and what the model is shown to find them are of tuning cases alone."""
     lines = map(json.loads, (tuned.folder / "out/labels.jsonl").read_text(encoding="utf-8").splitlines())

@@ -440,6 +440,12 @@ def judge_spec(named: str) -> tuple[str, JudgeSpec, str | None]:
     return name, replace(spec, settings=settings), None if own is None else str(own)
 
 
+def calls_of(spec: JudgeSpec) -> tuple[int, int]:
+    """Return how many calls of a model a judge makes once for each case, and at most for each verdict."""
+    looks = int(spec.settings.get("looks", 6)) if spec.settings.get("tools") else 0
+    return int(bool(spec.settings.get("commit"))), 1 + looks
+
+
 def _without_places(text: str) -> str:
     """Return a text of a model's own so that nothing in it is taken for a placeholder."""
     return text.replace("$", "$$")

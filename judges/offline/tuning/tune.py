@@ -41,6 +41,7 @@ from judges.offline.tuning.changes import (
     JournaledCalls,
     JudgeChange,
     TunableJudge,
+    calls_of,
     judge_spec,
     rated_phrase,
 )
@@ -250,7 +251,8 @@ def tune(
     name, spec, own_model = judge_spec(judge)
     judge_model = as_model(own_model if model is None else model)
     read = read_labelled(labelled, labels)
-    parts = LabelParts.of(read, good=good, most=budget // _SHARE, seed=seed)
+    first, each = calls_of(spec)
+    parts = LabelParts.of(read, good=good, most=budget // (_SHARE * each + 2 * first), seed=seed)
     digest = digest_of([sorted(parts.digests), good])
     purpose = digest_of(
         [
@@ -282,6 +284,7 @@ class _Search:
         on_step: Callable[[str], object],
     ) -> None:
         self.judge, self.parts, self.calls = judge, parts, calls
+        self._first, self._each = calls_of(judge.spec)
         self._concurrency, self._say = max_concurrency, on_step
         self.language = judge.language_of(case.sample for case in (*parts.tuning, *parts.held))
         self.change = JudgeChange()
@@ -290,8 +293,7 @@ class _Search:
 
     def run(self) -> Tuning:
         """Return what came of it."""
-        held = len(self.parts.held)
-        with self.calls.keeping(2 * held):
+        with self.calls.keeping((2 * self._each + self._first) * len(self.parts.held)):
             verdicts = self._verdicts(self.judge.judge, self._cases)
             self._cases = tuple(
                 replace(case, verdict=verdict) for case, verdict in zip(self._cases, verdicts, strict=True)
@@ -307,6 +309,8 @@ class _Search:
         before = self._verdicts(self.judge.judge, self.parts.held)
         tuned = self.judge.changed(self.change, self.language) if self.change != JudgeChange() else None
         after = None if tuned is None else self._verdicts(tuned, self.parts.held)
+        self._notes += _unscored(before, "the judge", "held-out")
+        self._notes += _unscored(after or (), "the tuned judge", "held-out")
         compared = _compare(self.parts.held, before, after)
         improved = bool(compared.p is not None and compared.p <= 0.05 and compared.after > compared.before)  # type: ignore[operator]  # noqa: PLR2004
         own = fingerprint(self.judge.judge)
@@ -330,10 +334,7 @@ class _Search:
 
     def _notes_on(self, verdicts: Sequence[Verdict | None]) -> Iterator[str]:
         """Yield what a reader must know of the judge and the cases."""
-        unscored = [verdict.unscored for verdict in verdicts if verdict is not None and verdict.unscored]
-        if unscored:
-            reasons = ", ".join(sorted({str(reason) for reason in unscored}))
-            yield f"the judge has no verdict on {len(unscored)} of {len(verdicts)} tuning cases: {reasons}"
+        yield from _unscored(verdicts, "the judge", "tuning")
         others = {self.judge.judge.language_for(case.sample) for case in self._cases} - {self.language}
         if others:
             yield f"what is changed are the prompts in {self.language}; the tuned judge has no others"
@@ -381,7 +382,7 @@ class _Search:
             halves = len(several) * math.ceil(len(self._cases) / 2) + max(1, len(several) // 2) * (
                 len(self._cases) // 2
             )
-            if sum(_ASKS[one] for one in several) * folds + halves > left:
+            if sum(_ASKS[one] for one in several) * folds + halves * self._each > left:
                 self._notes.append(f"the budget has no calls for: {', '.join(ways[ways.index(way) :])}")
                 break
             chosen.append(way)
@@ -452,6 +453,13 @@ class _Search:
     def _verdicts(self, judge: Judge, cases: Sequence[LabelledCase]) -> list[Verdict | None]:
         rows = evaluate([case.sample for case in cases], {"judge": judge}, max_concurrency=self._concurrency).rows
         return [row.verdicts["judge"] for row in rows]
+
+
+def _unscored(verdicts: Sequence[Verdict | None], judge: str, kind: str) -> Iterator[str]:
+    reasons = [str(verdict.unscored) for verdict in verdicts if verdict is not None and verdict.unscored]
+    if reasons:
+        why = ", ".join(sorted(set(reasons)))
+        yield f"{judge} has no verdict on {len(reasons)} of {len(verdicts)} {kind} cases: {why}"
 
 
 def _right(cases: Sequence[LabelledCase], verdicts: Sequence[Verdict | None]) -> int:
