@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -22,6 +23,7 @@ from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.likelihood import Levels, levels_in
 from judges.models.prompt_and_reply import dialect_of, has_own_format, render_example, takes_media, tokens_of
+from judges.models.providers.local_models import alike, traits_of
 from judges.models.resolve import as_model
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, Question, ReplyCheck, language_of, prompts_of
 from judges.prompting.translation import Pack, atranslate, translate
@@ -252,6 +254,7 @@ class ModelJudge(Metric):
 
     questions: ClassVar[Sequence[Question[Any]]] = ()
     _probabilities: bool = False
+    _cases: Mapping[tuple[str, Language], _Nearest] = MappingProxyType({})
     _looking: Looking | None = None
     _own_answers: OwnAnswers | None = None
     _first_questions: tuple[Question[Any], ...] = ()
@@ -410,7 +413,10 @@ class ModelJudge(Metric):
             data: The data shown to the model, by name.
             check: Returns the fault of a reply that fits the schema but not the data, or None.
         """
-        template = self._templates[question.prompt, self.language_for(sample)]
+        key = question.prompt, self.language_for(sample)
+        template = self._templates[key]
+        if key in self._cases:
+            template = replace(template, examples=self._cases[key].to(data))
         if not self._multimodal:
             return replace(template, data=data, check=check)
         attached, media = attach(data, partial(takes_media, template.model))
@@ -460,6 +466,14 @@ class ModelJudge(Metric):
             for question in self._asked
             for language, text in self._texts[question.prompt].items()
         }
+        cases = {
+            key: _Nearest(text, template.examples)
+            for key, template in self._templates.items()
+            if (text := self._texts[key[0]][key[1]]).nearest is not None and template.examples
+        }
+        vars(self).pop("_cases", None)
+        if cases:  # judges without keep the fingerprints that certificates name
+            self._cases = cases
 
     @property
     def _asked(self) -> tuple[Question[Any], ...]:
@@ -488,6 +502,30 @@ class ModelJudge(Metric):
                 raise ConfigurationError(
                     f"{language}/{question.prompt}.toml: an example's reply, field {place!r}: {said}"
                 ) from error
+
+
+class _Nearest:
+    """The examples of a pack that are most like what is judged."""
+
+    def __init__(self, text: Prompt, examples: Sequence[WorkedExample]) -> None:
+        self._by, self._count, self._examples = text.likeness, text.nearest, examples
+        self._traits = traits_of([_texts_in(one.data) for one in text.examples[: len(examples)]], text.likeness)
+
+    def fingerprint_parts(self) -> tuple[object, ...]:
+        """Return what is not in the pack: nothing; vectors differ in their last digits from machine to machine."""
+        return ()
+
+    def to(self, data: Mapping[str, JsonValue]) -> tuple[WorkedExample, ...]:
+        """Return the examples for some data, the most alike last."""
+        (wanted,) = traits_of([_texts_in(data)], self._by)
+        places = sorted(range(len(self._traits)), key=lambda place: (-alike(self._traits[place], wanted), place))
+        return tuple(self._examples[place] for place in reversed(places[: self._count]))
+
+
+def _texts_in(value: JsonValue | Mapping[str, JsonValue]) -> str:
+    """Return the texts of data without the names of its fields, which are alike in all."""
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else None
+    return str(value if value is not None else "") if parts is None else " ".join(map(_texts_in, parts))
 
 
 _PLACES: Mapping[str, JsonValue] = {"claim": "", "document": "-"}

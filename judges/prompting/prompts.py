@@ -19,9 +19,10 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from judges.errors import ConfigurationError, first_fault, one_line, shortened
+from judges.models.providers.local_models import Likeness
 from judges.requests import WorkedExample
 
 Language = str
@@ -48,12 +49,18 @@ class Example(BaseModel):
 
 
 class Prompt(BaseModel):
-    """One file of a pack: a question to a model, phrases of feedback, or both."""
+    """One file of a pack: a question to a model, phrases of feedback, or both.
+
+    With `nearest` the examples are cases to choose from: a request has so many of them, those most like what is
+    judged, the most alike last; `likeness` says by what.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str = ""
     reminder: str = ""
+    nearest: int | None = Field(default=None, ge=1)
+    likeness: Likeness = "words"
     levels: dict[int, str] = {}
     examples: tuple[Example, ...] = ()
     feedback: dict[str, str] = {}
@@ -63,6 +70,10 @@ class Prompt(BaseModel):
         if self.task and not self.reminder:
             raise ValueError("a task needs a reminder, the task in one sentence")
         return self
+
+    def fingerprint_parts(self) -> dict[str, Any]:
+        """Return what the prompt says; what it does not choose is left out, as before there was a choice."""
+        return {k: v for k, v in self if self.nearest is not None or k not in ("nearest", "likeness")}
 
     def fill_task(self, **values: str) -> str:
         """Return the task with `$name` placeholders replaced; other `$` signs stay."""

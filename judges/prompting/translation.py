@@ -51,6 +51,8 @@ def _head(prompt: Prompt) -> Iterator[str]:
         yield f"task = {_lines(prompt.task)}"
     if prompt.reminder:
         yield f"reminder = {_text(prompt.reminder)}"
+    if prompt.nearest is not None:
+        yield f"nearest = {prompt.nearest}\nlikeness = {_text(prompt.likeness)}"
 
 
 def toml_table(name: str, fields: Mapping[str, JsonValue]) -> str:

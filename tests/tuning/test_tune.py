@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import judges
 from judges import ConfigurationError
+from judges.fingerprint import fingerprint
 from judges.offline import Tuning, certify, tune
 from judges.testing import ScriptedModel
 from refine.cli.app import app
@@ -72,6 +73,42 @@ def test_a_rule_that_nobody_can_word_is_learned_from_examples(tmp_path: Path) ->
     assert sorted(verdicts) == ["broken"] * 3 + ["kept"] * 3
 
 
+@pytest.mark.parametrize("likeness", ["words", "pieces"])
+def test_of_many_examples_a_question_is_shown_those_most_like_it(likeness: str, tmp_path: Path) -> None:
+    """So many as the pack says, the most alike last, by words or by vectors; the fingerprint knows how many."""
+    place = tmp_path / "en" / "tone.toml"
+    place.parent.mkdir()
+    example = (
+        '[[examples]]\ndata = {{ tone = "kind", answer = "{answer}" }}\n'
+        'reply = {{ rationale = "Of its kind.", verdict = "kept", feedback = "" }}\n'
+    )
+    answers = ["Your parcel is on its way.", "The museum opens at nine.", "Your parcel comes on Monday."]
+    examples = "".join(example.format(answer=answer) for answer in answers)
+
+    def made(nearest: int) -> tuple[judges.Judge, ScriptedModel]:
+        place.write_text(f'nearest = {nearest}\nlikeness = "{likeness}"\n{examples}', encoding="utf-8")
+        model = ScriptedModel([{**OF_TONE, "verdict": "kept"}], cycle=True)
+        return judges.load("tone", model, tone="kind", prompts=tmp_path), model
+
+    judge, model = made(2)
+    assert judge(answer="When does the parcel come, on Monday?").passed
+    before = "\n".join(message.text for message in model.prompts[0][:-1])
+    places = [before.find(answer) for answer in answers]
+    assert places[1] == -1 < places[0] < places[2]
+    assert judge(answer="Is the museum open on Sundays, from nine?").passed
+    assert answers[1] in "\n".join(message.text for message in model.prompts[1][:-1])
+    assert fingerprint(judge) != fingerprint(made(1)[0])
+
+
+def test_a_large_budget_tries_nearest_examples_and_more_batches(tmp_path: Path) -> None:
+    """Every way is tried; what no half of the tuning cases finds is found from two batches of them."""
+    result = tune(labelled(90), "helpfulness", scripted(), budget=900, out=tmp_path)
+    tried = {way.way for way in result.tried}
+    assert {"nearest examples", "guidelines of two batches", "wording and examples"} <= tried
+    assert result.improved
+    assert result.calls <= 900
+
+
 def test_the_budget_is_exact(tuned: Tuned, tmp_path: Path) -> None:
     """Every call counts, a reply that has to be asked for again included, and there are never more."""
     assert len(tuned.model.prompts) == tuned.tuning.calls <= 200
@@ -79,6 +116,23 @@ def test_the_budget_is_exact(tuned: Tuned, tmp_path: Path) -> None:
     result = tune(labelled(30), "helpfulness", broken, budget=60, out=tmp_path)
     assert len(broken.prompts) <= 60
     assert f"calls: {result.calls} of 60" in str(result)
+
+
+def test_a_judge_that_answers_first_is_tuned_within_the_budget(tmp_path: Path) -> None:
+    """Its own answers are asked once for each question, whatever is changed, and calls are left to compare it."""
+    own: list[str] = []
+
+    def reply(messages: list[Any]) -> Any:
+        if not {"cases", "answer"} & shown(messages).keys():
+            own.append(messages[-1].text)
+            return {"reasoning": "I look.", "answer": "Look at the page.", "is_sure": True}
+        return reply_to(messages)
+
+    model = ScriptedModel(reply)
+    result = tune(labelled(50), "helpfulness:commit=true", model, out=tmp_path)
+    assert (result.improved, result.held_out.after) == (True, result.held_out.cases)
+    assert len(own) == result.tuning_cases + result.held_out.cases
+    assert len(model.prompts) == result.calls <= 200
 
 
 def test_no_held_out_text_is_in_a_prompt_but_to_be_judged(tuned: Tuned) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.model import EmbeddingResponse
@@ -100,6 +102,39 @@ class MiniLM(SharedByCopies):
             if self._bert is None:
                 self._bert = _Bert.read(self._folder, self._settings)
             return self._bert
+
+
+Likeness = Literal["words", "pieces"]
+"""By what texts are alike: the words that they share, or the mean of MiniLM's word pieces."""
+
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
+"""A word; where words are not set apart, a character."""
+
+
+@cache
+def word_pieces() -> MiniLM:
+    """Return MiniLM's word pieces without its layers, whose weights are in memory once."""
+    return MiniLM(layers=0)
+
+
+@cache
+def finest_likeness() -> Likeness:
+    """Return by what texts are best compared with what is installed."""
+    return "words" if any(find_spec(one) is None for one in (*_LIBRARIES, _PACKAGE)) else "pieces"
+
+
+def traits_of(texts: Sequence[str], by: Likeness) -> list[Any]:
+    """Return of each text what `alike` compares."""
+    if by == "words":
+        return [frozenset(_WORD.findall(text.casefold())) for text in texts]
+    return word_pieces().embed(texts).vectors
+
+
+def alike(first: Any, second: Any) -> float:
+    """Return how alike two texts are by their traits; 1 is most."""
+    if isinstance(first, frozenset):
+        return len(first & second) / (len(first | second) or 1)
+    return math.fsum(x * y for x, y in zip(first, second, strict=True))
 
 
 _WEIGHTS = (

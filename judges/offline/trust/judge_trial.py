@@ -167,13 +167,9 @@ def _cut(text: str) -> str:
 def worked_cases(name: str) -> tuple[WorkedCase, ...]:
     """Return the cases that are shipped for a judge, by its qualified name; none where there are none."""
     tables = [table for table in _shipped() if name in table["judges"]]
-    cases = [_case(fields) for table in tables for fields in table.get("cases", ())]
-    pairs = [
-        TrialPair(**{**pair, "contexts": tuple(pair.get("contexts", ()))})
-        for table in tables
-        for pair in table.get("pairs", ())
-    ]
-    return (*cases, *(case for pair in pairs for case in pair.cases()))
+    cases = [_case({**table.get("sample", {}), **fields}) for table in tables for fields in table.get("cases", ())]
+    pairs = [_pair(table, pair) for table in tables for pair in table.get("pairs", ())]
+    return (*cases, *(case for pair in pairs for case in pair))
 
 
 def settings_of_cases(name: str) -> Mapping[str, Any]:
@@ -188,8 +184,36 @@ def judges_with_cases() -> list[str]:
 
 
 def _case(fields: Mapping[str, Any]) -> WorkedCase:
-    sample = Sample.read({name: value for name, value in fields.items() if name not in ("passes", "why")})
-    return WorkedCase(sample=sample, passes=fields["passes"], why=fields["why"])
+    row = {name: value for name, value in fields.items() if name not in ("passes", "why", "turns")}
+    if "turns" in fields:
+        row["messages"] = [message for turn in enumerate(fields["turns"]) for message in _messages(*turn)]
+    return WorkedCase(sample=Sample.read(row), passes=fields["passes"], why=fields["why"])
+
+
+def _messages(place: int, turn: str) -> list[dict[str, Any]]:
+    """Read `User: text`, `Assistant: text`, or a call of a tool and its result, `name(key=value, ...) -> text`."""
+    speaker, _, text = turn.partition(": ")
+    if speaker in ("User", "Assistant"):
+        return [{"role": speaker.lower(), "content": text}]
+    call, _, result = turn.partition(" -> ")
+    name, _, arguments = call.removesuffix(")").partition("(")
+    args = dict(argument.split("=", 1) for argument in arguments.split(", ") if argument)
+    made = {"name": name, "args": args, "id": f"c{place}"}
+    return [
+        {"role": "assistant", "content": "", "tool_calls": [made]},
+        {"role": "tool", "name": name, "content": result, "tool_call_id": made["id"]},
+    ]
+
+
+def _pair(table: Mapping[str, Any], fields: Mapping[str, Any]) -> Sequence[WorkedCase]:
+    """Return both cases of a pair; for a judge that compares (`rivals`) each has the other as its rival."""
+    good, bad = TrialPair(**{**fields, "contexts": tuple(fields.get("contexts", ()))}).cases()
+    if not table.get("rivals"):
+        return good, bad
+    return [
+        WorkedCase(sample=Sample.read(case.sample, metadata={"rival": other.sample.response}), passes=case.passes)
+        for case, other in ((good, bad), (bad, good))
+    ]
 
 
 @cache
@@ -221,8 +245,8 @@ def try_judge(
     listed = worked_cases(name or catalogue_name(tried)) if cases is None else _expanded(cases)
     if not listed:
         raise ConfigurationError(
-            f"no cases are shipped for the judge {shortened(name or tried.name)}; there are some for "
-            f"{', '.join(judges_with_cases())}; give cases=[TrialPair(question=..., good=..., bad=...)]"
+            f"no cases are shipped for the judge {shortened(name or tried.name)}; there are some for every judge "
+            "of the catalogue that asks a model; give cases=[TrialPair(question=..., good=..., bad=...)]"
         )
     rows = evaluate([case.sample for case in listed], tried, max_concurrency=max_concurrency).rows
     verdicts = [next(iter(row.verdicts.values())) for row in rows]

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from judges.errors import ConfigurationError
+from judges.models.providers.local_models import alike, finest_likeness, traits_of
 from judges.offline.dataset.reading import LABEL_NAMES
 from judges.offline.trust.calibration import LabelledRows
 from judges.offline.trust.report_text import people_of
@@ -204,7 +205,17 @@ def digest_of(parts: object) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def cases_to_learn_from(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
+def batches_to_learn_from(cases: Sequence[LabelledCase], most: int) -> Iterator[list[LabelledCase]]:
+    """Yield batches of cases to learn from, none with a case of another, as long as the judge gets any wrong."""
+    for _ in range(most):
+        batch = _to_learn_from(cases)
+        yield batch
+        cases = [case for case in cases if case not in batch]
+        if all(case.agrees(case.verdict) for case in cases):
+            return
+
+
+def _to_learn_from(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
     """Return the cases to learn from: what the judge gets wrong, then others for contrast, of good and bad."""
     wrong = _diverse([case for case in cases if not case.agrees(case.verdict)])[: _BATCH - 4]
     others = [case for case in cases if case.agrees(case.verdict)]
@@ -225,11 +236,12 @@ def contrasted(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
 
 def _diverse(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
     """Return some cases, each as unlike those before it as can be, first some that the judge gets wrong."""
-    words = {case.key: _words_in(case.sample) for case in cases}
+    texts = [f"{case.sample.question} {case.sample.answer or ''}" for case in cases]
+    traits = dict(zip((case.key for case in cases), traits_of(texts, finest_likeness()), strict=True))
     ordered: list[LabelledCase] = []
 
     def likeness(case: LabelledCase) -> float:
-        return max((_alike(words[case.key], words[other.key]) for other in ordered), default=0.0)
+        return max((alike(traits[case.key], traits[other.key]) for other in ordered), default=0.0)
 
     for is_right in (False, True):
         left = [case for case in cases if case.agrees(case.verdict) is is_right]
@@ -238,12 +250,3 @@ def _diverse(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
             ordered.append(unlike)
             left.remove(unlike)
     return ordered
-
-
-def _alike(first: frozenset[str], second: frozenset[str]) -> float:
-    return len(first & second) / (len(first | second) or 1)
-
-
-def _words_in(sample: Sample) -> frozenset[str]:
-    """Return the words of a question and its answer, by which two cases are alike."""
-    return frozenset(f"{sample.question} {sample.answer or ''}".casefold().split())

@@ -24,6 +24,7 @@ from judges.judge import Judge
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import structured
 from judges.models.likelihood import levels_in
+from judges.models.providers.local_models import finest_likeness
 from judges.models.wrappers.cache import key_of
 from judges.models.wrappers.wrapped import Wrapped
 from judges.offline.tuning.cases import LabelledCase
@@ -179,12 +180,14 @@ class JudgeChange:
         task: New instructions; empty keeps those that there are.
         guidelines: Sentences added to them.
         examples: Worked examples.
+        nearest: How many of them are shown, those most like what is judged; None shows all.
         mark: Rating or score from which it passes; None keeps the judge's own.
     """
 
     task: str = ""
     guidelines: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
+    nearest: int | None = None
     mark: float | None = None
 
 
@@ -346,7 +349,10 @@ class TunableJudge:
         if change.guidelines:
             head = _phrases(language)["head"]
             task = "\n".join([f"{task}\n\n{head}", *(f"- {_without_places(one)}" for one in change.guidelines)])
-        return text.model_copy(update={"task": task, "examples": change.examples or text.examples})
+        if not change.examples:
+            return text.model_copy(update={"task": task})
+        shown = {"examples": change.examples, "nearest": change.nearest, "likeness": finest_likeness()}
+        return text.model_copy(update={"task": task, **shown})
 
     def ask_guidelines(self, cases: Sequence[LabelledCase], language: Language) -> tuple[str, ...]:
         """Return guidelines that the model finds in cases.
@@ -432,6 +438,12 @@ def judge_spec(named: str) -> tuple[str, JudgeSpec, str | None]:
         name, own = spec.name.rpartition(":")[2].rpartition(".")[2], spec.settings.get("model")
     settings = {setting: value for setting, value in spec.settings.items() if setting != "model"}
     return name, replace(spec, settings=settings), None if own is None else str(own)
+
+
+def calls_of(spec: JudgeSpec) -> tuple[int, int]:
+    """Return how many calls of a model a judge makes once for each case, and at most for each verdict."""
+    looks = int(spec.settings.get("looks", 6)) if spec.settings.get("tools") else 0
+    return int(bool(spec.settings.get("commit"))), 1 + looks
 
 
 def _without_places(text: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from judges.errors import AskFailed, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
+from judges.models.providers.local_models import finest_likeness
 from judges.models.resolve import as_model
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import cohen_kappa, loop_benefit
@@ -32,7 +33,7 @@ from judges.offline.tuning.cases import (
     TUNE,
     LabelledCase,
     LabelParts,
-    cases_to_learn_from,
+    batches_to_learn_from,
     contrasted,
     digest_of,
 )
@@ -40,6 +41,7 @@ from judges.offline.tuning.changes import (
     JournaledCalls,
     JudgeChange,
     TunableJudge,
+    calls_of,
     judge_spec,
     rated_phrase,
 )
@@ -52,13 +54,22 @@ _SHARE = 6
 """One part in so many of the budget is spent on judging the held-out cases once; as much on the tuning cases."""
 
 _EXAMPLES = 6
+_CASES = 24
+"""Examples to choose the nearest from, for each question."""
+
 _FINAL_ASKS = 2
 
-_WAYS: tuple[str, ...] = ("guidelines", "guidelines and examples", "examples", "wording", "wording and examples")
-"""Ways to change a judge, those that help most first; as many are tried as the budget has calls for."""
-
-_ASKS = {"guidelines": 1, "guidelines and examples": 0, "examples": 0, "wording": 1, "wording and examples": 0}
-"""Questions to the model for each way and fold, beyond those of the ways before it."""
+_ASKS = {
+    "guidelines": 1,
+    "guidelines and examples": 0,
+    "examples": 0,
+    "wording": 1,
+    "wording and examples": 0,
+    "nearest examples": 0,
+    "guidelines of two batches": 1,
+}
+"""Ways to change a judge, those that help most first, with the questions to the model for each fold, beyond those
+of the ways before it; as many ways are tried as the budget has calls for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,10 +251,14 @@ def tune(
     name, spec, own_model = judge_spec(judge)
     judge_model = as_model(own_model if model is None else model)
     read = read_labelled(labelled, labels)
-    parts = LabelParts.of(read, good=good, most=budget // _SHARE, seed=seed)
+    first, each = calls_of(spec)
+    parts = LabelParts.of(read, good=good, most=budget // (_SHARE * each + 2 * first), seed=seed)
     digest = digest_of([sorted(parts.digests), good])
     purpose = digest_of(
-        [name, spec.text, judge_model.name, digest, [row.key for row in parts.held_rows], budget, seed]
+        [
+            *(name, spec.text, judge_model.name, digest, [row.key for row in parts.held_rows], budget, seed),
+            finest_likeness(),  # other examples would be asked about, and the journal be of no use
+        ]
     )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -269,6 +284,7 @@ class _Search:
         on_step: Callable[[str], object],
     ) -> None:
         self.judge, self.parts, self.calls = judge, parts, calls
+        self._first, self._each = calls_of(judge.spec)
         self._concurrency, self._say = max_concurrency, on_step
         self.language = judge.language_of(case.sample for case in (*parts.tuning, *parts.held))
         self.change = JudgeChange()
@@ -277,8 +293,7 @@ class _Search:
 
     def run(self) -> Tuning:
         """Return what came of it."""
-        held = len(self.parts.held)
-        with self.calls.keeping(2 * held):
+        with self.calls.keeping((2 * self._each + self._first) * len(self.parts.held)):
             verdicts = self._verdicts(self.judge.judge, self._cases)
             self._cases = tuple(
                 replace(case, verdict=verdict) for case, verdict in zip(self._cases, verdicts, strict=True)
@@ -294,6 +309,8 @@ class _Search:
         before = self._verdicts(self.judge.judge, self.parts.held)
         tuned = self.judge.changed(self.change, self.language) if self.change != JudgeChange() else None
         after = None if tuned is None else self._verdicts(tuned, self.parts.held)
+        self._notes += _unscored(before, "the judge", "held-out")
+        self._notes += _unscored(after or (), "the tuned judge", "held-out")
         compared = _compare(self.parts.held, before, after)
         improved = bool(compared.p is not None and compared.p <= 0.05 and compared.after > compared.before)  # type: ignore[operator]  # noqa: PLR2004
         own = fingerprint(self.judge.judge)
@@ -317,10 +334,7 @@ class _Search:
 
     def _notes_on(self, verdicts: Sequence[Verdict | None]) -> Iterator[str]:
         """Yield what a reader must know of the judge and the cases."""
-        unscored = [verdict.unscored for verdict in verdicts if verdict is not None and verdict.unscored]
-        if unscored:
-            reasons = ", ".join(sorted({str(reason) for reason in unscored}))
-            yield f"the judge has no verdict on {len(unscored)} of {len(verdicts)} tuning cases: {reasons}"
+        yield from _unscored(verdicts, "the judge", "tuning")
         others = {self.judge.judge.language_for(case.sample) for case in self._cases} - {self.language}
         if others:
             yield f"what is changed are the prompts in {self.language}; the tuned judge has no others"
@@ -360,15 +374,16 @@ class _Search:
         folds = len({case.fold for case in self._cases})
         left = self.calls.limit - self.calls.counted
         chosen: list[str] = []
-        for way in _WAYS:
+        ways = list(_ASKS)
+        for way in ways:
             if not self.judge.takes_examples and "examples" in way:
                 continue
             several = [*chosen, way]
             halves = len(several) * math.ceil(len(self._cases) / 2) + max(1, len(several) // 2) * (
                 len(self._cases) // 2
             )
-            if sum(_ASKS[one] for one in several) * folds + halves > left:
-                self._notes.append(f"the budget has no calls for: {', '.join(_WAYS[_WAYS.index(way) :])}")
+            if sum(_ASKS[one] for one in several) * folds + halves * self._each > left:
+                self._notes.append(f"the budget has no calls for: {', '.join(ways[ways.index(way) :])}")
                 break
             chosen.append(way)
         return chosen
@@ -392,19 +407,22 @@ class _Search:
         change = JudgeChange()
         try:
             if "guidelines" in way:
-                change = replace(
-                    change, guidelines=self.judge.ask_guidelines(cases_to_learn_from(shown), self.language)
-                )
+                batches = batches_to_learn_from(shown, 2 if "two batches" in way else 1)
+                found = [self.judge.ask_guidelines(batch, self.language) for batch in batches]
+                change = replace(change, guidelines=tuple(dict.fromkeys(one for part in found for one in part)))
             if "wording" in way:
-                change = replace(change, task=self.judge.ask_wording(cases_to_learn_from(shown), self.language))
+                (batch,) = batches_to_learn_from(shown, 1)
+                change = replace(change, task=self.judge.ask_wording(batch, self.language))
         except AskFailed as failure:
             self._notes.append(f"{way}: the model gave nothing that can be used ({failure.reason})")
             return None
         if "examples" in way:
-            change = replace(change, examples=self._examples(shown))
+            nearest = _EXAMPLES if "nearest" in way else None
+            examples = self._examples(shown, _CASES if nearest else _EXAMPLES)
+            change = replace(change, examples=examples, nearest=nearest)
         return change
 
-    def _examples(self, cases: Sequence[LabelledCase]) -> tuple[Example, ...]:
+    def _examples(self, cases: Sequence[LabelledCase], most: int) -> tuple[Example, ...]:
         """Return examples: as many good as bad, unlike each other, two that the judge gets wrong for one other."""
         chosen: list[Example] = []
         sides = [contrasted([case for case in cases if case.good is good]) for good in (False, True)]
@@ -412,7 +430,7 @@ class _Search:
             for case in pair:
                 example = self.judge.example_of(case, rated_phrase(self.language))
                 chosen += [] if example is None else [example]
-        return tuple(chosen[:_EXAMPLES])
+        return tuple(chosen[:most])
 
     def _mark_for(self, verdicts: Mapping[str, Verdict | None]) -> tuple[float | None, int]:
         """Return another mark, where cross-fitted it is right on two cases more at least, and on how many."""
@@ -435,6 +453,13 @@ class _Search:
     def _verdicts(self, judge: Judge, cases: Sequence[LabelledCase]) -> list[Verdict | None]:
         rows = evaluate([case.sample for case in cases], {"judge": judge}, max_concurrency=self._concurrency).rows
         return [row.verdicts["judge"] for row in rows]
+
+
+def _unscored(verdicts: Sequence[Verdict | None], judge: str, kind: str) -> Iterator[str]:
+    reasons = [str(verdict.unscored) for verdict in verdicts if verdict is not None and verdict.unscored]
+    if reasons:
+        why = ", ".join(sorted(set(reasons)))
+        yield f"{judge} has no verdict on {len(reasons)} of {len(verdicts)} {kind} cases: {why}"
 
 
 def _right(cases: Sequence[LabelledCase], verdicts: Sequence[Verdict | None]) -> int:
