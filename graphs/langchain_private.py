@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, Token, copy_context
@@ -184,7 +184,7 @@ def manager_of(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManage
     return manager
 
 
-class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler):  # type: ignore[misc]  # of a private class
+class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
     """Has chat models that are called inside write their answers in chunks, and hears these.
 
     As in LangGraph's stream of messages, a model tagged `nostream` is not heard; nor is one that is asked for a
@@ -214,6 +214,16 @@ class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler):  # type: igno
         message = getattr(chunk, "message", None)
         if run_id == self._heard and isinstance(message, AIMessageChunk):
             self._on_chunk(message)
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
+        """Return what a run yields as it is."""
+        del run_id
+        return output
+
+    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Return what a run yields as it is."""
+        del run_id
+        return output
 
 
 def hearing(config: RunnableConfig, handler: BaseCallbackHandler) -> use_config:

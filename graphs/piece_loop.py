@@ -476,7 +476,8 @@ class PieceLoop(Loop):
             refinement, messages, answer, now, throttle=self._throttle, id=refinement.message_id
         )
         if refinement.released_pieces and transition.update is not None:
-            end = partial(show_rest, transition.update["messages"][0], refinement, context)
+            sent = "".join(refinement.released_pieces)
+            end = partial(show_rest, transition.update["messages"][0], sent, refinement.refiner, context)
             yield Effect(run=end, arun=partial(_ashow, end), config=None)
         return transition
 
@@ -582,11 +583,7 @@ class _Release:
     def __init__(self, context: RunContext, refinement: Refinement) -> None:
         self._outlet: Outlet | None = langgraph_private.outlet_of(context.config)
         self._id = refinement.message_id
-        self._tokens = langchain_private.TokenRun.under(
-            langgraph_private.progress_configs(context.config),
-            refinement.refiner,
-            self._id,
-        )
+        self._tokens = _token_run(context, refinement.refiner, self._id)
 
     def send(self, text: str) -> None:
         if self._tokens is not None:
@@ -604,11 +601,6 @@ class _Release:
         if self._outlet is not None:
             self._outlet.when_closed(leave)
 
-    def show_rest(self, answer: AIMessage, sent: str) -> None:
-        if self._tokens is not None:
-            self._tokens.show(last_chunk(answer, sent))
-            self._tokens.end()
-
     def end(self) -> None:
         if self._tokens is not None:
             self._tokens.end()
@@ -623,9 +615,24 @@ def last_chunk(answer: AIMessage, sent: str) -> AIMessageChunk:
     return AIMessageChunk(**fields, chunk_position="last")
 
 
-def show_rest(answer: AIMessage, refinement: Refinement, context: RunContext) -> None:
-    """Show handlers of tokens, which have the pieces of a message, what else there is to it."""
-    _Release(context, refinement).show_rest(answer, "".join(refinement.released_pieces))
+def show_rest(answer: AIMessage, sent: str, name: str, context: RunContext) -> None:
+    """Show handlers of tokens, which have the pieces of a message, what else there is to it.
+
+    Args:
+        answer: The message, under the id of its pieces.
+        sent: Its pieces.
+        name: Name of the refiner.
+        context: Says who listens.
+    """
+    tokens = _token_run(context, name, answer.id or "")
+    if tokens is not None:
+        tokens.show(last_chunk(answer, sent))
+        tokens.end()
+
+
+def _token_run(context: RunContext, name: str, message_id: str) -> langchain_private.TokenRun | None:
+    configs = langgraph_private.progress_configs(context.config)
+    return langchain_private.TokenRun.under(configs, name, message_id)
 
 
 async def _ashow(show: Callable[[], None]) -> None:
