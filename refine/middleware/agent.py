@@ -267,7 +267,7 @@ class SelfRefineMiddleware(
         self._loop = loop_of(judge, self.policy, name, bounds, piece_judge=piece_judge, questions=questions)
         self._models = models_of(self.policy)
         self._record = None if record is None else open_record(record)
-        self._origin = Origin() if record is None else Origin.of(name, judge, self.policy)
+        self._origin = Origin() if record is None else Origin.of(name, self._loop.judged_by, self.policy)
         self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
         self._listener = OutcomeListener(on_outcome)
         self._turns = OpenTurns(
