@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -103,6 +107,35 @@ def test_clients_read_pieces() -> None:
             with other.messages.stream(**asked) as texts:
                 assert "".join(texts.text_stream) == WHOLE
                 assert texts.get_final_message().content[0].text == WHOLE  # type: ignore[union-attr]
+
+
+_NODE = Path(os.environ.get("REFINE_TEST_NODE", "")) / "node_modules"
+_CLIENTS = [_NODE / "openai", _NODE / "@anthropic-ai" / "sdk"]
+
+
+@pytest.mark.skipif(
+    shutil.which("node") is None or not all(client.is_dir() for client in _CLIENTS),
+    reason="REFINE_TEST_NODE does not name a folder with the clients of OpenAI and Anthropic for Node",
+)
+@pytest.mark.parametrize("second", [SECOND, "Two is BAD again."])
+def test_node_reads_pieces(second: str, tmp_path: Path) -> None:
+    """Node's official clients assemble exactly the accepted pieces, and see how the answer ended."""
+    script = tmp_path / "pieces.mjs"
+    script.write_text(Path(__file__).with_name("node_pieces.mjs").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "node_modules").symlink_to(_NODE)
+    with _guarding(*[FIRST, second] * 4, policy={"max_attempts": 2}) as (guard, _):
+        command = ["node", str(script), guard.root]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "BAD" not in done.stdout
+    results = json.loads(done.stdout)
+    is_good = second == SECOND
+    pieces = ["One is good.", " Two is better.", " And three."] if is_good else ["One is good."]
+    ends = ["stop", "stop", "completed", "end_turn"] if is_good else [*["content_filter"] * 3, "refusal"]
+    assert [one["end"] for one in results] == [[end] for end in ends]
+    assert ["".join(one["pieces"]) for one in results] == ["".join(pieces)] * 4
+    assert [one["pieces"] for one in results[:1] + results[2:]] == [pieces] * 3
+    assert {one["whole"] for one in results[2:]} == {"".join(pieces)}
+    assert (results[0]["ids"], results[0]["passed"]) == (1, is_good)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
