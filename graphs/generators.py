@@ -158,11 +158,13 @@ class Delta:
         text: The text; empty for reasoning, or for what tells of the reply alone.
         is_call: Whether a tool is called, so that there may be no answer to judge.
         calls: As of a draft, as far as the generator says it already.
+        is_anew: Whether the answer begins anew with it: what was written before is none of it.
     """
 
     text: str = ""
     is_call: bool = False
     calls: tuple[tuple[str | None, Usage], ...] = ()
+    is_anew: bool = False
 
 
 OnDelta = Callable[[Delta], None]
@@ -559,7 +561,7 @@ class _RunnableGenerator:
             with closing(stream):
                 for chunk in stream:
                     chunks.append(chunk)
-                    on_delta(_delta_in(chunk))
+                    on_delta(delta_in(chunk))
         return self._draft_of(_sum_of(chunks), prompt)
 
     async def adraft_stream(
@@ -574,7 +576,7 @@ class _RunnableGenerator:
             async with aclosing(stream):
                 async for chunk in stream:
                     chunks.append(chunk)
-                    on_delta(_delta_in(chunk))
+                    on_delta(delta_in(chunk))
         return self._draft_of(_sum_of(chunks), prompt)
 
     @property
@@ -628,7 +630,8 @@ class _RunnableGenerator:
             check_allowed(type(model).__name__, model)
 
 
-def _delta_in(chunk: object) -> Delta:
+def delta_in(chunk: object) -> Delta:
+    """Return what a chunk of a runnable's stream adds to its answer."""
     if isinstance(chunk, str):
         return Delta(chunk)
     if not isinstance(chunk, AIMessage):

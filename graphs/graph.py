@@ -87,18 +87,18 @@ def build_loop(
             SelfJudgingWarning,
             stacklevel=4,
         )
-    for doubt in check_certificate(coerced, policy, generator):
+    of_pieces = None if piece_judge is None else judge_for(generator, piece_judge)
+    whole = whole_judge(coerced, of_pieces)
+    for doubt in check_certificate(whole, policy, generator):
         warnings.warn(doubt, CertificateWarning, stacklevel=4)
     may_release = may_release_pieces(policy, bounds, piece_judge, questions)
     held_back = "structured" if may_release and is_structured(generator) else ""
     if may_release and not held_back:
-        parts = judges_of_pieces(generator, coerced, piece_judge)
+        parts = judges_of_pieces(generator, coerced, of_pieces)
         if not policy.held_back:
             return PieceLoop(generator, coerced, policy, name=name, bounds=bounds, **parts)
-    if piece_judge is not None:
-        coerced = whole_judge(coerced, judge_for(generator, piece_judge))
     kind = Loop if policy.candidates == 1 else CandidatesLoop
-    loop = kind(generator, coerced, policy, name=name, bounds=bounds, questions=questions)
+    loop = kind(generator, whole, policy, name=name, bounds=bounds, questions=questions)
     return evolve(loop, held_back=held_back) if held_back else loop
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, Token, copy_context
 from functools import lru_cache, partial
 from threading import Thread
 from typing import Any, cast
+from uuid import UUID
 
 from langchain_core.callbacks import (
     AsyncCallbackHandler,
@@ -31,11 +32,15 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
+from langchain_core.tracers._streaming import (  # the mixins of all stream handlers
+    _StreamingCallbackHandler,
+    _V2StreamingCallbackHandler,
+)
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
 from langchain_core.tracers.context import _configure_hooks
 from langchain_core.utils.env import env_var_is_set
 from langgraph.callbacks import GraphCallbackHandler
+from langgraph.constants import TAG_NOSTREAM
 from langgraph.pregel._tools import _tool_call_writer
 
 from judges.first_guesses import guesses
@@ -208,6 +213,57 @@ def manager_of(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManage
     return manager
 
 
+class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
+    """Has chat models that are called inside write their answers in chunks, and hears these.
+
+    As in LangGraph's stream of messages, a model tagged `nostream` is not heard; nor is one that is asked for a
+    form, as a middleware asks which tools to choose from.
+
+    Args:
+        on_start: Called when a model begins an answer.
+        on_chunk: Called with each chunk of it.
+    """
+
+    run_inline = True
+    raise_error = True
+
+    def __init__(self, on_start: Callable[[], None], on_chunk: Callable[[AIMessageChunk], None]) -> None:
+        self._on_start, self._on_chunk = on_start, on_chunk
+        self._heard: UUID | None = None
+
+    def on_chat_model_start(self, *_: Any, run_id: UUID, tags: list[str] | None = None, **fields: Any) -> None:
+        """Begin to hear an answer."""
+        if "ls_structured_output_format" in (fields.get("options") or {}) or TAG_NOSTREAM in (tags or ()):
+            return
+        self._heard = run_id
+        self._on_start()
+
+    def on_llm_new_token(self, *_: Any, run_id: UUID, chunk: Any = None, **__: Any) -> None:
+        """Hear a chunk."""
+        message = getattr(chunk, "message", None)
+        if run_id == self._heard and isinstance(message, AIMessageChunk):
+            self._on_chunk(message)
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
+        """Return what a run yields as it is."""
+        del run_id
+        return output
+
+    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Return what a run yields as it is."""
+        del run_id
+        return output
+
+
+def hearing(config: RunnableConfig, handler: BaseCallbackHandler) -> use_config:
+    """Make every call in a block inherit a config, and tell a handler of what it does."""
+    callbacks = config.get("callbacks")
+    manager = callbacks.copy() if isinstance(callbacks, BaseCallbackManager) else CallbackManager(handlers=[])
+    for one in (*(callbacks if isinstance(callbacks, list) else ()), handler):
+        manager.add_handler(one)
+    return use_config({**config, "callbacks": manager})
+
+
 class TokenRun:
     """Shows handlers released text as they are shown the tokens of a chat model.
 
@@ -229,13 +285,16 @@ class TokenRun:
         managers = [manager for config in configs if (manager := _token_manager(config)) is not None]
         return cls(managers, name, message_id) if managers else None
 
-    def send(self, text: str, **fields: Any) -> None:
-        """Show a text; `fields` are further fields of the message's chunk."""
+    def send(self, text: str) -> None:
+        """Show a text."""
+        self.show(AIMessageChunk(content=text, id=self._id))
+
+    def show(self, chunk: AIMessageChunk) -> None:
+        """Show a chunk of the message."""
         for manager in self._managers if not self._runs else ():
             self._runs += manager.on_chat_model_start({"name": self._name}, [[]], name=self._name)
-        chunk = AIMessageChunk(content=text, id=self._id, **fields)
         for run in self._runs:
-            run.on_llm_new_token(text, chunk=ChatGenerationChunk(message=chunk))
+            run.on_llm_new_token(str(chunk.text), chunk=ChatGenerationChunk(message=chunk))
 
     def end(self) -> None:
         """End the run, if anything was shown."""
@@ -245,7 +304,16 @@ class TokenRun:
 
 
 def _token_manager(config: RunnableConfig) -> CallbackManager | None:
-    handlers = [one for one in listeners(config) if feeds_stream(one) or _hears_tokens(one)]
+    """Return the manager of the handlers that show tokens.
+
+    One of the stream's version 3 hears no chunks, and would take the message that ends them for one without text:
+    it shows the whole message when that is recorded.
+    """
+    handlers = [
+        one
+        for one in listeners(config)
+        if (feeds_stream(one) or _hears_tokens(one)) and not isinstance(one, _V2StreamingCallbackHandler)
+    ]
     if not handlers:
         return None
     callbacks = config.get("callbacks")

@@ -271,6 +271,11 @@ class Loop:
         return None if self._questions is None else self._questions.judge
 
     @property
+    def judged_by(self) -> Judge:
+        """What a whole answer is judged by; where pieces are released, the judge of these is part of it."""
+        return self._judge
+
+    @property
     def judge_name(self) -> str:
         """What the judge is called."""
         return self._judge.name

@@ -246,8 +246,8 @@ class Outcome(HintsAtKeys, Frozen):
             value = getattr(self, name)
             if value:
                 summary[name] = value
-        if self.held_back == LATE_REFUSAL:
-            summary["replaces"] = message_id(self.id)
+        if self.held_back == LATE_REFUSAL and self.answer is not None:
+            summary["replaces"] = (self.answer.id or "").removesuffix(REPLACEMENT)
         return summary
 
     def samples(self) -> list[Sample]:
@@ -278,9 +278,8 @@ class Outcome(HintsAtKeys, Frozen):
         return sample.model_copy(update={"metadata": {**sample.metadata, **metadata}})
 
 
-def message_id(outcome_id: str) -> str:
-    """Return the id of the message whose pieces go out before it is whole."""
-    return f"answer-{outcome_id}"
+REPLACEMENT = "-replacement"
+"""How the id of a message ends that takes the place of the one whose id stands before it."""
 
 
 def _held_back(refinement: Refinement) -> str:
@@ -416,10 +415,25 @@ def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sam
     return _question(messages, refinement).model_copy(update={"response": attempt.text, "trajectory": ()})
 
 
-def piece_sample(messages: Sequence[AnyMessage], refinement: Refinement, released: str, piece: str) -> Sample:
-    """Return the sample for a judge of pieces: what was released so far stands between question and piece."""
+def piece_sample(
+    messages: Sequence[AnyMessage],
+    refinement: Refinement,
+    released: str,
+    piece: str,
+    steps: Sequence[AnyMessage] = (),
+) -> Sample:
+    """Return the sample for a judge of pieces: what was released so far stands between question and piece.
+
+    The steps that led to the answer, calls of tools and their results, stand before what was released.
+    """
+
+    def read() -> Sample:
+        return Sample.read(trajectory=tuple(_steps_within(steps, refinement.policy.max_conversation_chars)))
+
+    known = refinement.memo.recall("steps", steps, read).trajectory if steps else ()
     before = (Message(role="assistant", content=released),) if released else ()
-    return _question(messages, refinement).model_copy(update={"response": piece.strip(), "trajectory": before})
+    told = {"response": piece.strip(), "trajectory": (*known, *before)}
+    return _question(messages, refinement).model_copy(update=told)
 
 
 def _question(messages: Sequence[AnyMessage], refinement: Refinement) -> Sample:

@@ -18,7 +18,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
@@ -37,11 +37,11 @@ from graphs.loop import (
     unanswered,
     usage_of_draft,
 )
-from graphs.outcome import DraftError, add_outcome, message_id, piece_sample
+from graphs.outcome import REPLACEMENT, DraftError, add_outcome, piece_sample
 from graphs.overrides import Bounds
 from graphs.policy import Policy
 from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, evolve
-from graphs.release import AnswerText, PieceRelease, is_failure, verdict_on, with_cost_of
+from graphs.release import AnswerText, PieceRelease, is_failure, usage_of_pieces, verdict_on, with_cost_of
 from graphs.review import Decided
 from judges.compose.panel import Panel
 from judges.compose.quick import Quick
@@ -51,6 +51,7 @@ from judges.models.prompt_and_reply import finish_reason_of, fresh_nonce
 from judges.models.providers.llm_runs import metered
 from judges.prompting.prompts import language_of
 from judges.requests import BegunAnswer
+from judges.runtime import flow
 from judges.runtime.budget import Allowance, with_cost
 from judges.runtime.flow import let_calls_be_left
 from judges.runtime.observation import also_within, observing, within
@@ -73,6 +74,10 @@ class Outlet(Protocol):
         """Have a function called when nobody wants more, from any thread."""
 
 
+class AnswerChanged(Exception):  # noqa: N818 - says what happened
+    """A generator began its answer anew, or returned another one, when pieces of it were out."""
+
+
 class ClientLeft(BaseException):
     """Nobody waits for the answer any more; raised through the code of a generator that blocks."""
 
@@ -82,31 +87,47 @@ class _Attempt:
     """What is going on in an attempt.
 
     Args:
-        release: What goes out.
-        text: What is written, on its way to pieces.
+        begin: Returns what goes out, and what is written, on its way to pieces; both without anything yet.
         clock: Returns the seconds since the question.
+        steps: What led to the answer, as far as it is known before.
         prompt_chars: Characters of the prompt.
         deltas: Chunks of text so far.
         held: The text that is held back.
         calls: What the generator says of its calls, as far as it does.
         draft: The whole draft; None where it did not come to one.
         is_held: Whether the rest is held back, since a tool is called.
+        void: What was judged of an answer that was begun anew, of which nothing was out.
         stop: Ends what goes on in threads.
     """
 
-    release: PieceRelease
-    text: AnswerText
+    begin: Callable[[], tuple[PieceRelease, AnswerText]]
     clock: Callable[[], float]
+    steps: tuple[AnyMessage, ...] = ()
     prompt_chars: int = 0
     deltas: int = 0
     held: list[str] = field(default_factory=list)
     calls: tuple[tuple[str | None, Usage], ...] = ()
     draft: Draft | None = None
     is_held: bool = False
+    void: Usage = Usage()
     stop: Callable[[], None] = tuple  # type: ignore[assignment]  # does nothing
+    release: PieceRelease = field(init=False)
+    text: AnswerText = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.release, self.text = self.begin()
+
+    def _begin_anew(self) -> None:
+        if self.release.is_begun:
+            raise AnswerChanged("the answer is another one than that of which pieces are out")
+        self.void += usage_of_pieces(self.release.pieces)
+        self.release, self.text = self.begin()
+        self.deltas, self.held, self.is_held = 0, [], False
 
     def hear(self, delta: Delta) -> None:
         """Take what the generator wrote; from the first call of a tool on it is held back."""
+        if delta.is_anew and self.deltas:
+            self._begin_anew()
         self.calls = delta.calls or self.calls
         self.is_held = self.is_held or delta.is_call
         if delta.text:
@@ -123,7 +144,7 @@ class _Attempt:
             self.hear(Delta(str(draft.answer.text)))
         if kind_of_answer(draft.answer) == "cut" and not is_last:
             self.release.drop(self.text.close())
-        elif not (draft.fault or draft.skip_reason or draft.pending):
+        elif not (draft.fault or draft.skip_reason):
             self.release.add(self.text.feed("".join(self.held)))
             self.release.add(self.text.close())
         self.release.is_complete = True
@@ -203,9 +224,10 @@ class PieceLoop(Loop):
             attempt.stop()
             recorded = record(clock())
             return self._stop_writing(error, refinement, messages, spent=effect.spent, recorded=recorded)
-        if attempt.draft is not None and attempt.draft.pending:
-            usage = usage_of_draft(effect, attempt.draft, self.policy)
-            return Transition(refinement=refinement.pause(usage, now=clock()))
+        draft = attempt.draft
+        if draft is not None and draft.pending and attempt.release.refused is None:
+            usage = usage_of_draft(effect, draft, self.policy) + attempt.void
+            return _hand_on(draft.answer, attempt.release.pieces, refinement, usage, clock())
         recorded = record(clock())
         goto: Node = "finish" if recorded.stop_reason is not None else "judge"
         return Transition(refinement=recorded, goto=goto, events=partial(_written_events, recorded))
@@ -236,12 +258,14 @@ class PieceLoop(Loop):
         policy, before = refinement.policy, refinement.attempts[-1] if refinement.attempts else None
         dropped = next((piece for piece in before.pieces if not piece.released), None) if before else None
         blank = "\n\n" if dropped is None else dropped.text[: len(dropped.text) - len(dropped.text.lstrip())]
+        most_judged = partial(self._most_judged, refinement) if refinement.is_judged else None
         return _Attempt(
-            release=PieceRelease(
-                policy, most_judged=partial(self._most_judged, refinement) if refinement.is_judged else None
+            begin=lambda: (
+                PieceRelease(policy, most_judged=most_judged),
+                AnswerText(policy, refinement.released_pieces, blank),
             ),
-            text=AnswerText(policy, refinement.released_pieces, blank),
             clock=lambda: clock() - refinement.started_at,
+            steps=tuple(getattr(self._generator, "steps", ())),
         )
 
     def _most_judged(self, refinement: Refinement, has_verdict: bool) -> int:  # noqa: FBT001 - called with it alone
@@ -271,7 +295,8 @@ class PieceLoop(Loop):
         if draft is None:
             name, usage = attempt.estimated()
             usage = with_cost(usage, name, self.policy.prices) if self.policy.prices else usage
-            draft = Draft(answer=AIMessage("", response_metadata={"model_name": name} if name else {}))
+            named = AIMessage("", response_metadata={"model_name": name} if name else {})
+            draft = Draft(answer=named, steps=attempt.steps)
         else:
             usage = usage_of_draft(effect, draft, self.policy)
         if attempt.release.refused is not None:
@@ -281,7 +306,8 @@ class PieceLoop(Loop):
             text = "".join([*refinement.released_pieces, *(piece.text for piece in pieces)])
             if str(answer.text) != text:
                 answer = answer.model_copy(update={"content": text})
-        return refinement.add_draft(
+        before = refinement.pause(attempt.void, now=now) if attempt.void else refinement
+        return before.add_draft(
             answer,
             steps=draft.steps,
             evidence=draft.evidence,
@@ -313,7 +339,7 @@ class PieceLoop(Loop):
         allowance = None if allowance is None else Allowance(prices=self.policy.prices)
         calls = _Calls(
             write=_Writer(generator, prompt, config, temperature, allowance),
-            judge=partial(self._judgement_of_piece, refinement, messages, context),
+            judge=partial(self._judgement_of_piece, attempt, refinement, messages, context),
             out=_Release(context, refinement),
             attempt=attempt,
             is_last=len(refinement.attempts) + 1 >= refinement.max_attempts_now,
@@ -339,30 +365,28 @@ class PieceLoop(Loop):
         )
 
     def _judgement_of_piece(
-        self, refinement: Refinement, messages: Messages, context: RunContext, written: Sequence[str], piece: str
-    ) -> tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]:
-        """Return the call that judges a piece, blocking and not."""
-        before = (*refinement.released_pieces, *written)
-        sample = piece_sample(messages, refinement, "".join(before), piece)
-        begun = BegunAnswer(_nonce_of(refinement), before, sample.response or "")
+        self, attempt: _Attempt, refinement: Refinement, messages: Messages, context: RunContext, number: int
+    ) -> _Judgement:
+        """Return the call that judges the piece of a number."""
+        *before, piece = (*refinement.released_pieces, *attempt.release.texts_until(number))
+        sample = piece_sample(messages, refinement, "".join(before), piece, attempt.steps)
+        begun = BegunAnswer(_nonce_of(refinement), tuple(before), sample.response or "")
         config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
         prices, judge = self.policy.prices, self._piece_judge
         quick = judge if isinstance(judge, Quick) else None
         observed = self._observation(refinement, config, context, None)
 
-        def run() -> Verdict:
+        def ask() -> Generator[Judge, Verdict, Verdict]:
             with observed, observing(begun=begun), within(Allowance(prices=prices)) if prices else nullcontext():
-                verdict = judge(sample) if quick is None else quick.first(sample)
-                is_decided = quick is None or not quick.is_unsure(verdict)
-                return verdict if is_decided or quick is None else _after(verdict, quick.judge(sample))
+                if quick is None:
+                    return (yield judge)
+                first = yield quick.first
+                return _after(first, (yield quick.judge)) if quick.is_unsure(first) else first
 
-        async def arun() -> Verdict:
-            with observed, observing(begun=begun), within(Allowance(prices=prices)) if prices else nullcontext():
-                verdict = await (judge if quick is None else quick.first).acall(sample)
-                is_decided = quick is None or not quick.is_unsure(verdict)
-                return verdict if is_decided or quick is None else _after(verdict, await quick.judge.acall(sample))
-
-        return run, arun
+        return _Judgement(
+            run=lambda: flow.run(ask(), lambda asked: asked(sample)),
+            arun=lambda: flow.arun(ask(), lambda asked: asked.acall(sample)),
+        )
 
     def judge(
         self, refinement: Refinement, messages: Messages, context: RunContext
@@ -403,7 +427,7 @@ class PieceLoop(Loop):
         if not isinstance(quick, Quick) or verdict.feedback or verdict.unscored or refinement.is_last:
             return verdict
         before = "".join(refinement.released_pieces)
-        sample = piece_sample(messages, refinement, before, refused.text)
+        sample = piece_sample(messages, refinement, before, refused.text, refinement.attempts[-1].steps)
         behind: Any = evolve(self, _judge=quick.judge)
         request = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
         try:
@@ -449,17 +473,21 @@ class PieceLoop(Loop):
         answer = self._answer(refinement, last, ending)
         refinement = refinement.release(last.number)
         transition = finish_with_answer(
-            refinement, messages, answer, now, throttle=self._throttle, id=message_id(refinement.id)
+            refinement, messages, answer, now, throttle=self._throttle, id=refinement.message_id
         )
+        if refinement.released_pieces and transition.update is not None:
+            sent = "".join(refinement.released_pieces)
+            end = partial(show_rest, transition.update["messages"][0], sent, refinement.refiner, context)
+            yield Effect(run=end, arun=partial(_ashow, end), config=None)
         return transition
 
     def _replace(self, refinement: Refinement, messages: Messages) -> Transition:
         """Append the answer that takes the place of the one that is out, as a message of its own."""
-        last, replaced = refinement.attempts[-1], message_id(refinement.id)
+        last, replaced = refinement.attempts[-1], refinement.message_id
         answer = release_answer(last, self.policy)
         released = refinement.release(last.number, detail=f"{_REFUSED_LATE}; this one takes its place")
         transition = finish_with_answer(
-            released, messages, answer, time.time(), throttle=self._throttle, id=f"{replaced}-replacement"
+            released, messages, answer, time.time(), throttle=self._throttle, id=f"{replaced}{REPLACEMENT}"
         )
         figures, texts = {"attempt": last.number, "replaces": replaced}, {"text": last.text}
         event = Event("replace", figures, texts, show=True)
@@ -481,6 +509,19 @@ class PieceLoop(Loop):
         if reason:
             answer.response_metadata["finish_reason"] = reason
         return answer
+
+
+def _hand_on(
+    answer: AIMessage, pieces: Sequence[Piece], refinement: Refinement, usage: Usage, now: float
+) -> Transition:
+    """Go on after a message that calls a tool; where text of it is out, it is the message that has this text."""
+    paused = refinement.pause(usage + usage_of_pieces(pieces), now=now)
+    text = "".join([*refinement.released_pieces, *(piece.text for piece in pieces if piece.released)])
+    if not text:
+        return Transition(refinement=paused)
+    changes = {} if str(answer.text) == text else {"content": text}
+    message = answer.model_copy(update={"id": refinement.message_id, **changes})
+    return Transition(refinement=paused.hand_on(), update={"messages": [message]})
 
 
 _PLAIN_METADATA = ("model_name", "model_provider", "refine")
@@ -541,12 +582,8 @@ class _Release:
 
     def __init__(self, context: RunContext, refinement: Refinement) -> None:
         self._outlet: Outlet | None = langgraph_private.outlet_of(context.config)
-        self._id = message_id(refinement.id)
-        self._tokens = langchain_private.TokenRun.under(
-            langgraph_private.progress_configs(context.config),
-            refinement.refiner,
-            self._id,
-        )
+        self._id = refinement.message_id
+        self._tokens = _token_run(context, refinement.refiner, self._id)
 
     def send(self, text: str) -> None:
         if self._tokens is not None:
@@ -567,6 +604,47 @@ class _Release:
     def end(self) -> None:
         if self._tokens is not None:
             self._tokens.end()
+
+
+def last_chunk(answer: AIMessage, sent: str) -> AIMessageChunk:
+    """Return what of a message did not go out yet; one that replaces another is whole, under an id of its own."""
+    fields: dict[str, Any] = answer.model_dump(exclude={"type"})
+    text = str(answer.text)
+    if sent and "replaces" not in answer.response_metadata.get(langgraph_private.SUMMARY, {}):
+        fields["content"] = text[len(sent) :] if text.startswith(sent) else ""
+    return AIMessageChunk(**fields, chunk_position="last")
+
+
+def show_rest(answer: AIMessage, sent: str, name: str, context: RunContext) -> None:
+    """Show handlers of tokens, which have the pieces of a message, what else there is to it.
+
+    Args:
+        answer: The message, under the id of its pieces.
+        sent: Its pieces.
+        name: Name of the refiner.
+        context: Says who listens.
+    """
+    tokens = _token_run(context, name, answer.id or "")
+    if tokens is not None:
+        tokens.show(last_chunk(answer, sent))
+        tokens.end()
+
+
+def _token_run(context: RunContext, name: str, message_id: str) -> langchain_private.TokenRun | None:
+    configs = langgraph_private.progress_configs(context.config)
+    return langchain_private.TokenRun.under(configs, name, message_id)
+
+
+async def _ashow(show: Callable[[], None]) -> None:
+    show()
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """The call about a piece, blocking and not."""
+
+    run: Callable[[], Verdict]
+    arun: Callable[[], Awaitable[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -683,32 +761,32 @@ class _Calls:
 
     Args:
         write: The generator's call.
-        judge: Returns the call about a piece, by the pieces before it in this attempt.
+        judge: Returns the call about a piece, by its number in this attempt.
         out: Where accepted pieces go.
         attempt: What has come of them.
         is_last: Whether no attempt follows.
     """
 
     write: _Writer
-    judge: Callable[[Sequence[str], str], tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]]
+    judge: Callable[[int], _Judgement]
     out: _Release
     attempt: _Attempt
     is_last: bool
 
     def run(self) -> None:
         """Write, judge and release, each call in a thread."""
-        release, threads = self.attempt.release, _Threads()
-        self.attempt.stop = threads.leave
+        attempt, threads = self.attempt, _Threads()
+        attempt.stop = threads.leave
         self.out.when_closed(threads.leave)
-        threads.start(partial(self.write.run, partial(threads.hear, self.attempt.hear)), self._end)
+        threads.start(partial(self.write.run, partial(threads.hear, attempt.hear)), self._end)
         try:
-            while not release.is_settled:
+            while not attempt.release.is_settled:
                 threads.next()
-                for number, (judge, _) in self._due():
-                    threads.start(judge, partial(release.judge, number))
+                for number, judgement in self._due():
+                    threads.start(judgement.run, partial(attempt.release.judge, number))
                 for text in self._released():
                     self.out.send(text)
-                if release.refused is not None:
+                if attempt.release.refused is not None:
                     threads.break_off()
         finally:
             threads.break_off()
@@ -716,16 +794,16 @@ class _Calls:
 
     async def arun(self) -> None:
         """Write, judge and release, each call in a task; all have ended when this returns."""
-        release, tasks = self.attempt.release, _Tasks()
-        writing = tasks.start(partial(self.write.arun, partial(tasks.hear, self.attempt.hear)), self._end)
+        attempt, tasks = self.attempt, _Tasks()
+        writing = tasks.start(partial(self.write.arun, partial(tasks.hear, attempt.hear)), self._end)
         try:
-            while not release.is_settled:
+            while not attempt.release.is_settled:
                 await tasks.next()
-                for number, (_, judge) in self._due():
-                    tasks.start(judge, partial(release.judge, number))
+                for number, judgement in self._due():
+                    tasks.start(judgement.arun, partial(attempt.release.judge, number))
                 for text in self._released():
                     await self.out.asend(text)
-                if release.refused is not None:
+                if attempt.release.refused is not None:
                     writing.cancel()
         finally:
             self.out.end()
@@ -734,10 +812,9 @@ class _Calls:
     def _end(self, draft: Draft) -> None:
         self.attempt.end(draft, is_last=self.is_last)
 
-    def _due(self) -> list[tuple[int, tuple[Callable[[], Verdict], Callable[[], Awaitable[Verdict]]]]]:
+    def _due(self) -> list[tuple[int, _Judgement]]:
         """Return the calls that judge what is to be judged now, each with the number of its piece."""
-        due = self.attempt.release.take_due()
-        return [(number, self.judge(self.attempt.release.texts_before(number), text)) for number, text in due]
+        return [(number, self.judge(number)) for number in self.attempt.release.take_due()]
 
     def _released(self) -> list[str]:
         return self.attempt.release.take_released(self.attempt.clock())

@@ -363,6 +363,8 @@ class Refinement:
         decision: How a reviewer ended the turn; None where none did.
         outdated: How many attempts were judged by other evidence than there is now.
         held_back: Why this answer is released whole although the policy releases pieces; empty where it is not.
+        handed_on: For each message of this answer that went out in pieces and called a tool, how many attempts
+            there were; the answer begins anew after it.
         question_verdict: What the input judge says of the question; None where there is none, or not yet.
         memo: What was made of the conversation; not stored in checkpoints.
     """
@@ -387,6 +389,7 @@ class Refinement:
     decision: Decision | None = None
     outdated: int = 0
     held_back: str = ""
+    handed_on: tuple[int, ...] = ()
     question_verdict: Verdict | None = None
     memo: _Memo = field(default_factory=_Memo, compare=False, repr=False)
 
@@ -448,6 +451,10 @@ class Refinement:
         """Record a call of the generator that came to no answer yet; the attempt goes on with the next call."""
         self._require_running()
         return evolve(self, unfinished=self.unfinished + usage, updated_at=now)
+
+    def hand_on(self) -> Self:
+        """Record that what was released went out as a message that calls a tool; the answer begins anew."""
+        return evolve(self, handed_on=(*self.handed_on, len(self.attempts)))
 
     def add_verdict(self, verdict: Verdict, *, now: float) -> Self:
         """Record the verdict on the last draft, and decide whether to continue."""
@@ -666,8 +673,14 @@ class Refinement:
 
     @property
     def released_pieces(self) -> tuple[str, ...]:
-        """The pieces of the answer that went out, in order."""
-        return tuple(piece.text for attempt in self.attempts for piece in attempt.pieces if piece.released)
+        """The pieces of the answer that went out, in order; without those beside calls of tools before it."""
+        attempts = self.attempts[self.handed_on[-1] :] if self.handed_on else self.attempts
+        return tuple(piece.text for attempt in attempts for piece in attempt.pieces if piece.released)
+
+    @property
+    def message_id(self) -> str:
+        """The id of the message whose pieces go out before it is whole."""
+        return f"answer-{self.id}" if not self.handed_on else f"answer-{self.id}-{len(self.handed_on) + 1}"
 
     @property
     def done(self) -> bool:
@@ -879,6 +892,7 @@ class Refinement:
             "decision": self.decision,
             **({"outdated": self.outdated} if self.outdated else {}),
             **({"held_back": self.held_back} if self.held_back else {}),
+            **({"handed_on": list(self.handed_on)} if self.handed_on else {}),
             **(
                 {}
                 if (verdict := self.question_verdict) is None
@@ -896,6 +910,7 @@ class Refinement:
             "added": tuple(state["added"]),
             "unfinished": Usage.model_validate(state.get("unfinished", {})),
             "revisions": tuple(state.get("sent_back", ())),
+            "handed_on": tuple(state.get("handed_on", ())),
             "is_judged": state.get("sampled", True),
             "question_verdict": None if (verdict := state.get("question_verdict")) is None else Verdict(**verdict),
         }

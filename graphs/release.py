@@ -87,20 +87,20 @@ class PieceRelease:
         if self.refused is None:
             self._written += [_Written(text, Fate.DROPPED) for text in pieces]
 
-    def take_due(self) -> list[tuple[int, str]]:
-        """Return the pieces that are to be judged now, each with its number."""
+    def take_due(self) -> range:
+        """Return the numbers of the pieces that are to be judged now."""
         if self._most_judged is None or self.refused is not None:
-            return []
+            return range(0)
         waiting = self._written[self._asked :]
         written = self._asked + sum(piece.fate is not Fate.DROPPED for piece in waiting)
         end = min(written, self._asked + self._most_judged(self._has_verdict) - self._in_flight)
-        due = [(number, self._written[number].text) for number in range(self._asked, end)]
+        due = range(self._asked, end)
         self._asked, self._in_flight = max(self._asked, end), self._in_flight + len(due)
         return due
 
-    def texts_before(self, number: int) -> tuple[str, ...]:
-        """Return the pieces before one."""
-        return tuple(piece.text for piece in self._written[:number])
+    def texts_until(self, number: int) -> tuple[str, ...]:
+        """Return a piece, and those before it."""
+        return tuple(piece.text for piece in self._written[: number + 1])
 
     def judge(self, number: int, verdict: Verdict) -> None:
         """Record the verdict on a piece."""
@@ -122,6 +122,11 @@ class PieceRelease:
         """The number of the first piece that is refused, as far as is known."""
         not_out = range(self._out, len(self._written))
         return next((at for at in not_out if self._written[at].fate is Fate.REFUSED), None)
+
+    @property
+    def is_begun(self) -> bool:
+        """True if anything went out."""
+        return self._out > 0
 
     @property
     def is_settled(self) -> bool:
@@ -155,10 +160,13 @@ def verdict_on(pieces: Sequence[Piece], *, judge: str) -> Verdict:
 
 def with_cost_of(pieces: Sequence[Piece], verdict: Verdict) -> Verdict:
     """Return a verdict that also has what judging the pieces cost."""
-    verdicts = [piece.verdict for piece in pieces if piece.verdict is not None]
-    usage = Usage.total([verdict.usage, *(one.usage for one in verdicts)])
-    latency_s = verdict.latency_s + sum(one.latency_s for one in verdicts)
-    return verdict.model_copy(update={"usage": usage, "latency_s": latency_s})
+    latency_s = verdict.latency_s + sum(piece.verdict.latency_s for piece in pieces if piece.verdict is not None)
+    return verdict.model_copy(update={"usage": verdict.usage + usage_of_pieces(pieces), "latency_s": latency_s})
+
+
+def usage_of_pieces(pieces: Sequence[Piece]) -> Usage:
+    """Return what judging pieces consumed."""
+    return Usage.total([piece.verdict.usage for piece in pieces if piece.verdict is not None])
 
 
 _THINK, _THOUGHT = "<think>", "</think>"

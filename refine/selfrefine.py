@@ -38,7 +38,7 @@ from graphs.policy import PolicySettings, fail_closed, policy_of
 from graphs.questions import InputMode
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
-from judges import ConfigurationError, as_judge, load
+from judges import ConfigurationError, load
 from judges.certificate import Subject
 from judges.compose import JudgeLike
 from judges.errors import shortened
@@ -328,7 +328,9 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         self._durability: dict[str, Any] = {} if durability is None else {"durability": durability}
         self.graph = self._compile(durability)
         self._record = None if record is None else open_record(record)
-        self._origin = Origin() if record is None else Origin.of(name, judge, self.policy, generator=generator)
+        self._origin = (
+            Origin() if record is None else Origin.of(name, self._loop.judged_by, self.policy, generator=generator)
+        )
         self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
         self._listener = OutcomeListener(on_outcome)
         self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
@@ -385,7 +387,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
     @property
     def subject(self) -> Subject:
         """What a certificate of this loop is about; recorded attempts say so, too."""
-        return subject_of(as_judge(self.judge), self.policy, self.generator)
+        return subject_of(self._loop.judged_by, self.policy, self.generator)
 
     def around(self, **parts: object) -> Self:
         """Return the same with another `generator` or `judge`."""

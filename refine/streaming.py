@@ -7,12 +7,12 @@ import contextvars
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from queue import SimpleQueue
-from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 
 from graphs import langgraph_private
+from graphs.piece_loop import last_chunk
 
 _Piece = tuple[str, str]
 """A piece, and the id of the message that it is part of."""
@@ -86,7 +86,7 @@ def stream_pieces(
         outlet.close()
     if isinstance(ended[0], BaseException):
         raise ended[0]
-    yield _last_chunk(ended[0], "".join(sent))
+    yield last_chunk(ended[0], "".join(sent))
 
 
 async def astream_pieces(
@@ -105,13 +105,4 @@ async def astream_pieces(
         if not answering.done():
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
-    yield _last_chunk(answering.result(), "".join(sent))
-
-
-def _last_chunk(answer: AIMessage, sent: str) -> AIMessageChunk:
-    """Return what of a message did not go out yet; one that replaces another is whole, under an id of its own."""
-    fields: dict[str, Any] = answer.model_dump(exclude={"type"})
-    text = str(answer.text)
-    if sent and "replaces" not in answer.response_metadata.get(langgraph_private.SUMMARY, {}):
-        fields["content"] = text[len(sent) :] if text.startswith(sent) else ""
-    return AIMessageChunk(**fields, chunk_position="last")
+    yield last_chunk(answering.result(), "".join(sent))

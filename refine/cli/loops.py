@@ -255,7 +255,7 @@ def run_replay(options: ReplayOptions) -> int:
         result = replay(
             source.rows,
             options.labels,
-            thresholds=options.thresholds or None,
+            thresholds=[int(one) if one in (1, 2, 3, 4) else one for one in options.thresholds] or None,
             max_attempts=options.max_attempts or None,
             patience=options.patience or None,
             policy=options.policy,
@@ -404,7 +404,7 @@ def _name(policy: ReplayedPolicy) -> str:
     attempts = "1 attempt" if policy.max_attempts == 1 else f"{policy.max_attempts} attempts"
     patience = "" if policy.patience is None else f", patience {policy.patience}"
     in_force = " (in force)" if policy.in_force else ""
-    return f"rating {policy.success_rating}, {attempts}{patience}{in_force}"
+    return f"{policy.acceptance}, {attempts}{patience}{in_force}"
 
 
 def _releases(policy: ReplayedPolicy) -> str:

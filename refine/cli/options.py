@@ -610,8 +610,11 @@ class _LoopOptions(CommandOptions):
 class ReplayOptions(_LoopOptions):
     """The options of `refine replay`."""
 
-    thresholds: list[int] = _option(
-        "Success rating to replay; repeat it for several.", "1-4", name="--threshold", default=list
+    thresholds: list[float] = _option(
+        "Success rating to replay, or score below 1; repeat it for several.",
+        "1-4",
+        name="--threshold",
+        default=list,
     )
     max_attempts: list[int] = _option("Most attempts to replay; repeat it for several.", "N", default=list)
     patience: list[int] = _option("Patience to replay; repeat it for several.", "N", default=list)

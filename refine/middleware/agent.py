@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, TypeVar, Unpack
 from uuid import uuid4
@@ -33,6 +34,7 @@ from graphs.drivers import Flow, RunContext, Transition, adrive, drive
 from graphs.generators import RETURN_DIRECT
 from graphs.graph import input_judging
 from graphs.outcome import InputError, add_outcome
+from graphs.piece_loop import show_rest
 from graphs.policy import PolicySettings, fail_closed
 from graphs.questions import InputMode
 from judges import ConfigurationError, as_judge, load
@@ -62,14 +64,18 @@ _TOOL_CALL = "tool_call: the agent calls a tool, and is judged when it answers"
 _NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
 
 
-def _hand_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) -> ModelResponse[Any]:
+def _hand_on(
+    turn: Turn, response: Response | None, request: ModelRequest[Any], transition: Transition, context: RunContext
+) -> ModelResponse[Any]:
     """Return a tool call for the agent, with a note that it was not judged.
 
-    What the model thought of a rejected draft stays in the turn, where the model sees it again.
+    What the model thought of a rejected draft stays in the turn, where the model sees it again. Text beside the
+    call that was released in pieces is judged; whoever read them gets the call as the end of that message.
     """
     refinement = turn.refinement
     assert isinstance(response, ModelResponse) and refinement is not None  # noqa: S101, PT018 - a model was asked
-    original = answer_in(response)
+    reply = answer_in(response)
+    original = reply if transition.update is None else transition.update["messages"][0]
     hides = bool(refinement.attempts) and not refinement.policy.keep_reasoning
     message = without_reasoning(original) if hides else original
     note = {
@@ -80,8 +86,10 @@ def _hand_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) 
     }
     metadata = {**message.response_metadata, langgraph_private.SUMMARY: note}
     message = message.model_copy(update={"id": original.id or str(uuid4()), "response_metadata": metadata})
+    if original is not reply:
+        show_rest(message, str(message.text), refinement.refiner, context)
     turn.hand_on(message, original if hides else None)
-    return ModelResponse([message if reply is original else reply for reply in response.result])
+    return ModelResponse([message if one is reply else one for one in response.result])
 
 
 def release_response(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
@@ -222,6 +230,7 @@ class SelfRefineMiddleware(
         max_turns: Most turns that are held at once, those that wait for a human included; of more, or of very
             long ones, the oldest lose their drafts, with a WARNING.
         max_outcomes: Number of turns, the last ones, of which `outcome(result)` knows the record.
+        piece_judge: Under `release="pieces"`, what judges pieces, outright; see `SelfRefine`.
         input_judge: A judge of the user's message alone, asked once in a turn, before any tool is called; see
             `SelfRefine`.
         input_mode: `"beside"` asks it beside the first model call, `"before"` before it.
@@ -245,6 +254,7 @@ class SelfRefineMiddleware(
         name: str = "SelfRefineMiddleware",
         max_turns: int = 1_000,
         max_outcomes: int = 100,
+        piece_judge: object = None,
         input_judge: object = None,
         input_mode: InputMode = "beside",
         **settings: Unpack[PolicySettings],
@@ -253,10 +263,11 @@ class SelfRefineMiddleware(
         self.policy = policy_of(policy, settings)
         self._name = name
         judge = as_judge(judge)
-        self._loop = loop_of(judge, self.policy, name, bounds, input_judging(input_judge, input_mode))
+        questions = input_judging(input_judge, input_mode)
+        self._loop = loop_of(judge, self.policy, name, bounds, piece_judge=piece_judge, questions=questions)
         self._models = models_of(self.policy)
         self._record = None if record is None else open_record(record)
-        self._origin = Origin() if record is None else Origin.of(name, judge, self.policy)
+        self._origin = Origin() if record is None else Origin.of(name, self._loop.judged_by, self.policy)
         self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
         self._listener = OutcomeListener(on_outcome)
         self._turns = OpenTurns(
@@ -385,7 +396,7 @@ class SelfRefineMiddleware(
                 self._report(unanswered, turn)
             raise
         if transition.outcome is None:
-            return self._with_figures(turn, _hand_on(turn, call.response, request))
+            return self._with_figures(turn, _hand_on(turn, call.response, request, transition, context))
         self._report(transition.outcome, turn)
         return release_response(turn, transition.outcome)
 
@@ -408,7 +419,7 @@ class SelfRefineMiddleware(
                 await self._areport(unanswered, turn, waits=isinstance(error, Exception))
             raise
         if transition.outcome is None:
-            return self._with_figures(turn, _hand_on(turn, call.response, request))
+            return self._with_figures(turn, _hand_on(turn, call.response, request, transition, context))
         await self._areport(transition.outcome, turn)
         return release_response(turn, transition.outcome)
 
@@ -474,6 +485,8 @@ class SelfRefineMiddleware(
         try:
             begun = turn.refinement or loop.begin({"messages": turn.conversation})
             refinement = turn.begin(loop.override(begun, context.overrides))
+            if loop.releases_pieces and is_structured(request) and not refinement.held_back:
+                refinement = replace(refinement, held_back="structured")
             while True:
                 transition = yield from loop.step(turn.next_step, refinement, turn.conversation, context)
                 turn.record(transition, call.response)

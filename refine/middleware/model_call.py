@@ -12,14 +12,15 @@ from typing import Any
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from graphs import Bounds, Policy
+from graphs import Bounds, Policy, langchain_private
 from graphs.answers import CALL_AS_TEXT, misfit_of, schemas_in, unread_call
 from graphs.augment import copy_messages
-from graphs.generators import Draft, PerRequest
+from graphs.generators import Delta, Draft, OnDelta, PerRequest
+from graphs.generators import delta_in as delta_of_chunk
 from graphs.graph import build_loop
 from graphs.loop import Loop
 from graphs.outcome import DraftError
@@ -88,6 +89,34 @@ class ModelCallFailed(Exception):  # noqa: N818 - says what happened
     """A model failed, and a middleware returned the error's text in the place of an answer."""
 
 
+class _Heard:
+    """What an agent's model says while it is asked, told on; a model inside that fails may be asked again.
+
+    Args:
+        on_delta: Is told.
+    """
+
+    def __init__(self, on_delta: OnDelta) -> None:
+        self.handler = langchain_private.HeardTokens(self._begin, self._hear)
+        self._on_delta = on_delta
+        self._text = ""
+
+    def _begin(self) -> None:
+        self._text = ""
+        self._on_delta(Delta(is_anew=True))
+
+    def _hear(self, chunk: AIMessageChunk) -> None:
+        delta = delta_of_chunk(chunk)
+        self._text += delta.text
+        self._on_delta(delta)
+
+    def end(self, draft: Draft) -> Draft:
+        """Return the draft; where a middleware inside made it another answer, what was heard is none of it."""
+        if str(draft.answer.text) != self._text:
+            self._on_delta(Delta(is_anew=True))
+        return draft
+
+
 class ModelCall:
     """Generates drafts by the handler of one model call of an agent.
 
@@ -134,6 +163,29 @@ class ModelCall:
         except StructuredOutputError as error:
             return self._draft(error)
 
+    def draft_stream(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    ) -> Draft:
+        """Return a draft, and tell of it while it is written."""
+        heard = _Heard(on_delta)
+        with langchain_private.hearing(config, heard.handler):
+            draft = self.draft(prompt, config, temperature)
+        return heard.end(draft)
+
+    async def adraft_stream(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    ) -> Draft:
+        """Return a draft without blocking, and tell of it while it is written."""
+        heard = _Heard(on_delta)
+        with langchain_private.hearing(config, heard.handler):
+            draft = await self.adraft(prompt, config, temperature)
+        return heard.end(draft)
+
+    @property
+    def steps(self) -> tuple[AnyMessage, ...]:
+        """The calls of tools, and their results, that led to this call."""
+        return tuple(self._turn.steps.values())
+
     def _next_request(self, prompt: Sequence[BaseMessage], temperature: float | None) -> ModelRequest[Any]:
         """Return the agent's request with the messages that the loop added, and the settings of this attempt."""
         turn, request = self._turn, self._request
@@ -160,7 +212,7 @@ class ModelCall:
         draft = Draft(
             answer=message,
             misfit=misfit,
-            steps=tuple(self._turn.steps.values()),
+            steps=self.steps,
             calls=((name if isinstance(name, str) else None, usage_of(message)),),
             pending=bool(message.tool_calls) and not misfit,
         )
@@ -234,11 +286,6 @@ def policy_of(policy: Policy | None, settings: Mapping[str, Any]) -> Policy:
             "on_exhausted='interrupt' is not for a middleware, where resuming would repeat every model call; put "
             "the agent inside instead: SelfRefine(agent, judge, on_exhausted='interrupt', checkpointer=...)"
         )
-    if policy.release == "pieces":
-        raise ConfigurationError(
-            "release='pieces' is not for a middleware, whose model calls come whole; put the agent inside "
-            "instead: SelfRefine(agent, judge, release='pieces')"
-        )
     if policy.candidates > 1:
         raise ConfigurationError(
             f"candidates={policy.candidates} is not for a middleware, where each draft may call the agent's tools "
@@ -269,12 +316,20 @@ def models_of(policy: Policy) -> dict[int, BaseChatModel]:
 
 
 def loop_of(
-    judge: object, policy: Policy, name: str, bounds: Bounds | None, questions: InputJudging | None = None
+    judge: object,
+    policy: Policy,
+    name: str,
+    bounds: Bounds | None,
+    *,
+    piece_judge: object = None,
+    questions: InputJudging | None = None,
 ) -> Loop:
     """Return the loop of a middleware, to which each model call of the agent gives its own generator."""
     overrides = {number: Override(temperature=policy.override(number).temperature) for number in policy.overrides}
     own = policy.model_copy(update={"overrides": overrides})
-    return build_loop(PerRequest(), judge, own, name=name, bounds=bounds, questions=questions)
+    return build_loop(
+        PerRequest(), judge, own, name=name, bounds=bounds, piece_judge=piece_judge, questions=questions
+    )
 
 
 def at_least_one(name: str, value: object) -> int:

@@ -167,7 +167,8 @@ class Turn:
         before, after = self.refinement, transition.refinement
         if before is not None and after.added is not before.added:
             self.continued_by = None
-        if response is not None and before is not None and len(after.attempts) > len(before.attempts):
+        is_new = before is not None and len(after.attempts) > len(before.attempts)
+        if response is not None and is_new and not after.attempts[-1].pieces:  # pieces alone are the answer
             self.responses[len(after.attempts)] = response
         self.refinement, self.next_step = after, transition.goto or "generate"
         self.paused_at = time.monotonic()

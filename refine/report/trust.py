@@ -285,7 +285,7 @@ def _bad_bounds(policy: ReplayedPolicy) -> tuple[float, ...]:
 
 def _policy_row(policy: ReplayedPolicy, end: float) -> tuple[TableCell, ...]:
     patience = "" if policy.patience is None else f", patience {policy.patience}"
-    name = f"rating {policy.success_rating}, {wording.plural(policy.max_attempts, 'attempt')}{patience}"
+    name = f"{policy.acceptance}, {wording.plural(policy.max_attempts, 'attempt')}{patience}"
     low, high = policy.mean_attempts
     attempts = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
     return (

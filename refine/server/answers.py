@@ -258,12 +258,10 @@ def _release_answer(outcome: Outcome, answers: Mapping[str, RawAnswer], question
     released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
     raw = None if released is None else answers.get(released.answer.id or "")
     is_quoted = released is not None and not all(piece.released for piece in released.pieces)
-    if (
-        raw is None or is_quoted
-    ):  # the upstream's reply quotes a refused piece, in its log-probabilities for instance
+    if raw is None or is_quoted:  # the upstream's reply may quote a refused piece in any field, `usage` included
         own = question.dialect.write_reply(str(outcome.answer.text), question.request.model)
-        usage = {} if raw is None or "usage" not in raw.document else {"usage": raw.document["usage"]}
-        raw = RawAnswer({**own, **usage}, [] if raw is None else raw.headers)
+        own = own if released is None else question.dialect.with_usage(own, released.usage)
+        raw = RawAnswer(own, [] if raw is None else raw.headers)
     document = raw.document
     if any(attempt.pieces for attempt in outcome.attempts):
         is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"

@@ -121,13 +121,13 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         key = _upstream_key(settings)
     with _at(f"{place}upstream", _without_password(settings.upstream)):
         upstream = _upstream(settings, key)
-    with _at(f"{place}certificate", settings.certificate):
-        doubts = check_certificate(judge, policy, upstream_identity(upstream, models))
     with _at(f"{place}input", settings.input):
         questions = _questions(settings, model)
     with _at(f"{place}on_refusal", policy.on_refusal):
         own = settings.piece_judge and one_judge(settings.piece_judge, model=model, remedy=_MODEL_REMEDY)
         loop = _loop(name, judge, policy, bounds, piece_judge=own or None, questions=questions)
+    with _at(f"{place}certificate", settings.certificate):
+        doubts = check_certificate(loop.judged_by, policy, upstream_identity(upstream, models))
     return ServedGuard(
         name=name,
         judge=judge,

@@ -333,7 +333,7 @@ def _as_outcome(served: ServedRequest) -> Outcome:
 
 
 def _origin(guard: ServedGuard, policy: Policy) -> Origin:
-    return Origin.of(guard.name, guard.judge, policy, generator=guard.generator)
+    return Origin.of(guard.name, guard.loop.judged_by, policy, generator=guard.generator)
 
 
 def make_page(

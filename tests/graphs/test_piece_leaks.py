@@ -6,15 +6,19 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from graphs import Unanswered
 from judges import as_judge
 from refine import SelfRefine
+from refine.middleware import SelfRefineMiddleware
 
 _CALL = {"name": "look", "args": '{"q": "BAD"}', "id": "1", "index": 0}
 _TOKENS = {"logprobs": {"content": [{"token": "BAD"}]}}
@@ -130,6 +134,27 @@ def _refiner(name: str, on_exhausted: Any) -> SelfRefine:
     )
 
 
+def _agent(name: str, on_exhausted: Any) -> tuple[Any, InMemorySaver]:
+    middleware = SelfRefineMiddleware(
+        as_judge(_accepts),
+        piece_judge=as_judge(_refuses),
+        release="pieces",
+        piece_chars=1,
+        max_attempts=2,
+        on_exhausted=on_exhausted,
+        fallback="Ask a person." if on_exhausted == "fallback" else None,
+    )
+    saver = InMemorySaver()
+    model = _Writes(chunks=_ANSWERS[name])
+    return create_agent(model, [look], middleware=[middleware], checkpointer=saver), saver
+
+
+@tool
+def look(q: str = "") -> str:
+    """Look something up."""
+    return f"about {len(q)}"
+
+
 async def _seen(stream: AsyncIterator[Any]) -> list[str]:
     """Return all that a reader of a stream sees, an error included."""
     parts: list[str] = []
@@ -154,10 +179,17 @@ async def test_nothing_refused_is_seen(on_exhausted: Any) -> None:
         modes: Any = ["messages", "updates", "custom", "values", "debug", "tasks"]
         config: Any = {"callbacks": [handler]}
         question = {"messages": [("user", "Why?")]}
+        agent, saver = _agent(name, on_exhausted)
+        thread: Any = {**config, "configurable": {"thread_id": "1"}}
         places = {
             "chunks": await _seen(refiner.astream("Why?", config)),
             "events": await _seen(refiner.astream_events("Why?", version="v2")),
             "graph": await _seen(graph.astream(question, config, stream_mode=modes, subgraphs=True)),
+            "agent": await _seen(agent.astream(question, thread, stream_mode=modes, subgraphs=True)),
+            "agent's events": await _seen(
+                _agent(name, on_exhausted)[0].astream_events(question, thread, version="v2")
+            ),
+            "agent's history": [repr(list(saver.list(None)))],
             "tokens": handler.shown,
         }
         assert places["chunks"], name

@@ -340,6 +340,39 @@ def test_without_a_replacement_what_is_out_is_flagged(answers: Any, settings: An
     assert not {"replaces", "held_back"} & summary.keys()
 
 
+@pytest.mark.parametrize("hangs", ["generator", "judge"])
+async def test_a_replacement_that_comes_too_late_is_none(hangs: str) -> None:
+    """The deadline passes while it is written, or judged: what is out stays, flagged, and everything has ended."""
+    calls = closed = 0
+
+    async def write(messages: list[BaseMessage]) -> AsyncIterator[AIMessageChunk]:
+        nonlocal calls, closed
+        del messages
+        calls += 1
+        try:
+            if calls > 1 and hangs == "generator":
+                await asyncio.Event().wait()
+            yield AIMessageChunk(content="One. Two." if calls == 1 else "Three it is.")
+        finally:
+            closed += 1
+
+    async def wants_three(answer: str) -> tuple[bool, str]:
+        if "hree" in answer:
+            await asyncio.Event().wait()
+        return False, "Three is missing."
+
+    refiner = _replacing(generator=RunnableLambda(write), deadline_s=1)
+    if hangs == "judge":
+        refiner = refiner.around(judge=as_judge(wants_three))
+    chunks = [chunk async for chunk in refiner.astream("Count.")]
+    assert [str(chunk.text) for chunk in chunks if chunk.text] == ["One.", " Two."]
+    summary = chunks[-1].response_metadata["refine"]
+    assert (summary["passed"], summary["stop_reason"]) == (False, "late_refusal")
+    assert "no other was accepted: deadline" in summary["detail"]
+    assert "replaces" not in summary
+    assert (calls, closed, len(asyncio.all_tasks())) == (2, 2, 1)
+
+
 def _fails(answer: str) -> bool:
     if "FAIL" in answer:
         raise ValueError

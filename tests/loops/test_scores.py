@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from graphs import InputError
 from judges import ConfigurationError, Helpfulness, Judge, Quick, Sample
 from judges.certificate import IssuedCertificate
-from judges.offline import Alignment, align, certify, evaluate
+from judges.offline import Alignment, align, certify, evaluate, replay
 from judges.testing import Likely, ScriptedModel
 from refine import SelfRefine
 from refine.report.contents import RunData, build_report
@@ -60,6 +60,31 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> IssuedCertificate:
         {**row, "labels": [{"by": "ann", "rating": 1 if "weak" in row["response"] else 4}]} for row in rows
     ]
     return certify(labelled, scores=True, thresholds=[0.83, 0.6])
+
+
+def test_loops_that_accept_by_score_are_replayed_by_score(tmp_path: Path) -> None:
+    """A rating of 3 is a score of 0.7 here: by it, and by other scores, the record tells exactly what passes."""
+    judge = Helpfulness(ScriptedModel(shares, name="judge"), probabilities=True)
+    refiner = loop(judge, success_score=0.83, record=tmp_path / "attempts.jsonl")
+    for number in range(10):
+        refiner.refine(f"question {number}")
+    result = replay(tmp_path / "attempts.jsonl", max_attempts=[1])
+    assert str(result.policy) == "success score 0.83, 1 attempts"
+    assert [(row.acceptance, row.in_force, row.release_rate) for row in result.policies] == [
+        ("score 0.83", True, (0.8, 0.8))
+    ]
+    assert result.curve[0].cumulative == pytest.approx(0.8)
+    rates = {row.acceptance: row.release_rate for row in replay(tmp_path / "attempts.jsonl").policies}
+    assert (rates["score 0.95"], rates["score 0.9"], rates["score 0.7"]) == ((0, 0), (0.8, 0.8), (1, 1))
+    by_rating = replay(tmp_path / "attempts.jsonl", thresholds=[4, 3, 0.9], max_attempts=[1]).policies[1:]
+    assert [(row.acceptance, row.release_rate[0]) for row in by_rating] == [
+        ("rating 4", 0.8),
+        ("rating 3", 1.0),
+        ("score 0.9", 0.8),
+    ]
+    for wrong in (0, 5, 1.5):
+        with pytest.raises(ConfigurationError, match="or a score from"):
+            replay(tmp_path / "attempts.jsonl", thresholds=[wrong])
 
 
 def test_a_loop_accepts_by_the_score_that_is_certified(certificate: IssuedCertificate) -> None:

@@ -111,7 +111,7 @@ def test_every_door_takes_it(certificate: Path) -> None:
         ({}, {"augment": "all_drafts"}, "what the generator is shown on a retry"),
         ({}, {"overrides": {2: {"temperature": 0.9}}}, "overrides was the default"),
         ({}, {"candidates": 2}, "candidates was the default and is 2"),
-        ({}, {"release": "pieces", "piece_judge": "length"}, "release was the default and is 'pieces'"),
+        ({}, {"release": "pieces", "piece_judge": "length:at_most=9"}, "release was the default and is 'pieces'"),
         ({}, {"shadow": True}, "shadow was the default and is True"),
         ({}, {"success_rating": 2}, "success_rating=2 stands beside a certificate for success_rating=3"),
     ],
@@ -125,13 +125,50 @@ def test_it_survives_no_change(
     assert "\n" not in str(caught.value)
 
 
-def test_loops_in_pieces_are_not_certified(folder: Path, tmp_path: Path) -> None:
-    """What loops showed that were released in pieces says nothing of other thresholds, and one line says so."""
-    text = (folder / "attempts.jsonl").read_text()
-    (tmp_path / "attempts.jsonl").write_text(text.replace('"policy": {', '"policy": {"release": "pieces", '))
-    with pytest.raises(ConfigurationError, match="released in pieces") as caught:
-        certify(tmp_path / "attempts.jsonl", folder / "labels.jsonl")
-    assert "\n" not in str(caught.value)
+def in_pieces(**changes: Any) -> dict[str, Any]:
+    """Return the loop as it releases pieces: its judge closes, and another one refuses pieces."""
+    pieces = {"piece_judge": "pattern:excludes=weak", "release": "pieces", "piece_chars": 1}
+    return {**parts(), "max_attempts": 3, **pieces, **changes}
+
+
+def test_loops_in_pieces_are_certified_as_they_were_recorded(tmp_path: Path) -> None:
+    """A loop with the same pieces takes it, and its answers name it; of no other policy is anything known."""
+    files = tmp_path / "attempts.jsonl", tmp_path / "labels.jsonl"
+    recorded = SelfRefine(**in_pieces(record=files[0]))
+    for number in range(QUESTIONS):
+        recorded.refine(f"question {number}")
+    rows = [json.loads(line) for line in files[0].read_text().splitlines()]
+    assert {row["metadata"]["judge"] for row in rows} == {"helpfulness", "pattern"}
+    names = [{name: row["metadata"][name] for name in ("outcome_id", "attempt")} for row in rows]
+    bad = ["weak" in row["response"] or "false" in row["response"] for row in rows]
+    labels = [
+        {**name, "labels": [{"by": "ann", "rating": 1 if is_bad else 4}]}
+        for name, is_bad in zip(names, bad, strict=True)
+    ]
+    files[1].write_text("\n".join(map(json.dumps, labels)))
+    for changed in (
+        {"thresholds": [4]},
+        {"thresholds": [4, 3]},
+        {"max_attempts": 1},
+        {"independent_attempts": True},
+    ):
+        with pytest.raises(ConfigurationError, match="released in pieces") as caught:
+            certify(*files, **changed)
+        assert "\n" not in str(caught.value)
+    issued = certify(*files)
+    assert [(row.policy, row.status) for row in issued.rows] == [(3.0, "certified")]
+    assert (issued.threshold, issued.released, issued.bad, issued.runs) == (3.0, QUESTIONS, 1, QUESTIONS)
+    issued.write(tmp_path / "certificate.json")
+    taken = SelfRefine(**in_pieces(certificate=tmp_path / "certificate.json"))
+    assert taken.refine("question 5").certificate == issued.id
+    assert taken.refine("question 5", context={"release": "answer"}).certificate is None
+    for changes, message in (
+        ({"release": "answer", "piece_chars": 80, "piece_judge": None}, "release was 'pieces'"),
+        ({"piece_chars": 80}, "piece_chars was 1"),
+        ({"piece_judge": "pattern:excludes=bad"}, "the judge 'helpfulness' changed"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            SelfRefine(**in_pieces(certificate=tmp_path / "certificate.json", **changes))
 
 
 def test_a_word_of_a_prompt_voids_it(certificate: Path, tmp_path: Path) -> None:

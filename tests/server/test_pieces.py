@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -105,6 +109,35 @@ def test_clients_read_pieces() -> None:
                 assert texts.get_final_message().content[0].text == WHOLE  # type: ignore[union-attr]
 
 
+_NODE = Path(os.environ.get("REFINE_TEST_NODE", "")) / "node_modules"
+_CLIENTS = [_NODE / "openai", _NODE / "@anthropic-ai" / "sdk"]
+
+
+@pytest.mark.skipif(
+    shutil.which("node") is None or not all(client.is_dir() for client in _CLIENTS),
+    reason="REFINE_TEST_NODE does not name a folder with the clients of OpenAI and Anthropic for Node",
+)
+@pytest.mark.parametrize("second", [SECOND, "Two is BAD again."])
+def test_node_reads_pieces(second: str, tmp_path: Path) -> None:
+    """Node's official clients assemble exactly the accepted pieces, and see how the answer ended."""
+    script = tmp_path / "pieces.mjs"
+    script.write_text(Path(__file__).with_name("node_pieces.mjs").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "node_modules").symlink_to(_NODE)
+    with _guarding(*[FIRST, second] * 4, policy={"max_attempts": 2}) as (guard, _):
+        command = ["node", str(script), guard.root]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "BAD" not in done.stdout
+    results = json.loads(done.stdout)
+    is_good = second == SECOND
+    pieces = ["One is good.", " Two is better.", " And three."] if is_good else ["One is good."]
+    ends = ["stop", "stop", "completed", "end_turn"] if is_good else [*["content_filter"] * 3, "refusal"]
+    assert [one["end"] for one in results] == [[end] for end in ends]
+    assert ["".join(one["pieces"]) for one in results] == ["".join(pieces)] * 4
+    assert [one["pieces"] for one in results[:1] + results[2:]] == [pieces] * 3
+    assert {one["whole"] for one in results[2:]} == {"".join(pieces)}
+    assert (results[0]["ids"], results[0]["passed"]) == (1, is_good)
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_whole_answer_is_the_same(dialect: Any) -> None:
     """Without a stream the client gets the text that a stream would have held; nothing refused is in either."""
@@ -200,6 +233,113 @@ def test_nothing_beside_a_refused_piece_goes_out() -> None:
             assert "One is good." in reply, name
             assert "BAD" not in reply, name
             assert "content_filter" in reply, name
+
+
+_TEXT = "One is good. Two is BAD. Three is BAD, too."
+_USAGE = {"input_tokens": 9, "output_tokens": 7, "note": "BAD", "output_tokens_details": {"note": "BAD"}}
+_LOGPROBS = [{"token": "BAD", "logprob": 0.0, "top_logprobs": [{"token": "BAD", "logprob": 0.0}]}]
+_CITED = [{"type": "url_citation", "title": "BAD", "url": "http://BAD", "start_index": 0, "end_index": 9}]
+
+
+def _in_every_field_of_responses() -> tuple[list[Any], dict[str, Any]]:
+    """Return the events of an answer, and the answer, in which each field names what is refused."""
+    part = {"type": "output_text", "text": _TEXT, "annotations": _CITED, "logprobs": _LOGPROBS}
+    item = {"id": "m1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    thought = {
+        "id": "r1",
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": "BAD"}],
+        "content": [],
+    }
+    search = {"id": "s1", "type": "web_search_call", "status": "completed", "action": {"query": "BAD"}}
+    whole = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "status": "completed",
+        "output": [thought, search, item],
+        "output_text": _TEXT,
+        "metadata": {"note": "BAD"},
+        "reasoning": {"summary": "BAD"},
+        "usage": _USAGE,
+    }
+    place = {"item_id": "m1", "output_index": 2, "content_index": 0}
+    events: list[Any] = [
+        {"type": "response.created", "response": {**whole, "output": [], "status": "in_progress"}},
+        {"type": "response.output_item.added", "output_index": 0, "item": thought},
+        {"type": "response.reasoning_summary_text.delta", "item_id": "r1", "output_index": 0, "delta": "BAD"},
+        {"type": "response.reasoning_summary_part.done", "item_id": "r1", "part": {"text": "BAD"}},
+        {"type": "response.output_item.done", "output_index": 1, "item": search},
+        {"type": "response.output_item.added", "output_index": 2, "item": {**item, "content": []}},
+        {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
+        *(
+            {"type": "response.output_text.delta", **place, "delta": word, "logprobs": _LOGPROBS}
+            for word in _TEXT.replace(" ", " |").split("|")
+        ),
+        {"type": "response.output_text.annotation.added", **place, "annotation": _CITED[0]},
+        {"type": "response.output_text.done", **place, "text": _TEXT, "logprobs": _LOGPROBS},
+        {"type": "response.content_part.done", **place, "part": part},
+        {"type": "response.output_item.done", "output_index": 2, "item": item},
+        {"type": "response.completed", "response": whole},
+    ]
+    return events, whole
+
+
+def _in_every_field_of_messages() -> tuple[list[Any], dict[str, Any]]:
+    """Return the events of an answer, and the answer, as above."""
+    thought = {"type": "thinking", "thinking": "BAD", "signature": "BAD"}
+    cited = {"type": "char_location", "cited_text": "BAD", "document_index": 0, "document_title": "BAD"}
+    block = {"type": "text", "text": _TEXT, "citations": [cited]}
+    head = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "usage": _USAGE}
+    whole = {**head, "content": [thought, block], "stop_reason": "end_turn", "stop_sequence": "BAD"}
+    whole["container"] = {"id": "BAD"}
+    events: list[Any] = [
+        {"type": "message_start", "message": {**head, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": thought},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "BAD"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {**block, "text": ""}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "citations_delta", "citation": cited}},
+        *(
+            {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": word}}
+            for word in _TEXT.replace(" ", " |").split("|")
+        ),
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": "BAD"}, "usage": _USAGE},
+        {"type": "message_stop"},
+    ]
+    return events, whole
+
+
+_EVERY_FIELD: dict[Any, Any] = {"responses": _in_every_field_of_responses, "messages": _in_every_field_of_messages}
+
+
+@pytest.mark.parametrize("dialect", _EVERY_FIELD)
+@pytest.mark.parametrize("second", ["Two is better.", None])
+def test_no_field_beside_a_refused_piece_goes_out(dialect: Any, second: str | None) -> None:
+    """Annotations, single tokens, summaries, figures and the events that hold the whole text: none of it."""
+    events, whole = _EVERY_FIELD[dialect]()
+    sent = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    calls = 0
+
+    def reply(asked: Asked) -> Reply | Wire:
+        nonlocal calls
+        calls += 1
+        if second is not None and calls % 2 == 0:
+            return _events(asked, second)
+        if asked.get("stream"):
+            return answered(sent.encode(), kind="text/event-stream")
+        return answered(json.dumps(whole).encode())
+
+    settings: Any = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
+    settings |= {"release": "pieces", "policy": {"piece_chars": 1, "max_attempts": 2}}
+    with serving(reply) as upstream, guarding(upstream.url, **settings) as guard:
+        replies = [guard.post(PATHS[dialect], body_in(dialect, stream=stream)) for stream in (True, False)]
+    for one in replies:
+        assert "One is good." in one.text
+        assert (second or "content_filter", "BAD" in one.text) == (second or "content_filter", False), one.text
+        assert (second in one.text) if second else '"passed":false' in one.text.replace(": ", ":")
 
 
 def test_structured_answers_are_held_back() -> None:

@@ -159,12 +159,12 @@ class ReplaySummary:
 
 def replay_runs(
     runs: Sequence[Ratings],
-    threshold: int,
+    threshold: float,
     max_attempts: int,
     patience: int | None = None,
     *,
     bad: Sequence[Sequence[bool | None]] | None = None,
-    recorded_threshold: int | None = None,
+    recorded_threshold: float | None = None,
     exploration: float | None = None,
     least_effective: float = _LEAST_EFFECTIVE,
     scores: Sequence[Sequence[float | None]] | None = None,
@@ -214,7 +214,7 @@ def _bad_rate(
 
 
 def _explored(
-    runs: Sequence[Ratings], results: Sequence[Replay], recorded: int, exploration: float, least: float
+    runs: Sequence[Ratings], results: Sequence[Replay], recorded: float, exploration: float, least: float
 ) -> dict[str, float | None]:
     """Return the estimates that weigh each run by how rarely it was let go on as far as the policy needs."""
     if not 0 < exploration <= 1:
@@ -252,7 +252,7 @@ class AttemptPoint:
     se: float | None
 
 
-def pass_at_attempt(runs: Sequence[Ratings], threshold: int) -> list[AttemptPoint]:
+def pass_at_attempt(runs: Sequence[Ratings], threshold: float) -> list[AttemptPoint]:
     """Return the probability of a pass by each attempt: 1 less the product of 1 - passes / runs at risk.
 
     Runs whose record ends without a pass leave the risk set after their last attempt, which is unbiased if their

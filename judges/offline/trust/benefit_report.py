@@ -38,19 +38,19 @@ class LabelledLoop:
 
     Args:
         question_id: The same for the same question.
-        ratings: The judge's rating of each attempt, as a gate counts it; None is unscored.
+        ratings: The judge's rating of each attempt, as a gate counts it, or its score; None is unscored.
         good: Whether people call each attempt's answer good; None without a label, or where they are divided.
         shown: Number of the attempt that was shown, from 1; None where none was.
-        success_rating: Lowest rating that the judge accepts.
+        success_rating: Lowest rating, or score, that the judge accepts.
         judge: What the judge is called.
         slices: By column the value of the loop.
     """
 
     question_id: str
-    ratings: tuple[int | None, ...]
+    ratings: tuple[float | None, ...]
     good: tuple[bool | None, ...]
     shown: int | None
-    success_rating: int
+    success_rating: float
     judge: str = ""
     slices: Mapping[str, str] = field(default_factory=dict)
 
@@ -444,10 +444,10 @@ def curve(loops: Sequence[RecordedLoop], policy: LoopPolicy, *, seed: int) -> tu
     """Return the pass-at-attempt curve under the policy in force, and how to read it."""
     waited = any(loop.stop_reason == "no_progress" for loop in loops)
     never = [_ratings(loop, policy, then=None) for loop in loops]
-    upper = [_ratings(loop, policy, then=policy.success_rating) for loop in loops] if waited else []
-    uppers = [point.cumulative for point in pass_at_attempt(upper, policy.success_rating)]
-    points = pass_at_attempt(never, policy.success_rating)
-    intervals = _intervals(points, never, policy.success_rating, [loop.question_id for loop in loops], seed)
+    upper = [_ratings(loop, policy, then=policy.threshold) for loop in loops] if waited else []
+    uppers = [point.cumulative for point in pass_at_attempt(upper, policy.threshold)]
+    points = pass_at_attempt(never, policy.threshold)
+    intervals = _intervals(points, never, policy.threshold, [loop.question_id for loop in loops], seed)
     curve_points = [
         CurvePoint(
             attempt=point.attempt,
@@ -464,9 +464,9 @@ def curve(loops: Sequence[RecordedLoop], policy: LoopPolicy, *, seed: int) -> tu
     return tuple(curve_points), _UNDER_PATIENCE if waited else ""
 
 
-def _ratings(loop: RecordedLoop, policy: LoopPolicy, *, then: int | None) -> list[int | None]:
-    """Return the ratings of a loop; one that patience stopped goes on with `then`, and without a pass."""
-    ratings = [attempt.gate_rating for attempt in loop.judged]
+def _ratings(loop: RecordedLoop, policy: LoopPolicy, *, then: float | None) -> list[float | None]:
+    """Return what decided; a loop that patience stopped goes on with `then`, and without a pass."""
+    ratings = loop.compared(policy.threshold)
     if loop.stop_reason == "no_progress":
         rest = policy.max_attempts - len(ratings)
         ratings += [then if place == 0 else None for place in range(rest)]
@@ -475,8 +475,8 @@ def _ratings(loop: RecordedLoop, policy: LoopPolicy, *, then: int | None) -> lis
 
 def _intervals(
     points: Sequence[AttemptPoint],
-    runs: Sequence[Sequence[int | None]],
-    threshold: int,
+    runs: Sequence[Sequence[float | None]],
+    threshold: float,
     questions: Sequence[str],
     seed: int,
 ) -> list[tuple[float, float, str]]:

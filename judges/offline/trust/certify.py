@@ -514,6 +514,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     """Certify on rows that were read with their labels; see `certify`."""
     if not read.rows:
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
+    read, settings = _as_recorded_in_pieces(read, settings)
     calibration = _calibrate(read, settings)
     tested = _tested_alpha(calibration, settings)
     tallies, cut_notes = _tallies(calibration, settings.thresholds, first_alone=settings.independent_attempts)
@@ -563,6 +564,40 @@ def _terms_of(settings: CertifySettings) -> dict[str, Any]:
     }
 
 
+def _as_recorded_in_pieces(read: LabelledRows, settings: CertifySettings) -> tuple[LabelledRows, CertifySettings]:
+    """Return rows and settings for the one policy that loops which released pieces were recorded under.
+
+    What they showed says nothing of any other. Of a refused piece its judge gives the verdict, of the whole answer
+    another one: both are that of the loop.
+
+    Raises:
+        ConfigurationError: If another policy is to be certified, or they were recorded under several.
+    """
+    subject = settings.subject or read.rows[0].subject
+    if subject.policy.get("release") != "pieces":
+        return read, settings
+    ways = {(row.metadata.get("success_score"), row.metadata.get("success_rating")) for row in read.rows}
+    (score, rating), *others = sorted(ways, key=repr)
+    kind: Kind = "rating" if score is None else "score"
+    threshold = rating if score is None else score
+    chosen = (settings.thresholds, settings.max_attempts, settings.patience)
+    own = ([threshold], subject.policy.get("max_attempts"), subject.policy.get("patience"))
+    differs = any(one is not None and one != recorded for one, recorded in zip(chosen, own, strict=True))
+    if (
+        others
+        or differs
+        or threshold is None
+        or settings.independent_attempts
+        or settings.kind not in ("rating", kind)
+    ):
+        raise ConfigurationError(
+            f"these loops were released in pieces, and what they show says nothing of another policy: certify "
+            f"what was recorded under one success_{kind}, here {shortened([threshold, *others])}, and as it was"
+        )
+    rows = [replace(row, marks=dict(zip([subject.judge], row.marks.values(), strict=False))) for row in read.rows]
+    return replace(read, rows=rows), replace(settings, kind=kind, thresholds=[threshold], judges=())
+
+
 def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
     """Return the runs that count, and how they are looked at."""
     rows = [_with_weight(row) for row in read.rows] if settings.method == "weighted" else read.rows
@@ -584,11 +619,6 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
     if read.strangers:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
     own = settings.subject or recorded_by
-    if own.policy.get("release") == "pieces":
-        raise ConfigurationError(
-            "these loops were released in pieces, and what they show says nothing of other thresholds; record the "
-            "loop with release='answer' to certify it"
-        )
     most = recorded_attempts(rows, own, settings.max_attempts, independent=settings.independent_attempts)
     return _Calibration(
         runs=runs,

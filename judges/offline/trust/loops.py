@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +46,7 @@ class LoopPolicy:
 
     Args:
         success_rating: Lowest rating that passed.
+        success_score: Lowest score that passed, in place of the rating; None where the rating decided.
         max_attempts: Most attempts.
         patience: Attempts without a gain after which it stopped; None never did.
         policy_digest: Fingerprint of the whole policy.
@@ -53,14 +54,30 @@ class LoopPolicy:
     """
 
     success_rating: int
+    success_score: float | None = None
     max_attempts: int
     patience: int | None = None
     policy_digest: str = ""
     judge_digest: str = ""
 
+    @property
+    def threshold(self) -> float:
+        """What passed at least: a score, which is a float, or a rating."""
+        return self.success_rating if self.success_score is None else self.success_score
+
     def __str__(self) -> str:
         patience = "" if self.patience is None else f", patience {self.patience}"
-        return f"success rating {self.success_rating}, {self.max_attempts} attempts{patience}"
+        return f"success {named_threshold(self.threshold)}, {self.max_attempts} attempts{patience}"
+
+
+def named_threshold(threshold: float) -> str:
+    """Return a threshold as tables name it: a float is one of scores, and a whole number one of ratings."""
+    return f"score {threshold:g}" if is_score(threshold) else f"rating {threshold}"
+
+
+def is_score(threshold: object) -> bool:
+    """Check whether a threshold is one of scores, a float, and not of ratings, a whole number."""
+    return isinstance(threshold, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +166,11 @@ class RecordedLoop:
         while self.crashed and attempts and attempts[-1].rating is None:
             attempts = attempts[:-1]
         return attempts
+
+    def compared(self, threshold: float, attempts: Sequence[LoopAttempt] | None = None) -> list[float | None]:
+        """Return what a threshold is compared with of each attempt judged, or of those given: score or rating."""
+        judged = self.judged if attempts is None else attempts
+        return [one.score if is_score(threshold) else one.gate_rating for one in judged]
 
     @property
     def released(self) -> LoopAttempt | None:
@@ -325,6 +347,7 @@ def _policy(metadata: Mapping[str, object]) -> LoopPolicy | None:
         return None
     return LoopPolicy(
         success_rating=success,
+        success_score=_fraction(metadata.get("success_score")),
         max_attempts=1 if metadata.get("observed_only") is True else most,
         patience=_whole(metadata.get("patience"), 1),
         policy_digest=str(metadata.get("policy_digest") or ""),

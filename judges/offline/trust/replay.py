@@ -36,6 +36,8 @@ from judges.offline.trust.loops import (
     Loops,
     RecordedLoop,
     best_of,
+    is_score,
+    named_threshold,
     read_loops,
 )
 from judges.offline.trust.rows import RowSource, labels_for, naming_labels
@@ -52,7 +54,8 @@ class ReplayedPolicy:
     """What one policy would have come to on the recorded loops.
 
     Args:
-        success_rating: Lowest rating that passes.
+        success_rating: Lowest rating that passes, where no score decides.
+        success_score: Lowest score that passes, in place of the rating; None where the rating decides.
         max_attempts: Most attempts.
         patience: Attempts without a gain after which it stops; None never does.
         in_force: Whether it is the policy under which the loops were recorded.
@@ -90,33 +93,41 @@ class ReplayedPolicy:
     hajek: float | None = None
     horvitz_thompson: float | None = None
     effective: float | None = None
+    success_score: float | None = None
+
+    @property
+    def acceptance(self) -> str:
+        """What passes at least, as tables name it."""
+        return named_threshold(self.success_rating if self.success_score is None else self.success_score)
 
 
 def candidates(
     policy: LoopPolicy,
     *,
-    thresholds: Sequence[int] | None,
+    thresholds: Sequence[float] | None,
     max_attempts: Sequence[int] | None,
     patience: Sequence[int | None] | None,
-) -> list[tuple[int, int, int | None]]:
+) -> list[_Candidate]:
     """Return the policies to replay, the one in force first.
 
-    Without a choice these are: every threshold with the attempts in force; fewer and one more attempt, and every
-    lower patience, with the threshold in force. With a choice, all that it combines.
+    Without a choice these are: every threshold, of ratings or of scores as in force, with the attempts in force;
+    fewer and one more attempt, and every lower patience, with the threshold in force. With a choice, all that it
+    combines.
     """
-    own = (policy.success_rating, policy.max_attempts, policy.patience)
+    own = (policy.threshold, policy.max_attempts, policy.patience)
+    grid = (4, 3, 2) if policy.success_score is None else _SCORES
     if thresholds is None and max_attempts is None and patience is None:
         most = policy.max_attempts
         waits = range(1, min(most, policy.patience or most))
         others = [
-            *((threshold, most, policy.patience) for threshold in (4, 3, 2)),
-            *((policy.success_rating, count, policy.patience) for count in range(1, most + 2)),
-            *((policy.success_rating, most, wait) for wait in waits),
+            *((threshold, most, policy.patience) for threshold in grid),
+            *((policy.threshold, count, policy.patience) for count in range(1, most + 2)),
+            *((policy.threshold, most, wait) for wait in waits),
         ]
     else:
         others = [
             (threshold, count, wait)
-            for threshold in thresholds or (policy.success_rating,)
+            for threshold in thresholds or (policy.threshold,)
             for count in max_attempts or (policy.max_attempts,)
             for wait in patience or (policy.patience,)
         ]
@@ -126,7 +137,7 @@ def candidates(
 def _replay_policy(
     loops: Sequence[RecordedLoop],
     policy: LoopPolicy,
-    candidate: tuple[int, int, int | None],
+    candidate: _Candidate,
     *,
     least_effective: float,
     seed: int,
@@ -144,10 +155,11 @@ def _replay_policy(
     bad_rate = _summary(labelled, candidate, bad=True).bad_rate if labelled else None
     is_estimate = not summary.exact and explored is not None and explored.hajek is not None
     return ReplayedPolicy(
-        success_rating=threshold,
+        success_rating=policy.success_rating if is_score(threshold) else int(threshold),
+        success_score=threshold if is_score(threshold) else None,
         max_attempts=most,
         patience=patience,
-        in_force=candidate == (policy.success_rating, policy.max_attempts, policy.patience),
+        in_force=candidate == (policy.threshold, policy.max_attempts, policy.patience),
         status="exact" if summary.exact else "estimate" if is_estimate else "bounds",
         loops=len(loops),
         ends=summary.ends,
@@ -165,22 +177,19 @@ def _replay_policy(
     )
 
 
-def _replayed(loop: RecordedLoop, candidate: tuple[int, int, int | None]) -> Replay:
+def _replayed(loop: RecordedLoop, candidate: _Candidate) -> Replay:
     threshold, most, patience = candidate
-    ratings, scores = _marks_of(loop)
+    ratings, scores = _marks_of(loop, threshold)
     return replay_run(ratings, threshold, most, patience, scores=scores)
 
 
-def _marks_of(loop: RecordedLoop) -> tuple[list[int | None], list[float | None]]:
-    """Return the ratings of a loop as a gate counts them, and the scores that patience compares."""
-    judged = loop.judged
-    return [attempt.gate_rating for attempt in judged], [attempt.score for attempt in judged]
+def _marks_of(loop: RecordedLoop, threshold: float) -> tuple[Sequence[float | None], Sequence[float | None]]:
+    """Return what a threshold is compared with, and the scores that patience compares."""
+    return loop.compared(threshold), [attempt.score for attempt in loop.judged]
 
 
-def _summary(
-    loops: Sequence[RecordedLoop], candidate: tuple[int, int, int | None], *, bad: bool = False
-) -> ReplaySummary:
-    marks = [_marks_of(loop) for loop in loops]
+def _summary(loops: Sequence[RecordedLoop], candidate: _Candidate, *, bad: bool = False) -> ReplaySummary:
+    marks = [_marks_of(loop, candidate[0]) for loop in loops]
     return replay_runs(
         [ratings for ratings, _ in marks],
         *candidate,
@@ -194,21 +203,22 @@ def _labels(loop: RecordedLoop) -> int:
 
 
 def _explored(
-    loops: Sequence[RecordedLoop], policy: LoopPolicy, candidate: tuple[int, int, int | None], least: float
+    loops: Sequence[RecordedLoop], policy: LoopPolicy, candidate: _Candidate, least: float
 ) -> ReplaySummary | None:
     """Return the estimates by exploration, which goes on after a pass and after nothing else; None without any."""
     _, most, patience = candidate
     probabilities = {loop.continuation_probability for loop in loops}
     probability = probabilities.pop() if len(probabilities) == 1 else None
     is_shorter = policy.patience is None or (patience is not None and patience <= policy.patience)
-    if probability is None or most > policy.max_attempts or not is_shorter:
+    is_alike = type(candidate[0]) is type(policy.threshold)
+    if probability is None or most > policy.max_attempts or not is_shorter or not is_alike:
         return None
-    whole = [_marks_of(loop) for loop in loops if not loop.crashed]
+    whole = [_marks_of(loop, policy.threshold) for loop in loops if not loop.crashed]
     return replay_runs(
         [ratings for ratings, _ in whole],
         *candidate,
         scores=[scores for _, scores in whole],
-        recorded_threshold=policy.success_rating,
+        recorded_threshold=policy.threshold,
         exploration=probability,
         least_effective=least,
     )
@@ -241,6 +251,9 @@ def _mean_cost(loops: Sequence[RecordedLoop], results: Sequence[Replay]) -> floa
 
 
 _Key = tuple[str, int]
+_Candidate = tuple[float, int, int | None]
+"""Threshold, attempts and patience of a policy."""
+_SCORES = tuple(round(0.95 - 0.05 * step, 2) for step in range(10))
 
 
 def _rejudged_loops(
@@ -400,9 +413,7 @@ class LoopReplay:
             low, high = policy.release_rate
             rate = f"{low:.1%}" if policy.status == "exact" else f"{low:.1%} to {high:.1%}"
             patience = "" if policy.patience is None else f", patience {policy.patience}"
-            lines.append(
-                f"  rating {policy.success_rating}, {policy.max_attempts} attempts{patience}: releases {rate}"
-            )
+            lines.append(f"  {policy.acceptance}, {policy.max_attempts} attempts{patience}: releases {rate}")
         return "\n".join([*lines, self.assumption])
 
 
@@ -410,7 +421,7 @@ def replay(
     rows: LoopRows,
     labels: RowSource | None = None,
     *,
-    thresholds: Sequence[int] | None = None,
+    thresholds: Sequence[float] | None = None,
     max_attempts: Sequence[int] | None = None,
     patience: Sequence[int | None] | None = None,
     policy: str | None = None,
@@ -426,7 +437,8 @@ def replay(
     Args:
         rows: A file of attempts, the folder of a run over one, or rows, for instance `DatabaseRecord.attempts()`.
         labels: Labels that are not in the rows: a file that `refine label` wrote; by default that beside them.
-        thresholds: Success ratings to replay; by default 4, 3 and 2.
+        thresholds: Success ratings to replay, or scores, as floats from 0 to 1; by default 4, 3 and 2, or scores
+            from 0.5 to 0.95 where the loops accepted by score.
         max_attempts: Numbers of attempts to replay; by default 1 to one more than was allowed.
         patience: Patiences to replay, None for no patience; by default those below the one in force.
         policy: Beginning of the digest of the policy whose loops are read; by default the one with the most loops.
@@ -519,24 +531,27 @@ def _benefit(
 def _labelled_loop(loop: RecordedLoop, slices: Sequence[str], *, is_ambiguous: bool) -> LabelledLoop:
     attempts = [attempt for attempt in loop.attempts if not attempt.shadow]
     released = loop.released
+    threshold = _LEAST_PASS if loop.policy is None else loop.policy.threshold
     digest = "" if loop.policy is None or not is_ambiguous else f" {loop.policy.judge_digest[:8]}"
     return LabelledLoop(
         question_id=loop.question_id,
-        ratings=tuple(attempt.gate_rating for attempt in attempts),
+        ratings=tuple(loop.compared(threshold, attempts)),
         good=tuple(good_by_people(attempt.opinions) for attempt in attempts),
         shown=None if released is None or released.shadow else released.number,
-        success_rating=_LEAST_PASS if loop.policy is None else loop.policy.success_rating,
+        success_rating=threshold,
         judge=f"{loop.judge}{digest}",
         slices={column: str(loop.metadata[column]) for column in slices if column in loop.metadata},
     )
 
 
 def _check(
-    thresholds: Sequence[int] | None, max_attempts: Sequence[int] | None, patience: Sequence[int | None] | None
+    thresholds: Sequence[float] | None, max_attempts: Sequence[int] | None, patience: Sequence[int | None] | None
 ) -> None:
     for threshold in thresholds or ():
-        if threshold not in (1, 2, 3, 4):
-            raise ConfigurationError(f"a threshold is a rating from 1 to 4, not {shortened(threshold)}")
+        if not (0 <= threshold <= 1 if is_score(threshold) else threshold in (1, 2, 3, 4)):
+            raise ConfigurationError(
+                f"a threshold is a rating from 1 to 4, or a score from 0.0 to 1.0, not {shortened(threshold)}"
+            )
     for name, values in (("max_attempts", max_attempts), ("patience", patience)):
         for value in values or ():
             if value is not None and (type(value) is not int or value < 1):
