@@ -20,7 +20,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from judges.certificate import IssuedCertificate
+from judges.certificate import IssuedCertificate, accepting
 from judges.errors import ConfigurationError, shortened
 from judges.first_guesses import guesses, meanings
 from judges.promise import OnAlarm, Standing, certified_grid
@@ -250,7 +250,8 @@ class Policy(FrozenSettings):
     Args:
         success_rating: Rating from 1 to 4 at which an answer is accepted.
         success_score: Score from 0 to 1 at which an answer is accepted, whatever its rating; None accepts by
-            rating. A score is finer than a rating where the judge has probabilities; see `judges.Verdict`.
+            rating. A score is finer than a rating where the judge has probabilities; see `judges.Verdict`. Where
+            `success_rating` is set, too, both must be reached.
         max_attempts: Maximum number of answers, including the first one; 1 judges once and never retries.
         on_exhausted: What to return when the loop ends without acceptance: the `"best"` attempt (highest score,
             the latest on a tie), the `"last"` one, `"raise"` `NotAccepted`, the `"fallback"` text, or
@@ -439,16 +440,24 @@ class Policy(FrozenSettings):
         return self
 
     def accepts(self, verdict: Verdict) -> bool:
-        """Return whether a verdict reaches the success rating, or the success score where there is one."""
+        """Return whether a verdict reaches the success rating, the success score, or both where both are set."""
         if self.success_score is None:
             return verdict.reaches(self.success_rating)
-        return verdict.score is not None and verdict.score >= self.success_score
+        is_enough = verdict.score is not None and verdict.score >= self.success_score
+        return is_enough and (not self._demands_both or verdict.reaches(self.success_rating))
+
+    @property
+    def _demands_both(self) -> bool:
+        """True if a rating was set beside a success score."""
+        return "success_rating" in self.model_fields_set
 
     @property
     def acceptance(self) -> str:
         """The setting at which an answer is accepted, as it is written."""
-        by_rating = self.success_score is None
-        return f"success_rating={self.success_rating}" if by_rating else f"success_score={self.success_score:g}"
+        if self.success_score is None:
+            return f"success_rating={self.success_rating}"
+        both = f"success_rating={self.success_rating}, " if self._demands_both else ""
+        return f"{both}success_score={self.success_score:g}"
 
     @property
     def held_back(self) -> str:
@@ -479,7 +488,7 @@ class Policy(FrozenSettings):
         if self.on_alarm == "stricter":
             name, _ = self.certificate.acceptance
             threshold = standing.threshold or certified_grid(self.certificate)[-1]
-            changed[name] = int(threshold) if name == "success_rating" else threshold
+            changed |= accepting(name, threshold)
         elif self.on_alarm == "closed" and not self.shadow:
             changed["max_calls"] = 0
         return self.model_copy(update=changed)
@@ -508,15 +517,16 @@ def _apply_certificate(settings: Mapping[str, Any]) -> dict[str, Any]:
         ConfigurationError: If the certificate cannot be used, or another one stands beside it.
     """
     certificate = IssuedCertificate.read(settings["certificate"])
-    name, certified = certificate.acceptance
+    certified = certificate.settings
     for other in ("success_rating", "success_score"):
         explicit = settings.get(other)
-        if explicit is not None and (other, explicit) != (name, certified):
+        if explicit is not None and explicit != certified.get(other):
+            written = ", ".join(f"{name}={value:g}" for name, value in certified.items())
             raise ConfigurationError(
-                f"{other}={shortened(explicit)} stands beside a certificate for {name}={certified:g}; leave one "
-                f"of the two out"
+                f"{other}={shortened(explicit)} stands beside a certificate for {written}; leave one of "
+                f"the two out"
             )
-    return {**settings, "certificate": certificate, name: certified}
+    return {**settings, "certificate": certificate, **certified}
 
 
 _NO_OVERRIDE = Override()

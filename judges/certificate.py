@@ -127,6 +127,7 @@ def _value(value: object) -> str:
 
 
 _NEVER = 5
+TestMethod = Literal["sequence", "fallback", "anytime", "assisted", "weighted"]
 
 
 class CertifiedRow(BaseModel):
@@ -191,11 +192,9 @@ _HEADER = ("from", "released", "bad", "share", "at most", "p", "status", "of the
 _STATUS = {"certified": "certified", "refused": "refused", "too_few": "too few", "not_tested": "not tested"}
 
 
-def _table_lines(
-    rows: Sequence[CertifiedRow], method: Literal["sequence", "fallback", "anytime", "weighted"]
-) -> Iterator[str]:
+def _table_lines(rows: Sequence[CertifiedRow], method: TestMethod) -> Iterator[str]:
     """Yield the lines of the table, and for an escalation who decides how much."""
-    lines = [_HEADER, *(_cells(row, anytime=method == "anytime") for row in rows)]
+    lines = [_HEADER, *(_cells(row, anytime=method in {"anytime", "assisted"}) for row in rows)]
     shown = [column for column in range(len(_HEADER)) if any(cells[column] for cells in lines[1:])]
     widths = {column: max(len(cells[column]) for cells in lines) for column in shown}
     for cells in lines:
@@ -254,8 +253,8 @@ class IssuedCertificate(BaseModel):
         id: Digest of everything else.
         kind: Whether the threshold is on ratings, on scores, or the policy is an escalation of judges.
         subject: The loop it is about.
-        threshold: The certified success rating or score, or the place of the escalation in the chain; None if
-            nothing is certified.
+        threshold: The certified success rating (4.9: 4 with a score of at least .9) or score, or the place of the
+            escalation in the chain; None if nothing is certified.
         alpha: Largest tolerated share of bad answers.
         delta: Probability that the promise does not hold, as spent here.
         break_at_most: The second promise: of first answers that were good at most this share comes out bad; None
@@ -302,7 +301,7 @@ class IssuedCertificate(BaseModel):
     break_at_most: float | None = Field(default=None, gt=0, lt=1)
     final_bad: float | None = None
     use_of_labels: int = Field(default=1, ge=1)
-    method: Literal["sequence", "fallback", "anytime", "weighted"]
+    method: TestMethod
     harm: tuple[float, ...] = ()
     risk: Risk = "released"
     estimand: Estimand = "questions"
@@ -506,7 +505,16 @@ class IssuedCertificate(BaseModel):
             raise ConfigurationError(
                 f"certificate {self.id[:8]} is about a score: the loop accepts by {name}={value:g}"
             )
-        return int(value)
+        return math.floor(value)
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """The settings of a loop that it allows: a success rating, a success score, or both, for 4.9 say.
+
+        Raises:
+            ConfigurationError: If it certifies nothing, or an escalation of judges; in one line.
+        """
+        return accepting(*self.acceptance)
 
     @property
     def acceptance(self) -> tuple[Literal["success_rating", "success_score"], float]:
@@ -527,7 +535,7 @@ class IssuedCertificate(BaseModel):
             )
         if self.kind == "score":
             return "success_score", self.threshold
-        return "success_rating", int(self.threshold)
+        return "success_rating", self.threshold
 
     @property
     def _remedy(self) -> str:
@@ -544,9 +552,8 @@ class IssuedCertificate(BaseModel):
             return "nothing"
         if self.kind == "escalation":
             return f"escalation, least ratings {self.rows[int(self.threshold)].policy_text}"
-        what = "success_rating" if self.kind == "rating" else "success_score"
-        loop = "" if self.subject.max_attempts is None else f", max_attempts={self.subject.max_attempts}"
-        return f"{what}={self.threshold:g}{loop}"
+        loop = {} if self.subject.max_attempts is None else {"max_attempts": self.subject.max_attempts}
+        return ", ".join(f"{name}={value:g}" for name, value in {**self.settings, **loop}.items())
 
     @property
     def promise(self) -> str:
@@ -573,8 +580,20 @@ _METHODS = {
     "sequence": "exact test, strictest first",
     "fallback": "exact test, with shares of delta",
     "anytime": "e-values, which hold at any look",
+    "assisted": "e-values with the judge as control variate, which hold at any look",
     "weighted": "Hoeffding-Bentkus bound, for weights and graded harm",
 }
+
+
+def accepting(name: Literal["success_rating", "success_score"], threshold: float) -> dict[str, float]:
+    """Return a threshold as settings of a loop; a rating of 4.9 is one of 4 with a score of at least .9."""
+    if name == "success_score":
+        return {name: threshold}
+    rating = math.floor(threshold)
+    return {name: rating, **({"success_score": round(threshold - rating, _DIGITS)} if threshold > rating else {})}
+
+
+_DIGITS = 6
 
 
 def _json_of(path: Path) -> object:

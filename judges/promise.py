@@ -81,6 +81,7 @@ class Standing:
         bad: Bad ones among them.
         thresholds: What the audits say of each certified threshold, the one that was taken first.
         moves: After how many audits the threshold changed, and to which; None for withdrawn.
+        on_alarm: What follows from an alarm.
     """
 
     certificate: str
@@ -91,6 +92,12 @@ class Standing:
     bad: int = 0
     thresholds: tuple[ThresholdEvidence, ...] = ()
     moves: tuple[tuple[int, float | None], ...] = ()
+    on_alarm: OnAlarm = "log"
+
+    @property
+    def is_uncovered(self) -> bool:
+        """True if answers go on, and nothing is promised of them."""
+        return self.is_withdrawn and self.on_alarm != "closed"
 
     @property
     def is_withdrawn(self) -> bool:
@@ -118,7 +125,9 @@ class Standing:
         about = f"certificate {self.certificate[:8]}"
         counts = f"{self.bad} of {self.audits} audited answers bad, {self.alpha:.1%} tolerated"
         if self.threshold is None:
-            return f"{about} is withdrawn: {counts}"
+            then = "answers go on, and nothing covers them" if self.is_uncovered else "no answer goes out any more"
+            none = "no stricter rating holds either; " if self.on_alarm == "stricter" else ""
+            return f"{about} is withdrawn: {counts}; {none}{then}"
         now = f", accepting from {self.threshold:g} now" if self.moves else ""
         return f"{about} holds{now}: {counts}, evidence against it {self.evidence:.3g} of {self.alarm_at:g}"
 
@@ -248,6 +257,7 @@ class AuditedPromise:
             audits=self._audits,
             bad=self._bad,
             moves=tuple(self._moves),
+            on_alarm=self._on_alarm,
             thresholds=tuple(
                 ThresholdEvidence(
                     threshold=threshold, audits=one.audits, bad=one.bad, evidence=one.against, highest=one.highest

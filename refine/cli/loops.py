@@ -27,7 +27,7 @@ from judges.offline.trust.monitor import Audits, CanaryResult, LiveRate, Monitor
 from judges.offline.trust.replay import LoopReplay, ReplayedPolicy, replay
 from refine.cli.judge_specs import load_judge
 from refine.cli.options import ExportOptions, MonitorOptions, ReplayOptions, VerifyOptions
-from refine.cli.tables import Column, print_table, text_console
+from refine.cli.tables import Column, print_table, print_text, text_console
 from refine.record.seals import Verification, cells_of, seal_key_of, verify_rows
 
 if TYPE_CHECKING:
@@ -275,14 +275,14 @@ def run_replay(options: ReplayOptions) -> int:
 def _show_replay(out: Console, result: LoopReplay) -> None:
     """Print a replay."""
     if result.reason is not None:
-        out.print(Text(f"{result.reason}: {result.detail}", style="yellow"), soft_wrap=True)
-        _print_left_out(out, result)
+        print_text(f"{result.reason}: {result.detail}", style="yellow")
+        _print_left_out(result)
         return
     if result.benefit is not None:
         _show_benefit(out, result.benefit)
     questions = "" if result.questions == result.loops else f" to {result.questions:,} questions"
     out.print(Text(f"{_count(result.loops, 'loop')}{questions}, recorded with {result.policy}", style="bold"))
-    _print_left_out(out, result)
+    _print_left_out(result)
     _print_curve(out, result.curve)
     if result.curve_note:
         _note(out, result.curve_note)
@@ -300,9 +300,9 @@ _EFFECT_STYLES = {"helps": "bold green", "harms": "bold red", "cannot be told": 
 def _show_benefit(out: Console, report: BenefitReport) -> None:
     """Print whether a loop helps, and what stands behind that."""
     style = _EFFECT_STYLES[report.benefit.effect] if report.is_known else "yellow"
-    out.print(Text(report.headline, style=style))
+    print_text(report.headline, style=style)
     for label, text in report.entries():
-        out.print(Text.assemble((f"  {label:<10}", "dim"), text))
+        print_text(f"  {label:<10}{text}")
     head, rows = report.table()
     if rows:
         out.print()
@@ -312,12 +312,12 @@ def _show_benefit(out: Console, report: BenefitReport) -> None:
     out.print()
 
 
-def _print_left_out(out: Console, result: LoopReplay) -> None:
+def _print_left_out(result: LoopReplay) -> None:
     parts = [f"{count} {reason}" for reason, count in result.left_out.items()]
     parts += [f"{count} of policy {digest[:8] or 'unknown'}" for digest, count in result.other_policies.items()]
     if parts:
         hint = "; choose one with --policy" if result.other_policies else ""
-        out.print(Text(f"left out: {', '.join(parts)}{hint}", style="yellow"), soft_wrap=True)
+        print_text(f"left out: {', '.join(parts)}{hint}", style="yellow")
 
 
 def _note(out: Console, text: str) -> None:

@@ -569,9 +569,13 @@ class CertifyOptions(_TrustOptions):
     )
     method: str = _option(
         "sequence; fallback, if higher ratings are not better; anytime, to look as labels come in; "
-        "weighted, for rows with weights, several runs a question or graded harm.",
+        "assisted, the same with the judge's scores of answers without a label; weighted, for rows with "
+        "weights, several runs a question or graded harm.",
         "NAME",
         default="sequence",
+    )
+    control: str | None = _option(
+        "Judge that helps labels, for --method assisted. Default: the loop's own.", "NAME"
     )
     harm: str | None = _option("Harm of answers rated 1 to 4, each 0 to 1, for --method weighted.", "H,H,H,H")
     largest_weight: float | None = _option(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -36,10 +39,35 @@ def text_console(piped_width: int = _PIPED_WIDTH) -> Console:
 def print_text(text: str, *, style: str = "") -> None:
     """Print text: in a terminal no word is broken where a line ends, and what is piped stays as it is."""
     console = text_console()
-    if console.is_terminal:
-        console.print(Text(text, style=style))
-    else:
+    if not console.is_terminal:
         sys.stdout.write(f"{text}\n")
+        return
+    lines = (line for part in text.split("\n") for line in _wrapped(part, console.width))
+    console.print(Text("\n".join(lines), style=style), soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Return a line as lines that fit; words, paths and figures such as `p = 0.02` and `95 %` stay whole."""
+    if cell_len(line) <= width:
+        return [line]
+    label = _LABEL.match(line)
+    indent = len(line) - len(line.lstrip())
+    hanging = indent + len(_INDENT) * bool(indent)
+    if label is not None and len(label[0]) <= width // 2:
+        hanging = len(label[0])
+    parts = wrap(
+        _TOGETHER.sub("\u00a0", line[indent:]),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [part.replace("\u00a0", " ") for part in parts]
+
+
+_LABEL = re.compile(r"\s*\S+(?: \S+)*\s{2,}(?=\S)")
+_TOGETHER = re.compile(r"(?<==) | (?=[=%])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,7 @@ def run_certify(options: CertifyOptions) -> int:
             laxest=options.laxest,
             scores=options.scores,
             judge=options.judge,
+            control=options.control,
             escalation=None if options.escalation is None else options.escalation.split(","),
             independent_attempts=options.assume_independent_attempts,
             loops=options.loops,
@@ -274,7 +275,9 @@ def _parse_method(text: str) -> AnyMethod:
     for method in get_args(AnyMethod):
         if text == method:
             return method  # type: ignore[no-any-return]  # one of the literals
-    raise ConfigurationError(f"--method is sequence, fallback, anytime or weighted, not {shortened(text)}")
+    raise ConfigurationError(
+        f"--method is sequence, fallback, anytime, assisted or weighted, not {shortened(text)}"
+    )
 
 
 def _parse_estimand(text: str) -> Estimand:

@@ -282,7 +282,7 @@ class DatabaseRecord(SharedByCopies):
         """
         name = f"promise:{certificate.id}:{on_alarm}"
         with self._tables.reading() as connection:
-            audits = queries.audits(connection, certificate.id, certificate.good)
+            audits = queries.audits(connection, certificate)
             before = queries.last_alarm(connection, name)
         standing = follow(certificate, audits, on_alarm)
         if before is not None:

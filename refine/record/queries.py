@@ -26,8 +26,10 @@ from sqlalchemy import (
 )
 
 from judges import ConfigurationError
+from judges.certificate import IssuedCertificate
 from judges.errors import shortened
 from judges.promise import Audit
+from judges.verdict import HIGHEST
 from refine.record import sums
 from refine.record.rows import CALLER, iso_time, metadata_of, name_of, now_ms, text_of
 from refine.record.schema import (
@@ -552,11 +554,11 @@ class Label:
         return self.rating is None and self.up is None and not (self.note or "").strip()
 
 
-def audits(connection: Connection, certificate: str, good: float) -> list[Audit]:
+def audits(connection: Connection, certificate: IssuedCertificate) -> list[Audit]:
     """Return the labelled answers that a certificate covers, in the order of their first labels; a tie is bad."""
-    is_covered = OUTCOME.c.passed & (OUTCOME.c.certificate == certificate)
+    is_covered = OUTCOME.c.passed & (OUTCOME.c.certificate == certificate.id)
     joined = (
-        select(LABEL, ATTEMPT.c.rating.label("mark"), ATTEMPT.c.score, OUTCOME.c.success_score)
+        select(LABEL, ATTEMPT.c.rating.label("mark"), ATTEMPT.c.score)
         .join(OUTCOME, (OUTCOME.c.id == LABEL.c.outcome) & (OUTCOME.c.released == LABEL.c.number))
         .join(ATTEMPT, (ATTEMPT.c.outcome == LABEL.c.outcome) & (ATTEMPT.c.number == LABEL.c.number))
         .where(
@@ -569,9 +571,10 @@ def audits(connection: Connection, certificate: str, good: float) -> list[Audit]
     marks: dict[str, float] = {}
     votes: dict[str, list[bool]] = defaultdict(list)
     for row in connection.execute(joined).mappings():
-        marks[row["outcome"]] = row["mark"] if row["success_score"] is None else row["score"]
-        votes[row["outcome"]].append(row["up"] if row["rating"] is None else row["rating"] >= good)
-    return [Audit(mark=marks[key] or 0.0, bad=2 * sum(said) <= len(said)) for key, said in votes.items()]
+        mark, score = row["mark"] or 0.0, row["score"] or 0.0
+        marks[row["outcome"]] = score if certificate.kind == "score" else mark + score * (mark == HIGHEST)
+        votes[row["outcome"]].append(row["up"] if row["rating"] is None else row["rating"] >= certificate.good)
+    return [Audit(mark=marks[key], bad=2 * sum(said) <= len(said)) for key, said in votes.items()]
 
 
 def last_alarm(connection: Connection, name: str) -> str | None:

@@ -157,6 +157,7 @@ class _PromiseCollector(Collector):
             "evidence": "Evidence against the promise; an alarm is due at 1 / delta",
             "audits": "Labelled answers that the certificate covers",
             "bad_audits": "Bad ones among them",
+            "uncovered": "Whether answers go on of which nothing is promised any more",
         }
         figures = {
             name: GaugeMetricFamily(f"refine_promise_{name}", text, labels=["guard"])
@@ -170,6 +171,7 @@ class _PromiseCollector(Collector):
                     standing.evidence,
                     standing.audits,
                     standing.bad,
+                    float(standing.is_uncovered),
                 )
                 for figure, value in zip(figures.values(), values, strict=True):
                     figure.add_metric([guard], value)
@@ -376,7 +378,11 @@ def _look_at(promises: Mapping[str, PromiseWatch]) -> None:
 
 def _standing_of(watch: PromiseWatch | None) -> Json:
     standing = None if watch is None else watch.standing
-    return {} if standing is None else {"promise": str(standing), "promise_state": standing.state}
+    return (
+        {}
+        if standing is None
+        else {"promise": str(standing), "promise_state": standing.state, "uncovered": standing.is_uncovered}
+    )
 
 
 def _status(service: Service, trace_url: str | None, promises: Mapping[str, PromiseWatch]) -> Json:

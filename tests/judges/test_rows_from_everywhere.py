@@ -658,3 +658,20 @@ def test_two_columns_of_answers_are_a_question(tmp_path: Path) -> None:
     assert [row.answer for row in read_rows(file, map={"answer": "output"})] == ["b"]
     file.write_text(json.dumps({"question": "q", "answer": "a", "output": "a"}) + "\n")
     assert [row.answer for row in read_rows(file)] == ["a"]
+
+
+EXPORTS = Path(__file__).parent / "exports"
+"""What the tools of these versions wrote themselves, one answer each; of the log of inspect without its events."""
+
+
+@pytest.mark.parametrize("file", sorted(EXPORTS.iterdir()), ids=lambda file: file.name)
+def test_files_that_the_tools_wrote_are_read(file: Path) -> None:
+    """Question, answer and reference stand where a judge looks for them, contexts and other columns are kept."""
+    (sample,) = read_rows(file)
+    assert sample.conversation[0].content == "What is the capital of France?"
+    assert sample.answer == (None if "example" in file.name else "It is Paris.")
+    assert sample.reference == (None if "-run-" in file.name else "Paris")
+    if file.name.startswith(("ragas-0", "deepeval")):
+        assert sample.retrieved_contexts == ("Paris is the capital of France.",)
+    if file.name.startswith(("inspect", "braintrust")):
+        assert sample.metadata["topic"] == "geo"

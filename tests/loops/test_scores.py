@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from graphs import InputError
-from judges import ConfigurationError, Helpfulness, Judge, Quick, Sample
+from graphs import InputError, Policy
+from judges import ConfigurationError, Helpfulness, Judge, Quick, Sample, Verdict, as_judge
 from judges.certificate import IssuedCertificate
 from judges.offline import Alignment, align, certify, evaluate, replay
+from judges.promise import Audit, follow
 from judges.testing import Likely, ScriptedModel
 from refine import SelfRefine
 from refine.report.contents import RunData, build_report
@@ -121,6 +122,38 @@ def test_a_score_and_a_rating_do_not_stand_beside_each_other(certificate: Issued
             loop(certificate=certificate, **settings)
     with pytest.raises(InputError, match="accepted by their score"):
         loop(success_score=0.5).invoke("question 1", context={"success_rating": 4})
+
+
+def scored(sample: Sample) -> Verdict:
+    """Rate every answer 4, and score weak ones lower."""
+    return Verdict(rating=4, passed=True, score=0.82 if "weak" in (sample.answer or "") else 0.95)
+
+
+@pytest.mark.filterwarnings("ignore::graphs.CertificateWarning")
+def test_a_policy_stricter_than_a_rating_of_four(tmp_path: Path) -> None:
+    """4.9 asks for a rating of 4 and a score of .9: certified where 4 is not, by a loop, and after an alarm."""
+    judge = as_judge(scored, name="scored")
+    recorder = loop(judge, success_rating=4, success_score=0.95, record=tmp_path / "attempts.jsonl")
+    for number in range(QUESTIONS):
+        recorder.refine(f"question {number}")
+    rows = [json.loads(line) for line in (tmp_path / "attempts.jsonl").read_text().splitlines()]
+    labelled = [{**row, "labels": [{"by": "ann", "up": "weak" not in row["response"]}]} for row in rows]
+    issued = certify(labelled, thresholds=[4.9, 4], ledger=tmp_path / "ledger")
+    assert [(row.policy, row.status) for row in issued.rows] == [(4.9, "certified"), (4, "refused")]
+    assert issued.policy_name == "success_rating=4, success_score=0.9, max_attempts=1"
+    certified = loop(judge, certificate=issued)
+    assert certified.policy.acceptance == "success_rating=4, success_score=0.9"
+    assert [certified.refine(f"question {number}").passed for number in (1, 5)] == [True, False]
+    assert certify(labelled, thresholds=[4.9, 4], alpha=0.4).threshold == 4
+    both = certify(labelled, thresholds=[4.9, 4], alpha=0.35, laxest=True)
+    assert both.threshold == 4
+    standing = follow(both, [Audit(4.95, bad=False)] * 2 + [Audit(4.82, bad=True)] * 13)
+    assert standing.threshold == 4.9
+    moved = Policy(certificate=both, on_alarm="stricter", max_attempts=1).under(standing)
+    assert moved.acceptance == "success_rating=4, success_score=0.9"
+    for wrong in (5, 3.5):
+        with pytest.raises(ConfigurationError, match=r"or 4\.9 for a 4 that is scored \.9 or more"):
+            certify(labelled, thresholds=[wrong])
 
 
 def labelled_rows(count: int = 100) -> list[Mapping[str, Any]]:

@@ -20,6 +20,7 @@ from refine import DatabaseRecord, SelfRefine
 from refine.cli.app import app
 from tests import forks
 from tests.snippets import ROOT
+from tests.statistics.test_certifying import loop_rows
 
 LONG = "a_rather_long_name_of_a_judge"
 
@@ -78,6 +79,45 @@ def test_sentences_break_between_words(rows: Path) -> None:
     piped = CliRunner().invoke(app, ["compare", "a", "b"]).stdout
     assert max(map(len, text.splitlines())) <= 60
     assert text.split() == piped.split()
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_no_figure_is_broken_on_any_screen(rows: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """Whatever has a digit where output is piped stands whole on a line that fits in a terminal."""
+    known = {"success_rating": 4, "max_attempts": 4, "judge": "helpfulness"}
+    loops = [{**row, **known, "stop_reason": "accepted" if row["rating"] == 4 else None} for row in loop_rows()]
+    (rows.parent / "loops.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in loops))
+    for name in ("a", "b"):
+        made = ["evaluate", str(rows), "--judge", f"pattern:name={LONG},required=word", "--out", name]
+        assert (
+            CliRunner().invoke(app, [*made, "--judge", f"length:at_most={len(name) + 1},unit=words"]).exit_code
+            == 0
+        )
+    wrong = []
+    commands = (
+        "show a --slice topic",
+        "compare a b",
+        "align loops.jsonl --full --max-attempts 4",
+        "certify loops.jsonl --max-attempts 4 --alpha 0.4 --out made.json",
+        "replay loops.jsonl",
+        "estimate rows.jsonl --judge helpfulness --model scripted",
+        "report a b --out report.html",
+        f"try-judge --judge {LONG}",
+    )
+    for command in commands:
+        screens = []
+        for settings in ({}, {"TTY_COMPATIBLE": "1", "COLUMNS": str(columns), "NO_COLOR": "1"}):
+            for name, value in settings.items():
+                monkeypatch.setenv(name, value)
+            (rows.parent / "made.json").unlink(missing_ok=True)
+            screens.append(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", CliRunner().invoke(app, command.split()).stdout))
+            for name in settings:
+                monkeypatch.delenv(name)
+        piped, narrow = ([word.strip(",;") for word in text.split()] for text in screens)
+        figures = {word for word in piped if any(letter.isdigit() for letter in word)} - {*narrow}
+        wrong += [f"{command}: {word}" for word in sorted(figures) if len(word) < columns]
+        wrong += [f"{command}: {line}" for line in screens[1].splitlines() if len(line.rstrip()) > columns]
+    assert not wrong
 
 
 def test_without_out_a_run_has_a_folder_of_its_own_which_is_named(rows: Path) -> None:

@@ -137,7 +137,10 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["certify", "none.jsonl"], "there is no file"),
         (["certify", "none.db"], "there is no record"),
-        (["certify", "rows.jsonl", "--method", "exact"], "--method is sequence, fallback, anytime or weighted"),
+        (
+            ["certify", "rows.jsonl", "--method", "exact"],
+            "--method is sequence, fallback, anytime, assisted or weighted",
+        ),
         (["certify", "rows.jsonl", "--thresholds", "high"], "--thresholds are numbers with commas"),
         (["certify", "rows.jsonl", "--chain", "5,4"], "--chain is for --escalation"),
         (["certify", "rows.jsonl", "--unlabelled", "good"], "--unlabelled is bad or left-out"),

@@ -103,6 +103,7 @@ def test_labels_move_a_guard_to_a_stricter_rating(tmp_path: Path) -> None:
             metrics = guard.get("/metrics").text
             assert 'refine_promise_threshold{guard="default"} 4.0' in metrics
             assert 'refine_promise_holds{guard="default"} 1.0' in metrics
+            assert 'refine_promise_uncovered{guard="default"} 0.0' in metrics
         with guarding(upstream.url, **settings) as replica:  # it holds there from the first answer on
             assert replica.chat().json()["refine"]["passed"] is False
 
@@ -119,6 +120,20 @@ def test_a_closed_guard_asks_no_model(tmp_path: Path) -> None:
             assert "broke the certificate's promise" in refused.json()["error"]["message"]
             assert guard.chat(refine={"max_attempts": 1}).status_code == 422
             assert len(upstream.requests) == before
+            assert "no answer goes out any more" in guard.get("/page/api/status").json()["guards"][0]["promise"]
+
+
+def test_answers_that_nothing_covers_are_told(tmp_path: Path) -> None:
+    """Where no stricter rating is left they go on: status, metrics and reply say that nothing covers them."""
+    with serving(in_turn(*[Reply("good")] * 60)) as upstream:
+        settings = settings_under(upstream.url, tmp_path, on_alarm="stricter")
+        with guarding(upstream.url, **settings) as guard:
+            break_promise(guard, until="withdrawn")
+            (status,) = guard.get("/page/api/status").json()["guards"]
+            assert status["uncovered"]
+            assert "no stricter rating holds either; answers go on, and nothing covers them" in status["promise"]
+            assert 'refine_promise_uncovered{guard="default"} 1.0' in guard.get("/metrics").text
+            assert guard.chat().json()["refine"].get("certificate") is None
 
 
 def test_only_keys_that_may_label_do(tmp_path: Path) -> None:

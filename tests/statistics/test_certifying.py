@@ -307,6 +307,57 @@ def test_labels_that_come_in_may_be_looked_at_with_e_values(tmp_path: Path) -> N
     assert looks[2].rows[0].e == pytest.approx(20.887534920767465)
 
 
+def scored_rows(labelled: int, runs: int = 1_000) -> list[Row]:
+    """Write single answers, 1 in 16 bad, of which the judge's score knows; the first to be drawn have labels."""
+    rows: list[Row] = [
+        {
+            "outcome_id": f"o{n}",
+            "attempt": 1,
+            "question": f"q{n}",
+            "answer": "a",
+            "rating": 4,
+            "score": 0.4 if n % 16 == 0 else 0.95,
+        }
+        for n in range(runs)
+    ]
+    chosen = labels_to_certify(rows, max_attempts=1, budget=labelled)
+    for place, one in enumerate(sorted(chosen, key=lambda one: one.row.index)):
+        label = {"by": "ann", "up": one.row.index % 16 != 0, "at": f"{place:05d}"}
+        rows[one.row.index]["labels"] = [label]
+    return rows
+
+
+def test_a_judge_helps_labels(tmp_path: Path) -> None:
+    """What the scores know takes fewer labels; what it is not for is refused in a line."""
+    rows = scored_rows(200)
+    found = {
+        method: certify(rows, method=method, thresholds=(4,), max_attempts=1, ledger=tmp_path / method, once=True)
+        for method in ("anytime", "assisted")
+    }
+    evidence = {method: one.rows[0].e or 0.0 for method, one in found.items()}
+    assert {one.released for one in found.values()} == {200}
+    assert evidence["assisted"] > 1.5 * evidence["anytime"]
+    assert "the judge as control variate" in str(found["assisted"])
+    for settings, message in (
+        ({"estimand": "questions"}, "leave out what asks for another promise"),
+        ({"break_at_most": 0.1}, "leave out what asks for another promise"),
+        ({"control": "nobody"}, "no row has a verdict of 'nobody'"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            certify(rows, method="assisted", max_attempts=1, **settings)
+    with pytest.raises(ConfigurationError, match="control is for method='assisted'"):
+        certify(rows, max_attempts=1, control="judge")
+
+
+def test_what_is_drawn_to_be_labelled_stays_as_the_record_grows() -> None:
+    """Of a longer record the draw holds what it held of the shorter one, as far as there is room."""
+    short, long = scored_rows(0, 300), scored_rows(0, 330)
+    first = {one.row.outcome_id for one in labels_to_certify(short, max_attempts=1, budget=100)}
+    again = {one.row.outcome_id for one in labels_to_certify(long, max_attempts=1, budget=130)}
+    assert len(first) == 100
+    assert first <= again
+
+
 def test_a_record_says_nothing_about_what_it_did_not_do() -> None:
     """A stricter threshold, more attempts and more patience than recorded are refused; crashed loops are not."""
     accepted = [{**row, "stop_reason": "accepted"} for row in single_rows({4: (40, 0), 3: (20, 0)})]

@@ -15,8 +15,10 @@ from judges.errors import ConfigurationError
 from judges.offline import statistics
 from judges.offline.statistics import (
     AltTest,
+    AssistedLabel,
     agreement,
     alt_test,
+    assisted_e_value,
     bca,
     benjamini_hochberg,
     benjamini_yekutieli,
@@ -380,6 +382,33 @@ def test_figures_that_hold_at_any_look() -> None:
     assert next(n for n in range(100) if e_value(0, n, 0.1) >= 20) == 43
     path = numbers(".888888889 2 1.777777778 3.555555556 7.111111111 6.320987654 12.641975309 25.283950617")
     close(e_cusum([0, 1, 0, 1, 1, 0, 1, 1], 0.1), path, 1e-8)
+
+
+def test_bets_that_ask_the_judge() -> None:
+    """They come to what fractions come to, and bad answers that a judge foresees weigh less."""
+    labels = [(False, 0.2, (0.4, 0.0)), (True, 0.9, (0.1, 0.1)), (False, 0.0, ())]
+    close(assisted_e_value([AssistedLabel(*one) for one in labels], 0.1), 19969412291 / 26667792000)
+    assert assisted_e_value([], 0.1) == 1
+    foreseen = [AssistedLabel(n % 20 == 0, float(n % 20 == 0), (0.05,) * 4) for n in range(200)]
+    unforeseen = [one._replace(doubt=0.05) for one in foreseen]
+    assert assisted_e_value(foreseen, 0.1) > 1.5 * assisted_e_value(unforeseen, 0.1)
+    with pytest.raises(ValueError, match="doubt is a number from 0 to 1"):
+        assisted_e_value([AssistedLabel(bad=False, doubt=1.5)], 0.1)
+    with pytest.raises(ValueError, match="assisted is for"):
+        certify({4: (43, 0)}, method="assisted")
+
+
+@pytest.mark.parametrize("judge", ["right", "upside down"])
+def test_bets_are_fair_however_wrong_the_judge_is(judge: str) -> None:
+    """Of 300 teams just above alpha who look after every 50 labels at most delta and 3 standard errors certify."""
+    random = np.random.default_rng(4)
+    certified = 0
+    for _ in range(300):
+        bad = random.random((200, 5)) < 0.1
+        doubts = np.where(bad == (judge == "right"), random.beta(2, 2, bad.shape), random.beta(0.5, 5, bad.shape))
+        labels = [AssistedLabel(bool(b[0]), float(d[0]), tuple(d[1:])) for b, d in zip(bad, doubts, strict=True)]
+        certified += any(assisted_e_value(labels[:n], 0.1) >= 20 for n in (50, 100, 150, 200))
+    assert certified / 300 <= 0.05 + 3 * (0.05 * 0.95 / 300) ** 0.5
 
 
 def test_certificates() -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import judges
 from judges import ConfigurationError
 from judges.fingerprint import fingerprint
-from judges.offline import Tuning, certify, tune
+from judges.offline import Tuning, align, certify, tune
 from judges.testing import ScriptedModel
 from refine.cli.app import app
 from tests.kit import shown
@@ -183,6 +183,8 @@ def test_labels_that_tuned_a_judge_certify_none(tuned: Tuned, tmp_path: Path) ->
     assert certify(write(rows, tmp_path / "other.jsonl"), alpha=0.9, max_attempts=1).labels == 50
     with pytest.raises(ConfigurationError, match="tuned_on"):
         certify(rows, tuned.folder / "out/labels.jsonl", alpha=0.9, max_attempts=1)
+    with pytest.raises(ConfigurationError, match="tuned a judge, so they cannot say how good it is"):
+        align(copy)
     fresh = [{**row, "rating": 4, "attempt": 1} for row in labelled(40, seed=7)]
     assert certify(write(fresh, tuned.folder / "fresh.jsonl"), alpha=0.9, max_attempts=1).labels == 40
 

@@ -660,6 +660,9 @@ def _rows_of(document: Any) -> Iterable[Any]:
     """Return the rows of a JSON document: a list, an object of lists, or an object that holds the list of rows."""
     if not isinstance(document, dict):
         return document if isinstance(document, list) else [document]
+    samples = document.get("samples")
+    if isinstance(samples, list) and "eval" in document:  # the log of inspect
+        return samples
     if isinstance(document.get("results"), dict):  # promptfoo
         return _rows_of(document["results"])
     if _is_table(document):

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from judges.offline.statistics.benefit import LoopBenefit, RiseGap, judged_together, loop_benefit, rise_gap
     from judges.offline.statistics.bias import BiasReport, BiasTest, bias_report, instrumental
     from judges.offline.statistics.certificates import (
+        AssistedLabel,
         Certificate,
         Counts,
         PolicyRow,
+        assisted_e_value,
         certify,
         certify_runs,
         certify_weighted,
@@ -87,8 +89,8 @@ _NAMES_OF = {
     "benefit": "LoopBenefit RiseGap judged_together loop_benefit rise_gap",
     "bias": ("BiasReport BiasTest bias_report instrumental"),
     "certificates": (
-        "Certificate Counts PolicyRow certify certify_runs certify_weighted confidence_sequence "
-        "e_cusum e_value hoeffding_bentkus labels_needed weighted_risk"
+        "AssistedLabel Certificate Counts PolicyRow assisted_e_value certify certify_runs certify_weighted "
+        "confidence_sequence e_cusum e_value hoeffding_bentkus labels_needed weighted_risk"
     ),
     "comparing": (
         "ArmEffect LengthAdjusted WinRate arm_effects length_adjusted mcnemar n_pairs n_per_arm sign_flip win_rate"
@@ -114,6 +116,7 @@ __all__ = [
     "Agreement",
     "AltTest",
     "ArmEffect",
+    "AssistedLabel",
     "AttemptPoint",
     "Bca",
     "BiasReport",
@@ -136,6 +139,7 @@ __all__ = [
     "agreement",
     "alt_test",
     "arm_effects",
+    "assisted_e_value",
     "bca",
     "benjamini_hochberg",
     "benjamini_yekutieli",

@@ -45,11 +45,13 @@ from judges.offline.trust.rows import (
     JudgedAnswer,
     RowSource,
     judge_among,
+    label_digests,
     lower_median,
     majority,
     refuse_reused,
     usable,
 )
+from judges.offline.trust.spending import LabelUses
 
 _BINS = 10
 _WIDTH = 40
@@ -389,6 +391,14 @@ class Alignment:
         return data
 
 
+def _refuse_tuned(read: LabelledRows, split: str | None, ledger: str | os.PathLike[str] | None) -> None:
+    """Refuse labels of which a ledger says that they tuned a judge."""
+    uses = LabelUses.of(None if ledger is None else Path(ledger), read.files)
+    if uses is not None:
+        digests = frozenset(label_digests(read.rows, split))
+        uses.refuse_tuned(digests, "they cannot say how good it is", split="report")
+
+
 def align(
     rows: RowSource,
     labels: RowSource | None = None,
@@ -439,6 +449,7 @@ def align(
         )
     read = read_labelled(rows, labels)
     refuse_reused([(_answer_of(row), opinion) for row in read.rows for opinion in row.opinions], split)
+    _refuse_tuned(read, split, ledger)
     everything = [replace(row, opinions=usable(row.opinions, split)) for row in read.rows]
     notes = [*read.notes]
     if sampling == "active":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Literal
 
 from judges.certificate import Subject
 from judges.errors import ConfigurationError, shortened
-from judges.offline.statistics.certificates import Release, breaks_of
+from judges.offline.statistics.certificates import AssistedLabel, Release, breaks_of
 from judges.offline.statistics.comparing import sample_test
 from judges.offline.statistics.intervals import p_text
 from judges.offline.statistics.replay import Replay, replay_each
@@ -309,8 +310,8 @@ class RunChoice:
 
 def choose_runs(
     rows: Sequence[JudgedAnswer], choice: RunChoice
-) -> tuple[list[CalibrationRun], Subject, list[str]]:
-    """Return the runs that count, of one loop, that loop, and what to say of the others.
+) -> tuple[list[CalibrationRun], list[CalibrationRun], Subject, list[str]]:
+    """Return the runs that count, of one loop, those without a label, that loop, and what to say of the others.
 
     Raises:
         ConfigurationError: If no run has a label, or the runs with labels are no random sample of all.
@@ -336,7 +337,7 @@ def choose_runs(
             f"{len(chosen) - len(runs)} further runs of the same questions are left out: the promise counts each "
             f"question once, however often it is asked"
         )
-    return runs, subject, notes
+    return runs, [run for run in recorded if not run.has_labels], subject, notes
 
 
 def _sampled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[CalibrationRun]:
@@ -435,6 +436,7 @@ class PolicyTally:
         first_good: Runs whose first answer was good; see `breaks_of`.
         broken: Of these, runs whose released answer is bad.
         passing: Of thresholds on ratings: the rating of each answer released, and whether it is bad.
+        assisted: Labels of answers released, beside what a judge says of them and of others; see `assist`.
     """
 
     policy: Policy
@@ -450,6 +452,7 @@ class PolicyTally:
     first_good: int = 0
     broken: int = 0
     passing: list[tuple[float, bool]] = field(default_factory=list)
+    assisted: list[AssistedLabel] = field(default_factory=list)
 
     def below(self, rating: float) -> list[bool]:
         """Return whether each released answer with a rating below this one is bad."""
@@ -494,10 +497,68 @@ def tally_thresholds(
             tally.add(run, replayed.released)
             if replayed.released is not None and not on_scores:
                 place = replayed.released - 1
-                rating = run.marks(judge)[place].effective
-                tally.passing.append((rating or LOWEST, run.bad[place] is not False))
+                mark = gate_marks([run.marks(judge)[place]], thresholds, on_scores=False)[0]
+                tally.passing.append((mark or LOWEST, run.bad[place] is not False))
         tallies.append(tally)
     return tallies
+
+
+_BESIDE, _RUNS_EACH = 4, 200
+"""Most answers without a label that stand beside one with a label; and runs for each of them."""
+
+
+def assist(
+    tallies: Sequence[PolicyTally],
+    runs: Sequence[CalibrationRun],
+    replays: Sequence[Sequence[Replay]],
+    control: str,
+) -> None:
+    """Give each tally its labels in the order in which they came, with what a judge says of them and of others.
+
+    The others are drawn by `draw_place` from the end, as answers to label are from its beginning: which they are
+    depends on no label and no verdict, and stays as it is while labels come in. One that stood beside a label
+    before it was labelled itself is left out, as the judge's word on it was used.
+
+    Args:
+        tallies: The tallies, by policy.
+        runs: All recorded runs, those without a label, too.
+        replays: How they would have ended, by policy.
+        control: The judge.
+    """
+    beside = min(_BESIDE, max(1, len(runs) // _RUNS_EACH))
+    for tally, replayed_runs in zip(tallies, replays, strict=True):
+        released = {
+            draw_place(run): (run, replayed.released - 1)
+            for run, replayed in zip(runs, replayed_runs, strict=True)
+            if replayed.released is not None
+        }
+        doubts = {key: run.marks(control)[place].doubt for key, (run, place) in released.items()}
+        labelled = [(_first_label(run), key) for key, (run, _) in released.items() if run.has_labels]
+        waiting, used = sorted(released), set[str]()
+        for _, key in sorted(labelled):
+            if key in used:
+                continue
+            used.add(key)
+            others: list[str] = []
+            while waiting and len(others) < beside:
+                last = waiting.pop()
+                others += [last] if last not in used else []
+            used.update(others)
+            run, place = released[key]
+            full = tuple(doubts[one] for one in others) if len(others) == beside else ()
+            tally.assisted.append(AssistedLabel(run.bad[place] is not False, doubts[key], full))
+
+
+def _first_label(run: CalibrationRun) -> str:
+    """Return when a run got its first label; empty where that is unknown."""
+    return min((opinion.at or "" for row in run.rows for opinion in row.opinions), default="")
+
+
+def draw_place(run: CalibrationRun, seed: int = 0) -> str:
+    """Return where a run stands in a random order that no other run, and no label, changes."""
+    first = run.rows[0]
+    text = f"{seed} {first.outcome_id or first.index} {first.key}"
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def replay_chain(
@@ -511,11 +572,23 @@ def replay_chain(
 ) -> list[list[Replay]]:
     """Return how each recorded loop would have ended, by threshold."""
     marks = [run.marks(judge) for run in runs]
-    compared: Sequence[Sequence[float | None]] = gate_ratings(marks)
-    if on_scores:
-        compared = [[mark.score for mark in of_run] for of_run in marks]
+    compared = [gate_marks(of_run, thresholds, on_scores=on_scores) for of_run in marks]
     progress = [_progress(of_run) for of_run in marks]
     return [replay_each(compared, threshold, max_attempts, patience, scores=progress) for threshold in thresholds]
+
+
+def gate_marks(
+    marks: Sequence[JudgeMark], thresholds: Sequence[float], *, on_scores: bool
+) -> Sequence[float | None]:
+    """Return what thresholds are compared with: scores, or ratings; a 4 has its score behind the point.
+
+    So 4.9 is passed by what is rated 4 and scored .9 or more. Where no threshold is above 4, ratings are whole.
+    """
+    if on_scores:
+        return [mark.score for mark in marks]
+    if max(thresholds, default=0) <= HIGHEST:
+        return [mark.effective for mark in marks]
+    return [HIGHEST + (mark.score or 0) if mark.effective == HIGHEST else mark.effective for mark in marks]
 
 
 def _progress(marks: Sequence[JudgeMark]) -> list[float | None] | None:
@@ -605,9 +678,11 @@ def checked_thresholds(thresholds: Sequence[float] | None, *, on_scores: bool) -
     fits = (
         all(0 <= one <= 1 for one in chosen)
         if on_scores
-        else all(one in range(LOWEST, HIGHEST + 1) for one in chosen)
+        else all(one in range(LOWEST, HIGHEST + 1) or HIGHEST < one < HIGHEST + 1 for one in chosen)
     )
     if not chosen or not fits:
-        scale = "scores from 0 to 1" if on_scores else "ratings from 1 to 4"
+        scale = (
+            "scores from 0 to 1" if on_scores else "ratings from 1 to 4, or 4.9 for a 4 that is scored .9 or more"
+        )
         raise ConfigurationError(f"thresholds are {scale}, not {shortened(thresholds)}")
     return [float(one) for one in chosen]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +32,12 @@ from judges.offline.trust.calibration import (
     LabelledRows,
     PolicyTally,
     RunChoice,
+    assist,
     checked_thresholds,
     choose_runs,
     read_labelled,
     release_gain,
+    replay_chain,
     runs_of,
     tally_escalation,
     tally_thresholds,
@@ -205,6 +208,9 @@ def _library_version() -> str:
 GOOD = 3
 """Least human rating that is good."""
 
+_LOOKING = ("anytime", "assisted")
+"""Methods that may be looked at as labels come in."""
+
 _RATINGS = range(LOWEST, HIGHEST + 1)
 
 
@@ -330,6 +336,7 @@ def _tested_policies(
             method=settings.method,
             breaks=None if settings.break_at_most is None else breaks,
             break_at_most=settings.break_at_most,
+            assisted=[tally.assisted for tally in tallies] if settings.method == "assisted" else None,
         )
         return certificate, counts
     heaviest = _heaviest_question(runs)
@@ -346,9 +353,10 @@ _INDEPENDENT = "independent attempts: it does not hold where feedback teaches th
 
 @dataclass(frozen=True, kw_only=True)
 class _Calibration:
-    """The runs, and how they are looked at."""
+    """The runs, those without a label, and how they are looked at."""
 
     runs: Sequence[CalibrationRun]
+    others: Sequence[CalibrationRun]
     judges: tuple[str, ...]
     kind: Kind
     max_attempts: int
@@ -375,6 +383,7 @@ def certify(
     laxest: bool = False,
     scores: bool = False,
     judge: str | None = None,
+    control: str | None = None,
     escalation: Sequence[str] | None = None,
     independent_attempts: bool = False,
     loops: RowSource | None = None,
@@ -399,13 +408,16 @@ def certify(
         delta: Probability, over the draw of the runs, that the promise does not hold, or one of both.
         break_at_most: A second promise: of first answers that were good at most this share comes out bad. It needs
             labels of first answers, too.
-        thresholds: Success ratings to choose from, 4, 3 and 2 by default; with `scores`, scores, by default 0.95
+        thresholds: Success ratings to choose from, 4, 3 and 2 by default, and 4.9 for a rating of 4 with a score
+            of at least .9, which is stricter than any of these; with `scores`, scores, by default 0.95
             to 0.50; with `escalation`, the least rating accepted from each judge, 5 for never.
         max_attempts: Most attempts of the policy; by default as recorded. The certificate is for this number.
         patience: Attempts without a gain after which the policy stops; by default as recorded.
         method: `"sequence"`; `"fallback"` where bad answers are not rarer at higher ratings; `"anytime"` to look
-            as often as labels come in; `"weighted"` where rows have weights (`weight`, 1 / probability with which
-            a run was drawn), questions several runs, or harm is graded: a much weaker test.
+            as often as labels come in; `"assisted"` the same, with what a judge says of answers without a label,
+            which takes fewer labels where its score or probability knows more than the rating; `"weighted"` where
+            rows have weights (`weight`, 1 / probability with which a run was drawn), questions several runs, or
+            harm is graded: a much weaker test.
         harm: Harm of an answer that people rate 1 to 4, each 0 to 1, for instance `{1: 1.0, 2: 0.5}`, whose mean
             is then bounded; needs `"weighted"`. By default that of a bad answer is 1.
         largest_weight: Most that the runs of a question weigh together, fixed before labels are seen, for
@@ -419,13 +431,16 @@ def certify(
             few released answers had.
         scores: Whether thresholds are on scores.
         judge: The judge, where rows have verdicts of several.
+        control: The judge, of those whose verdicts the rows have, that helps labels under `"assisted"`; by default
+            the loop's own.
         escalation: Judges from cheap to strong, all of which rated all rows; people decide what none releases.
         independent_attempts: Whether the labels are of single answers, of loops that were never recorded. The
             weaker certificate then assumes that attempts are independent, and says so.
         loops: Loops without labels, which make that certificate less weak: they tell how much more often a loop
             releases an answer than its first attempt does.
         unlabelled: Whether a run without any label counts as bad where it is released, the default; or is left
-            out, which is right only where the labelled runs are a random sample, and the default for `"anytime"`.
+            out, which is right only where the labelled runs are a random sample, and the default for `"anytime"`
+            and `"assisted"`.
         good: Least human rating that is good.
         split: Use the labels of this split alone.
         subject: The loop that it is about, where the rows do not say.
@@ -456,9 +471,10 @@ def certify(
         laxest=laxest,
         kind="escalation" if escalation else "score" if scores else "rating",
         judges=tuple(escalation) if escalation else (judge,) if judge is not None else (),
+        control=control,
         independent_attempts=independent_attempts,
         loops=loops,
-        left_out=unlabelled == "left_out" or (unlabelled is None and method == "anytime"),
+        left_out=unlabelled == "left_out" or (unlabelled is None and method in _LOOKING),
         good=good,
         split=split,
         subject=subject,
@@ -475,6 +491,7 @@ class CertifySettings:
     Args:
         harm: Harm of answers rated 1 to 4; None: 1 for a bad one.
         judges: The judge that was chosen, or those of an escalation; empty where the rows say.
+        control: The judge that helps labels.
         left_out: Whether runs without a label are left out.
         uses: File that says which labels were used; None takes the one beside the labels.
         once: Whether all of delta is spent at once.
@@ -494,6 +511,7 @@ class CertifySettings:
     laxest: bool = False
     kind: Kind = "rating"
     judges: tuple[str, ...] = ()
+    control: str | None = None
     independent_attempts: bool = False
     loops: RowSource | None = None
     left_out: bool = False
@@ -508,6 +526,14 @@ class CertifySettings:
         for name, level in levels:  # of users without types
             if not isinstance(level, int | float) or not 0 < level < 1:
                 raise ConfigurationError(f"{name} lies between 0 and 1, for instance 0.1, not {shortened(level)}")
+        is_plain = self.kind != "escalation" and self.risk == "released" and self.estimand == "traffic"
+        if self.method == "assisted" and (not is_plain or self.break_at_most or self.independent_attempts):
+            raise ConfigurationError(
+                "method='assisted' (--method assisted) is for the share of bad answers among those that recorded "
+                "loops release; leave out what asks for another promise, or take method='anytime'"
+            )
+        if self.control is not None and self.method != "assisted":
+            raise ConfigurationError(f"control is for method='assisted' (--method assisted), not {self.method!r}")
 
 
 def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertificate:
@@ -518,6 +544,8 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     calibration = _calibrate(read, settings)
     tested = _tested_alpha(calibration, settings)
     tallies, cut_notes = _tallies(calibration, settings.thresholds, first_alone=settings.independent_attempts)
+    if settings.method == "assisted":
+        _assist(tallies, calibration, settings)
     uses = LabelUses.of(settings.uses, read.files)
     labels = frozenset(label_digests([row for run in calibration.runs for row in run.rows], settings.split))
     key = _key(calibration, [tally.policy for tally in tallies], settings, labels)
@@ -546,6 +574,26 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     if uses is not None:
         uses.enter(labels, key, use=use, delta=delta, once=settings.once)
     return certificate
+
+
+def _assist(tallies: Sequence[PolicyTally], calibration: _Calibration, settings: CertifySettings) -> None:
+    """Give tallies what a judge says of labelled answers and of others.
+
+    Raises:
+        ConfigurationError: If no row has a verdict of that judge.
+    """
+    labelled = [run for run in calibration.runs if run.has_labels]
+    runs = [*labelled, *calibration.others]
+    control = judge_among([row for run in runs for row in run.rows], settings.control or calibration.judges[0])
+    replays = replay_chain(
+        runs,
+        [_policy_of(tally) for tally in tallies],
+        judge=calibration.judges[0],
+        on_scores=calibration.kind == "score",
+        max_attempts=calibration.max_attempts,
+        patience=calibration.patience,
+    )
+    assist(tallies, runs, replays, control)
 
 
 def _terms_of(settings: CertifySettings) -> dict[str, Any]:
@@ -614,7 +662,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         judge=None if settings.kind == "escalation" else judges[0],
         least=min(settings.thresholds or (0.0,)) if settings.kind == "score" else _least_rating(settings),
     )
-    runs, recorded_by, notes = choose_runs(rows, choice)
+    runs, others, recorded_by, notes = choose_runs(rows, choice)
     notes = [*read.notes, *notes, *_weight_notes(runs, settings.method, settings.largest_weight)]
     if read.strangers:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
@@ -622,6 +670,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
     most = recorded_attempts(rows, own, settings.max_attempts, independent=settings.independent_attempts)
     return _Calibration(
         runs=runs,
+        others=others,
         judges=judges,
         kind=settings.kind,
         max_attempts=most,
@@ -638,9 +687,9 @@ def _with_weight(row: JudgedAnswer) -> JudgedAnswer:
 
 def _least_rating(settings: CertifySettings) -> float:
     """Return the rating below which no policy of the chain releases an answer."""
-    return (
-        LOWEST if settings.kind == "escalation" else min(checked_thresholds(settings.thresholds, on_scores=False))
-    )
+    if settings.kind == "escalation":
+        return LOWEST
+    return math.floor(min(checked_thresholds(settings.thresholds, on_scores=False)))
 
 
 def _tested_alpha(calibration: _Calibration, settings: CertifySettings) -> float:
@@ -727,6 +776,6 @@ def _key(
         list(policies),
         [settings.alpha, settings.delta, settings.method, settings.risk, float(settings.good), *weighted, *breaks],
         settings.estimand,
-        None if settings.method == "anytime" else sorted(labels),
+        None if settings.method in _LOOKING else sorted(labels),
     ]
     return _digest_of(parts)

@@ -22,6 +22,7 @@ from judges.offline.statistics import active_probabilities, neyman
 from judges.offline.trust.calibration import (
     CalibrationRun,
     checked_thresholds,
+    draw_place,
     of_one_loop,
     one_per_question,
     read_labelled,
@@ -377,8 +378,7 @@ def _to_certify(
             if attempt is not None:
                 needed[place].add(attempt)
     drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
-    order = list(range(len(runs)))
-    drawn.shuffle(order)
+    order = sorted(range(len(runs)), key=lambda place: draw_place(runs[place], seed))
     chosen: list[JudgedAnswer] = []
     for place in order:
         missing = [runs[place].rows[n - 1] for n in sorted(needed[place]) if runs[place].bad[n - 1] is None]
@@ -536,7 +536,7 @@ def labels_to_certify(
     waits = subject.patience if patience is None else patience
     replays = replay_chain(
         runs,
-        [int(threshold) for threshold in checked_thresholds(thresholds, on_scores=False)],
+        checked_thresholds(thresholds, on_scores=False),
         judge=name,
         on_scores=False,
         max_attempts=most,

@@ -54,6 +54,15 @@ class JudgeMark:
         return self.rating if self.natively or self.passed is not False else LOWEST - 1
 
     @property
+    def doubt(self) -> float:
+        """How bad the judge takes the answer for, 0 to 1: by its probability, else its score, else its rating."""
+        if self.p_pass is not None:
+            return 1 - self.p_pass
+        if self.score is not None:
+            return 1 - self.score
+        return _UNSURE if self.rating is None else (HIGHEST - self.rating) / (HIGHEST - LOWEST)
+
+    @property
     def as_rating(self) -> int | None:
         """The rating; 4 and 1 where the judge only passes or refuses, the score as one where it only scores."""
         if self.rating is not None:
@@ -61,6 +70,9 @@ class JudgeMark:
         if self.passed is not None:
             return HIGHEST if self.passed else LOWEST
         return None if self.score is None else LOWEST + round((HIGHEST - LOWEST) * self.score)
+
+
+_UNSURE = 0.5
 
 
 def gate_ratings(marks: Sequence[Sequence[JudgeMark]]) -> list[list[int | None]]:

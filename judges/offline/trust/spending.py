@@ -62,13 +62,8 @@ class LabelUses:
         Raises:
             ConfigurationError: If nothing is left, or a ledger cannot be read.
         """
+        self.refuse_tuned(labels, "they certify none", split="certify")
         entries = [entry for entry in self._entries() if not labels.isdisjoint(entry["labels"])]
-        tuned = {label for entry in entries if entry["use"] == _TUNED for label in entry["labels"]}
-        if tuned:
-            raise ConfigurationError(
-                f"tuned_on: {len(labels & tuned)} of these labels tuned a judge, so they certify none; label "
-                f"fresh answers, or take those that are left (--labels labels.jsonl --split certify)"
-            )
         own = [entry for entry in entries if entry["key"] == key]
         others = [entry for entry in entries if entry["key"] != key]
         is_spent = not own and any(entry["once"] for entry in others)
@@ -82,6 +77,24 @@ class LabelUses:
             return 1, delta
         number = own[0]["use"] if own else len({entry["key"] for entry in others}) + 1
         return number, delta / (number * (number + 1))
+
+    def refuse_tuned(self, labels: frozenset[str], so: str, *, split: str) -> None:
+        """Refuse labels that tuned a judge.
+
+        Args:
+            labels: Digests of the labels.
+            so: What follows, in words.
+            split: The split of those that are left, in the file that tuning wrote.
+
+        Raises:
+            ConfigurationError: If some did, or a ledger cannot be read.
+        """
+        tuned = {label for entry in self._entries() if entry["use"] == _TUNED for label in entry["labels"]}
+        if not labels.isdisjoint(tuned):
+            raise ConfigurationError(
+                f"tuned_on: {len(labels & tuned)} of these labels tuned a judge, so {so}; label fresh answers, or "
+                f"take those that are left (--labels labels.jsonl --split {split})"
+            )
 
     def enter_tuned(self, labels: frozenset[str], key: str) -> None:
         """Write down that labels tuned a judge: they certify none from now on."""

@@ -50,7 +50,7 @@ function drawStatus(status) {
   byId("status").replaceChildren(...[
     h("span", { class: `dot ${kind}` }), h("span", {}, status.draining ? "draining" : state.paused ? "paused" : "live"),
     guards.length > 0 && h("span", { class: "guards", title: guards.join("\n") }, guards.length === 1 ? guards[0] : `${guards.length} guards`),
-    ...promised.map((guard) => h("span", { class: `promise ${guard.promise_state}`, title: guard.promise }, `${promised.length > 1 ? `${guard.name}: ` : ""}promise ${{ holds: "holds", stricter: "holds, stricter", withdrawn: "withdrawn" }[guard.promise_state]}`)),
+    ...promised.map((guard) => h("span", { class: `promise ${guard.promise_state}`, title: guard.promise }, `${promised.length > 1 ? `${guard.name}: ` : ""}promise ${{ holds: "holds", stricter: "holds, stricter", withdrawn: guard.uncovered ? "withdrawn, answers go on uncovered" : "withdrawn, no answers" }[guard.promise_state]}`)),
     status.in_flight !== undefined && h("span", {}, `${status.in_flight} in flight`),
     failing && h("strong", { class: "lost", title: failing }, `record fails, ${count(queued)} wait`),
     lost > 0 && h("strong", { class: "lost" }, `${count(lost)} lost`),
