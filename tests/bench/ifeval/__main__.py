@@ -44,7 +44,9 @@ def main() -> None:
         return
     if options.out is None:
         sys.exit("--out names the folder of the trials, for instance --out bench")
-    generator = OpenAICompatible.named(options.server or options.model, max_tokens=options.max_tokens, timeout_s=600)
+    generator = OpenAICompatible.named(
+        options.server or options.model, max_tokens=options.max_tokens, timeout_s=600
+    )
     for one in _sets(options):
         for temperature in options.temperature:
             draws = options.draws if temperature else 1
@@ -141,7 +143,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--prompts", type=Path, help="IFEval's prompts.jsonl")
     parser.add_argument("--check", type=Path, help="a module with follows(row, answer), IFEval's own checker")
     parser.add_argument("--model", default="local:smollm2")
-    parser.add_argument("--server", help="where --model is served already, as 'openai-compatible:NAME@http://127.0.0.1:8080/v1'")
+    parser.add_argument(
+        "--server", help="where --model is served already, as 'openai-compatible:NAME@http://127.0.0.1:8080/v1'"
+    )
     parser.add_argument("--arms", default=ARMS)
     parser.add_argument("--draws", type=int, default=3, help="at a temperature above 0")
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.0, 0.7])
