@@ -15,7 +15,7 @@ _LEAST_BESIDE_FRESH = -0.04
 _LEAST_P = 0.001
 _NAMES = {"ifeval": "IFEval's prompts", "short": "short prompts, a rule each"}
 
-_HEAD = """# Does feedback mend answers? A measurement
+_HEAD = """# Does feedback help? A measurement
 
 A real model answers prompts whose rules a program can check. Every arm begins with the same first answer, and may
 generate {attempts} in all; the loop's judge, `verifiable_instructions`, decides whether to go on. Whether an
