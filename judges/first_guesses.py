@@ -113,7 +113,7 @@ _DOORS = (
 """The packages that names are imported from."""
 
 
-class HintsAtModules:
+class _HintsAtModules:
     """The last one asked for a module; of a module of these packages that there is not, it says what to import."""
 
     @staticmethod
@@ -133,8 +133,8 @@ class HintsAtModules:
         raise ModuleNotFoundError(f"No module named {name!r}; {hint}", name=name)
 
 
-if HintsAtModules not in sys.meta_path:
-    sys.meta_path.append(HintsAtModules)
+if _HintsAtModules not in sys.meta_path:
+    sys.meta_path.append(_HintsAtModules)
 
 
 _IN_AN_AGENT = "an agent takes a middleware: create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)])"
