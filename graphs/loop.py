@@ -550,7 +550,7 @@ class Loop:
         """
         if not getattr(generator, "uses_langchain", True):
             return None
-        if not refinement.policy.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
+        if not refinement.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
             return None
         allowance = refinement.allowance(now, purpose="the generator had answered")
         return Allowance() if allowance is None else allowance

@@ -474,12 +474,6 @@ class Policy(FrozenSettings):
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 
-    @property
-    def has_limits(self) -> bool:
-        """True if calls, tokens, cost, retries or time are limited."""
-        limits = (self.max_calls, self.max_tokens, self.max_cost, self.max_retries, self.deadline_s)
-        return limits != _NO_LIMITS
-
     def under(self, standing: Standing) -> Policy:
         """Return the policy that follows from where the promise of its certificate stands."""
         if self.certificate is None or not standing.moves:
@@ -530,7 +524,6 @@ def _apply_certificate(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _NO_OVERRIDE = Override()
-_NO_LIMITS = (None,) * 5
 
 
 _OPEN = {

@@ -734,6 +734,13 @@ class Refinement:
             return "budget", f"{usage.cost:g} of {policy.max_cost:g} US dollars spent"
         return None
 
+    @property
+    def has_limits(self) -> bool:
+        """True if calls, tokens, cost, retries or time are limited."""
+        policy = self.policy
+        limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.max_retries, policy.deadline_s)
+        return any(limit is not None for limit in limits)
+
     def allowance(
         self,
         now: float,
@@ -751,7 +758,7 @@ class Refinement:
             reserved_calls: How many of the calls that are left are for something else.
         """
         policy = self.policy
-        if not policy.has_limits and not policy.prices:
+        if not self.has_limits and not policy.prices:
             return None
         if not self._has_budget:
             seconds, retries = self.seconds_left(now), policy.max_retries if bounds_retries else None
