@@ -88,6 +88,7 @@ QUESTIONS = {
     "batch API to save money": "runs",
     "Ray cluster": "runs",
     "Chinese prompts": "writing-a-judge",
+    "translate a judge's prompts": "judging",
     "log probabilities of the rating": "probabilities",
     "judge tool calls of an agent": "judging-agents",
     "let the judge look things up with tools": "criteria",
