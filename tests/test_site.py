@@ -87,7 +87,7 @@ QUESTIONS = {
     "rank several systems": "evaluating",
     "batch API to save money": "runs",
     "Ray cluster": "runs",
-    "Chinese prompts": "writing-a-judge",
+    "Chinese prompts": "judging",
     "translate a judge's prompts": "judging",
     "log probabilities of the rating": "probabilities",
     "judge tool calls of an agent": "judging-agents",
