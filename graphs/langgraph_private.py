@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -399,6 +400,7 @@ class ResumeAnswers:
         self._send = send
         self._values: list[Any] = scratchpad.resume
         self._asks_at: tuple[int, ...] | None = None
+        self._asking = Lock()
         places = (place for place, value in enumerate(self._values) if isinstance(value, dict) and _ENTRY in value)
         self._place = next(places, None)
         if self._place is not None and not isinstance(self._entry, _AnswersEntry):
@@ -416,6 +418,7 @@ class ResumeAnswers:
         """Return a call's config in which a human is asked about one subject: a draft, or a prompt."""
         numbers: defaultdict[str, count[int]] = defaultdict(count)
         asking: set[str] = set()
+        size = len(self._values)  # as it is now: one that grows while another asks would count as an answer
 
         def here() -> str:
             """Return the subject, and of judges side by side the one that asks, since threads race."""
@@ -426,7 +429,7 @@ class ResumeAnswers:
             own = here()
             number, known = next(numbers[own]), len(self._about(own))
             (asking.add if number >= known else asking.discard)(own)
-            return len(self._values) - known + number
+            return size - known + number
 
         def resume_inside(consume: bool = False) -> Any:  # noqa: FBT001, FBT002 - as LangGraph calls it
             """Return nothing to a question of this call, which has no answer yet; to a graph inside, its own."""
@@ -439,7 +442,7 @@ class ResumeAnswers:
 
         own = replace(
             self._scratchpad,
-            resume=_AnswersAbout(self._values, lambda: self._about(here())),
+            resume=_AnswersAbout(size, lambda: self._about(here())),
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
@@ -477,14 +480,15 @@ class ResumeAnswers:
         Of several judges side by side that ask, the first one in their order does: its interrupt is raised.
         """
         place = current.get().place
-        if self._asks_at is not None and self._asks_at < place:
-            return
-        self._asks_at = place
-        if self._place is None:
-            self._place = self._scratchpad.interrupt_counter()
-            self._values.insert(self._place, _AnswersEntry({_ENTRY: {}}))
-        self._entry.update(asked=subject, values=len(self._values))
-        self._store()
+        with self._asking:  # or a judge that is later in their order could be noted for the question of another
+            if self._asks_at is not None and self._asks_at < place:
+                return
+            self._asks_at = place
+            if self._place is None:
+                self._place = self._scratchpad.interrupt_counter()
+                self._values.insert(self._place, _AnswersEntry({_ENTRY: {}}))
+            self._entry.update(asked=subject, values=len(self._values))
+            self._store()
 
     def _store(self, _: object = None) -> None:
         """Store all answers; `interrupt` calls it, too, once an answer is of the kind that was asked for."""
@@ -499,16 +503,16 @@ class _AnswersEntry(dict[str, Any]):
 class _AnswersAbout(list[Any]):
     """The answers about a subject, at the end of as many values as the node has altogether."""
 
-    def __init__(self, values: Sequence[Any], answers: Callable[[], Sequence[Any]]) -> None:
+    def __init__(self, size: int, answers: Callable[[], Sequence[Any]]) -> None:
         super().__init__()
-        self._values, self._answers = values, answers
+        self._size, self._answers = size, answers
 
     def __len__(self) -> int:
-        return len(self._values)
+        return self._size
 
     def __getitem__(self, place: Any) -> Any:
         answers = self._answers()
-        return answers if isinstance(place, slice) else answers[place - len(self._values) + len(answers)]
+        return answers if isinstance(place, slice) else answers[place - self._size + len(answers)]
 
 
 _ENTRY, _FILLER = "__refine_answers", {"__refine_answered": True}

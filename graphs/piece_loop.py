@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.errors import GraphBubbleUp, ParentCommand
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
 from graphs import langchain_private, langgraph_private
 from graphs.answers import fault_of, kind_of_answer, rejection_for
@@ -219,6 +219,11 @@ class PieceLoop(Loop):
             attempt.stop()
             if isinstance(error, ParentCommand):
                 return self._hand_off(refinement, messages, error)
+            if isinstance(error, GraphInterrupt) and attempt.deltas:  # its text would go out once more
+                raise ConfigurationError(
+                    "a human was asked when the answer had begun to go out, and it would be written anew on "
+                    "resuming; ask before the model is called, or leave release='pieces' out"
+                ) from error
             raise
         except BaseException as error:  # noqa: BLE001 - recorded, and raised unless an answer is left to release
             attempt.stop()
@@ -378,10 +383,16 @@ class PieceLoop(Loop):
 
         def ask() -> Generator[Judge, Verdict, Verdict]:
             with observed, observing(begun=begun), within(Allowance(prices=prices)) if prices else nullcontext():
-                if quick is None:
-                    return (yield judge)
-                first = yield quick.first
-                return _after(first, (yield quick.judge)) if quick.is_unsure(first) else first
+                try:
+                    if quick is None:
+                        return (yield judge)
+                    first = yield quick.first
+                    return _after(first, (yield quick.judge)) if quick.is_unsure(first) else first
+                except GraphInterrupt as error:  # while a human thinks, nothing keeps the rest of the answer
+                    raise ConfigurationError(
+                        f"judge {judge.name!r} asks a human, and cannot judge pieces of an answer that is still "
+                        f"written; give another piece_judge, or leave release='pieces' out"
+                    ) from error
 
         return _Judgement(
             run=lambda: flow.run(ask(), lambda asked: asked(sample)),

@@ -113,7 +113,7 @@ _DOORS = (
 """The packages that names are imported from."""
 
 
-class HintsAtModules:
+class _HintsAtModules:
     """The last one asked for a module; of a module of these packages that there is not, it says what to import."""
 
     @staticmethod
@@ -133,8 +133,8 @@ class HintsAtModules:
         raise ModuleNotFoundError(f"No module named {name!r}; {hint}", name=name)
 
 
-if HintsAtModules not in sys.meta_path:
-    sys.meta_path.append(HintsAtModules)
+if _HintsAtModules not in sys.meta_path:
+    sys.meta_path.append(_HintsAtModules)
 
 
 _IN_AN_AGENT = "an agent takes a middleware: create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)])"
@@ -152,7 +152,10 @@ class _Unmade:
 
 
 class HintsAtClassGuesses(ABCMeta):
-    """A class whose missing attributes say what to use instead, as those of its objects do."""
+    """A class whose missing attributes say what to use instead, as those of its objects do.
+
+    A class that users inherit from beside other ones, as a judge, has none: it would clash with their classes'.
+    """
 
     _guesses_at: str = ""
 
@@ -167,13 +170,7 @@ class HintsAtClassGuesses(ABCMeta):
             raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}{known}")
 
 
-if TYPE_CHECKING:  # as is said at the class of classes
-    _Hinted = object
-else:
-    _Hinted = HintsAtClassGuesses("_Hinted", (), {})
-
-
-class HintsAtGuesses(_Hinted):
+class HintsAtGuesses:
     """An object whose missing attributes say what to use instead."""
 
     _guesses_at: ClassVar[str] = ""
@@ -191,7 +188,20 @@ class HintsAtGuesses(_Hinted):
             return object.__getattribute__(self, name)  # raises again, so that a property's own error is told
 
 
-class HintsAtCalls(HintsAtGuesses):
+class MiddlewareHook:
+    """What LangChain asks a middleware's class for: that of another base, or an error that says what to write."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __get__(self, instance: object, kind: type) -> Any:
+        found = getattr(super(self._owner, kind if instance is None else instance), self._name, None)
+        if found is None:
+            raise AttributeError(f"type object {kind.__name__!r} has no attribute {self._name!r}; {_IN_AN_AGENT}")
+        return found
+
+
+class HintsAtCalls(HintsAtGuesses, metaclass=HintsAtClassGuesses):
     """An object that is asked by a method, and says by which one where it is called like a function."""
 
     if not TYPE_CHECKING:  # type checkers know that it is not callable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, BadSample, CannotJudge, ConfigurationError
-from judges.first_guesses import HintsAtGuesses
+from judges.first_guesses import HintsAtGuesses, MiddlewareHook
 from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel
 from judges.models import retry, structured
 from judges.models.identity import handle_of
@@ -410,7 +410,8 @@ class Judge(HintsAtGuesses, ABC):
         if "__init__" in vars(cls):
             cls.__init__ = checking_settings(cls.__init__)  # type: ignore[method-assign]  # the same, checked
 
-    if not TYPE_CHECKING:  # for type checkers a judge has no attribute to set
+    if not TYPE_CHECKING:  # for type checkers a judge has no attribute to set, and is no middleware
+        wrap_tool_call = MiddlewareHook()
 
         def __setattr__(self, name: str, value: object) -> None:
             """Set a setting of a judge of this package, which is made anew, as code for other libraries does.

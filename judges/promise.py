@@ -17,6 +17,7 @@ from typing import Literal
 
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
+from judges.verdict import HIGHEST
 
 OnAlarm = Literal["stricter", "closed", "log"]
 """What follows where a promise is broken: the next stricter certified threshold, no answer, or a warning."""
@@ -47,6 +48,13 @@ class Audit:
 
     mark: float
     bad: bool
+
+    @classmethod
+    def of(cls, certificate: IssuedCertificate, rating: float | None, score: float | None, *, bad: bool) -> Audit:
+        """Return an audit by what a certificate's thresholds are compared with; a 4 has its score added."""
+        rating, score = rating or 0.0, score or 0.0
+        mark = score if certificate.kind == "score" else rating + score * (rating == HIGHEST)
+        return cls(mark, bad)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

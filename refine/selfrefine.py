@@ -185,7 +185,7 @@ def _logging_failure() -> Iterator[None]:
 _PARTS = ("generator", "judge")
 
 
-class NamesItsParts(HintsAtCalls):
+class _NamesItsParts(HintsAtCalls):
     """An object that is made of a generator and a judge, and says so where they are given by other names."""
 
     _guesses_at = "a refiner"
@@ -212,7 +212,7 @@ _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
-class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
+class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
     """Refine a generator's answers until a judge accepts them.
 
     A LangChain runnable from a question to the accepted answer: as a chat model it takes text, messages or a

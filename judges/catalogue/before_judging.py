@@ -289,7 +289,7 @@ class Looking:
         return replace(ask, task=f"{ask.task}\n\n{note}", data=data)
 
     def _outlined(self, data: _Value) -> dict[str, JsonValue]:
-        return outlined(data, _SHOWN_WHOLE) if self.reads_sample else dict(data)
+        return _with_outlines(data, _SHOWN_WHOLE) if self.reads_sample else dict(data)
 
 
 class OwnAnswer(ReplySchema):
@@ -490,7 +490,7 @@ def _text_of(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def outlined(data: _Value, limit: int) -> dict[str, JsonValue]:
+def _with_outlines(data: _Value, limit: int) -> dict[str, JsonValue]:
     """Return data as they are, or, where they are longer than a limit, with long fields outlined.
 
     Of a list each part is there by its number, the long ones by their beginning; of very many parts the first and

@@ -247,7 +247,7 @@ def _fields(text: str, entries: Sequence[Entry]) -> frozenset[str]:
     return frozenset(held)
 
 
-GROUP = "selfrefine.judges"
+_GROUP = "selfrefine.judges"
 """Entry point group through which another distribution adds judges: each is a class with an `entry`."""
 
 _MOST_SIMILAR = 3
@@ -401,7 +401,7 @@ def default_registry() -> Registry:
     that says so is one of the registry's `faults`.
     """
     registry = _own_registry()
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=_GROUP):
         try:
             registry = Registry((*registry.classes, point.load()), faults=registry.faults)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever another package's import raises

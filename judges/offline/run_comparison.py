@@ -21,7 +21,7 @@ from judges.offline.statistics import (
     sign_flip,
     win_rate,
 )
-from judges.offline.statistics.intervals import bounded_interval, p_text
+from judges.offline.statistics.intervals import bounded_interval, p_text, wilson
 from judges.verdict import Verdict
 
 _LEVEL = 0.05
@@ -46,7 +46,7 @@ class Change:
         judge: The judge.
         mean_a: Mean score in run A, over the rows that both runs scored.
         mean_b: Mean score in run B, over the same rows.
-        difference: B less A, with the BCa bootstrap interval over questions.
+        difference: B less A, with the BCa bootstrap interval over questions; Wilson's where all differ alike.
         p: Two-sided p-value of "nothing changed": McNemar's exact test where all scores are 0 or 1 and no question
             has several rows, else by sign flips of questions. None without rows.
         adjusted_p: The same after Holm's method over all judges compared.
@@ -280,7 +280,7 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
         judge=judge,
         mean_a=sum(firsts) / len(firsts) if firsts else None,
         mean_b=sum(seconds) / len(seconds) if seconds else None,
-        difference=bootstrap(differences, clusters=clusters, resamples=resamples, seed=seed),
+        difference=_difference(differences, clusters, resamples, seed),
         p=p,
         test=test,
         wins=sum(gap > 0 for gap in differences),
@@ -299,6 +299,23 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
         ),
         questions_needed=_needed(differences),
     )
+
+
+def _difference(differences: Sequence[float], clusters: Sequence[Hashable], resamples: int, seed: int) -> Figure:
+    """Return the mean difference, with an interval that has a width.
+
+    Where all questions differ alike, so do all resamples. Then as many others may differ in any way as Wilson's
+    interval says of a share of which none was seen.
+    """
+    figure = bootstrap(differences, clusters=clusters, resamples=resamples, seed=seed)
+    if figure.low is None or figure.high is None or figure.high - figure.low > _NO_WIDTH:
+        return figure
+    unseen, mean = wilson(0, figure.n)[1], figure.value or 0.0
+    method = "Wilson's interval over questions, all of which differ alike"
+    return figure.between(mean - unseen * (1 + mean), mean + unseen * (1 - mean), method)
+
+
+_NO_WIDTH = 1e-9
 
 
 def _win_rate(differences: Sequence[float], clusters: Sequence[Hashable], seed: int) -> Figure:

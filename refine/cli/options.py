@@ -100,8 +100,8 @@ def _batch() -> Any:
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class Options:
-    """Options of commands; each class of them is a frozen dataclass."""
+class OptionGroup:
+    """Options that commands share; each class of them is a frozen dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -110,10 +110,10 @@ class Options:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-_OPTIONS = TypeVar("_OPTIONS", bound=Options)
+_OPTIONS = TypeVar("_OPTIONS", bound=OptionGroup)
 
 
-def parameters_of(options: type[Options]) -> Iterator[Parameter]:
+def parameters_of(options: type[OptionGroup]) -> Iterator[Parameter]:
     """Yield the parameters of a command with these options, as typer reads them."""
     hints = get_type_hints(options)
     for one in fields(options):
@@ -144,7 +144,7 @@ def options_from(options: type[_OPTIONS], values: Mapping[str, Any]) -> _OPTIONS
     return options(**read)
 
 
-class CommandOptions(Options):
+class CommandOptions(OptionGroup):
     """What all classes of options have."""
 
     @property
@@ -153,7 +153,7 @@ class CommandOptions(Options):
         return None
 
 
-class ModelOptions(Options):
+class ModelOptions(OptionGroup):
     """What judges ask."""
 
     model: str | None = _option("Model that the judges ask. E.g. openai:gpt-5-mini", "PROVIDER:NAME")
@@ -161,14 +161,14 @@ class ModelOptions(Options):
     language: str | None = _option("Language of the judges' prompts. Default: the row's.", "en|zh|ru")
 
 
-class _JudgeOptions(Options):
+class _JudgeOptions(OptionGroup):
     """Which judges, and what they ask."""
 
     judges: list[str] = _judges(default=MISSING)
     asks: ModelOptions = field(default_factory=ModelOptions)
 
 
-class FileOptions(Options):
+class FileOptions(OptionGroup):
     """How a file of rows is read."""
 
     rows: Path = _argument(
@@ -190,7 +190,7 @@ class _RowsOptions(FileOptions):
     keep_unreadable: bool = _flag("Keep rows that cannot be read, unscored, instead of stopping.")
 
 
-class LimitOptions(Options):
+class LimitOptions(OptionGroup):
     """How fast a run may be, and where it stops."""
 
     max_concurrency: int = _max_concurrency()
@@ -205,7 +205,7 @@ class LimitOptions(Options):
     prices: Path | None = _prices()
 
 
-class GateOptions(Options):
+class GateOptions(OptionGroup):
     """What a run has to reach."""
 
     fail_under: list[str] = _option(

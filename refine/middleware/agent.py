@@ -92,7 +92,7 @@ def _hand_on(
     return ModelResponse([message if one is reply else one for one in response.result])
 
 
-def release_response(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
+def _release_response(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
     """Return the answer as the model gave it, under the id and with the summary of the outcome's."""
     final = outcome.answer
     assert final is not None  # noqa: S101 - without an answer the loop raises
@@ -398,7 +398,7 @@ class SelfRefineMiddleware(
         if transition.outcome is None:
             return self._with_figures(turn, _hand_on(turn, call.response, request, transition, context))
         self._report(transition.outcome, turn)
-        return release_response(turn, transition.outcome)
+        return _release_response(turn, transition.outcome)
 
     async def awrap_model_call(
         self,
@@ -421,7 +421,7 @@ class SelfRefineMiddleware(
         if transition.outcome is None:
             return self._with_figures(turn, _hand_on(turn, call.response, request, transition, context))
         await self._areport(transition.outcome, turn)
-        return release_response(turn, transition.outcome)
+        return _release_response(turn, transition.outcome)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
         """Call a tool; the context of the agent's call says nothing about agents that the tool calls."""

@@ -361,7 +361,8 @@ def page_routes(
     Args:
         record: What it shows.
         status: Returns what the status line shows of the server: `name`, `guards` (each with `name`, `judge`,
-            `upstream`, `success_rating`, `max_attempts`), `in_flight`, `draining`; all may be left out.
+            `upstream`, `success_rating`, `success_score`, `max_attempts`), `in_flight`, `draining`; any may
+            be left out.
         try_out: Answers the questions of the try box; None leaves the box out.
         key: The page's key, which is no key of the API; None lets in only whoever asks from this machine.
         link: A link that is followed once, in place of a key; `#link=TOKEN` after the page's address.

@@ -29,7 +29,6 @@ from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from judges.errors import shortened
 from judges.promise import Audit
-from judges.verdict import HIGHEST
 from refine.record import sums
 from refine.record.rows import CALLER, iso_time, metadata_of, name_of, now_ms, text_of
 from refine.record.schema import (
@@ -568,13 +567,12 @@ def audits(connection: Connection, certificate: IssuedCertificate) -> list[Audit
         )
         .order_by(LABEL.c.at, LABEL.c.outcome, LABEL.c.by)
     )
-    marks: dict[str, float] = {}
+    marks: dict[str, tuple[float | None, float | None]] = {}
     votes: dict[str, list[bool]] = defaultdict(list)
     for row in connection.execute(joined).mappings():
-        mark, score = row["mark"] or 0.0, row["score"] or 0.0
-        marks[row["outcome"]] = score if certificate.kind == "score" else mark + score * (mark == HIGHEST)
+        marks[row["outcome"]] = row["mark"], row["score"]
         votes[row["outcome"]].append(row["up"] if row["rating"] is None else row["rating"] >= certificate.good)
-    return [Audit(mark=marks[key], bad=2 * sum(said) <= len(said)) for key, said in votes.items()]
+    return [Audit.of(certificate, *marks[key], bad=2 * sum(said) <= len(said)) for key, said in votes.items()]
 
 
 def last_alarm(connection: Connection, name: str) -> str | None:

@@ -192,10 +192,10 @@ def _reason(outcome: Outcome, guard: ServedGuard) -> str:
     best = outcome.best
     if best is None:
         return f"refine: no verdict ({outcome.stop_reason})"
-    policy = guard.loop.policy
-    if policy.success_score is not None:
-        return f"refine: the answer was scored {best.score:.2f}, and is accepted from {policy.success_score:g}"
-    return f"refine: the answer was rated {best.rating} of 4, and is accepted from {policy.success_rating}"
+    policy, marks = guard.loop.policy, f"rated {best.rating} of 4"
+    if policy.success_score is not None and best.score is not None:
+        marks = f"{marks} and scored {best.score:.2f}"
+    return f"refine: the answer was {marks}, and is accepted at {policy.acceptance}"
 
 
 @dataclass(frozen=True, slots=True)

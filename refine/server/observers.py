@@ -392,6 +392,7 @@ def _status(service: Service, trace_url: str | None, promises: Mapping[str, Prom
             "judge": guard.judge.name,
             "upstream": "" if guard.upstream is None else guard.upstream.origin,
             "success_rating": guard.loop.policy.success_rating,
+            "success_score": guard.loop.policy.success_score,
             "max_attempts": guard.loop.policy.max_attempts,
             **_standing_of(promises.get(guard.name)),
         }

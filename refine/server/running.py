@@ -563,9 +563,8 @@ def describe(guard: ServedGuard) -> str:
     served = f", models {', '.join(guard.models)}" if guard.models else ""
     certificate = "" if policy.certificate is None else f" by certificate {policy.certificate.id[:8]}"
     return (
-        f"guard {guard.name}: judge {guard.judge.name}{of_models}, {upstream}, accepted from "
-        f"{policy.success_rating if policy.success_score is None else f'score {policy.success_score:g}'}"
-        f"{certificate}, "
+        f"guard {guard.name}: judge {guard.judge.name}{of_models}, {upstream}, "
+        f"accepted at {policy.acceptance}{certificate}, "
         f"at most {policy.max_attempts} attempts, without a verdict: {unjudged}{served}"
     )
 

@@ -16,7 +16,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from judges import ConfigurationError, Panel, as_judge
+from judges import ConfigurationError, Panel, as_judge, load
 from judges.messages import ToolCall
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -122,6 +122,26 @@ def test_a_graph_over_messages_has_the_fields_it_has_channels_for() -> None:
     graph.add_node("grade", lambda state: {"rating": len(state["response"])})
     graph.add_edge(START, "grade")
     assert as_judge(graph.compile())(question="Why?", answer="abc").rating == 3
+
+
+def test_a_judge_as_a_node_writes_what_the_state_has_of_its_verdict() -> None:
+    """A state with none of the fields stays as it is."""
+
+    class State(MessagesState):
+        passed: bool
+        feedback: str
+
+    asked: Any = {"messages": [("user", "Why?"), ("ai", "So.")]}
+    agent, _ = grader(Grade, {"rationale": "It is wrong.", "rating": 1})
+    for judge, feedback in ((load("json"), "one valid JSON value"), (as_judge(agent), "It is wrong.")):
+        for schema, fields in ((State, {"messages", "passed", "feedback"}), (MessagesState, {"messages"})):
+            graph = StateGraph(schema)
+            graph.add_node("judge", judge)
+            graph.add_edge(START, "judge")
+            state = graph.compile().invoke(asked)
+            assert state.keys() == fields
+            assert state.get("passed", False) is False
+            assert feedback in state.get("feedback", feedback)
 
 
 async def test_an_agent_judges_inside_the_loop() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import pytest
+from langchain.agents.middleware import AgentMiddleware
+from pydantic import BaseModel
 
 import judges.authoring
 from judges import ConfigurationError
 from judges.authoring import (
     Deliberation,
     Entry,
+    Judge,
     Metric,
     ModelJudge,
     Question,
@@ -138,3 +141,43 @@ def test_the_public_names_are_there() -> None:
     """Each listed name resolves, and the list is sorted."""
     assert judges.authoring.__all__ == sorted(judges.authoring.__all__)
     assert all(hasattr(judges.authoring, name) for name in judges.authoring.__all__)
+
+
+class _Plain(Judge):
+    name = "plain"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        del sample
+        yield from ()
+        return Verdict.checked(passed=True, judge=self.name)
+
+
+class _Limited(Protocol):
+    limit: int
+
+
+class _ShortEnough(Judge, BaseModel):
+    limit: int = 5
+    name: str = "short_enough"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        yield from ()
+        return Verdict.checked(len(answer_in(sample)) <= self.limit, judge=self.name)
+
+
+class _Declared(_Plain, _Limited):
+    limit = 3
+
+
+class _InAnAgent(_Plain, AgentMiddleware):
+    pass
+
+
+def test_a_judge_may_have_other_bases() -> None:
+    """Such as a pydantic model, a protocol, or a middleware, whose classes have classes of their own."""
+    judge = _ShortEnough(limit=3)
+    assert [judge(answer=answer).passed for answer in ("Yes", "Never")] == [True, False]
+    assert _Declared().limit == 3
+    assert _InAnAgent.wrap_tool_call is AgentMiddleware.wrap_tool_call
+    with pytest.raises(AttributeError, match=r"middleware=\[SelfRefineMiddleware\(judge\)\]"):
+        _ = Metric.wrap_tool_call  # type: ignore[attr-defined]  # a guess

@@ -59,6 +59,10 @@ def test_several_judges_are_one_family() -> None:
     assert comparison["x"].p == pytest.approx(2 / 1024)
     assert comparison["x"].adjusted_p == pytest.approx(4 / 1024)
     assert comparison["y"].p == 1
+    same = comparison["y"].difference
+    assert same.low is not None
+    assert same.low < -0.2  # ten equal questions are not all there are
+    assert "+0.000 (95 %: -0.278 to +0.278)" in str(comparison)
     assert "new against old" in str(comparison)
     other = compare_runs(both(0.2, 0.5), evaluate([{"question": "0", "answer": "a"}], {"x": lambda s: 1.0}))
     assert (other.only_a, other.unmatched) == (("y",), 9)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from judges import ConfigurationError, Length, Verdict
+from judges import ConfigurationError, Length, Verdict, as_judge
 from judges.certificate import IssuedCertificate, Subject
 from judges.offline import monitor, replay
 from judges.offline.statistics import e_cusum
@@ -206,6 +206,36 @@ def test_a_canary(tmp_path: Path) -> None:
     unjudged = monitor(path, canary=canary_rows(60), judge=mute).canary
     assert unjudged is not None
     assert unjudged.reason == "not_identified"
+
+
+def test_a_canary_of_loops_that_accept_by_score(tmp_path: Path) -> None:
+    """What is rated 4 and scored below the loops' score is refused, before and now."""
+    path = write_loops(tmp_path / "a.jsonl", ["4"], success_score=0.9)
+    rows = canary_rows(60)
+    for row in rows:
+        good = row["response"] == "good"
+        row["metadata"].update(rating=4, score=0.95 if good else 0.8)
+    by_score = as_judge(
+        lambda answer: Verdict(rating=4, passed=True, score=0.95 if answer == "good" else 0.8), name="s"
+    )
+    found = monitor(path, canary=rows, judge=by_score).canary
+    assert found is not None
+    assert (found.right_before, found.right_now) == (60, 60)
+    by_rating = monitor(path, canary=rows, judge=by_score, success_rating=4).canary
+    assert by_rating is not None
+    assert (by_rating.right_before, by_rating.right_now) == (30, 30)
+
+
+def test_audits_of_a_certificate_above_a_rating_of_four(tmp_path: Path) -> None:
+    """An answer rated 4 and scored .95 is one that a threshold of 4.9 releases, in files, too."""
+    file = issued(tmp_path / "certificate.json", threshold=4.9)
+    own = IssuedCertificate.read(file)
+    rows = [row for number in range(40) for row in rows_of(number, "4|b", certificate=own.id)]
+    for row in rows:
+        row["metadata"]["score"] = 0.95
+    standing = monitor(rows, certificate=file).standing
+    assert standing is not None
+    assert (standing.audits, standing.bad, standing.state) == (40, 40, "withdrawn")
 
 
 def test_a_canary_is_judged_by_a_judge_by_name(tmp_path: Path) -> None:

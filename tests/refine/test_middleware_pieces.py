@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 from graphs import Outcome, Unanswered
 from judges import ConfigurationError, Verdict, as_judge
@@ -298,6 +298,34 @@ async def test_an_agent_that_waits_for_a_human_goes_on_in_pieces(how: str) -> No
     assert [str(message.text) for message in resumed.messages.values()] == ["It is so. It is fine."]
     assert resumed.state[-1].text == "It is so. It is fine."
     assert {chunk.id for chunk in resumed.chunks}.isdisjoint(waiting.messages)
+
+
+@as_judge
+def asks_about_two(answer: str) -> bool:
+    """Ask a human about a piece."""
+    return "Two" not in answer or bool(interrupt("May it go out?"))
+
+
+@wrap_model_call
+def asks_about_drafts(request: Any, handler: Any) -> Any:
+    """Ask a human when the draft is written."""
+    response = handler(request)
+    interrupt("May it go out?")
+    return response
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_nobody_is_asked_when_text_is_out(inside: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """On resuming the answer would be written anew, below the text that is out, as the same message."""
+    middleware = refining() if inside else refining(piece_judge=asks_about_two)
+    others = [asks_about_drafts] if inside else []
+    agent = agent_of(["One is good. Two is it."], *others, middleware=middleware, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    with pytest.raises(
+        ConfigurationError, match="ask before the model is called" if inside else "give another piece_judge"
+    ):
+        list(agent.stream(ASKED, config, stream_mode="messages"))
+    assert agent.get_state(config).interrupts == ()
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])

@@ -155,8 +155,8 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stderr
 
 
-def test_checking_only() -> None:
-    """`--check` says what the settings mean, one line a guard, and serves nothing."""
+def test_checking_only(tmp_path: Path) -> None:
+    """`--check` says what the settings mean, a score beside a rating, one line a guard, and serves nothing."""
     base = [
         "serve",
         "--upstream",
@@ -171,8 +171,15 @@ def test_checking_only() -> None:
         *base, "--judge", "helpfulness", "--judge-base-url", "http://127.0.0.1:9/v1", "--judge-model", "m"
     )
     assert code == 0
-    assert "judge helpfulness (m), upstream http://127.0.0.1:9, accepted from 4, at most 2 attempts" in lines
+    assert (
+        "judge helpfulness (m), upstream http://127.0.0.1:9, accepted at success_rating=4, at most 2 attempts"
+        in lines
+    )
     assert "the configuration can be used" in lines
+    file = tmp_path / "refine.toml"
+    file.write_text('judge = "tests.guarding:rates"\n[policy]\nsuccess_score = 0.9\n')
+    lines = run(*base, "--config", str(file))[1]
+    assert "accepted at success_rating=4, success_score=0.9, at most 2 attempts" in lines
 
 
 def test_checking_looks_at_record_and_page_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,8 @@ def to_message(fields: Mapping[str, Any]) -> BaseMessage:
     role = fields.get("role") if isinstance(fields, Mapping) else None  # type: ignore[redundant-expr]  # of a raw request
     if not isinstance(role, str) or not role:
         raise ConfigurationError("a message of chat completions is a mapping with a 'role', for instance 'user'")
+    if len(fields) == 2 and role in _PLAIN and isinstance(fields.get("content"), str):  # noqa: PLR2004 - both are named
+        return _PLAIN[role](fields["content"])
     read = _READERS.get(role)
     return _read_other(fields, role) if read is None else read(fields)
 
@@ -317,6 +319,12 @@ def _parsed(arguments: object) -> dict[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
+_PLAIN: Mapping[str, Callable[[str], BaseMessage]] = {
+    "user": HumanMessage,
+    "assistant": AIMessage,
+    "system": SystemMessage,
+}
+"""Messages of a role and a text, as most are: every further argument costs time, an empty one too."""
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], BaseMessage]] = {
     "user": _read_user,
     "assistant": _read_assistant,

@@ -23,7 +23,7 @@ from judges.offline.statistics import (
 )
 from judges.offline.statistics.intervals import Figure, p_text
 from judges.offline.statistics.replay import AttemptPoint, curve_intervals
-from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, best_of
+from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, best_of, is_score
 from judges.offline.trust.rows import JudgedAnswer, Opinion, is_tuned, majority
 
 _GOOD = 3
@@ -99,13 +99,18 @@ def _is_whole(group: Sequence[JudgedAnswer]) -> bool:
 def _loop_of(group: Sequence[JudgedAnswer], judge: str, good: float) -> LabelledLoop:
     rows = sorted(group, key=lambda row: row.attempt or 0)
     marks = [row.marks.get(judge) for row in rows]
-    threshold = rows[0].metadata.get("success_rating")
+    metadata = rows[0].metadata
+    rating, score = metadata.get("success_rating"), metadata.get("success_score")
+    threshold: float = rating if isinstance(rating, int) else _GOOD
+    if isinstance(score, float):
+        threshold = score
+    own = [None if mark is None else mark.score if is_score(threshold) else mark.effective for mark in marks]
     return LabelledLoop(
         question_id=rows[0].question_id,
-        ratings=tuple(None if mark is None else mark.effective for mark in marks),
+        ratings=tuple(own),
         good=tuple(good_by_people(row.opinions, good) for row in rows),
         shown=next((row.attempt for row in rows if row.metadata.get("released") is True), None),
-        success_rating=threshold if isinstance(threshold, int) else _GOOD,
+        success_rating=threshold,
         judge=judge,
     )
 

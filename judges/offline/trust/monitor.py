@@ -14,7 +14,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, confidence_sequence, e_cusum, mcnemar
 from judges.offline.trust.calibration import read_labelled
-from judges.offline.trust.loops import LoopAttempt, LoopRows, RecordedLoop, read_loops, seconds_of
+from judges.offline.trust.loops import LoopAttempt, LoopRows, RecordedLoop, is_score, read_loops, seconds_of
 from judges.offline.trust.rows import (
     JudgedAnswer,
     RowSource,
@@ -25,6 +25,7 @@ from judges.offline.trust.rows import (
 )
 from judges.promise import Audit, Standing, follow, promises_share
 from judges.sample import Sample
+from judges.verdict import Verdict
 
 _ALARM_AT = 100.0
 """Value of the alarm statistic from which on it is an alarm: without a change, one in 100 audits or more."""
@@ -81,26 +82,28 @@ def _judge_canary(
     judge: object,
     labels: RowSource | None = None,
     *,
-    success_rating: int = 3,
+    threshold: float = _GOOD,
     max_concurrency: int = 8,
 ) -> CanaryResult:
     """Judge a canary set again, and compare with its labels and with the verdicts it holds.
 
     Args:
-        rows: A file of rows, or rows, with the earlier `rating` in the metadata, as `refine export` writes them.
+        rows: A file of rows, or rows, with the earlier `rating`, or `score`, in the metadata, as `refine export`
+            writes them.
         judge: The judge.
         labels: Labels that are not in the rows: a file that `refine label` wrote; by default the one beside them.
-        success_rating: Lowest rating that passes.
+        threshold: Lowest rating that passes; a float is one of scores.
         max_concurrency: Rows that are judged at once.
 
     Raises:
         ConfigurationError: If the file cannot be read, or the judge cannot be used.
     """
-    read = [_read(row, success_rating) for row in read_labelled(rows, labels).rows]
+    read = [_read(row, threshold) for row in read_labelled(rows, labels).rows]
     known = [row for row in read if row is not None]
     left_out = len(read) - len(known)
     if len(known) < _LEAST_ROWS:
-        detail = f"{len(known)} rows have labels and an earlier rating; {_LEAST_ROWS} are needed"
+        earlier = "score" if is_score(threshold) else "rating"
+        detail = f"{len(known)} rows have labels and an earlier {earlier}; {_LEAST_ROWS} are needed"
         return CanaryResult(rows=len(known), left_out=left_out, reason="too_few", detail=detail)
     bare = [row.sample.model_copy(update={"metadata": {}}) for row in known]
     coerced = as_judge(judge) if isinstance(judge, str) else judge
@@ -109,21 +112,28 @@ def _judge_canary(
         raise ConfigurationError("a canary is judged by one judge; make a panel of several")
     verdicts = [next(iter(row.verdicts.values())) for row in evaluation.rows]
     pairs = [
-        (row.passed == row.good, verdict.reaches(success_rating) == row.good)
+        (row.passed == row.good, _reaches(verdict, threshold) == row.good)
         for row, verdict in zip(known, verdicts, strict=True)
         if verdict.unscored is None
     ]
     return _compared(pairs, rows=len(known), left_out=left_out)
 
 
-def _read(row: JudgedAnswer, success_rating: int) -> _CanaryRow | None:
+def _reaches(verdict: Verdict, threshold: float) -> bool:
+    if is_score(threshold):
+        return verdict.score is not None and verdict.score >= threshold
+    return verdict.reaches(int(threshold))
+
+
+def _read(row: JudgedAnswer, threshold: float) -> _CanaryRow | None:
     if row.sample is None or len(row.marks) != 1:
         return None
     (mark,) = row.marks.values()
     bad = is_bad([one for one in row.opinions if not is_tuned(one.split)], _GOOD)
-    if mark.effective is None or bad is None:
+    own = mark.score if is_score(threshold) else mark.effective
+    if own is None or bad is None:
         return None
-    return _CanaryRow(row.sample, not bad, mark.effective >= success_rating)
+    return _CanaryRow(row.sample, not bad, own >= threshold)
 
 
 def _compared(pairs: list[tuple[bool, bool]], *, rows: int, left_out: int) -> CanaryResult:
@@ -268,7 +278,7 @@ def monitor(
         canary: A labelled set to judge again, see `_judge_canary`; needs a judge.
         canary_labels: Its labels, where they are neither in its rows nor beside them.
         judge: The judge in force, for the canary.
-        success_rating: Lowest rating that passes on the canary; by default that of the loops.
+        success_rating: Lowest rating that passes on the canary; by default the rating, or the score, of the loops.
         max_concurrency: Rows of the canary that are judged at once.
 
     Raises:
@@ -286,13 +296,11 @@ def monitor(
     standing = _standing(every, issued)
     audits, audit_notes = _audited(loops, issued, alpha)
     changes = _changes(loops, issued)
-    own_rating = loops[-1].policy.success_rating if loops and loops[-1].policy else 3
+    own = loops[-1].policy.threshold if loops and loops[-1].policy else _GOOD
     result = None
     if canary is not None:
-        passing = success_rating or own_rating
-        result = _judge_canary(
-            canary, judge, canary_labels, success_rating=passing, max_concurrency=max_concurrency
-        )
+        passing = success_rating or own
+        result = _judge_canary(canary, judge, canary_labels, threshold=passing, max_concurrency=max_concurrency)
     can_alarm = standing is not None or audits.reason is None or (result is not None and result.reason is None)
     return MonitorReport(
         loops=len(loops),
@@ -316,15 +324,14 @@ def _standing(loops: Sequence[RecordedLoop], issued: IssuedCertificate | None) -
     """Return where the promise stands by the labelled answers that bear the certificate's id."""
     if issued is None or not issued.certified or not promises_share(issued):
         return None
-    by_score = issued.kind == "score"
     audits = []
     for loop in loops:
         answer = loop.released
         if answer is None or answer.bad is None or loop.metadata.get("certificate") != issued.id:
             continue
-        mark = answer.score if by_score else answer.rating
         times = [time for opinion in answer.opinions if (time := seconds_of(opinion.at)) is not None]
-        audits.append((min(times, default=loop.at or 0.0), Audit(mark or 0.0, bad=answer.bad)))
+        audit = Audit.of(issued, answer.rating, answer.score, bad=answer.bad)
+        audits.append((min(times, default=loop.at or 0.0), audit))
     ordered = [audit for _, audit in sorted(audits, key=lambda one: one[0])]
     return follow(issued, ordered) if ordered else None
 

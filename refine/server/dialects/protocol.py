@@ -365,6 +365,8 @@ _SEALED = frozenset({"encrypted_content", "encrypted_index", "signature"})
 _NO_WORD = re.compile(r"[▁Ġ]|\\x.*|<[^\s>]{1,20}>|.*\ufffd.*|bytes:.*", re.DOTALL)
 """What a token holds that is no part of the text: a mark of a blank, bytes of a character, the end."""
 _UNREAD = object()
+_HOLDS_TEXT = (str, dict, list)
+"""What may hold a text; most values in a reply are numbers, which go out unread."""
 
 
 class ReadTexts:
@@ -389,31 +391,34 @@ class ReadTexts:
     def _object(self, fields: Json, whole: frozenset[str], names: Mapping[str, re.Pattern[str]]) -> Json:
         kept: Json = {}
         for name, value in fields.items():
-            read = value if name in whole else self._field(name, value, names)
-            if read is not _UNREAD and (_NAME.fullmatch(name) or name in self._words_sent()):
-                kept[name] = read
+            if name in names or _NAME.fullmatch(name) or name in self._words_sent():
+                is_plain = name in whole or (not isinstance(value, _HOLDS_TEXT) and name not in _TOLD)
+                read = value if is_plain else self._field(name, value, names)
+                if read is not _UNREAD:
+                    kept[name] = read
         return kept
 
     def _field(self, name: str, value: Any, names: Mapping[str, re.Pattern[str]]) -> Any:
         if isinstance(value, str):
-            is_read = value in self._text or name in _SEALED or (name in names and names[name].fullmatch(value))
-            return value if is_read or value in self._words_sent() else _UNREAD
-        if not isinstance(value, dict | list):
-            return _UNREAD if name in _TOLD else value
+            form = names.get(name)
+            is_read = form is not None and (form is _ANYTHING or form.fullmatch(value))
+            is_read = is_read or value in self._text or name in _SEALED or value in self._words_sent()
+            return value if is_read else _UNREAD
         if name in _TOLD or (name == "logprobs" and not self._has_read_tokens(value)):
             return _UNREAD
         if name in _CITING or name == "logprobs":
             names = _TOKENS if name == "logprobs" else names if self.is_strict else _CITED
         if isinstance(value, dict):
             return self._object(value, frozenset(), names)
-        return [one for each in value if (one := self._field(name, each, names)) is not _UNREAD]
+        fields = (self._field(name, one, names) if isinstance(one, _HOLDS_TEXT) else one for one in value)
+        return [one for one in fields if one is not _UNREAD]
 
     def _has_read_tokens(self, logprobs: Any) -> bool:
         """Check that the tokens whose probabilities are told are those of the text."""
         rows = logprobs if isinstance(logprobs, list) else [*logprobs.values()]
         listed = [one for row in rows if isinstance(row, list) for one in row] if rows is not logprobs else rows
         tokens = [string(one.get("token")) if isinstance(one, dict) else string(one) for one in listed]
-        return all(_NO_WORD.sub("", token) in self._text for token in tokens)
+        return all(token in self._text or _NO_WORD.sub("", token) in self._text for token in tokens)
 
     def _words_sent(self) -> set[str]:
         if self._sent is None:
