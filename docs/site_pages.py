@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -194,8 +195,10 @@ def _notebook_page(file: Path) -> str:
 def _reference_page(door: str) -> str:
     names: list[str] = sorted(import_module(door).__all__, key=str.casefold)
     homes = {name: _home_of(name, door) for name in names}
-    blocks = "\n".join(f"::: {door}.{name}\n" for name, home in homes.items() if home == door)
-    others = ", ".join(f"[`{name}`]({home}.md#{home}.{name})" for name, home in homes.items() if home != door)
+    blocks = "\n".join(f"::: {_path_of(name, door)}\n" for name, home in homes.items() if home == door)
+    others = ", ".join(
+        f"[`{name}`]({home}.md#{_path_of(name, home)})" for name, home in homes.items() if home != door
+    )
     return f"# {door}\n\n{DOORS[door]}\n\n{others and f'Exported here, too: {others}.'}\n\n{blocks}"
 
 
@@ -222,6 +225,13 @@ def _home_of(name: str, door: str) -> str:
     """Return the first door that exports the same thing by the same name: it is explained there."""
     value = getattr(import_module(door), name)
     return next(home for home in DOORS if getattr(import_module(home), name, None) is value)
+
+
+def _path_of(name: str, door: str) -> str:
+    """Return what the reference explains: a function called as its module is would be taken for the module."""
+    value = getattr(import_module(door), name)
+    alike = isfunction(value) and value.__module__.rpartition(".")[2] == name
+    return f"{value.__module__ if alike else door}.{name}"
 
 
 def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
+from judges import Length
+from judges.offline import evaluate
+from refine import write_report
 from tests.model_server import Reply, serving, tools_of
+from tests.pictures import FOLDER, NAMES, WIDTH, photograph
 from tests.snippets import ROOT, blocks, expected_output, missing_in_commands, run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -54,6 +59,31 @@ def test_the_first_example_is_short() -> None:
 def test_the_page_is_short() -> None:
     """Whoever comes reads it to its end."""
     assert len(README.splitlines()) <= 130
+
+
+def test_the_pictures_are_small_and_shown() -> None:
+    """The README, which the site begins with, shows page and report with a text for those who cannot see them."""
+    files = [FOLDER / name for name in NAMES]
+    for file, page in zip(files, ("record", "report"), strict=True):
+        assert _width_of(file) <= WIDTH
+        assert re.search(rf"^!\[[^]]{{20,}}\]\(docs/pictures/{file.name}\)$", README, re.MULTILINE)
+        assert f"](pictures/{file.name})" in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert sorted(FOLDER.iterdir()) == sorted(files)
+    assert sum(file.stat().st_size for file in files) <= 150_000
+
+
+def test_the_pictures_can_be_taken_again(browser: Browser, tmp_path: Path) -> None:
+    """The script that took them opens the guard's page and a report, and writes two pictures as wide."""
+    evaluate([{"question": "Why?", "answer": "So."}], Length(at_most=3), run=tmp_path / "run")
+    photograph(browser, tmp_path / "pictures", write_report(tmp_path / "run"))
+    assert [_width_of(tmp_path / "pictures" / name) for name in NAMES] == [WIDTH, WIDTH]
+
+
+def _width_of(picture: Path) -> int:
+    """Return the width that the head of an extended WebP tells, less one, in 24 bits."""
+    head = picture.read_bytes()[:30]
+    assert (head[:4], head[8:16]) == (b"RIFF", b"WEBPVP8X")
+    return int.from_bytes(head[24:27], "little") + 1
 
 
 def test_the_two_commands_come_first() -> None:

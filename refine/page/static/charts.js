@@ -79,7 +79,7 @@ export function passing(figures, width) {
   };
   const legend = [["one", "1st attempt"], ["two", "2nd"], ["more", "later"], ["not", "not passed"]];
   const said = `Passed at attempt, over time: ${percent(figures.passed_at[1] ?? 0, figures.outcomes)} at the first, ${percent(figures.passed, figures.outcomes)} in all`;
-  const top = nice(Math.max(...series.buckets.map((bucket) => bucket.outcomes)));
+  const top = 2 * Math.ceil(nice(Math.max(...series.buckets.map((bucket) => bucket.outcomes)) / 2)); // half of it is a tick, and answers are whole
   return frame(width, "Passed at attempt", legend, said, "nothing yet", ...(figures.outcomes ? bars(width, series, stack, count, top) : []));
 }
 
@@ -102,19 +102,19 @@ export const cost = (figures, width) => spending("Cost", figures, width, ["gener
 
 export function ratings(figures) {
   const judges = Object.entries(figures.ratings).sort();
-  const kinds = ["1", "2", "3", "4", "unscored"];
+  const kinds = ["1", "2", "3", "4", "unscored"], high = judges.length === 1 ? 92 : 48;
   return h("figure", { class: "card chart ratings" },
     h("figcaption", {}, h("span", { class: "name" }, "Ratings by judge")),
     judges.length ? judges.map(([judge, counts]) => {
       const total = kinds.reduce((sum, kind) => sum + (counts[kind] ?? 0), 0);
       const most = Math.max(...kinds.map((kind) => counts[kind] ?? 0));
       return h("div", { class: "judge-row" }, h("span", { class: "judge-name", title: judge }, judge),
-        s("svg", { viewBox: "0 0 250 48", role: "img", "aria-label": `${judge}: ${kinds.map((kind) => `${counts[kind] ?? 0} times ${kind}`).join(", ")}` },
+        s("svg", { viewBox: `0 0 250 ${high}`, role: "img", "aria-label": `${judge}: ${kinds.map((kind) => `${counts[kind] ?? 0} times ${kind}`).join(", ")}` },
           kinds.map((kind, index) => {
-            const many = counts[kind] ?? 0, height = (30 * many) / most;
+            const many = counts[kind] ?? 0, height = ((high - 18) * many) / most;
             return s("g", {}, s("title", {}, `${kind}: ${many} (${percent(many, total)})`),
-              s("rect", { class: `r${kind}`, x: index * 50 + 4, y: 34 - height, width: 42, height: Math.max(height, 0.8), rx: 1.5 }),
-              s("text", { class: "tick", x: index * 50 + 25, y: 46, "text-anchor": "middle" }, kind === "unscored" ? "none" : kind));
+              s("rect", { class: `r${kind}`, x: index * 50 + 4, y: high - 14 - height, width: 42, height: Math.max(height, 0.8), rx: 1.5 }),
+              s("text", { class: "tick", x: index * 50 + 25, y: high - 2, "text-anchor": "middle" }, kind === "unscored" ? "none" : kind));
           })));
     }) : h("p", { class: "nothing" }, "nothing yet"));
 }

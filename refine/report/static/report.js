@@ -136,8 +136,8 @@ function drawFilter() {
 const grid = { body: null, space: null, lines: new Map(), at: 0 };
 
 function drawGrid() {
-  const width = pair ? 118 : 84;
-  const columns = ["46px", "minmax(180px, 1fr)", ...(labels.length ? ["56px"] : []), ...judges.map(() => `${width}px`)];
+  const [width, asked] = pair ? [118, 180] : [84, 110];
+  const columns = ["46px", `minmax(${asked}px, 1fr)`, ...(labels.length ? ["56px"] : []), ...judges.map(() => `${width}px`)];
   const heads = [["row", "row"], ["", "question"], ...(labels.length ? [["", "label"]] : []), ...judges.map((name) => [name, name])];
   grid.names = h("div", { role: "row", class: "line names", "aria-rowindex": 1 }, heads.map(([key, name]) =>
     h("div", { role: "columnheader", "data-key": key, title: name }, key ? h("button", { type: "button", onclick: () => sortBy(key) }, name) : name)));
@@ -147,7 +147,7 @@ function drawGrid() {
   grid.table = table;
   byId("grid").replaceChildren(table);
   byId("grid").style.setProperty("--columns", columns.join(" "));
-  byId("grid").style.setProperty("--least", `${46 + 220 + (judges.length * (width + 10))}px`);
+  byId("grid").style.setProperty("--least", `${28 + 46 + 10 + asked + (labels.length ? 66 : 0) + judges.length * (width + 10)}px`);
   document.querySelector(".split").classList.toggle("many", judges.length > MOST_BESIDE || pair);
 }
 
