@@ -739,7 +739,7 @@ class Refinement:
         """True if calls, tokens, cost, retries or time are limited."""
         policy = self.policy
         limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.max_retries, policy.deadline_s)
-        return any(limit is not None for limit in limits)
+        return limits != (None,) * len(limits)
 
     def allowance(
         self,
