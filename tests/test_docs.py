@@ -260,8 +260,9 @@ def test_every_public_name_stands_in_the_reference(generated: Mapping[str, str])
 def is_explained(door: str, name: str, pages: Mapping[str, str]) -> bool:
     """Check whether the page of a door explains a name, or leads to the page that does."""
     page = pages.get(f"reference/{door}.md", "")
-    if f"::: {door}.{name}\n" in page:
-        return True
+    own = re.search(rf"^::: ([\w.]+)\.{name}$", page, flags=re.MULTILINE)
+    if own is not None:
+        return getattr(importlib.import_module(own[1]), name) is getattr(importlib.import_module(door), name)
     link = re.search(rf"\[`{name}`\]\(([\w.]+\.md)#([\w.]+)\)", page)
     return link is not None and f"::: {link[2]}\n" in pages[f"reference/{link[1]}"]
 
