@@ -432,8 +432,8 @@ def piece_sample(
 
     known = refinement.memo.recall("steps", steps, read).trajectory if steps else ()
     before = (Message(role="assistant", content=released),) if released else ()
-    told = {"response": piece.strip(), "trajectory": (*known, *before)}
-    return _question(messages, refinement).model_copy(update=told)
+    piece_fields = {"response": piece.strip(), "trajectory": (*known, *before)}
+    return _question(messages, refinement).model_copy(update=piece_fields)
 
 
 def _question(messages: Sequence[AnyMessage], refinement: Refinement) -> Sample:

@@ -108,9 +108,9 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     return ".".join(map(str, fault["loc"])), fault["msg"]
 
 
-def unfit(expected: str, given: object) -> ConfigurationError:
-    """Return the error for a setting that is none of what is expected: `expected, not given`."""
-    return ConfigurationError(f"{expected}, not {shortened(given)}")
+def unfit(expected: str, value: object) -> ConfigurationError:
+    """Return the error for a setting that is none of what is expected: `expected, not value`."""
+    return ConfigurationError(f"{expected}, not {shortened(value)}")
 
 
 def one_line(error: object, *, longest: int = 200) -> str:

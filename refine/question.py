@@ -69,14 +69,14 @@ _KEYS = frozenset({"messages", "evidence", langgraph_private.SUMMARY})
 _Config = RunnableConfig | None
 
 
-class _Asked(TypedDict, total=False):
+class _Fields(TypedDict, total=False):
     """What a question may come with."""
 
     evidence: Mapping[str, Any] | None
     context: Overrides | Mapping[str, Any] | None
 
 
-_ASKED = _Asked.__annotations__.keys()
+_FIELD_NAMES = _Fields.__annotations__.keys()
 
 
 class _StateUpdate(TypedDict):
@@ -426,23 +426,23 @@ class AnswersQuestions(_BindsToGenerator):
             return await super().abatch(_several(inputs), *others, **settings)
 
     @overload  # type: ignore[override]  # what else LangChain lets through is refused
-    def invoke(self, input: _State, config: _Config = None, **asked: Unpack[_Asked]) -> _StateUpdate: ...
+    def invoke(self, input: _State, config: _Config = None, **fields: Unpack[_Fields]) -> _StateUpdate: ...
 
     @overload
-    def invoke(self, input: _Prompt, config: _Config = None, **asked: Unpack[_Asked]) -> AIMessage: ...
+    def invoke(self, input: _Prompt, config: _Config = None, **fields: Unpack[_Fields]) -> AIMessage: ...
 
     def invoke(
         self,
         input: _Question = None,  # noqa: A002 - LangChain's name
         config: _Config = None,
-        **asked: Unpack[_Asked],
+        **fields: Unpack[_Fields],
     ) -> _RefineOutput:
         """Answer a question.
 
         Args:
             input: The question.
             config: Config of the run; callbacks, tags and metadata are passed on.
-            asked: `evidence`, further evidence for the judge: fields of a `Sample`, for instance
+            fields: `evidence`, further evidence for the judge: fields of a `Sample`, for instance
                 `retrieved_contexts`; and `context`, what this request changes: an `Overrides` or a mapping of its
                 settings; with a resume, from there on. Any other setting is refused.
 
@@ -455,7 +455,7 @@ class AnswersQuestions(_BindsToGenerator):
                 waits for a human, see `on_new_question`.
             ConfigurationError: If there is any other setting; bind settings of a model to the generator.
         """
-        question, config = self._begin(input, config, asked)
+        question, config = self._begin(input, config, fields)
         try:
             answer = _call_as_run(self, self._answer, question, config)
         except Rejected as rejected:
@@ -463,19 +463,19 @@ class AnswersQuestions(_BindsToGenerator):
         return _reply(answer, input, config)
 
     @overload  # type: ignore[override]  # what else LangChain lets through is refused
-    async def ainvoke(self, input: _State, config: _Config = None, **asked: Unpack[_Asked]) -> _StateUpdate: ...
+    async def ainvoke(self, input: _State, config: _Config = None, **fields: Unpack[_Fields]) -> _StateUpdate: ...
 
     @overload
-    async def ainvoke(self, input: _Prompt, config: _Config = None, **asked: Unpack[_Asked]) -> AIMessage: ...
+    async def ainvoke(self, input: _Prompt, config: _Config = None, **fields: Unpack[_Fields]) -> AIMessage: ...
 
     async def ainvoke(
         self,
         input: _Question = None,  # noqa: A002 - LangChain's name
         config: _Config = None,
-        **asked: Unpack[_Asked],
+        **fields: Unpack[_Fields],
     ) -> _RefineOutput:
         """Answer a question without blocking; otherwise as `invoke`."""
-        question, config = self._begin(input, config, asked)
+        question, config = self._begin(input, config, fields)
         try:
             answer = await _acall_as_run(self, self._aanswer, question, config)
         except Rejected as rejected:
@@ -486,7 +486,7 @@ class AnswersQuestions(_BindsToGenerator):
         self,
         input: _Question = None,  # noqa: A002 - as in `invoke`
         config: _Config = None,
-        **asked: Unpack[_Asked],
+        **fields: Unpack[_Fields],
     ) -> Outcome:
         """Answer a question and return the whole record.
 
@@ -498,7 +498,7 @@ class AnswersQuestions(_BindsToGenerator):
             JudgeFailed: If the judge gave no verdict and `on_judge_error="raise"`.
             InputError: If there is nothing to answer.
         """
-        question, config = self._begin(input, config, asked)
+        question, config = self._begin(input, config, fields)
         outcomes: list[Outcome] = []
 
         def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
@@ -513,10 +513,10 @@ class AnswersQuestions(_BindsToGenerator):
         self,
         input: _Question = None,  # noqa: A002 - as in `invoke`
         config: _Config = None,
-        **asked: Unpack[_Asked],
+        **fields: Unpack[_Fields],
     ) -> Outcome:
         """Answer a question without blocking and return the whole record; otherwise as `refine`."""
-        question, config = self._begin(input, config, asked)
+        question, config = self._begin(input, config, fields)
         outcomes: list[Outcome] = []
 
         async def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
@@ -528,22 +528,24 @@ class AnswersQuestions(_BindsToGenerator):
         return outcomes[0]
 
     @overload  # type: ignore[override]  # what else LangChain lets through is refused
-    def stream(self, input: _State, config: _Config = None, **asked: Unpack[_Asked]) -> Iterator[_StateUpdate]: ...
+    def stream(
+        self, input: _State, config: _Config = None, **fields: Unpack[_Fields]
+    ) -> Iterator[_StateUpdate]: ...
 
     @overload
-    def stream(self, input: _Prompt, config: _Config = None, **asked: Unpack[_Asked]) -> Iterator[AIMessage]: ...
+    def stream(self, input: _Prompt, config: _Config = None, **fields: Unpack[_Fields]) -> Iterator[AIMessage]: ...
 
     def stream(
         self,
         input: _Question = None,  # noqa: A002 - LangChain's name
         config: _Config = None,
-        **asked: Unpack[_Asked],
+        **fields: Unpack[_Fields],
     ) -> Iterator[_RefineOutput]:
         """Stream the answer: once it is accepted, as one chunk, or under `release="pieces"` piece by piece.
 
         Progress is sent as custom events meanwhile. The chunks share one id and add up to the message.
         """
-        question, config = self._begin(input, config, asked)
+        question, config = self._begin(input, config, fields)
         try:
             transform = self._stream_pieces if self._streams_pieces(input) else self._stream_answer
             for answer in self._transform_stream_with_config(iter([question]), transform, config):
@@ -553,22 +555,22 @@ class AnswersQuestions(_BindsToGenerator):
 
     @overload  # type: ignore[override]  # what else LangChain lets through is refused
     def astream(
-        self, input: _State, config: _Config = None, **asked: Unpack[_Asked]
+        self, input: _State, config: _Config = None, **fields: Unpack[_Fields]
     ) -> AsyncIterator[_StateUpdate]: ...
 
     @overload
     def astream(
-        self, input: _Prompt, config: _Config = None, **asked: Unpack[_Asked]
+        self, input: _Prompt, config: _Config = None, **fields: Unpack[_Fields]
     ) -> AsyncIterator[AIMessage]: ...
 
     async def astream(
         self,
         input: _Question = None,  # noqa: A002 - LangChain's name
         config: _Config = None,
-        **asked: Unpack[_Asked],
+        **fields: Unpack[_Fields],
     ) -> AsyncIterator[_RefineOutput]:
         """Stream the answer, once it is accepted; otherwise as `stream`."""
-        question, config = self._begin(input, config, asked)
+        question, config = self._begin(input, config, fields)
 
         async def questions() -> AsyncIterator[Any]:
             yield question
@@ -582,19 +584,19 @@ class AnswersQuestions(_BindsToGenerator):
         except Rejected as rejected:
             yield _reply_without_answer(rejected, input, config)
 
-    def _begin(self, value: _Question, config: _Config, asked: _Asked) -> tuple[Any, RunnableConfig | None]:
+    def _begin(self, value: _Question, config: _Config, fields: _Fields) -> tuple[Any, RunnableConfig | None]:
         """Return a question as the loop takes it, and the config with what the request changes.
 
         What resumes a turn stays as it is.
         """
-        unknown = {name: given for name, given in asked.items() if name not in _ASKED}
+        unknown = {name: given for name, given in fields.items() if name not in _FIELD_NAMES}
         if unknown:
             raise _refusal_of(unknown)
-        context = asked.get("context")
+        context = fields.get("context")
         if context is not None:
             config = self._with_overrides(config, context)
         resumes = isinstance(value, Command) or (value is None and self._is_resumable(config))
-        return value if resumes else _read_question(value, asked.get("evidence"), config), config
+        return value if resumes else _read_question(value, fields.get("evidence"), config), config
 
     def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
         return _release(self._outcome(graph_input, config))
