@@ -90,10 +90,10 @@ class ModelCallFailed(Exception):  # noqa: N818 - says what happened
 
 
 class _Heard:
-    """What an agent's model says while it is asked, told on; a model inside that fails may be asked again.
+    """Hands on what an agent's model writes, chunk by chunk; a model inside that fails may begin anew.
 
     Args:
-        on_delta: Is told.
+        on_delta: Called with each chunk.
     """
 
     def __init__(self, on_delta: OnDelta) -> None:
