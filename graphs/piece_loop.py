@@ -307,7 +307,7 @@ class PieceLoop(Loop):
         if attempt.release.refused is not None:
             draft = Draft(answer=_text_alone(draft.answer), steps=draft.steps, evidence=draft.evidence)
         answer = draft.answer
-        if pieces:
+        if pieces or attempt.text.has_thought:  # one that only thought said nothing
             text = "".join([*refinement.released_pieces, *(piece.text for piece in pieces)])
             if str(answer.text) != text:
                 answer = answer.model_copy(update={"content": text})

@@ -377,7 +377,7 @@ class Policy(FrozenSettings):
     release: ReleaseForm = "answer"
     piece_chars: int = Field(default=80, ge=1, strict=True)
     piece_chars_most: int = Field(default=2_000, ge=1, strict=True)
-    pieces_in_flight: int = Field(default=4, ge=1, le=64, strict=True)
+    pieces_in_flight: int = Field(default=8, ge=1, le=64, strict=True)
     continuation: _ContinuationForm = "instructed"
     on_late_refusal: OnLateRefusal = "flag"
     certificate: IssuedCertificate | None = None

@@ -262,6 +262,8 @@ class AnswerText:
         )
         self._seam = Seam(released, blank)
         self._thought: str | None = ""
+        self.has_thought = False
+        """Whether the text began with thoughts, which are no part of the answer."""
 
     def feed(self, text: str) -> list[str]:
         """Return the pieces that are whole now."""
@@ -287,6 +289,6 @@ class AnswerText:
             return text
         _, end, after = begun.partition(_THOUGHT)
         if end:
-            text, self._thought = after.lstrip(), None
+            text, self._thought, self.has_thought = after.lstrip(), None, True
             return text
         return begun if is_final else ""

@@ -227,16 +227,8 @@ class Message(BaseModel):
         if canonical_role is None:
             raise ValueError(f"unknown role {role!r}; known are system, user, assistant and tool")
         content = fields.get("content")
-        if isinstance(content, str):  # what most messages have
-            return {
-                "role": canonical_role,
-                "content": content,
-                "parts_not_shown": fields.get("parts_not_shown") or (),
-                "media": fields.get("media") or (),
-                "tool_calls": fields.get("tool_calls") or _legacy_calls(fields),
-                "tool_call_id": fields.get("tool_call_id"),
-                "name": fields.get("name"),
-            }
+        if isinstance(content, str) and len(fields) == len(("role", "content")):  # as most have
+            return {"role": canonical_role, "content": content}
         results = [part for part in _parts(content) if part.get("type") == "tool_result"]
         result = results[0] if results else {}
         others = tuple(_others(content))
@@ -262,8 +254,8 @@ def _fields_of(message: object) -> Mapping[str, Any] | None:
         return {"role": message[0], "content": message[1]}
     if hasattr(message, "type") and hasattr(message, "content"):
         is_plain = isinstance(message, BaseModel) and not message.__pydantic_extra__
-        absent = _absent_in(type(message)) if is_plain else ()  # type: ignore[arg-type]  # a class has a hash
-        return {name: None if name in absent else getattr(message, name, None) for name in _ATTRIBUTES}
+        names = _attributes_of(type(message)) if is_plain else _ATTRIBUTES  # type: ignore[arg-type]  # a class has a hash
+        return {name: value for name in names if (value := getattr(message, name, None))}
     return None
 
 
@@ -280,9 +272,9 @@ _ATTRIBUTES = ("type", "content", "tool_calls", "tool_call_id", "name")
 
 
 @lru_cache(maxsize=64)
-def _absent_in(kind: type[BaseModel]) -> tuple[str, ...]:
-    """Return the attributes that no message of a class has; pydantic looks for an absent one at some length."""
-    return tuple(name for name in _ATTRIBUTES if name not in kind.model_fields and not hasattr(kind, name))
+def _attributes_of(kind: type[BaseModel]) -> tuple[str, ...]:
+    """Return the attributes that messages of a class have; pydantic looks for an absent one at some length."""
+    return tuple(name for name in _ATTRIBUTES if name in kind.model_fields or hasattr(kind, name))
 
 
 def _calls_in(fields: Mapping[str, Any]) -> tuple[Any, ...]:

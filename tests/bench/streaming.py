@@ -266,6 +266,9 @@ def main() -> int:
         "with a refused piece at most 2.1x": all(
             rows[form, bad][1] <= 2.1 * plain[1] for form in quick for bad in (2, 10)
         ),
+        "120 tokens each no later than whole": all(
+            rows["slow", bad][1] <= rows["whole", bad][1] + 0.01 for bad in (0, 2, 10)
+        ),
         "tokens at most 1.3x": all(rows[form, bad][2] <= 1.3 * plain[2] for form in quick for bad in (2, 10)),
         "CPU of a piece at most 0.5 ms": cpu <= 0.5e-3,
         "the guard's first text within 0.1 s": guard - library <= 0.1,

@@ -216,6 +216,13 @@ def test_what_a_continuation_repeats_is_cut(second: str) -> None:
     assert " ".join(refiner.invoke("Count.").text.split()) == "One is good. Two is better."
 
 
+def test_thoughts_alone_are_no_answer() -> None:
+    """What is nothing but thought is refused as empty, and never shown."""
+    refiner, model = _refiner("<think>SECRET plan.</think>\n\n", "One is good.")
+    assert "".join(str(chunk.text) for chunk in refiner.stream("Why?")) == "One is good."
+    assert len(model.prompts) == 2
+
+
 def test_a_fence_goes_on() -> None:
     """A continuation in the midst of a code block is still in it."""
     first = "```python\nx = 1. Y\ny = 2. Z\nBAD = 3\n```"

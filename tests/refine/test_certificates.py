@@ -16,7 +16,7 @@ import judges
 from graphs import CertificateWarning, Policy, self_refine
 from judges import ConfigurationError, Helpfulness
 from judges.certificate import IssuedCertificate
-from judges.offline import certify
+from judges.offline import certify, monitor, replay
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
@@ -159,6 +159,12 @@ def test_loops_in_pieces_are_certified_as_they_were_recorded(tmp_path: Path) -> 
     assert [(row.policy, row.status) for row in issued.rows] == [(3.0, "certified")]
     assert (issued.threshold, issued.released, issued.bad, issued.runs) == (3.0, QUESTIONS, 1, QUESTIONS)
     issued.write(tmp_path / "certificate.json")
+    assert monitor(*files, certificate=issued).changes == ()
+    assert [(one.in_force, one.status, one.ends["pass"]) for one in replay(*files).policies] == [
+        (True, "exact", QUESTIONS)
+    ]
+    with pytest.raises(ConfigurationError, match="released in pieces"):
+        replay(*files, max_attempts=[1])
     taken = SelfRefine(**in_pieces(certificate=tmp_path / "certificate.json"))
     assert taken.refine("question 5").certificate == issued.id
     assert taken.refine("question 5", context={"release": "answer"}).certificate is None

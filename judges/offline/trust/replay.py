@@ -351,6 +351,10 @@ _RAW_GAIN = "looks better by the raw change; part of that is luck: --rejudge rem
 _CLEAN_GAIN = "gain per attempt (the earlier attempt judged again, independently)"
 _LEAST_EFFECTIVE = 20.0
 _LEAST_PASS = 3
+_IN_PIECES = (
+    "these loops were released in pieces, of which a refused one was judged alone: what they show says nothing of "
+    "another policy, nor of whole answers"
+)
 _UNIDENTIFIED = (
     "the rows do not say {missing}, so that nothing below is identified; record loops with this version: "
     "SelfRefine(..., record='attempts.jsonl')"
@@ -452,7 +456,7 @@ def replay(
 
     Raises:
         ConfigurationError: If the rows cannot be read or hold no attempts, a setting is out of range, or the judge
-            cannot be used.
+            cannot be used; if another policy is asked for than that of loops which released pieces.
     """
     _check(thresholds, max_attempts, patience)
     labels, from_where = labels_for(rows, labels)
@@ -465,13 +469,18 @@ def replay(
     in_force = chosen[0].policy
     if in_force is None:  # pragma: no cover - only loops with a policy are identified
         raise AssertionError
+    in_pieces = chosen[0].subject is not None and chosen[0].subject.policy.get("release") == "pieces"
+    if in_pieces and (thresholds or max_attempts or patience or judge):
+        raise ConfigurationError(f"{_IN_PIECES}: leave out thresholds, max_attempts, patience and the judge")
     if judge is not None:
         chosen = _rejudged_loops(
             chosen, judge, fraction=rejudge_fraction, seed=seed, max_concurrency=max_concurrency
         )
     points, note = curve(chosen, in_force, seed=seed)
-    gains = gains_of(chosen)
-    table = candidates(in_force, thresholds=thresholds, max_attempts=max_attempts, patience=patience)
+    gains = () if in_pieces else gains_of(chosen)
+    own = (in_force.threshold, in_force.max_attempts, in_force.patience)
+    wished = {"thresholds": thresholds, "max_attempts": max_attempts, "patience": patience}
+    table = [own] if in_pieces else candidates(in_force, **wished)
     return LoopReplay(
         loops=len(chosen),
         questions=len({loop.question_id for loop in chosen}),
@@ -484,12 +493,12 @@ def replay(
         curve_note=note,
         gain_title=_CLEAN_GAIN if any(gain.gain is not None for gain in gains) else _RAW_GAIN,
         gains=gains,
-        best=best_versus_last(chosen),
+        best=None if in_pieces else best_versus_last(chosen),
         policies=tuple(
             _replay_policy(chosen, in_force, candidate, least_effective=least_effective, seed=seed)
             for candidate in table
         ),
-        notes=(*from_where, *_notes(chosen), *_other_judge(judge, in_force)),
+        notes=(*from_where, *([_IN_PIECES] if in_pieces else []), *_notes(chosen), *_other_judge(judge, in_force)),
     )
 
 
