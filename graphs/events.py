@@ -87,6 +87,8 @@ def drafted_events(refinement: Refinement) -> tuple[Event, ...]:
         "tokens": attempt.usage.tokens,
         "latency_s": round(attempt.latency_s, 6),
     }
+    if attempt.pieces:
+        figures |= {"pieces": len(attempt.pieces), "released": sum(piece.released for piece in attempt.pieces)}
     drafted = Event("attempt", figures, {"text": attempt.text})
     if not refinement.policy.show_drafts:
         return (drafted,)

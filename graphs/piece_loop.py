@@ -11,9 +11,9 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -23,11 +23,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
 from graphs import langchain_private, langgraph_private
-from graphs.answers import fault_of, kind_of_answer, rejection_for
+from graphs.answers import fault_of, rejection_for
 from graphs.augment import added_messages, amendment_messages, continuation_messages
 from graphs.drivers import DeadlinePassed, Effect, Messages, Node, RunContext, Transition
-from graphs.events import Event, finished_events, started_events
-from graphs.generators import AsyncGenerator, Delta, Draft
+from graphs.events import Event, drafted_events, finished_events, started_events
+from graphs.generators import AsyncGenerator, Delta, Draft, OnDelta
 from graphs.loop import (
     Loop,
     RunningClock,
@@ -41,7 +41,17 @@ from graphs.outcome import REPLACEMENT, DraftError, add_outcome, piece_sample
 from graphs.overrides import Bounds
 from graphs.policy import Policy
 from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, evolve
-from graphs.release import AnswerText, PieceRelease, is_failure, usage_of_pieces, verdict_on, with_cost_of
+from graphs.release import (
+    REFUSED_LATE,
+    PieceAttempt,
+    is_failure,
+    is_late,
+    text_alone,
+    usage_of_pieces,
+    verdict_on,
+    with_cost_of,
+    without_replacement,
+)
 from graphs.review import Decided
 from judges.compose.panel import Panel
 from judges.compose.quick import Quick
@@ -57,9 +67,6 @@ from judges.runtime.flow import let_calls_be_left
 from judges.runtime.observation import also_within, observing, within
 from judges.verdict import Usage, Verdict
 
-_CHARS_OF_A_TOKEN = 4
-"""Characters of a prompt that make a token, where an aborted stream leaves nothing else to count."""
-
 
 class Outlet(Protocol):
     """Takes the pieces of an answer as they are released."""
@@ -74,86 +81,8 @@ class Outlet(Protocol):
         """Have a function called when nobody wants more, from any thread."""
 
 
-class AnswerChanged(Exception):  # noqa: N818 - says what happened
-    """A generator began its answer anew, or returned another one, when pieces of it were out."""
-
-
 class ClientLeft(BaseException):
     """Nobody waits for the answer any more; raised through the code of a generator that blocks."""
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """What is going on in an attempt.
-
-    Args:
-        begin: Returns what goes out, and what is written, on its way to pieces; both without anything yet.
-        clock: Returns the seconds since the question.
-        steps: What led to the answer, as far as it is known before.
-        prompt_chars: Characters of the prompt.
-        deltas: Chunks of text so far.
-        held: The text that is held back.
-        calls: What the generator says of its calls, as far as it does.
-        draft: The whole draft; None where it did not come to one.
-        is_held: Whether the rest is held back, since a tool is called.
-        void: What was judged of an answer that was begun anew, of which nothing was out.
-        stop: Ends what goes on in threads.
-    """
-
-    begin: Callable[[], tuple[PieceRelease, AnswerText]]
-    clock: Callable[[], float]
-    steps: tuple[AnyMessage, ...] = ()
-    prompt_chars: int = 0
-    deltas: int = 0
-    held: list[str] = field(default_factory=list)
-    calls: tuple[tuple[str | None, Usage], ...] = ()
-    draft: Draft | None = None
-    is_held: bool = False
-    void: Usage = Usage()
-    stop: Callable[[], None] = tuple  # type: ignore[assignment]  # does nothing
-    release: PieceRelease = field(init=False)
-    text: AnswerText = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.release, self.text = self.begin()
-
-    def _begin_anew(self) -> None:
-        if self.release.is_begun:
-            raise AnswerChanged("the answer is another one than that of which pieces are out")
-        self.void += usage_of_pieces(self.release.pieces)
-        self.release, self.text = self.begin()
-        self.deltas, self.held, self.is_held = 0, [], False
-
-    def hear(self, delta: Delta) -> None:
-        """Take what the generator wrote; from the first call of a tool on it is held back."""
-        if delta.is_anew and self.deltas:
-            self._begin_anew()
-        self.calls = delta.calls or self.calls
-        self.is_held = self.is_held or delta.is_call
-        if delta.text:
-            self.deltas += 1
-            if self.is_held:
-                self.held.append(delta.text)
-            else:
-                self.release.add(self.text.feed(delta.text))
-
-    def end(self, draft: Draft, *, is_last: bool) -> None:
-        """Take the whole draft; of one that was cut off and has a next one, the last piece is not judged."""
-        self.draft = draft
-        if not self.deltas and draft.answer.text:
-            self.hear(Delta(str(draft.answer.text)))
-        if kind_of_answer(draft.answer) == "cut" and not is_last:
-            self.release.drop(self.text.close())
-        elif not (draft.fault or draft.skip_reason):
-            self.release.add(self.text.feed("".join(self.held)))
-            self.release.add(self.text.close())
-        self.release.is_complete = True
-
-    def estimated(self) -> tuple[str | None, Usage]:
-        """Return what an aborted call consumed: what is known of it, and as many tokens as there were chunks."""
-        name, known = self.calls[-1] if self.calls else (None, Usage())
-        sent = known.input_tokens or max(1, self.prompt_chars // _CHARS_OF_A_TOKEN)
-        return name, Usage.of_call(sent, max(1, self.deltas, known.output_tokens))
 
 
 def whole_judge(judge: Judge, piece_judge: Judge | None) -> Judge:
@@ -235,7 +164,7 @@ class PieceLoop(Loop):
             return _hand_on(draft.answer, attempt.release.pieces, refinement, usage, clock())
         recorded = record(clock())
         goto: Node = "finish" if recorded.stop_reason is not None else "judge"
-        return Transition(refinement=recorded, goto=goto, events=partial(_written_events, recorded))
+        return Transition(refinement=recorded, goto=goto, events=partial(drafted_events, recorded))
 
     def _stop_writing(
         self,
@@ -259,16 +188,15 @@ class PieceLoop(Loop):
             return self._stop_for(error, refinement, messages, spent, now)
         return self._stop_for(error, recorded, messages, Usage(), now)
 
-    def _begin_attempt(self, refinement: Refinement, clock: Callable[[], float]) -> _Attempt:
+    def _begin_attempt(self, refinement: Refinement, clock: Callable[[], float]) -> PieceAttempt:
         policy, before = refinement.policy, refinement.attempts[-1] if refinement.attempts else None
         dropped = next((piece for piece in before.pieces if not piece.released), None) if before else None
         blank = "\n\n" if dropped is None else dropped.text[: len(dropped.text) - len(dropped.text.lstrip())]
-        most_judged = partial(self._most_judged, refinement) if refinement.is_judged else None
-        return _Attempt(
-            begin=lambda: (
-                PieceRelease(policy, most_judged=most_judged),
-                AnswerText(policy, refinement.released_pieces, blank),
-            ),
+        return PieceAttempt(
+            policy,
+            released=refinement.released_pieces,
+            blank=blank,
+            most_judged=partial(self._most_judged, refinement) if refinement.is_judged else None,
             clock=lambda: clock() - refinement.started_at,
             steps=tuple(getattr(self._generator, "steps", ())),
         )
@@ -287,25 +215,20 @@ class PieceLoop(Loop):
         return 1 if is_alone else refinement.policy.pieces_in_flight
 
     def _record(
-        self,
-        attempt: _Attempt,
-        refinement: Refinement,
-        effect: Effect,
-        started: float,
-        now: float,
+        self, attempt: PieceAttempt, refinement: Refinement, effect: Effect, started: float, now: float
     ) -> Refinement:
         """Record the attempt with its pieces; one that was aborted with an estimate of what it consumed."""
         draft, pieces = attempt.draft, attempt.release.pieces
         is_estimated = draft is None
         if draft is None:
-            name, usage = attempt.estimated()
+            name, usage = attempt.estimate()
             usage = with_cost(usage, name, self.policy.prices) if self.policy.prices else usage
             named = AIMessage("", response_metadata={"model_name": name} if name else {})
             draft = Draft(answer=named, steps=attempt.steps)
         else:
             usage = usage_of_draft(effect, draft, self.policy)
         if attempt.release.refused is not None:
-            draft = Draft(answer=_text_alone(draft.answer), steps=draft.steps, evidence=draft.evidence)
+            draft = Draft(answer=text_alone(draft.answer), steps=draft.steps, evidence=draft.evidence)
         answer = draft.answer
         if pieces or attempt.text.has_thought:  # one that only thought said nothing
             text = "".join([*refinement.released_pieces, *(piece.text for piece in pieces)])
@@ -328,7 +251,7 @@ class PieceLoop(Loop):
         )
 
     def _writing(
-        self, attempt: _Attempt, refinement: Refinement, messages: Messages, context: RunContext, now: float
+        self, attempt: PieceAttempt, refinement: Refinement, messages: Messages, context: RunContext, now: float
     ) -> Effect:
         """Return the call that writes an attempt, judges its pieces and releases them."""
         number = refinement.number
@@ -339,7 +262,6 @@ class PieceLoop(Loop):
         config = context.for_generator(
             self._run_name(number), subject, may_interrupt=generator.may_interrupt, silent=True
         )
-        shared = refinement.allowance(now, purpose="the answer was written")
         allowance = self._generators_allowance(generator, refinement, now)
         allowance = None if allowance is None else Allowance(prices=self.policy.prices)
         calls = _Calls(
@@ -347,20 +269,13 @@ class PieceLoop(Loop):
             judge=partial(self._judgement_of_piece, attempt, refinement, messages, context),
             out=_Release(context, refinement),
             attempt=attempt,
+            shared=refinement.allowance(now, purpose="the answer was written"),
             is_last=len(refinement.attempts) + 1 >= refinement.max_attempts_now,
         )
 
-        def run() -> None:
-            with also_within(shared):
-                calls.run()
-
-        async def arun() -> None:
-            with also_within(shared):
-                await calls.arun()
-
         return Effect(
-            run=run if hasattr(generator, "draft") else None,
-            arun=arun,
+            run=calls.run if hasattr(generator, "draft") else None,
+            arun=calls.arun,
             config=config,
             seconds=refinement.seconds_left(now),
             events=partial(started_events, refinement),
@@ -370,12 +285,13 @@ class PieceLoop(Loop):
         )
 
     def _judgement_of_piece(
-        self, attempt: _Attempt, refinement: Refinement, messages: Messages, context: RunContext, number: int
+        self, attempt: PieceAttempt, refinement: Refinement, messages: Messages, context: RunContext, number: int
     ) -> _Judgement:
         """Return the call that judges the piece of a number."""
         *before, piece = (*refinement.released_pieces, *attempt.release.texts_until(number))
         sample = piece_sample(messages, refinement, "".join(before), piece, attempt.steps)
-        begun = BegunAnswer(_nonce_of(refinement), tuple(before), sample.response or "")
+        nonce = refinement.memo.recall("nonce", (refinement.id,), fresh_nonce)  # of which its writer sees nothing
+        begun = BegunAnswer(nonce, tuple(before), sample.response or "")
         config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
         prices, judge = self.policy.prices, self._piece_judge
         quick = judge if isinstance(judge, Quick) else None
@@ -387,7 +303,10 @@ class PieceLoop(Loop):
                     if quick is None:
                         return (yield judge)
                     first = yield quick.first
-                    return _after(first, (yield quick.judge)) if quick.is_unsure(first) else first
+                    if not quick.is_unsure(first):
+                        return first
+                    decided = yield quick.judge
+                    return decided.model_copy(update={"usage": first.usage + decided.usage})
                 except GraphInterrupt as error:  # while a human thinks, nothing keeps the rest of the answer
                     raise ConfigurationError(
                         f"judge {judge.name!r} asks a human, and cannot judge pieces of an answer that is still "
@@ -451,17 +370,17 @@ class PieceLoop(Loop):
     def _with_verdict(self, refinement: Refinement, verdict: Verdict, *, now: float) -> Refinement:
         """Record the verdict, which stands whatever comes of a late one, where nothing more can be said."""
         judged = refinement.add_verdict(with_cost_of(self._pieces, verdict), now=now)
-        if not _is_late(judged):
+        if not is_late(judged):
             return judged
         if judged.policy.on_late_refusal == "flag" or judged.stop_reason is not None:
-            return evolve(judged, stop_reason="late_refusal", detail=_REFUSED_LATE, ended_at=now)
+            return evolve(judged, stop_reason="late_refusal", detail=REFUSED_LATE, ended_at=now)
         return evolve(judged, held_back=LATE_REFUSAL) if judged.policy.on_late_refusal == "replace" else judged
 
     def _added(self, judged: Refinement) -> list[AnyMessage]:
         """Return what the next attempt is asked for: it goes on after what was released, or takes its place."""
         if not judged.released_pieces or judged.held_back:
             return added_messages(judged)
-        return amendment_messages(judged) if _is_late(judged) else continuation_messages(judged)
+        return amendment_messages(judged) if is_late(judged) else continuation_messages(judged)
 
     def finish(
         self, refinement: Refinement, messages: Messages, context: RunContext
@@ -471,7 +390,7 @@ class PieceLoop(Loop):
             return self._replace(refinement, messages)
         last = refinement.attempts[-1] if refinement.attempts else None
         if refinement.held_back == LATE_REFUSAL:
-            refinement = _without_replacement(refinement)
+            refinement = without_replacement(refinement)
             last = next((attempt for attempt in reversed(refinement.attempts) if attempt.pieces), None)
         was_piecewise = any(attempt.pieces for attempt in refinement.attempts)
         if last is None or not was_piecewise or (refinement.stop_reason == "skipped" and not last.pieces):
@@ -496,7 +415,7 @@ class PieceLoop(Loop):
         """Append the answer that takes the place of the one that is out, as a message of its own."""
         last, replaced = refinement.attempts[-1], refinement.message_id
         answer = release_answer(last, self.policy)
-        released = refinement.release(last.number, detail=f"{_REFUSED_LATE}; this one takes its place")
+        released = refinement.release(last.number, detail=f"{REFUSED_LATE}; this one takes its place")
         transition = finish_with_answer(
             released, messages, answer, time.time(), throttle=self._throttle, id=f"{replaced}{REPLACEMENT}"
         )
@@ -514,7 +433,7 @@ class PieceLoop(Loop):
             return answer if str(answer.text) == text else answer.model_copy(update={"content": text})
         if ending == "fallback":
             text = "\n\n".join(part for part in (text, self.policy.fallback) if part)
-        answer = _text_alone(last.answer).model_copy(update={"content": text})
+        answer = text_alone(last.answer).model_copy(update={"content": text})
         is_open = all(piece.released for piece in last.pieces)
         reason = finish_reason_of(last.answer.response_metadata) if is_open else "content_filter"
         if reason:
@@ -533,59 +452,6 @@ def _hand_on(
     changes = {} if str(answer.text) == text else {"content": text}
     message = answer.model_copy(update={"id": refinement.message_id, **changes})
     return Transition(refinement=paused.hand_on(), update={"messages": [message]})
-
-
-_PLAIN_METADATA = ("model_name", "model_provider", "refine")
-
-
-def _text_alone(answer: AIMessage) -> AIMessage:
-    """Return a message of which a piece was refused, without what may quote it: calls, single tokens, audio."""
-    known = answer.response_metadata
-    metadata = {name: known[name] for name in _PLAIN_METADATA if name in known}
-    text = str(answer.text)
-    return AIMessage(text, id=answer.id, usage_metadata=answer.usage_metadata, response_metadata=metadata)
-
-
-def _is_late(judged: Refinement) -> bool:
-    """Check whether an answer was refused when all its pieces were out, and not because it was cut off."""
-    last = judged.attempts[-1]
-    is_out = bool(judged.released_pieces) and all(piece.released for piece in last.pieces)
-    is_failed = last.verdict is not None and last.verdict.unscored is not None
-    return is_out and not is_failed and judged.stop_reason != "accepted" and last.kind != "cut"
-
-
-_REFUSED_LATE = "the answer was refused as a whole when its pieces were out"
-
-
-def _without_replacement(refinement: Refinement) -> Refinement:
-    """Return a refinement as it is where no other answer took the place of one that was refused late."""
-    reason = refinement.stop_reason
-    detail = _REFUSED_LATE if reason == "late_refusal" else f"{_REFUSED_LATE}; no other was accepted: {reason}"
-    return evolve(refinement, held_back="", stop_reason="late_refusal", detail=detail)
-
-
-def _after(first: Verdict, verdict: Verdict) -> Verdict:
-    """Return the verdict of a whole judge, with what the quick one consumed before it."""
-    return verdict.model_copy(update={"usage": first.usage + verdict.usage})
-
-
-def _nonce_of(refinement: Refinement) -> str:
-    """Return the number in the marks around an answer for its judge; the writer of the answer never sees it."""
-    return refinement.memo.recall("nonce", (refinement.id,), fresh_nonce)
-
-
-def _written_events(refinement: Refinement) -> tuple[Event, ...]:
-    attempt = refinement.attempts[-1]
-    figures = {
-        "attempt": attempt.number,
-        "kind": attempt.kind,
-        "calls": attempt.usage.calls,
-        "tokens": attempt.usage.tokens,
-        "latency_s": round(attempt.latency_s, 6),
-        "pieces": len(attempt.pieces),
-        "released": sum(piece.released for piece in attempt.pieces),
-    }
-    return (Event("attempt", figures, {"text": attempt.text}),)
 
 
 class _Release:
@@ -668,23 +534,23 @@ class _Writer:
     temperature: float | None
     allowance: Allowance | None
 
-    def run(self, on_delta: Callable[[Delta], None]) -> Draft:
-        with nullcontext() if self.allowance is None else metered(self.allowance):
-            generator: Any = self.generator
-            if not _streams(generator, "draft_stream"):
-                return generator.draft(self.prompt, self.config, self.temperature)  # type: ignore[no-any-return]  # of a protocol
-            return generator.draft_stream(self.prompt, self.config, self.temperature, on_delta)  # type: ignore[no-any-return]  # as above
+    def run(self, on_delta: OnDelta) -> Any:
+        with self._metered():
+            return self._call("draft", on_delta)()
 
-    async def arun(self, on_delta: Callable[[Delta], None]) -> Draft:
-        with nullcontext() if self.allowance is None else metered(self.allowance):
-            generator: Any = self.generator
-            if not _streams(generator, "adraft_stream"):
-                return await generator.adraft(self.prompt, self.config, self.temperature)  # type: ignore[no-any-return]  # as above
-            return await generator.adraft_stream(self.prompt, self.config, self.temperature, on_delta)  # type: ignore[no-any-return]  # as above
+    async def arun(self, on_delta: OnDelta) -> Any:
+        with self._metered():
+            return await self._call("adraft", on_delta)()
 
+    def _metered(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.allowance is None else metered(self.allowance)
 
-def _streams(generator: Any, form: str) -> bool:
-    return hasattr(generator, form) and getattr(generator, "writes_in_chunks", True)
+    def _call(self, form: str, on_delta: OnDelta) -> Callable[[], Any]:
+        """Return the call, which tells of what is written where the generator writes in chunks."""
+        given, in_chunks = (self.prompt, self.config, self.temperature), f"{form}_stream"
+        if hasattr(self.generator, in_chunks) and getattr(self.generator, "writes_in_chunks", True):
+            return partial(getattr(self.generator, in_chunks), *given, on_delta)
+        return partial(getattr(self.generator, form), *given)
 
 
 _Happening = Callable[[], None]
@@ -708,7 +574,7 @@ class _Threads:
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(work,), daemon=True, name="refine-piece").start()
 
-    def hear(self, note: Callable[[Delta], None], delta: Delta) -> None:
+    def hear(self, note: OnDelta, delta: Delta) -> None:
         """Take what a generator wrote; break it off where it is not wanted any more."""
         if self._left.is_set():
             raise ClientLeft
@@ -750,7 +616,7 @@ class _Tasks:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def hear(self, note: Callable[[Delta], None], delta: Delta) -> None:
+    def hear(self, note: OnDelta, delta: Delta) -> None:
         """Take what a generator wrote."""
         self._happened.put_nowait(partial(note, delta))
 
@@ -775,60 +641,58 @@ class _Calls:
         judge: Returns the call about a piece, by its number in this attempt.
         out: Where accepted pieces go.
         attempt: What has come of them.
+        shared: What both kinds of calls together may spend.
         is_last: Whether no attempt follows.
     """
 
     write: _Writer
     judge: Callable[[int], _Judgement]
     out: _Release
-    attempt: _Attempt
+    attempt: PieceAttempt
+    shared: Allowance | None
     is_last: bool
 
     def run(self) -> None:
         """Write, judge and release, each call in a thread."""
-        attempt, threads = self.attempt, _Threads()
-        attempt.stop = threads.leave
+        threads = _Threads()
+        self.attempt.stop = threads.leave
         self.out.when_closed(threads.leave)
-        threads.start(partial(self.write.run, partial(threads.hear, attempt.hear)), self._end)
         try:
-            while not attempt.release.is_settled:
-                threads.next()
-                for number, judgement in self._due():
-                    threads.start(judgement.run, partial(attempt.release.judge, number))
-                for text in self._released():
-                    self.out.send(text)
-                if attempt.release.refused is not None:
-                    threads.break_off()
+            with also_within(self.shared):
+                threads.start(partial(self.write.run, partial(threads.hear, self.attempt.hear)), self._end)
+                for text in self._conduct(lambda call, note: threads.start(call.run, note), threads.break_off):
+                    threads.next() if text is None else self.out.send(text)
         finally:
             threads.break_off()
             self.out.end()
 
     async def arun(self) -> None:
         """Write, judge and release, each call in a task; all have ended when this returns."""
-        attempt, tasks = self.attempt, _Tasks()
-        writing = tasks.start(partial(self.write.arun, partial(tasks.hear, attempt.hear)), self._end)
+        tasks = _Tasks()
         try:
-            while not attempt.release.is_settled:
-                await tasks.next()
-                for number, judgement in self._due():
-                    tasks.start(judgement.arun, partial(attempt.release.judge, number))
-                for text in self._released():
-                    await self.out.asend(text)
-                if attempt.release.refused is not None:
-                    writing.cancel()
+            with also_within(self.shared):
+                writing = tasks.start(partial(self.write.arun, partial(tasks.hear, self.attempt.hear)), self._end)
+                for text in self._conduct(lambda call, note: tasks.start(call.arun, note), writing.cancel):
+                    await (tasks.next() if text is None else self.out.asend(text))
         finally:
             self.out.end()
             await tasks.end()
 
+    def _conduct(
+        self, start: Callable[[_Judgement, Callable[[Any], None]], object], break_off: Callable[[], object]
+    ) -> Iterator[str | None]:
+        """Yield each text that goes out, and None where to wait until something happens."""
+        attempt = self.attempt
+        while not attempt.release.is_settled:
+            yield None
+            for number in attempt.release.take_due():
+                start(self.judge(number), partial(attempt.release.judge, number))
+            yield from attempt.release.take_released(attempt.clock())
+            if attempt.release.refused is not None:
+                break_off()
+
     def _end(self, draft: Draft) -> None:
         self.attempt.end(draft, is_last=self.is_last)
-
-    def _due(self) -> list[tuple[int, _Judgement]]:
-        """Return the calls that judge what is to be judged now, each with the number of its piece."""
-        return [(number, self.judge(number)) for number in self.attempt.release.take_due()]
-
-    def _released(self) -> list[str]:
-        return self.attempt.release.take_released(self.attempt.clock())
 
 
 def _throw(error: BaseException) -> None:

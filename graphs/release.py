@@ -11,9 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from langchain_core.messages import AIMessage, AnyMessage
+
+from graphs.answers import kind_of_answer
+from graphs.generators import Delta, Draft
 from graphs.pieces import PieceSplitter, open_block
 from graphs.policy import Policy
-from graphs.refinement import Piece
+from graphs.refinement import Piece, Refinement, evolve
 from judges.verdict import NOTHING_TO_JUDGE, Usage, Verdict
 
 
@@ -169,6 +173,35 @@ def usage_of_pieces(pieces: Sequence[Piece]) -> Usage:
     return Usage.total([piece.verdict.usage for piece in pieces if piece.verdict is not None])
 
 
+_PLAIN_METADATA = ("model_name", "model_provider", "refine")
+
+
+def text_alone(answer: AIMessage) -> AIMessage:
+    """Return a message of which a piece was refused, without what may quote it: calls, single tokens, audio."""
+    known = answer.response_metadata
+    metadata = {name: known[name] for name in _PLAIN_METADATA if name in known}
+    text = str(answer.text)
+    return AIMessage(text, id=answer.id, usage_metadata=answer.usage_metadata, response_metadata=metadata)
+
+
+def is_late(judged: Refinement) -> bool:
+    """Check whether an answer was refused when all its pieces were out, and not because it was cut off."""
+    last = judged.attempts[-1]
+    is_out = bool(judged.released_pieces) and all(piece.released for piece in last.pieces)
+    is_failed = last.verdict is not None and last.verdict.unscored is not None
+    return is_out and not is_failed and judged.stop_reason != "accepted" and last.kind != "cut"
+
+
+REFUSED_LATE = "the answer was refused as a whole when its pieces were out"
+
+
+def without_replacement(refinement: Refinement) -> Refinement:
+    """Return a refinement as it is where no other answer took the place of one that was refused late."""
+    reason = refinement.stop_reason
+    detail = REFUSED_LATE if reason == "late_refusal" else f"{REFUSED_LATE}; no other was accepted: {reason}"
+    return evolve(refinement, held_back="", stop_reason="late_refusal", detail=detail)
+
+
 _THINK, _THOUGHT = "<think>", "</think>"
 _LEAST_OVERLAP = 6
 _LONGEST_COMPARED = 20_000
@@ -292,3 +325,91 @@ class AnswerText:
             text, self._thought, self.has_thought = after.lstrip(), None, True
             return text
         return begun if is_final else ""
+
+
+_CHARS_OF_A_TOKEN = 4
+"""Characters of a prompt that make a token, where an aborted stream leaves nothing else to count."""
+
+
+class AnswerChanged(Exception):  # noqa: N818 - says what happened
+    """A generator began its answer anew, or returned another one, when pieces of it were out."""
+
+
+class PieceAttempt:
+    """One attempt while it is written: its text on the way to pieces, and what goes out of it.
+
+    Args:
+        policy: As for `PieceRelease`, like `most_judged`.
+        released: The pieces that went out before, as for `AnswerText`, like `blank`.
+        clock: Returns the seconds since the question.
+        steps: What led to the answer, as far as it is known before.
+
+    Attributes:
+        prompt_chars: Characters of the prompt.
+        deltas: Chunks of text so far.
+        draft: The whole draft; None where it did not come to one.
+        void: What was judged of an answer that was begun anew, of which nothing was out.
+        stop: Ends what goes on in threads.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        released: Sequence[str],
+        blank: str,
+        most_judged: Callable[[bool], int] | None,
+        clock: Callable[[], float],
+        steps: tuple[AnyMessage, ...],
+    ) -> None:
+        def begin() -> tuple[PieceRelease, AnswerText]:
+            return PieceRelease(policy, most_judged=most_judged), AnswerText(policy, released, blank)
+
+        self._begin = begin
+        self.release, self.text = begin()
+        self.clock, self.steps = clock, steps
+        self.prompt_chars = self.deltas = 0
+        self.draft: Draft | None = None
+        self.void = Usage()
+        self.stop: Callable[[], object] = tuple  # does nothing
+        self._held: list[str] = []
+        self._is_held = False
+        self._calls: tuple[tuple[str | None, Usage], ...] = ()
+
+    def _begin_anew(self) -> None:
+        if self.release.is_begun:
+            raise AnswerChanged("the answer is another one than that of which pieces are out")
+        self.void += usage_of_pieces(self.release.pieces)
+        self.release, self.text = self._begin()
+        self.deltas, self._held, self._is_held = 0, [], False
+
+    def hear(self, delta: Delta) -> None:
+        """Take what the generator wrote; from the first call of a tool on it is held back."""
+        if delta.is_anew and self.deltas:
+            self._begin_anew()
+        self._calls = delta.calls or self._calls
+        self._is_held = self._is_held or delta.is_call
+        if delta.text:
+            self.deltas += 1
+            if self._is_held:
+                self._held.append(delta.text)
+            else:
+                self.release.add(self.text.feed(delta.text))
+
+    def end(self, draft: Draft, *, is_last: bool) -> None:
+        """Take the whole draft; of one that was cut off and has a next one, the last piece is not judged."""
+        self.draft = draft
+        if not self.deltas and draft.answer.text:
+            self.hear(Delta(str(draft.answer.text)))
+        if kind_of_answer(draft.answer) == "cut" and not is_last:
+            self.release.drop(self.text.close())
+        elif not (draft.fault or draft.skip_reason):
+            self.release.add(self.text.feed("".join(self._held)))
+            self.release.add(self.text.close())
+        self.release.is_complete = True
+
+    def estimate(self) -> tuple[str | None, Usage]:
+        """Return what an aborted call consumed: what is known of it, and as many tokens as there were chunks."""
+        name, known = self._calls[-1] if self._calls else (None, Usage())
+        sent = known.input_tokens or max(1, self.prompt_chars // _CHARS_OF_A_TOKEN)
+        return name, Usage.of_call(sent, max(1, self.deltas, known.output_tokens))

@@ -225,7 +225,9 @@ class Sample(Frozen):
         if isinstance(source, cls):
             if not fields:
                 return source
-            source = {name: value for name, value in source if value is not None}  # read already, and taken as it is
+            source = {
+                name: value for name, value in source if value is not None
+            }  # read already, and taken as it is
         if source is not None and not isinstance(source, Mapping):
             source = _row_in(source)
         row = dict(source or {})

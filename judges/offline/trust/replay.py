@@ -478,9 +478,7 @@ def replay(
         )
     points, note = curve(chosen, in_force, seed=seed)
     gains = () if in_pieces else gains_of(chosen)
-    own = (in_force.threshold, in_force.max_attempts, in_force.patience)
-    wished = {"thresholds": thresholds, "max_attempts": max_attempts, "patience": patience}
-    table = [own] if in_pieces else candidates(in_force, **wished)
+    table = candidates(in_force, thresholds=thresholds, max_attempts=max_attempts, patience=patience)
     return LoopReplay(
         loops=len(chosen),
         questions=len({loop.question_id for loop in chosen}),
@@ -496,7 +494,7 @@ def replay(
         best=None if in_pieces else best_versus_last(chosen),
         policies=tuple(
             _replay_policy(chosen, in_force, candidate, least_effective=least_effective, seed=seed)
-            for candidate in table
+            for candidate in (table[:1] if in_pieces else table)
         ),
         notes=(*from_where, *([_IN_PIECES] if in_pieces else []), *_notes(chosen), *_other_judge(judge, in_force)),
     )
