@@ -319,9 +319,12 @@ _LEAST = re.compile(r"(?:>=|at least|greater than or equal to|minimum (?:value )
 """Says in an error how long a reply may be at least."""
 
 _NO_SCHEMA = re.compile(
-    r"not support|unsupported|unknown|unrecognized|no such|not found|not available|extra inputs"
+    r"(?<!features )not support|unsupported|unknown|unrecognized|no such|not found|not available|extra inputs"
 )
-"""Says of an error that the endpoint knows no schemas at all, so that fewer keywords would not help."""
+"""Says of an error that the endpoint knows no schemas at all, so that fewer keywords would not help.
+
+vLLM says of a keyword that it does not know: "The provided JSON schema contains features not supported by xgrammar."
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,18 +221,23 @@ async def test_a_schema_says_what_is_known_of_the_reply(way: Way) -> None:
         (["maxLength"], "'{0}' is not permitted", {"prefixItems", "const", "minItems", "maxItems"}),
         (["maxLength", "prefixItems"], "In context=(), '{0}' is not permitted", {"minItems", "maxItems"}),
         (["minItems", "maxLength"], "Invalid schema for response_format 'Adherences'", set()),
+        (["minItems"], "The JSON schema contains features not supported by xgrammar.", set()),
     ],
 )
-def test_keywords_that_an_endpoint_refuses_are_left_out(refused: list[str], said: str, left: set[str]) -> None:
+@pytest.mark.parametrize("form", ["OpenAI", "Google", "OpenRouter"])
+def test_keywords_that_an_endpoint_refuses_are_left_out(
+    refused: list[str], said: str, left: set[str], form: str
+) -> None:
     """Those that its error names, or all where it names none; the schema stays, and the next question knows."""
     items = [{"number": 1, "reason": "r", "verdict": "kept", "change": ""}]
 
     def reply(asked: Asked) -> Reply | Wire:
         faults = [one for one in refused if one in sent_keywords(asked)]
         text = "Invalid schema for response_format: " + said.format(*faults, "")
-        return (
-            answered({"error": {"message": text}}, status=400) if faults else Reply(json.dumps({"items": items}))
-        )
+        behind = {"message": "Provider returned error", "code": 400, "metadata": {"raw": text}}
+        error: Any = {"error": behind if form == "OpenRouter" else {"message": text}}
+        refusal = answered([error] if form == "Google" else error, status=400)
+        return refusal if faults else Reply(json.dumps({"items": items}))
 
     with serving(reply) as server, direct(server) as model:
         judge = judges.load("databricks.global_guideline_adherence", model=model, guidelines=["a"])

@@ -91,11 +91,15 @@ class EndpointStatusError(EndpointError):
 
 
 def error_in(body: bytes) -> str:
-    """Return the error message in a body of OpenAI's, FastAPI's or Ollama's form; empty if there is none."""
+    """Return the error message in a body of OpenAI's, FastAPI's or Ollama's form; empty if there is none.
+
+    Google puts the object into a list; OpenRouter says beside its own message what the provider behind it said.
+    """
     try:
         payload = json.loads(body)
     except (ValueError, RecursionError):
         return ""
+    payload = next(iter(payload), None) if isinstance(payload, list) else payload
     error = payload.get("error", payload.get("detail", payload)) if isinstance(payload, dict) else None
     if isinstance(error, list):
         error = next(iter(error), None)
@@ -103,9 +107,10 @@ def error_in(body: bytes) -> str:
         return error
     if not isinstance(error, dict):
         return ""
-    place = error.get("loc")
+    place, beside = error.get("loc"), error.get("metadata")
     parts = [error.get(name) for name in ("message", "msg", "code", "param")]
     parts += place if isinstance(place, list) else []
+    parts += [beside.get("raw")] if isinstance(beside, dict) else []
     return " ".join(part for part in parts if isinstance(part, str))
 
 
