@@ -323,7 +323,7 @@ _NO_SCHEMA = re.compile(
 )
 """Says of an error that the endpoint knows no schemas at all, so that fewer keywords would not help.
 
-vLLM says of a keyword that it does not know: "The provided JSON schema contains features not supported by xgrammar."
+vLLM says of a keyword that it does not know: "The JSON schema contains features not supported by xgrammar."
 """
 
 

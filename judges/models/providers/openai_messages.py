@@ -89,7 +89,7 @@ def to_message(fields: Mapping[str, Any]) -> BaseMessage:
     if len(fields) == 2 and role in _PLAIN and isinstance(fields.get("content"), str):  # noqa: PLR2004 - both are named
         return _PLAIN[role](fields["content"])
     read = _READERS.get(role)
-    return _read_other(fields, role) if read is None else read(fields)
+    return ChatMessage(**_common(fields), role=role) if read is None else read(fields)
 
 
 # To chat completions
@@ -219,62 +219,42 @@ def _text(content: object) -> Any:
     return [part for part in content if isinstance(part, str | dict)] if isinstance(content, list) else ""
 
 
-def _others(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _common(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return what all messages of LangChain have; fields of other names are kept as they are."""
     known = {"role", "content", "name", *names}
-    if fields.keys() <= known:  # as most are
-        return {}
-    return {name: value for name, value in fields.items() if name not in known and value is not None}
-
-
-def _name(fields: Mapping[str, Any]) -> str | None:
+    others = {name: value for name, value in fields.items() if name not in known and value is not None}
     name = fields.get("name")
-    return name if isinstance(name, str) else None
+    called = name if isinstance(name, str) else None
+    return {"content": _text(fields.get("content")), "name": called, "additional_kwargs": others}
 
 
 def _read_user(fields: Mapping[str, Any]) -> BaseMessage:
-    return HumanMessage(_text(fields.get("content")), name=_name(fields), additional_kwargs=_others(fields))
+    return HumanMessage(**_common(fields))
 
 
 def _read_system(fields: Mapping[str, Any]) -> BaseMessage:
-    others = _others(fields)
+    common = _common(fields)
     if fields["role"] == "developer":
-        others[_OPENAI_ROLE] = "developer"
-    return SystemMessage(_text(fields.get("content")), name=_name(fields), additional_kwargs=others)
+        common["additional_kwargs"][_OPENAI_ROLE] = "developer"
+    return SystemMessage(**common)
 
 
 def _read_tool(fields: Mapping[str, Any]) -> BaseMessage:
-    return ToolMessage(
-        _text(fields.get("content")),
-        tool_call_id=str(fields.get("tool_call_id") or ""),
-        name=_name(fields),
-        additional_kwargs=_others(fields, "tool_call_id"),
-    )
+    return ToolMessage(**_common(fields, "tool_call_id"), tool_call_id=str(fields.get("tool_call_id") or ""))
 
 
 def _read_function(fields: Mapping[str, Any]) -> BaseMessage:
-    name = _name(fields) or ""
-    return FunctionMessage(content=_text(fields.get("content")), name=name, additional_kwargs=_others(fields))
-
-
-def _read_other(fields: Mapping[str, Any], role: str) -> BaseMessage:
-    content = _text(fields.get("content"))
-    return ChatMessage(content=content, role=role, name=_name(fields), additional_kwargs=_others(fields))
+    common = _common(fields)
+    return FunctionMessage(**{**common, "name": common["name"] or ""})
 
 
 def _read_assistant(fields: Mapping[str, Any]) -> AIMessage:
     """Return a message of the assistant."""
     received = fields.get("tool_calls")
-    others = _others(fields)
     if not isinstance(received, list) or not received:
-        return AIMessage(_text(fields.get("content")), name=_name(fields), additional_kwargs=others)
+        return AIMessage(**_common(fields))
     calls, broken = _read_calls(received)
-    return AIMessage(
-        _text(fields.get("content")),
-        name=_name(fields),
-        additional_kwargs=others,
-        tool_calls=calls,
-        invalid_tool_calls=broken,
-    )
+    return AIMessage(**_common(fields), tool_calls=calls, invalid_tool_calls=broken)
 
 
 def _read_calls(received: Sequence[Any]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
@@ -379,12 +359,9 @@ def answer_of_response(response: ModelResponse, model: str) -> AIMessage:
         "finish_reason": response.finish_reason,
     }
     if usage.tokens_known:
-        sent, received = usage.input_tokens, usage.output_tokens
-        answer.usage_metadata = UsageMetadata(
-            input_tokens=sent, output_tokens=received, total_tokens=sent + received
-        )
-        if usage.cached_input_tokens:
-            answer.usage_metadata["input_token_details"] = InputTokenDetails(cache_read=usage.cached_input_tokens)
+        counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+        details = {"cached_tokens": usage.cached_input_tokens} if usage.cached_input_tokens else None
+        answer.usage_metadata = usage_metadata({**counts, "prompt_tokens_details": details})
     return answer
 
 

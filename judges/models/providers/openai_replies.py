@@ -194,12 +194,9 @@ def parse_completion(body: bytes, request: ModelRequest | None = None, *, refuse
         EndpointReplyError: If it is not a chat completion with exactly one choice.
         EndpointStatusError: If it is an error sent with status 200, as some gateways do.
     """
-    try:
-        payload = json.loads(body.decode())
-    except (ValueError, RecursionError):
-        raise EndpointReplyError("the endpoint's reply is not JSON") from None
-    choices = payload.get("choices") if isinstance(payload, dict) else None
-    if isinstance(payload, dict) and not choices and isinstance(payload.get("error"), dict):
+    payload = _payload(body)
+    choices = payload.get("choices")
+    if not choices and isinstance(payload.get("error"), dict):
         raise _error_inside(payload["error"])
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
         raise EndpointReplyError("the endpoint's reply is no chat completion with exactly one choice")
