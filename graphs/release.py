@@ -373,7 +373,7 @@ class PieceAttempt:
         self.void = Usage()
         self.stop: Callable[[], object] = tuple  # does nothing
         self._held: list[str] = []
-        self._is_held = False
+        self._is_held, self._is_continued = False, bool(released)
         self._calls: tuple[tuple[str | None, Usage], ...] = ()
 
     def _begin_anew(self) -> None:
@@ -405,7 +405,9 @@ class PieceAttempt:
             self.release.drop(self.text.close())
         elif not (draft.fault or draft.skip_reason):
             self.release.add(self.text.feed("".join(self._held)))
-            self.release.add(self.text.close())
+            rest = self.text.close()
+            if self._is_continued or self.release.pieces or "".join(rest).strip():  # else nothing was said
+                self.release.add(rest)
         self.release.is_complete = True
 
     def estimate(self) -> tuple[str | None, Usage]:

@@ -216,9 +216,10 @@ def test_what_a_continuation_repeats_is_cut(second: str) -> None:
     assert " ".join(refiner.invoke("Count.").text.split()) == "One is good. Two is better."
 
 
-def test_thoughts_alone_are_no_answer() -> None:
-    """What is nothing but thought is refused as empty, and never shown."""
-    refiner, model = _refiner("<think>SECRET plan.</think>\n\n", "One is good.")
+@pytest.mark.parametrize("said", ["<think>SECRET plan.</think>\n\n", " \r\n\r\n"])
+def test_thoughts_alone_are_no_answer(said: str) -> None:
+    """What is nothing but thought, or blank, is refused as empty, and never shown."""
+    refiner, model = _refiner(said, "One is good.")
     assert "".join(str(chunk.text) for chunk in refiner.stream("Why?")) == "One is good."
     assert len(model.prompts) == 2
 
