@@ -216,14 +216,6 @@ def test_what_a_continuation_repeats_is_cut(second: str) -> None:
     assert " ".join(refiner.invoke("Count.").text.split()) == "One is good. Two is better."
 
 
-@pytest.mark.parametrize("said", ["<think>SECRET plan.</think>\n\n", " \r\n\r\n"])
-def test_thoughts_alone_are_no_answer(said: str) -> None:
-    """What is nothing but thought, or blank, is refused as empty, and never shown."""
-    refiner, model = _refiner(said, "One is good.")
-    assert "".join(str(chunk.text) for chunk in refiner.stream("Why?")) == "One is good."
-    assert len(model.prompts) == 2
-
-
 def test_a_fence_goes_on() -> None:
     """A continuation in the midst of a code block is still in it."""
     first = "```python\nx = 1. Y\ny = 2. Z\nBAD = 3\n```"
@@ -233,10 +225,11 @@ def test_a_fence_goes_on() -> None:
     assert [piece.text for piece in outcome.attempts[1].pieces] == ["\nz = 3. A\n```", "\nThat is it."]
 
 
-def test_a_first_piece_that_is_refused_is_a_plain_retry() -> None:
-    """Nothing was released, so the question is asked again."""
-    refiner, model = _refiner("It is BAD. Rest of it.", "All is good.")
-    assert refiner.invoke("Count.").text == "All is good."
+@pytest.mark.parametrize("said", ["<think>SECRET plan.</think>\n\n", " \r\n\r\n", "It is BAD. Rest of it."])
+def test_a_first_piece_that_is_refused_is_a_plain_retry(said: str) -> None:
+    """Nothing was released, so the question is asked again; thoughts alone, and blanks, are no answer."""
+    refiner, model = _refiner(said, "All is good.")
+    assert "".join(str(chunk.text) for chunk in refiner.stream("Count.")) == "All is good."
     assert "<begun>" not in model.prompts[1][-1].text
 
 
