@@ -12,11 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, Token, copy_context
+from copy import copy
 from functools import lru_cache, partial
+from hashlib import sha256
 from threading import Thread
 from typing import Any, cast
 from uuid import UUID
 
+from langchain_core.caches import BaseCache
 from langchain_core.callbacks import (
     AsyncCallbackHandler,
     BaseCallbackHandler,
@@ -28,6 +31,7 @@ from langchain_core.callbacks import (
     UsageMetadataCallbackHandler,
 )
 from langchain_core.callbacks.manager import CallbackManagerForLLMRun
+from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
 from langchain_core.runnables import RunnableConfig
@@ -255,13 +259,96 @@ class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
         return output
 
 
+class HeardReplies(BaseCallbackHandler):
+    """Keeps what models reply that are called inside, each with its prompt, for as long as one draft takes."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.replies: list[tuple[Sequence[object], list[Any]]] = []
+        self._prompts: dict[UUID, Sequence[Sequence[object]]] = {}
+
+    @classmethod
+    def of(cls, config: RunnableConfig) -> HeardReplies | None:
+        """Return the one that hears what is called with a config; None where none does."""
+        return next((one for one in listeners(config) if isinstance(one, cls)), None)
+
+    @property
+    def digest(self) -> str:
+        """Tells these replies from all others, in whichever order they came; empty before the first."""
+        replies = [repr([_content_of(generation) for generation in reply]) for _, reply in self.replies]
+        return sha256("".join(sorted(replies)).encode(errors="surrogatepass")).hexdigest() if replies else ""
+
+    def on_chat_model_start(self, serialized: object, messages: list[list[Any]], *, run_id: UUID, **_: Any) -> None:
+        """Note a prompt."""
+        del serialized
+        self._prompts[run_id] = messages
+
+    def on_llm_start(self, serialized: object, prompts: list[str], *, run_id: UUID, **_: Any) -> None:
+        """Note a prompt of a model that is no chat model."""
+        del serialized
+        self._prompts[run_id] = prompts
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Keep a reply."""
+        self.replies += zip(self._prompts.pop(run_id, ()), response.generations, strict=False)
+
+
+def _content_of(generation: Any) -> object:
+    message = getattr(generation, "message", None)
+    if message is None:
+        return generation.text
+    return message.content, [(call["name"], call["args"]) for call in getattr(message, "tool_calls", ())]
+
+
+class RepliesAgain(BaseCache):
+    """Has a chat model whose cache it is give replies again, each once, where it is asked the same.
+
+    Args:
+        replies: The replies with their prompts, as `HeardReplies` keeps them.
+    """
+
+    def __init__(self, replies: Sequence[tuple[Sequence[Any], list[Any]]]) -> None:
+        self._replies = [(dumps([_nameless(one) for one in prompt]), reply) for prompt, reply in replies]
+
+    def lookup(self, prompt: str, llm_string: str) -> list[Any] | None:
+        """Return the reply to a prompt; None has the model asked."""
+        del llm_string
+        index = next((index for index, (known, _) in enumerate(self._replies) if known == prompt), None)
+        return None if index is None else [copy(generation) for generation in self._replies.pop(index)[1]]
+
+    async def alookup(self, prompt: str, llm_string: str) -> list[Any] | None:
+        """Return the reply to a prompt."""
+        return self.lookup(prompt, llm_string)
+
+    def update(self, prompt: str, llm_string: str, return_val: object) -> None:
+        """Keep nothing that is new."""
+
+    async def aupdate(self, prompt: str, llm_string: str, return_val: object) -> None:
+        """Keep nothing that is new."""
+
+    def clear(self, **_: Any) -> None:
+        """Forget all replies."""
+        self._replies = []
+
+
+def _nameless(message: Any) -> Any:
+    """Return a message without its id, as a model's cache is asked for it."""
+    return message.model_copy(update={"id": None}) if getattr(message, "id", None) is not None else message
+
+
 def hearing(config: RunnableConfig, handler: BaseCallbackHandler) -> use_config:
     """Make every call in a block inherit a config, and tell a handler of what it does."""
+    return use_config(with_handler(config, handler))
+
+
+def with_handler(config: RunnableConfig, handler: BaseCallbackHandler) -> RunnableConfig:
+    """Return a config that tells a handler, too, of what is called with it."""
     callbacks = config.get("callbacks")
     manager = callbacks.copy() if isinstance(callbacks, BaseCallbackManager) else CallbackManager(handlers=[])
     for one in (*(callbacks if isinstance(callbacks, list) else ()), handler):
         manager.add_handler(one)
-    return use_config({**config, "callbacks": manager})
+    return {**config, "callbacks": manager}
 
 
 class TokenRun:

@@ -414,16 +414,24 @@ class ResumeAnswers:
             return None
         return cls(configurable[_SCRATCHPAD], configurable[_SEND])
 
-    def about(self, subject: str, config: RunnableConfig) -> RunnableConfig:
-        """Return a call's config in which a human is asked about one subject: a draft, or a prompt."""
+    def about(
+        self, subject: str, config: RunnableConfig, *, heard: langchain_private.HeardReplies | None = None
+    ) -> RunnableConfig:
+        """Return a call's config in which a human is asked about one subject: a draft, or a prompt.
+
+        Args:
+            subject: The subject.
+            config: The config of the call.
+            heard: What models reply inside: who asks after a reply asks about it, too. None hears nothing.
+        """
         numbers: defaultdict[str, count[int]] = defaultdict(count)
         asking: set[str] = set()
         size = len(self._values)  # as it is now: one that grows while another asks would count as an answer
 
         def here() -> str:
             """Return the subject, and of judges side by side the one that asks, since threads race."""
-            place = current.get().place
-            return f"{subject} {place}" if place else subject
+            parts = (subject, "" if heard is None else heard.digest, current.get().place)
+            return " ".join(str(part) for part in parts if part)
 
         def next_number() -> int:
             own = here()
@@ -446,7 +454,8 @@ class ResumeAnswers:
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
-        return {**config, "configurable": {**config["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
+        asking_config = {**config, "configurable": {**config["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
+        return asking_config if heard is None else langchain_private.with_handler(asking_config, heard)
 
     @property
     def _entry(self) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.errors import GraphBubbleUp
 
 from graphs import Bounds, Policy, langchain_private
 from graphs.answers import CALL_AS_TEXT, misfit_of, schemas_in, unread_call
@@ -149,19 +151,19 @@ class ModelCall:
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return a draft, blocking until it is complete."""
-        del config  # inherited
-        try:
-            return self._draft(self._handler(self._next_request(prompt, temperature)))
-        except StructuredOutputError as error:
-            return self._draft(error)
+        with self._keeping_replies(config):
+            try:
+                return self._draft(self._handler(self._next_request(prompt, temperature)))
+            except StructuredOutputError as error:
+                return self._draft(error)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return a draft without blocking the event loop."""
-        del config  # inherited
-        try:
-            return self._draft(await self._handler(self._next_request(prompt, temperature)))
-        except StructuredOutputError as error:
-            return self._draft(error)
+        with self._keeping_replies(config):
+            try:
+                return self._draft(await self._handler(self._next_request(prompt, temperature)))
+            except StructuredOutputError as error:
+                return self._draft(error)
 
     def draft_stream(
         self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
@@ -181,6 +183,17 @@ class ModelCall:
             draft = await self.adraft(prompt, config, temperature)
         return heard.end(draft)
 
+    @contextmanager
+    def _keeping_replies(self, config: RunnableConfig) -> Iterator[None]:
+        """Keep what the model replied to a middleware that stops for a human, who is to decide on that reply."""
+        heard = langchain_private.HeardReplies.of(config)
+        try:
+            yield
+        except GraphBubbleUp:
+            self._turn.replies = () if heard is None else heard.replies
+            raise
+        self._turn.replies = ()
+
     @property
     def steps(self) -> tuple[AnyMessage, ...]:
         """The calls of tools, and their results, that led to this call."""
@@ -199,6 +212,9 @@ class ModelCall:
         in_force = [first for first in self._models if first <= number]
         if in_force:
             changes["model"] = self._models[max(in_force)]
+        model = changes.get("model", request.model)
+        if turn.replies and isinstance(model, BaseChatModel):
+            changes["model"] = model.model_copy(update={"cache": langchain_private.RepliesAgain(turn.replies)})
         if self._silent:
             changes["runtime"] = request.runtime.override(stream_writer=_drop)
         return _change(request, changes)

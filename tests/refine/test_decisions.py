@@ -154,6 +154,17 @@ class AsksBeforeEachCall(AgentMiddleware[Any, Any, Any]):
         return handler(request)
 
 
+class AsksAfterEachCall(AgentMiddleware[Any, Any, Any]):
+    """Asks a human about each reply of the model, and replaces what is refused."""
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Return the reply that a human agreed to."""
+        reply = handler(request)
+        return reply if interrupt({"judge this": reply.result[-1].text}) else ModelResponse([AIMessage("no")])
+
+
 def test_a_middleware_inside_that_asks_gets_the_decision_on_its_own_question() -> None:
     """Questions of a middleware and of a judge take turns, and no answer is taken for another's."""
     made, shown = list[str](), list[str]()
@@ -238,6 +249,12 @@ def subagent(texts: Iterator[str], *inside: Any) -> Any:
     return create_agent(model, [], middleware=[SelfRefineMiddleware(asking([])), *inside])
 
 
+def ask_after(model: ScriptedModel, messages: list[Any]) -> str:
+    """Return a model's reply that a human agreed to."""
+    text = str(model.invoke(messages).text)
+    return text if interrupt({"judge this": text}) else "no"
+
+
 EVERY_DOOR: dict[str, Door] = {
     "a judge asks: middleware": lambda saver, texts, _: agent_with(saver, texts, []),
     "a judge asks: refiner": lambda saver, texts, durability: (
@@ -272,6 +289,20 @@ EVERY_DOOR: dict[str, Door] = {
         [],
         middleware=[SelfRefineMiddleware(lambda response: True), AsksBeforeEachCall([])],
         checkpointer=saver,
+    ),
+    "a reply: middleware inside": lambda saver, texts, _: create_agent(
+        ScriptedModel(lambda _: next(texts)),
+        [],
+        middleware=[SelfRefineMiddleware(lambda response: response != "no"), AsksAfterEachCall()],
+        checkpointer=saver,
+    ),
+    "a reply: function, not saved": lambda saver, texts, durability: (
+        SelfRefine(
+            partial(ask_after, ScriptedModel(lambda _: next(texts))),
+            lambda response: response != "no",
+            checkpointer=saver,
+            durability=durability,
+        ).graph
     ),
     "a call: middleware inside a subagent": lambda saver, texts, _: caller(
         partial(answer_of, subagent(texts, AsksBeforeEachCall([]))), saver
