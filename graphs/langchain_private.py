@@ -279,15 +279,11 @@ class HeardReplies(BaseCallbackHandler):
         replies = [repr([_content_of(generation) for generation in reply]) for _, reply in self.replies]
         return sha256("".join(sorted(replies)).encode(errors="surrogatepass")).hexdigest() if replies else ""
 
-    def on_chat_model_start(self, serialized: object, messages: list[list[Any]], *, run_id: UUID, **_: Any) -> None:
-        """Note a prompt."""
-        del serialized
-        self._prompts[run_id] = messages
+    def on_chat_model_start(self, *started: Any, run_id: UUID, **_: Any) -> None:
+        """Note the prompts of a call."""
+        self._prompts[run_id] = started[1]
 
-    def on_llm_start(self, serialized: object, prompts: list[str], *, run_id: UUID, **_: Any) -> None:
-        """Note a prompt of a model that is no chat model."""
-        del serialized
-        self._prompts[run_id] = prompts
+    on_llm_start = on_chat_model_start
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Keep a reply."""

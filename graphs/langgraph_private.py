@@ -454,8 +454,8 @@ class ResumeAnswers:
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
-        asking_config = {**config, "configurable": {**config["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
-        return asking_config if heard is None else langchain_private.with_handler(asking_config, heard)
+        heard_config = config if heard is None else langchain_private.with_handler(config, heard)
+        return {**heard_config, "configurable": {**config["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
 
     @property
     def _entry(self) -> dict[str, Any]:
