@@ -202,7 +202,7 @@ class _TakesAJudgeAlone(HintsAtCalls):
     if not TYPE_CHECKING:  # type checkers read the signature of __init__
 
         def __new__(cls, *parts: object, **settings: object) -> Self:
-            """Return a new one.
+            """Return a new one; where nobody takes its outcomes, without the hook for turns that end elsewhere.
 
             Raises:
                 TypeError: If something beside the judge is given without a name.
@@ -212,7 +212,8 @@ class _TakesAJudgeAlone(HintsAtCalls):
                     f"{cls.__name__}(judge, ...) takes the judge alone, and settings by name; the model is the "
                     f"agent's: create_agent(model, tools, middleware=[{cls.__name__}(judge)])"
                 )
-            return super().__new__(cls)
+            is_heard = settings.get("on_outcome") is not None or settings.get("record") is not None
+            return super().__new__(cls if is_heard or cls is not SelfRefineMiddleware else _Unheard)
 
 
 class SelfRefineMiddleware(
@@ -515,7 +516,11 @@ class SelfRefineMiddleware(
 
     def _with_figures(self, turn: Turn, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
         """Hold an unfinished turn, and return a response with its figures for the agent's state."""
-        return ExtendedModelResponse(response, command=Command(update=self._hold(turn)))
+        update = self._hold(turn)
+        ends = answer_in(response).response_metadata[langgraph_private.SUMMARY]["detail"] == RETURN_DIRECT
+        if ends and isinstance(self, _Unheard):  # no hook of it would let go of the turn
+            self._turns.take(turn.token)
+        return ExtendedModelResponse(response, command=Command(update=update))
 
     def _hold(self, turn: Turn) -> dict[str, Any]:
         """Hold an unfinished turn, and return what the agent's state holds of it."""
@@ -552,6 +557,16 @@ class SelfRefineMiddleware(
         elif self._record is not None:
             self._record.add(outcome, self._origin_of(turn))
         await self._listener.atell(outcome)
+
+
+class _Unheard(SelfRefineMiddleware):
+    """A middleware whose outcomes nobody takes: each hook is a node, which costs an agent a tenth of a turn."""
+
+    after_agent: Any = AgentMiddleware.after_agent
+    aafter_agent: Any = AgentMiddleware.aafter_agent
+
+
+_Unheard.__name__ = _Unheard.__qualname__ = SelfRefineMiddleware.__name__  # what errors call it
 
 
 def _outcome_with(error: BaseException, turn: Turn) -> Outcome | None:
