@@ -31,6 +31,7 @@ from langchain_core.callbacks import (
     UsageMetadataCallbackHandler,
 )
 from langchain_core.callbacks.manager import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
@@ -41,7 +42,7 @@ from langchain_core.tracers._streaming import (  # the mixins of all stream hand
     _V2StreamingCallbackHandler,
 )
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
-from langchain_core.tracers.context import _configure_hooks
+from langchain_core.tracers.context import _configure_hooks, register_configure_hook
 from langchain_core.utils.env import env_var_is_set
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.constants import TAG_NOSTREAM
@@ -260,18 +261,27 @@ class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
 
 
 class HeardReplies(BaseCallbackHandler):
-    """Keeps what models reply that are called inside, each with its prompt, for as long as one draft takes."""
+    """Keeps what models reply that are called inside, each with its prompt, for as long as one draft takes.
+
+    It is no callback of the config, since what runs inside would take it for somebody who listens.
+    """
 
     run_inline = True
 
     def __init__(self) -> None:
         self.replies: list[tuple[Sequence[object], list[Any]]] = []
         self._prompts: dict[UUID, Sequence[Sequence[object]]] = {}
+        self.outer = _heard.get()
 
     @classmethod
     def of(cls, config: RunnableConfig) -> HeardReplies | None:
         """Return the one that hears what is called with a config; None where none does."""
-        return next((one for one in listeners(config) if isinstance(one, cls)), None)
+        heard: HeardReplies | None = config.get("configurable", {}).get(HEARD)
+        return heard
+
+    def hearing(self, config: RunnableConfig) -> RunnableConfig:
+        """Return a config by which it hears what is called with it."""
+        return {**config, "configurable": {**config.get("configurable", {}), HEARD: self}}
 
     @property
     def digest(self) -> str:
@@ -286,8 +296,19 @@ class HeardReplies(BaseCallbackHandler):
     on_llm_start = on_chat_model_start
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Keep a reply."""
-        self.replies += zip(self._prompts.pop(run_id, ()), response.generations, strict=False)
+        """Keep a reply, also for a loop around."""
+        new = list(zip(self._prompts.pop(run_id, ()), response.generations, strict=False))
+        heard: HeardReplies | None = self
+        while heard is not None:
+            heard.replies += new
+            heard = heard.outer
+
+
+HEARD = "__refine_heard"
+"""Key of a config's `configurable`."""
+
+_heard: ContextVar[HeardReplies | None] = ContextVar("graphs.heard_replies", default=None)
+register_configure_hook(_heard, inheritable=True)
 
 
 def _content_of(generation: Any) -> object:
@@ -302,9 +323,13 @@ class RepliesAgain(BaseCache):
 
     Args:
         replies: The replies with their prompts, as `HeardReplies` keeps them.
+        before: The model's own cache.
     """
 
-    def __init__(self, replies: Sequence[tuple[Sequence[Any], list[Any]]]) -> None:
+    def __init__(
+        self, replies: Sequence[tuple[Sequence[Any], list[Any]]], before: BaseCache | bool | None
+    ) -> None:
+        self.before = before
         self._replies = [(dumps([_nameless(one) for one in prompt]), reply) for prompt, reply in replies]
 
     def lookup(self, prompt: str, llm_string: str) -> list[Any] | None:
@@ -328,6 +353,13 @@ class RepliesAgain(BaseCache):
         self._replies = []
 
 
+def replying_again(model: BaseChatModel, replies: Sequence[tuple[Sequence[Any], list[Any]]]) -> BaseChatModel:
+    """Return a chat model that gives these replies again, and none that a loop around would have given again."""
+    own = model.cache.before if isinstance(model.cache, RepliesAgain) else model.cache
+    cache = RepliesAgain(replies, before=own) if replies else own
+    return model if cache is model.cache else model.model_copy(update={"cache": cache})
+
+
 def _nameless(message: Any) -> Any:
     """Return a message without its id, as a model's cache is asked for it."""
     return message.model_copy(update={"id": None}) if getattr(message, "id", None) is not None else message
@@ -335,16 +367,11 @@ def _nameless(message: Any) -> Any:
 
 def hearing(config: RunnableConfig, handler: BaseCallbackHandler) -> use_config:
     """Make every call in a block inherit a config, and tell a handler of what it does."""
-    return use_config(with_handler(config, handler))
-
-
-def with_handler(config: RunnableConfig, handler: BaseCallbackHandler) -> RunnableConfig:
-    """Return a config that tells a handler, too, of what is called with it."""
     callbacks = config.get("callbacks")
     manager = callbacks.copy() if isinstance(callbacks, BaseCallbackManager) else CallbackManager(handlers=[])
     for one in (*(callbacks if isinstance(callbacks, list) else ()), handler):
         manager.add_handler(one)
-    return {**config, "callbacks": manager}
+    return use_config({**config, "callbacks": manager})
 
 
 class TokenRun:
@@ -454,6 +481,9 @@ class use_config:  # noqa: N801 - named like a function, as what is used in a `w
     def __enter__(self) -> None:
         self._token = var_child_runnable_config.set(self._config)
         self._muted = _mute()
+        heard = HeardReplies.of(self._config)
+        if heard is not None:
+            self._muted.append((_heard, _heard.set(heard)))
 
     def __exit__(self, *_: object) -> None:
         for variable, before in self._muted:

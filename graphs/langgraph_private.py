@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 _DECISION, _OVERRIDES, _RECORDS = "__refine_decision", "__refine_overrides", "__refine_records"
 _OUTLET = "__refine_outlet"
-_KEYS = (_DECISION, _OVERRIDES, _RECORDS, _OUTLET)
+_KEYS = (_DECISION, _OVERRIDES, _RECORDS, _OUTLET, langchain_private.HEARD)
 """Keys of a config's `configurable`; what is called inside of a step does not inherit them."""
 
 
@@ -408,11 +408,16 @@ class ResumeAnswers:
 
     @classmethod
     def of(cls, config: RunnableConfig) -> ResumeAnswers | None:
-        """Return the answers of a node; None where no checkpointer keeps any, so that nobody can be asked."""
+        """Return the answers of a node; None where no checkpointer keeps any, so that nobody can be asked.
+
+        Of loops inside one another in a node, as two middlewares of an agent, all have the same.
+        """
         configurable = config.get("configurable", {})
         if configurable.get(_CHECKPOINTER) is None or _SCRATCHPAD not in configurable:
             return None
-        return cls(configurable[_SCRATCHPAD], configurable[_SEND])
+        scratchpad = configurable[_SCRATCHPAD]
+        around = scratchpad.resume
+        return around.owner if isinstance(around, _AnswersAbout) else cls(scratchpad, configurable[_SEND])
 
     def about(
         self, subject: str, config: RunnableConfig, *, heard: langchain_private.HeardReplies | None = None
@@ -424,6 +429,8 @@ class ResumeAnswers:
             config: The config of the call.
             heard: What models reply inside: who asks after a reply asks about it, too. None hears nothing.
         """
+        around = config["configurable"][_SCRATCHPAD].resume
+        subject = f"{around.subject} > {subject}" if isinstance(around, _AnswersAbout) else subject
         numbers: defaultdict[str, count[int]] = defaultdict(count)
         asking: set[str] = set()
         size = len(self._values)  # as it is now: one that grows while another asks would count as an answer
@@ -450,12 +457,12 @@ class ResumeAnswers:
 
         own = replace(
             self._scratchpad,
-            resume=_AnswersAbout(size, lambda: self._about(here())),
+            resume=_AnswersAbout(self, subject, size, lambda: self._about(here())),
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
-        heard_config = config if heard is None else langchain_private.with_handler(config, heard)
-        return {**heard_config, "configurable": {**config["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
+        configurable = (config if heard is None else heard.hearing(config))["configurable"]
+        return {**config, "configurable": {**configurable, _SCRATCHPAD: own, _SEND: self._store}}
 
     @property
     def _entry(self) -> dict[str, Any]:
@@ -512,8 +519,11 @@ class _AnswersEntry(dict[str, Any]):
 class _AnswersAbout(list[Any]):
     """The answers about a subject, at the end of as many values as the node has altogether."""
 
-    def __init__(self, size: int, answers: Callable[[], Sequence[Any]]) -> None:
+    def __init__(
+        self, owner: ResumeAnswers, subject: str, size: int, answers: Callable[[], Sequence[Any]]
+    ) -> None:
         super().__init__()
+        self.owner, self.subject = owner, subject
         self._size, self._answers = size, answers
 
     def __len__(self) -> int:

@@ -213,8 +213,8 @@ class ModelCall:
         if in_force:
             changes["model"] = self._models[max(in_force)]
         model = changes.get("model", request.model)
-        if turn.replies and isinstance(model, BaseChatModel):
-            changes["model"] = model.model_copy(update={"cache": langchain_private.RepliesAgain(turn.replies)})
+        if isinstance(model, BaseChatModel):
+            changes["model"] = langchain_private.replying_again(model, turn.replies)
         if self._silent:
             changes["runtime"] = request.runtime.override(stream_writer=_drop)
         return _change(request, changes)

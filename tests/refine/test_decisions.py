@@ -203,6 +203,31 @@ def test_a_middleware_outside_that_asks_keeps_its_decisions() -> None:
     assert set(made) == {"yes to call 1"}
 
 
+def test_of_two_middlewares_each_gets_the_decision_on_its_own_question() -> None:
+    """A draft goes out once the judges of both let it, and a yes to one is none to the other."""
+    texts, middleware = drafts(), list[Any]()
+    for name in ("outer", "inner"):
+
+        def human(response: str, name: str = name) -> bool:
+            return bool(interrupt((name, response)))
+
+        middleware.append(SelfRefineMiddleware(human, name=name))
+    model = ScriptedModel(lambda _: next(texts))
+    agent = create_agent(model, [], middleware=middleware, checkpointer=InMemorySaver())
+    state: Any = agent.invoke(ASKED, THREAD)
+    for name, number, decision in [
+        ("inner", 1, False),
+        ("inner", 2, False),
+        ("inner", 3, True),
+        ("outer", 3, False),
+        ("inner", 4, True),
+        ("outer", 4, True),
+    ]:
+        assert question_of(state) == (name, f"draft {number}")
+        state = agent.invoke(Command(resume=decision), THREAD)
+    assert state["messages"][-1].text == "draft 4"
+
+
 REVIEWED: dict[str, Any] = {"judge": lambda response: False, "max_attempts": 2, "on_exhausted": "interrupt"}
 
 
