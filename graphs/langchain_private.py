@@ -327,7 +327,7 @@ class RepliesAgain(BaseCache):
     """
 
     def __init__(
-        self, replies: Sequence[tuple[Sequence[Any], list[Any]]], before: BaseCache | bool | None
+        self, replies: Sequence[tuple[Sequence[Any], list[Any]]], *, before: BaseCache | bool | None
     ) -> None:
         self.before = before
         self._replies = [(dumps([_nameless(one) for one in prompt]), reply) for prompt, reply in replies]
