@@ -481,7 +481,7 @@ class use_config:  # noqa: N801 - named like a function, as what is used in a `w
     def __enter__(self) -> None:
         self._token = var_child_runnable_config.set(self._config)
         self._muted = _mute()
-        heard = HeardReplies.of(self._config)
+        heard = self._config.get("configurable", {}).get(HEARD)
         if heard is not None:
             self._muted.append((_heard, _heard.set(heard)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -149,48 +149,46 @@ class ModelCall:
         self._silent = silent
         self.response: Response | None = None
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft, blocking until it is complete."""
-        with self._keeping_replies(config):
-            try:
-                return self._draft(self._handler(self._next_request(prompt, temperature)))
-            except StructuredOutputError as error:
-                return self._draft(error)
-
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft without blocking the event loop."""
-        with self._keeping_replies(config):
-            try:
-                return self._draft(await self._handler(self._next_request(prompt, temperature)))
-            except StructuredOutputError as error:
-                return self._draft(error)
-
-    def draft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    def draft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
     ) -> Draft:
-        """Return a draft, and tell of it while it is written."""
-        heard = _Heard(on_delta)
-        with langchain_private.hearing(config, heard.handler):
-            draft = self.draft(prompt, config, temperature)
-        return heard.end(draft)
+        """Return a draft, blocking until it is complete; with `on_delta`, tell of it while it is written."""
+        with self._hearing(config, on_delta) as heard:
+            try:
+                return heard(self._draft(self._handler(self._next_request(prompt, temperature))))
+            except StructuredOutputError as error:
+                return heard(self._draft(error))
 
-    async def adraft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    async def adraft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
     ) -> Draft:
-        """Return a draft without blocking, and tell of it while it is written."""
-        heard = _Heard(on_delta)
-        with langchain_private.hearing(config, heard.handler):
-            draft = await self.adraft(prompt, config, temperature)
-        return heard.end(draft)
+        """Return a draft without blocking the event loop; otherwise as `draft`."""
+        with self._hearing(config, on_delta) as heard:
+            try:
+                return heard(self._draft(await self._handler(self._next_request(prompt, temperature))))
+            except StructuredOutputError as error:
+                return heard(self._draft(error))
+
+    draft_stream, adraft_stream = draft, adraft
 
     @contextmanager
-    def _keeping_replies(self, config: RunnableConfig) -> Iterator[None]:
-        """Keep what the model replied to a middleware that stops for a human, who is to decide on that reply."""
-        heard = langchain_private.HeardReplies.of(config)
+    def _hearing(self, config: RunnableConfig, on_delta: OnDelta | None) -> Iterator[Callable[[Draft], Draft]]:
+        """Hear what the model writes, and keep its replies for a middleware that asks a human about one."""
+        replies = langchain_private.HeardReplies.of(config)
+        chunks = None if on_delta is None else _Heard(on_delta)
         try:
-            yield
+            with nullcontext() if chunks is None else langchain_private.hearing(config, chunks.handler):
+                yield (lambda draft: draft) if chunks is None else chunks.end
         except GraphBubbleUp:
-            self._turn.replies = () if heard is None else heard.replies
+            self._turn.replies = () if replies is None else replies.replies
             raise
         self._turn.replies = ()
 
