@@ -338,14 +338,7 @@ class RepliesAgain(BaseCache):
         index = next((index for index, (known, _) in enumerate(self._replies) if known == prompt), None)
         return None if index is None else [copy(generation) for generation in self._replies.pop(index)[1]]
 
-    async def alookup(self, prompt: str, llm_string: str) -> list[Any] | None:
-        """Return the reply to a prompt."""
-        return self.lookup(prompt, llm_string)
-
     def update(self, prompt: str, llm_string: str, return_val: object) -> None:
-        """Keep nothing that is new."""
-
-    async def aupdate(self, prompt: str, llm_string: str, return_val: object) -> None:
         """Keep nothing that is new."""
 
     def clear(self, **_: Any) -> None:

@@ -45,12 +45,17 @@ _KEYS = (_DECISION, _OVERRIDES, _RECORDS, _OUTLET, langchain_private.HEARD)
 """Keys of a config's `configurable`; what is called inside of a step does not inherit them."""
 
 
-def with_overrides(config: RunnableConfig | None, overrides: object) -> RunnableConfig:
-    """Return the config of a run that carries what its request overrides; None carries nothing."""
-    if overrides is None:
+def _with(config: RunnableConfig | None, key: str, value: object) -> RunnableConfig:
+    """Return a config that carries a value; None carries nothing."""
+    if value is None:
         return config or {}
     configurable = (config or {}).get("configurable") or {}
-    return {**(config or {}), "configurable": {**configurable, _OVERRIDES: overrides}}
+    return {**(config or {}), "configurable": {**configurable, key: value}}
+
+
+def with_overrides(config: RunnableConfig | None, overrides: object) -> RunnableConfig:
+    """Return the config of a run that carries what its request overrides; None carries nothing."""
+    return _with(config, _OVERRIDES, overrides)
 
 
 def overrides_of(config: RunnableConfig) -> Any:
@@ -60,10 +65,7 @@ def overrides_of(config: RunnableConfig) -> Any:
 
 def with_outlet(config: RunnableConfig | None, outlet: object) -> RunnableConfig:
     """Return the config of a run that hands the pieces of its answer to an outlet; None is none."""
-    if outlet is None:
-        return config or {}
-    configurable = (config or {}).get("configurable") or {}
-    return {**(config or {}), "configurable": {**configurable, _OUTLET: outlet}}
+    return _with(config, _OUTLET, outlet)
 
 
 def outlet_of(config: RunnableConfig) -> Any:
@@ -88,8 +90,7 @@ class Decision:
 
 def with_decision(config: RunnableConfig | None, decision: Decision) -> RunnableConfig:
     """Return the config of a run that carries a decision."""
-    configurable = (config or {}).get("configurable") or {}
-    return {**(config or {}), "configurable": {**configurable, _DECISION: decision}}
+    return _with(config, _DECISION, decision)
 
 
 def decision_of(config: RunnableConfig) -> Decision | None:
@@ -120,10 +121,8 @@ class _Records(Generic[T]):
 
 def with_records(config: RunnableConfig | None) -> RunnableConfig:
     """Return the config of a run whose steps hand the record on within this process."""
-    configurable = (config or {}).get("configurable") or {}
-    if _RECORDS in configurable:
-        return config or {}
-    return {**(config or {}), "configurable": {**configurable, _RECORDS: _Records()}}
+    is_set = _RECORDS in ((config or {}).get("configurable") or {})
+    return _with(config, _RECORDS, None if is_set else _Records())
 
 
 def records_of(config: RunnableConfig) -> _Records[Any]:
