@@ -357,22 +357,18 @@ class SelfRefineMiddleware(
         del runtime
         for turn, outcome in self._take_over(state):
             self._report(outcome, turn)
-        return self._begin(state)
+        return self._hold(Turn.of(state["messages"]))
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Begin a turn; as `before_agent`."""
         del runtime
         for turn, outcome in self._take_over(state):
             await self._areport(outcome, turn)
-        return self._begin(state)
+        return self._hold(Turn.of(state["messages"]))
 
     def _take_over(self, state: AgentState[Any]) -> Iterator[tuple[Turn, Outcome]]:
         """Yield the turns that ended elsewhere, also one that was left unfinished on this thread."""
         return _broken_off(self._turns.take_over(self._figures(state).get("token")))
-
-    def _begin(self, state: AgentState[Any]) -> dict[str, Any]:
-        turn = Turn.of(state["messages"])
-        return self._hold(turn)
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """End a turn that the model did not end, with its refused drafts."""
