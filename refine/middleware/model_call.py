@@ -221,6 +221,9 @@ class ModelCall:
         self.response = response
         message = response.ai_message if isinstance(response, StructuredOutputError) else answer_in(response)
         _refuse_error_text(message)
+        if self._turn.replies:  # LangChain marks what a cache gives as free, and this was paid for
+            usage: Any = {name: n for name, n in (message.usage_metadata or {}).items() if name != "total_cost"}
+            message.usage_metadata = usage or None
         name = message.response_metadata.get("model_name")
         misfit = self._misfit_of(message)
         draft = Draft(

@@ -203,6 +203,18 @@ def test_a_middleware_outside_that_asks_keeps_its_decisions() -> None:
     assert set(made) == {"yes to call 1"}
 
 
+def test_a_reply_that_is_given_again_is_as_the_model_gave_it() -> None:
+    """It is the model's one reply, with what it consumed, which LangChain would call free of cost."""
+    model = ScriptedModel(["the only draft"])
+    middleware: list[Any] = [SelfRefineMiddleware("length:at_most=80"), AsksAfterEachCall()]
+    agent = create_agent(model, [], middleware=middleware, checkpointer=InMemorySaver())
+    agent.invoke(ASKED, THREAD)
+    answer = agent.invoke(Command(resume=True), THREAD)["messages"][-1]
+    assert (answer.text, len(model.prompts)) == ("the only draft", 1)
+    assert answer.usage_metadata.keys() == {"input_tokens", "output_tokens", "total_tokens"}
+    assert answer.response_metadata["refine"]["usage"]["calls"] == 1
+
+
 def test_of_two_middlewares_each_gets_the_decision_on_its_own_question() -> None:
     """A draft goes out once the judges of both let it, and a yes to one is none to the other."""
     texts, middleware = drafts(), list[Any]()
