@@ -175,7 +175,9 @@ class RunContext:
         """
         config = self._config_inside(part=may_interrupt, silent=silent)
         config["run_name"] = name
-        return self._asking_about(subject, config) if may_interrupt and self._is_part else config
+        if not may_interrupt or not self._is_part:
+            return config
+        return self._asking_about(subject, config, heard=langchain_private.HeardReplies())
 
     def for_judge(self, subject: Callable[[], str]) -> RunnableConfig:
         """Return the config that a judge inherits: muted; in a graph a part of it, so that it can ask a human.
@@ -194,10 +196,16 @@ class RunContext:
         """
         return self._asking_about(subject, self.config)
 
-    def _asking_about(self, subject: Callable[[], str], config: RunnableConfig) -> RunnableConfig:
+    def _asking_about(
+        self,
+        subject: Callable[[], str],
+        config: RunnableConfig,
+        *,
+        heard: langchain_private.HeardReplies | None = None,
+    ) -> RunnableConfig:
         """Return a config in which a decision counts only for the subject that a human was shown."""
         self._answers = self._answers or langgraph_private.ResumeAnswers.of(self.config)
-        return config if self._answers is None else self._answers.about(subject(), config)
+        return config if self._answers is None else self._answers.about(subject(), config, heard=heard)
 
     def _config_inside(self, *, part: bool, silent: bool) -> RunnableConfig:
         base = self._inherited.get((part, silent))

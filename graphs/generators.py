@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, aclosing, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -44,6 +44,8 @@ from judges.runtime.flow import in_thread
 from judges.runtime.validation import ban, check_allowed
 from judges.sample import Sample
 from judges.verdict import Usage
+
+T = TypeVar("T")
 
 RETURN_DIRECT = "return_direct: the result of a tool is the answer"
 """The detail of an outcome whose answer a tool gave, which is handed on unjudged."""
@@ -282,36 +284,39 @@ class _DirectGenerator:
         self.client = client
         self.asks = client.name
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft, blocking until it is complete."""
+    def draft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
+    ) -> Draft:
+        """Return a draft, blocking until it is complete; with `on_delta`, tell of it while it is written."""
         del config  # the call finds it in the context, as every call of LangChain's does
-        return self._draft(self.client.chat(_request(_dicts(prompt), temperature)))
+        return self._draft(self.client.chat(**self._call(prompt, temperature, on_delta)))
 
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft without blocking the event loop."""
-        del config
-        return self._draft(await self.client.achat(_request(_dicts(prompt), temperature)))
-
-    def draft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    async def adraft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
     ) -> Draft:
-        """Return a draft, and tell of it while it is written; otherwise as `draft`."""
+        """Return a draft without blocking the event loop; otherwise as `draft`."""
         del config
-        request = self._continued(prompt, temperature)
-        return self._draft(self.client.chat(request, on_chunk=lambda chunk: on_delta(delta_of(chunk))))
+        return self._draft(await self.client.achat(**self._call(prompt, temperature, on_delta)))
 
-    async def adraft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
-    ) -> Draft:
-        """Return a draft without blocking, and tell of it while it is written."""
-        del config
-        request = self._continued(prompt, temperature)
-        return self._draft(await self.client.achat(request, on_chunk=lambda chunk: on_delta(delta_of(chunk))))
+    draft_stream, adraft_stream = draft, adraft
 
-    def _continued(self, prompt: list[BaseMessage], temperature: float | None) -> dict[str, Any]:
-        """Return the request, which asks vLLM to go on with what the assistant has begun, where it has."""
+    def _call(
+        self, prompt: list[BaseMessage], temperature: float | None, on_delta: OnDelta | None
+    ) -> dict[str, Any]:
+        """Return the request; in a stream it asks vLLM to go on with what the assistant has begun, if it has."""
         request = _request(_dicts(prompt), temperature)
-        return {**request, **GOES_ON} if prompt[-1].type == "ai" else request
+        if on_delta is None:
+            return {"request": request}
+        goes_on = GOES_ON if prompt[-1].type == "ai" else {}
+        return {"request": {**request, **goes_on}, "on_chunk": lambda chunk: on_delta(delta_of(chunk))}
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
         return _draft_of_completion(completion, self.client.name)
@@ -533,61 +538,58 @@ class _RunnableGenerator:
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
         self._is_trusted = _only_reads(runnable)
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        self._check_allowed()
-        own = self._config(config)
-        runnable, model_input = _muted(self._runnable), self._input(prompt, own)
-        with _inheriting(own, config):
-            output = runnable.invoke(model_input, own, **self._settings(temperature))
-        return self._draft_of(output, prompt)
-
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        self._check_allowed()
-        own = self._config(config)
-        runnable, model_input = _muted(self._runnable), self._input(prompt, own)
-        with _inheriting(own, config):
-            output = await runnable.ainvoke(model_input, own, **self._settings(temperature))
-        return self._draft_of(output, prompt)
-
-    def draft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    def draft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
     ) -> Draft:
-        self._check_allowed()
-        own = self._config(config)
-        runnable, model_input = _muted(self._runnable), self._input(prompt, own)
-        chunks: list[Any] = []
+        runnable, given, own, settings = self._call(prompt, config, temperature)
         with _inheriting(own, config):
-            stream: Any = runnable.stream(model_input, own, **self._settings(temperature))
+            if on_delta is None:
+                return self._draft_of(runnable.invoke(given, own, **settings), prompt)
+            stream: Any = runnable.stream(given, own, **settings)
             with closing(stream):
-                for chunk in stream:
-                    chunks.append(chunk)
-                    on_delta(delta_in(chunk))
+                chunks = [_told(chunk, on_delta) for chunk in stream]
         return self._draft_of(_sum_of(chunks), prompt)
 
-    async def adraft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    async def adraft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
     ) -> Draft:
-        self._check_allowed()
-        own = self._config(config)
-        runnable, model_input = _muted(self._runnable), self._input(prompt, own)
-        chunks: list[Any] = []
+        runnable, given, own, settings = self._call(prompt, config, temperature)
         with _inheriting(own, config):
-            stream: Any = runnable.astream(model_input, own, **self._settings(temperature))
+            if on_delta is None:
+                return self._draft_of(await runnable.ainvoke(given, own, **settings), prompt)
+            stream: Any = runnable.astream(given, own, **settings)
             async with aclosing(stream):
-                async for chunk in stream:
-                    chunks.append(chunk)
-                    on_delta(delta_in(chunk))
+                chunks = [_told(chunk, on_delta) async for chunk in stream]
         return self._draft_of(_sum_of(chunks), prompt)
+
+    draft_stream, adraft_stream = draft, adraft
 
     @property
     def writes_in_chunks(self) -> bool:
         """True if its answer can be read while it is written; a graph streams states instead."""
         return not self._is_graph
 
-    def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
-        is_read_only = self._is_trusted and not config.get("callbacks")
+    def _call(
+        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None
+    ) -> tuple[Runnable[Any, Any], Any, RunnableConfig, dict[str, Any]]:
+        """Return what is invoked, with which input, config and settings."""
+        model = _chat_model_in(self._runnable) if ban.depth else None
+        if model is not None:
+            check_allowed(type(model).__name__, model)
+        own = self._config(config)
+        is_read_only = self._is_trusted and not own.get("callbacks")
         messages = prompt if is_read_only else copy_messages(prompt)
-        return messages if self._key is None else {self._key: messages}
+        check_temperature(self, temperature)
+        settings = {} if temperature is None else {"temperature": temperature}
+        return _muted(self._runnable), messages if self._key is None else {self._key: messages}, own, settings
 
     def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
         draft = _draft_of(output, prompt)
@@ -606,12 +608,6 @@ class _RunnableGenerator:
             config = langgraph_private.with_own_limit(config, self._step_limit)
         return config
 
-    def _settings(self, temperature: float | None) -> dict[str, Any]:
-        if temperature is None:
-            return {}
-        self.check_temperature(temperature)
-        return {"temperature": temperature}
-
     def check_temperature(self, temperature: float) -> None:
         """Check that it can be asked at another temperature.
 
@@ -624,10 +620,10 @@ class _RunnableGenerator:
                 f"{type(self._runnable).__name__}; override model=... with a generator of that temperature"
             )
 
-    def _check_allowed(self) -> None:
-        model = _chat_model_in(self._runnable) if ban.depth else None
-        if model is not None:
-            check_allowed(type(model).__name__, model)
+
+def _told(chunk: T, on_delta: OnDelta) -> T:
+    on_delta(delta_in(chunk))
+    return chunk
 
 
 def delta_in(chunk: object) -> Delta:
@@ -725,21 +721,13 @@ class _NamedGenerator:
             self._cached = _RunnableGenerator(chat_model(self._name))
         return self._cached
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        return self._generator.draft(prompt, config, temperature)
+    def draft(self, *call: Any) -> Draft:
+        return self._generator.draft(*call)
 
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        return await self._generator.adraft(prompt, config, temperature)
+    async def adraft(self, *call: Any) -> Draft:
+        return await self._generator.adraft(*call)
 
-    def draft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
-    ) -> Draft:
-        return self._generator.draft_stream(prompt, config, temperature, on_delta)
-
-    async def adraft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
-    ) -> Draft:
-        return await self._generator.adraft_stream(prompt, config, temperature, on_delta)
+    draft_stream, adraft_stream = draft, adraft
 
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:

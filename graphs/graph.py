@@ -413,9 +413,6 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
     def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
         return merge_configs(self.config, config) if self.config else config or {}
 
-    def _is_saved(self, config: RunnableConfig) -> bool:
-        return langgraph_private.is_saved(self._merged(config), self.checkpointer)
-
     def _thread(self, config: RunnableConfig) -> Hashable:
         return langgraph_private.thread_of(self._merged(config), self.checkpointer)
 

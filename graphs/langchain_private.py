@@ -12,11 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, Token, copy_context
+from copy import copy
 from functools import lru_cache, partial
+from hashlib import sha256
 from threading import Thread
 from typing import Any, cast
 from uuid import UUID
 
+from langchain_core.caches import BaseCache
 from langchain_core.callbacks import (
     AsyncCallbackHandler,
     BaseCallbackHandler,
@@ -28,6 +31,8 @@ from langchain_core.callbacks import (
     UsageMetadataCallbackHandler,
 )
 from langchain_core.callbacks.manager import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
 from langchain_core.runnables import RunnableConfig
@@ -37,7 +42,7 @@ from langchain_core.tracers._streaming import (  # the mixins of all stream hand
     _V2StreamingCallbackHandler,
 )
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
-from langchain_core.tracers.context import _configure_hooks
+from langchain_core.tracers.context import _configure_hooks, register_configure_hook
 from langchain_core.utils.env import env_var_is_set
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.constants import TAG_NOSTREAM
@@ -255,6 +260,104 @@ class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
         return output
 
 
+class HeardReplies(BaseCallbackHandler):
+    """Keeps what models reply that are called inside, each with its prompt, for as long as one draft takes.
+
+    It is no callback of the config, since what runs inside would take it for somebody who listens.
+    """
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.replies: list[tuple[Sequence[object], list[Any]]] = []
+        self._prompts: dict[UUID, Sequence[Sequence[object]]] = {}
+        self.outer = _heard.get()
+
+    @classmethod
+    def of(cls, config: RunnableConfig) -> HeardReplies | None:
+        """Return the one that hears what is called with a config; None where none does."""
+        heard: HeardReplies | None = config.get("configurable", {}).get(HEARD)
+        return heard
+
+    def hearing(self, config: RunnableConfig) -> RunnableConfig:
+        """Return a config by which it hears what is called with it."""
+        return {**config, "configurable": {**config.get("configurable", {}), HEARD: self}}
+
+    @property
+    def digest(self) -> str:
+        """Tells these replies from all others, in whichever order they came; empty before the first."""
+        replies = [repr([_content_of(generation) for generation in reply]) for _, reply in self.replies]
+        return sha256("".join(sorted(replies)).encode(errors="surrogatepass")).hexdigest() if replies else ""
+
+    def on_chat_model_start(self, *started: Any, run_id: UUID, **_: Any) -> None:
+        """Note the prompts of a call."""
+        self._prompts[run_id] = started[1]
+
+    on_llm_start = on_chat_model_start
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Keep a reply, also for a loop around."""
+        new = list(zip(self._prompts.pop(run_id, ()), response.generations, strict=False))
+        heard: HeardReplies | None = self
+        while heard is not None:
+            heard.replies += new
+            heard = heard.outer
+
+
+HEARD = "__refine_heard"
+"""Key of a config's `configurable`."""
+
+_heard: ContextVar[HeardReplies | None] = ContextVar("graphs.heard_replies", default=None)
+register_configure_hook(_heard, inheritable=True)
+
+
+def _content_of(generation: Any) -> object:
+    message = getattr(generation, "message", None)
+    if message is None:
+        return generation.text
+    return message.content, [(call["name"], call["args"]) for call in getattr(message, "tool_calls", ())]
+
+
+class RepliesAgain(BaseCache):
+    """Has a chat model whose cache it is give replies again, each once, where it is asked the same.
+
+    Args:
+        replies: The replies with their prompts, as `HeardReplies` keeps them.
+        before: The model's own cache.
+    """
+
+    def __init__(
+        self, replies: Sequence[tuple[Sequence[Any], list[Any]]], *, before: BaseCache | bool | None
+    ) -> None:
+        self.before = before
+        self._replies = [(dumps([_nameless(one) for one in prompt]), reply) for prompt, reply in replies]
+
+    def lookup(self, prompt: str, llm_string: str) -> list[Any] | None:
+        """Return the reply to a prompt; None has the model asked."""
+        del llm_string
+        index = next((index for index, (known, _) in enumerate(self._replies) if known == prompt), None)
+        return None if index is None else [copy(generation) for generation in self._replies.pop(index)[1]]
+
+    def update(self, prompt: str, llm_string: str, return_val: object) -> None:
+        """Keep nothing that is new."""
+
+    def clear(self, **_: Any) -> None:
+        """Forget all replies."""
+        self._replies = []
+
+
+def replying_again(model: BaseChatModel, replies: Sequence[tuple[Sequence[Any], list[Any]]]) -> BaseChatModel:
+    """Return a chat model that gives these replies again, and none that a loop around would have given again."""
+    own = model.cache.before if isinstance(model.cache, RepliesAgain) else model.cache
+    cache = RepliesAgain(replies, before=own) if replies else own
+    return model if cache is model.cache else model.model_copy(update={"cache": cache})
+
+
+def _nameless(message: Any) -> Any:
+    """Return a message without its id, as a model's cache is asked for it."""
+    return message.model_copy(update={"id": None}) if getattr(message, "id", None) is not None else message
+
+
 def hearing(config: RunnableConfig, handler: BaseCallbackHandler) -> use_config:
     """Make every call in a block inherit a config, and tell a handler of what it does."""
     callbacks = config.get("callbacks")
@@ -371,6 +474,9 @@ class use_config:  # noqa: N801 - named like a function, as what is used in a `w
     def __enter__(self) -> None:
         self._token = var_child_runnable_config.set(self._config)
         self._muted = _mute()
+        heard = self._config.get("configurable", {}).get(HEARD)
+        if heard is not None:
+            self._muted.append((_heard, _heard.set(heard)))
 
     def __exit__(self, *_: object) -> None:
         for variable, before in self._muted:

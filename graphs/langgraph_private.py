@@ -41,16 +41,21 @@ T = TypeVar("T")
 
 _DECISION, _OVERRIDES, _RECORDS = "__refine_decision", "__refine_overrides", "__refine_records"
 _OUTLET = "__refine_outlet"
-_KEYS = (_DECISION, _OVERRIDES, _RECORDS, _OUTLET)
+_KEYS = (_DECISION, _OVERRIDES, _RECORDS, _OUTLET, langchain_private.HEARD)
 """Keys of a config's `configurable`; what is called inside of a step does not inherit them."""
+
+
+def _with(config: RunnableConfig | None, key: str, value: object) -> RunnableConfig:
+    """Return a config that carries a value; None carries nothing."""
+    if value is None:
+        return config or {}
+    configurable = (config or {}).get("configurable") or {}
+    return {**(config or {}), "configurable": {**configurable, key: value}}
 
 
 def with_overrides(config: RunnableConfig | None, overrides: object) -> RunnableConfig:
     """Return the config of a run that carries what its request overrides; None carries nothing."""
-    if overrides is None:
-        return config or {}
-    configurable = (config or {}).get("configurable") or {}
-    return {**(config or {}), "configurable": {**configurable, _OVERRIDES: overrides}}
+    return _with(config, _OVERRIDES, overrides)
 
 
 def overrides_of(config: RunnableConfig) -> Any:
@@ -60,10 +65,7 @@ def overrides_of(config: RunnableConfig) -> Any:
 
 def with_outlet(config: RunnableConfig | None, outlet: object) -> RunnableConfig:
     """Return the config of a run that hands the pieces of its answer to an outlet; None is none."""
-    if outlet is None:
-        return config or {}
-    configurable = (config or {}).get("configurable") or {}
-    return {**(config or {}), "configurable": {**configurable, _OUTLET: outlet}}
+    return _with(config, _OUTLET, outlet)
 
 
 def outlet_of(config: RunnableConfig) -> Any:
@@ -88,8 +90,7 @@ class Decision:
 
 def with_decision(config: RunnableConfig | None, decision: Decision) -> RunnableConfig:
     """Return the config of a run that carries a decision."""
-    configurable = (config or {}).get("configurable") or {}
-    return {**(config or {}), "configurable": {**configurable, _DECISION: decision}}
+    return _with(config, _DECISION, decision)
 
 
 def decision_of(config: RunnableConfig) -> Decision | None:
@@ -120,10 +121,8 @@ class _Records(Generic[T]):
 
 def with_records(config: RunnableConfig | None) -> RunnableConfig:
     """Return the config of a run whose steps hand the record on within this process."""
-    configurable = (config or {}).get("configurable") or {}
-    if _RECORDS in configurable:
-        return config or {}
-    return {**(config or {}), "configurable": {**configurable, _RECORDS: _Records()}}
+    is_set = _RECORDS in ((config or {}).get("configurable") or {})
+    return _with(config, _RECORDS, None if is_set else _Records())
 
 
 def records_of(config: RunnableConfig) -> _Records[Any]:
@@ -408,22 +407,37 @@ class ResumeAnswers:
 
     @classmethod
     def of(cls, config: RunnableConfig) -> ResumeAnswers | None:
-        """Return the answers of a node; None where no checkpointer keeps any, so that nobody can be asked."""
+        """Return the answers of a node; None where no checkpointer keeps any, so that nobody can be asked.
+
+        Of loops inside one another in a node, as two middlewares of an agent, all have the same.
+        """
         configurable = config.get("configurable", {})
         if configurable.get(_CHECKPOINTER) is None or _SCRATCHPAD not in configurable:
             return None
-        return cls(configurable[_SCRATCHPAD], configurable[_SEND])
+        scratchpad = configurable[_SCRATCHPAD]
+        around = scratchpad.resume
+        return around.owner if isinstance(around, _AnswersAbout) else cls(scratchpad, configurable[_SEND])
 
-    def about(self, subject: str, config: RunnableConfig) -> RunnableConfig:
-        """Return a call's config in which a human is asked about one subject: a draft, or a prompt."""
+    def about(
+        self, subject: str, config: RunnableConfig, *, heard: langchain_private.HeardReplies | None = None
+    ) -> RunnableConfig:
+        """Return a call's config in which a human is asked about one subject: a draft, or a prompt.
+
+        Args:
+            subject: The subject.
+            config: The config of the call.
+            heard: What models reply inside: who asks after a reply asks about it, too. None hears nothing.
+        """
+        around = config["configurable"][_SCRATCHPAD].resume
+        subject = f"{around.subject} > {subject}" if isinstance(around, _AnswersAbout) else subject
         numbers: defaultdict[str, count[int]] = defaultdict(count)
         asking: set[str] = set()
         size = len(self._values)  # as it is now: one that grows while another asks would count as an answer
 
         def here() -> str:
             """Return the subject, and of judges side by side the one that asks, since threads race."""
-            place = current.get().place
-            return f"{subject} {place}" if place else subject
+            parts = (subject, "" if heard is None else heard.digest, current.get().place)
+            return " ".join(str(part) for part in parts if part)
 
         def next_number() -> int:
             own = here()
@@ -442,11 +456,12 @@ class ResumeAnswers:
 
         own = replace(
             self._scratchpad,
-            resume=_AnswersAbout(size, lambda: self._about(here())),
+            resume=_AnswersAbout(self, subject, size, lambda: self._about(here())),
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
-        return {**config, "configurable": {**config["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
+        configurable = (config if heard is None else heard.hearing(config))["configurable"]
+        return {**config, "configurable": {**configurable, _SCRATCHPAD: own, _SEND: self._store}}
 
     @property
     def _entry(self) -> dict[str, Any]:
@@ -503,8 +518,11 @@ class _AnswersEntry(dict[str, Any]):
 class _AnswersAbout(list[Any]):
     """The answers about a subject, at the end of as many values as the node has altogether."""
 
-    def __init__(self, size: int, answers: Callable[[], Sequence[Any]]) -> None:
+    def __init__(
+        self, owner: ResumeAnswers, subject: str, size: int, answers: Callable[[], Sequence[Any]]
+    ) -> None:
         super().__init__()
+        self.owner, self.subject = owner, subject
         self._size, self._answers = size, answers
 
     def __len__(self) -> int:

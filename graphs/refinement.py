@@ -196,12 +196,13 @@ class Attempt(Frozen):
 
     def to_state(self) -> dict[str, Any]:
         """Return the attempt as plain data and LangChain messages, for a checkpoint."""
-        candidate = {} if self.candidate is None else {"candidate": self.candidate}
-        unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
-        names = ("copied", "kept", "misfit", "is_withheld", "is_estimated")
-        copied = {name: value for name in names if (value := getattr(self, name))}
-        mended = {"mended": [span.model_dump() for span in self.mended]} if self.mended else {}
-        pieces = {"pieces": [piece.model_dump(mode="json") for piece in self.pieces]} if self.pieces else {}
+        names = ("raw", "candidate", "copied", "kept", "misfit", "is_withheld", "is_estimated")
+        rare = {
+            **{name: getattr(self, name) for name in names},
+            "unchosen": [draft.to_state() for draft in self.unchosen],
+            "mended": [span.model_dump() for span in self.mended],
+            "pieces": [piece.model_dump(mode="json") for piece in self.pieces],
+        }
         return {
             "number": self.number,
             "answer": self.answer,
@@ -211,13 +212,8 @@ class Attempt(Frozen):
             "fault": self.fault,
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
-            **({} if self.raw is None else {"raw": self.raw}),
-            **candidate,
-            **unchosen,
             "review": self.review,
-            **copied,
-            **mended,
-            **pieces,
+            **{name: value for name, value in rare.items() if value},
         }
 
 
@@ -879,6 +875,13 @@ class Refinement:
 
     def to_state(self) -> dict[str, Any]:
         """Return the record as plain data and LangChain messages, for a checkpoint."""
+        verdict = self.question_verdict
+        rare = {
+            "outdated": self.outdated,
+            "held_back": self.held_back,
+            "handed_on": list(self.handed_on),
+            "question_verdict": None if verdict is None else verdict.model_dump(mode="json"),
+        }
         return {
             "question": self.question,
             "evidence": dict(self.evidence),
@@ -897,14 +900,7 @@ class Refinement:
             "overrides": dict(self.overrides),
             "sent_back": list(self.revisions),
             "decision": self.decision,
-            **({"outdated": self.outdated} if self.outdated else {}),
-            **({"held_back": self.held_back} if self.held_back else {}),
-            **({"handed_on": list(self.handed_on)} if self.handed_on else {}),
-            **(
-                {}
-                if (verdict := self.question_verdict) is None
-                else {"question_verdict": verdict.model_dump(mode="json")}
-            ),
+            **{name: value for name, value in rare.items() if value},
         }
 
     @classmethod

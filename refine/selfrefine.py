@@ -6,8 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +35,7 @@ from graphs.graph import (
 from graphs.loop import Loop, arun, run
 from graphs.policy import PolicySettings, fail_closed, policy_of
 from graphs.questions import InputMode
+from graphs.refinement import Refinement
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
 from judges import ConfigurationError, load
@@ -62,42 +62,38 @@ _SILENT: RunnableConfig = {"callbacks": []}
 """Nobody listens to shadows: they belong to no request any more."""
 
 
-def explore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Outcome | None:
-    """Return the outcome with the shadows that `goes_on` lets be made, blocking; None if a shadow broke off.
-
-    Args:
-        loop: The loop it came from.
-        outcome: What came of a question.
-        config: Config of the run, for what its request overrides.
-        goes_on: Asked after each acceptance.
-    """
-    return drive(_explored(loop, outcome, config, goes_on), RunContext(_SILENT))
-
-
-async def _aexplore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Outcome | None:
-    """Return the outcome with its shadows, without blocking; otherwise as `explore`."""
-    return await adrive(_explored(loop, outcome, config, goes_on), RunContext(_SILENT))
-
-
 def _explored(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Flow[Outcome | None]:
-    """Go on after each acceptance, as often as `goes_on` says; return None if an attempt broke off."""
+    """Return an outcome with the shadows that `goes_on`, asked after each acceptance, lets be made.
+
+    None means that a shadow failed or broke off, which is logged: the answer is there, and must go out.
+    """
+    try:
+        refinement = yield from _go_on(loop, outcome, RunContext(config), goes_on)
+    except Exception as error:  # noqa: BLE001 - as said
+        reason = type(error).__name__
+    else:
+        if refinement.stop_reason in (None, *_ENDS):
+            return outcome.model_copy(update={"attempts": refinement.attempts})
+        reason = "an attempt failed"
+    with logging_safely():
+        _log.warning("a loop could not be explored, and is recorded as it was released: %s", reason)
+    return None
+
+
+def _go_on(loop: Loop, outcome: Outcome, asked: RunContext, goes_on: _GoesOn) -> Flow[Refinement]:
+    """Return the record with the shadows; one that broke off stopped it for a reason that is none of `_ENDS`."""
     context, conversation = RunContext(_SILENT), outcome.conversation
-    begun = loop.override(loop.begin({"messages": outcome.conversation}), RunContext(config).overrides)
+    begun = loop.override(loop.begin({"messages": conversation}), asked.overrides)
     refinement = replace(
         begun, attempts=outcome.attempts, evidence=outcome.evidence, id=outcome.id, is_judged=True
     )
     accepted = outcome.stop_reason == "accepted"
     while accepted and not refinement.is_last and goes_on():
-        refinement = refinement.add_messages(added_messages(refinement))
-        while not refinement.done:
-            refinement = (yield from loop.step("generate", refinement, conversation, context)).refinement
-            if not refinement.done:
-                refinement = (yield from loop.step("judge", refinement, conversation, context)).refinement
-        if refinement.stop_reason not in _ENDS:
-            return None
-        accepted = refinement.stop_reason == "accepted"
         refinement = replace(refinement, stop_reason=None, detail="", ended_at=None)
-    return outcome.model_copy(update={"attempts": refinement.attempts})
+        refinement = refinement.add_messages(added_messages(refinement))
+        refinement = yield from loop.attempts(refinement, conversation, context)
+        accepted = refinement.stop_reason == "accepted"
+    return refinement
 
 
 _log = logging.getLogger("refine")
@@ -144,42 +140,16 @@ class Explorer:
 
     def record(self, outcome: Outcome, config: RunnableConfig, write: _Write) -> None:
         """Explore and record an outcome; if exploring fails it is recorded as it is, which is logged."""
-        explored = None
-        with _logging_failure():
-            explored = explore(self._loop, outcome, config, self._goes_on)
-            _check(explored)
+        explored = drive(_explored(self._loop, outcome, config, self._goes_on), RunContext(_SILENT))
         write(explored or outcome, config, None if explored is None else self._probability)
 
     async def arecord(self, outcome: Outcome, config: RunnableConfig, write: _AWrite) -> None:
         """Explore and record without blocking; otherwise as `record`."""
-        explored = None
-        with _logging_failure():
-            explored = await _aexplore(self._loop, outcome, config, self._goes_on)
-            _check(explored)
+        explored = await adrive(_explored(self._loop, outcome, config, self._goes_on), RunContext(_SILENT))
         await write(explored or outcome, config, None if explored is None else self._probability)
 
     def _goes_on(self) -> bool:
         return random.random() < self._probability  # noqa: S311 - no secret
-
-
-class _BrokeOff(Exception):  # noqa: N818 - never leaves this module
-    """A shadow ended before its policy had it end."""
-
-
-def _check(explored: Outcome | None) -> None:
-    if explored is None:
-        raise _BrokeOff
-
-
-@contextmanager
-def _logging_failure() -> Iterator[None]:
-    """Log what fails: the answer is there, and must go out."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - as said
-        reason = "an attempt failed" if isinstance(error, _BrokeOff) else type(error).__name__
-        with logging_safely():
-            _log.warning("a loop could not be explored, and is recorded as it was released: %s", reason)
 
 
 _PARTS = ("generator", "judge")

@@ -35,6 +35,7 @@ from tenacity.nap import sleep_using_event
 from graphs import Outcome
 from judges.errors import ConfigurationError
 from judges.runtime.faults import logging_safely
+from judges.runtime.validation import naming_settings
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
 
@@ -56,7 +57,7 @@ def key_of(secret: str) -> bytes:
         ConfigurationError: If it is none; nothing of it is quoted.
     """
     try:
-        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+        key = base64.b64decode(str(secret).removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if not _SHORTEST <= len(key) <= _LONGEST:
@@ -113,6 +114,7 @@ class Webhook:
     _change: threading.Condition
     _thread: threading.Thread | None
 
+    @naming_settings("refine.Webhook(url, secret), for instance Webhook('https://hooks.example/x', 'whsec_...')")
     def __init__(
         self,
         url: str,
@@ -124,7 +126,7 @@ class Webhook:
         timeout_s: float = 10.0,
         pause_s: float = 1.0,
     ) -> None:
-        parts = urlsplit(url)
+        parts = urlsplit(str(url))
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(
                 "the url of a webhook begins with https://, or http:// in a network of one's own"

@@ -179,6 +179,21 @@ class RefineState(AgentState[Any]):
     refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge_turns]]
 
 
+class _Name(str):
+    """A middleware's name, which says what to do where a set of names, as LangChain makes one, gets it twice."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is _Name and other is not self and str.__eq__(self, other):
+            raise ConfigurationError(
+                f"an agent takes the name {str(self)!r} once; give the other SelfRefineMiddleware one of its "
+                f"own: SelfRefineMiddleware(judge, name='outer')"
+            )
+        return str.__eq__(self, other)
+
+
 class _TakesAJudgeAlone(HintsAtCalls):
     """A middleware, which leaves the model to its agent, and says so where it is given both, or asked itself."""
 
@@ -187,7 +202,7 @@ class _TakesAJudgeAlone(HintsAtCalls):
     if not TYPE_CHECKING:  # type checkers read the signature of __init__
 
         def __new__(cls, *parts: object, **settings: object) -> Self:
-            """Return a new one.
+            """Return a new one; where nobody takes its outcomes, without the hook for turns that end elsewhere.
 
             Raises:
                 TypeError: If something beside the judge is given without a name.
@@ -197,7 +212,8 @@ class _TakesAJudgeAlone(HintsAtCalls):
                     f"{cls.__name__}(judge, ...) takes the judge alone, and settings by name; the model is the "
                     f"agent's: create_agent(model, tools, middleware=[{cls.__name__}(judge)])"
                 )
-            return super().__new__(cls)
+            is_heard = settings.get("on_outcome") is not None or settings.get("record") is not None
+            return super().__new__(cls if is_heard or cls is not SelfRefineMiddleware else _Unheard)
 
 
 class SelfRefineMiddleware(
@@ -261,7 +277,7 @@ class SelfRefineMiddleware(
     ) -> None:
         super().__init__()
         self.policy = policy_of(policy, settings)
-        self._name = name
+        self._name, self._name_in_agent = name, _Name(name)
         judge = as_judge(judge)
         questions = input_judging(input_judge, input_mode)
         self._loop = loop_of(judge, self.policy, name, bounds, piece_judge=piece_judge, questions=questions)
@@ -299,7 +315,7 @@ class SelfRefineMiddleware(
     @property
     def name(self) -> str:
         """Name of the middleware in the agent."""
-        return self._name
+        return self._name_in_agent
 
     def __repr__(self) -> str:
         settings = f"{self.policy.acceptance}, max_attempts={self.policy.max_attempts}"
@@ -341,22 +357,18 @@ class SelfRefineMiddleware(
         del runtime
         for turn, outcome in self._take_over(state):
             self._report(outcome, turn)
-        return self._begin(state)
+        return self._hold(Turn.of(state["messages"]))
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Begin a turn; as `before_agent`."""
         del runtime
         for turn, outcome in self._take_over(state):
             await self._areport(outcome, turn)
-        return self._begin(state)
+        return self._hold(Turn.of(state["messages"]))
 
     def _take_over(self, state: AgentState[Any]) -> Iterator[tuple[Turn, Outcome]]:
         """Yield the turns that ended elsewhere, also one that was left unfinished on this thread."""
         return _broken_off(self._turns.take_over(self._figures(state).get("token")))
-
-    def _begin(self, state: AgentState[Any]) -> dict[str, Any]:
-        turn = Turn.of(state["messages"])
-        return self._hold(turn)
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """End a turn that the model did not end, with its refused drafts."""
@@ -500,7 +512,11 @@ class SelfRefineMiddleware(
 
     def _with_figures(self, turn: Turn, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
         """Hold an unfinished turn, and return a response with its figures for the agent's state."""
-        return ExtendedModelResponse(response, command=Command(update=self._hold(turn)))
+        update = self._hold(turn)
+        ends = answer_in(response).response_metadata[langgraph_private.SUMMARY]["detail"] == RETURN_DIRECT
+        if ends and isinstance(self, _Unheard):  # no hook of it would let go of the turn
+            self._turns.take(turn.token)
+        return ExtendedModelResponse(response, command=Command(update=update))
 
     def _hold(self, turn: Turn) -> dict[str, Any]:
         """Hold an unfinished turn, and return what the agent's state holds of it."""
@@ -537,6 +553,16 @@ class SelfRefineMiddleware(
         elif self._record is not None:
             self._record.add(outcome, self._origin_of(turn))
         await self._listener.atell(outcome)
+
+
+class _Unheard(SelfRefineMiddleware):
+    """A middleware whose outcomes nobody takes: each hook is a node, which costs an agent a tenth of a turn."""
+
+    after_agent: Any = AgentMiddleware.after_agent
+    aafter_agent: Any = AgentMiddleware.aafter_agent
+
+
+_Unheard.__name__ = _Unheard.__qualname__ = SelfRefineMiddleware.__name__  # what errors call it
 
 
 def _outcome_with(error: BaseException, turn: Turn) -> Outcome | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.errors import GraphBubbleUp
 
 from graphs import Bounds, Policy, langchain_private
 from graphs.answers import CALL_AS_TEXT, misfit_of, schemas_in, unread_call
@@ -147,39 +149,48 @@ class ModelCall:
         self._silent = silent
         self.response: Response | None = None
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft, blocking until it is complete."""
-        del config  # inherited
-        try:
-            return self._draft(self._handler(self._next_request(prompt, temperature)))
-        except StructuredOutputError as error:
-            return self._draft(error)
-
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft without blocking the event loop."""
-        del config  # inherited
-        try:
-            return self._draft(await self._handler(self._next_request(prompt, temperature)))
-        except StructuredOutputError as error:
-            return self._draft(error)
-
-    def draft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    def draft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
     ) -> Draft:
-        """Return a draft, and tell of it while it is written."""
-        heard = _Heard(on_delta)
-        with langchain_private.hearing(config, heard.handler):
-            draft = self.draft(prompt, config, temperature)
-        return heard.end(draft)
+        """Return a draft, blocking until it is complete; with `on_delta`, tell of it while it is written."""
+        with self._hearing(config, on_delta) as heard:
+            try:
+                return heard(self._draft(self._handler(self._next_request(prompt, temperature))))
+            except StructuredOutputError as error:
+                return heard(self._draft(error))
 
-    async def adraft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
+    async def adraft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
     ) -> Draft:
-        """Return a draft without blocking, and tell of it while it is written."""
-        heard = _Heard(on_delta)
-        with langchain_private.hearing(config, heard.handler):
-            draft = await self.adraft(prompt, config, temperature)
-        return heard.end(draft)
+        """Return a draft without blocking the event loop; otherwise as `draft`."""
+        with self._hearing(config, on_delta) as heard:
+            try:
+                return heard(self._draft(await self._handler(self._next_request(prompt, temperature))))
+            except StructuredOutputError as error:
+                return heard(self._draft(error))
+
+    draft_stream, adraft_stream = draft, adraft
+
+    @contextmanager
+    def _hearing(self, config: RunnableConfig, on_delta: OnDelta | None) -> Iterator[Callable[[Draft], Draft]]:
+        """Hear what the model writes, and keep its replies for a middleware that asks a human about one."""
+        replies = langchain_private.HeardReplies.of(config)
+        chunks = None if on_delta is None else _Heard(on_delta)
+        try:
+            with nullcontext() if chunks is None else langchain_private.hearing(config, chunks.handler):
+                yield (lambda draft: draft) if chunks is None else chunks.end
+        except GraphBubbleUp:
+            self._turn.replies = () if replies is None else replies.replies
+            raise
+        self._turn.replies = ()
 
     @property
     def steps(self) -> tuple[AnyMessage, ...]:
@@ -199,6 +210,9 @@ class ModelCall:
         in_force = [first for first in self._models if first <= number]
         if in_force:
             changes["model"] = self._models[max(in_force)]
+        model = changes.get("model", request.model)
+        if isinstance(model, BaseChatModel):
+            changes["model"] = langchain_private.replying_again(model, turn.replies)
         if self._silent:
             changes["runtime"] = request.runtime.override(stream_writer=_drop)
         return _change(request, changes)
@@ -207,6 +221,9 @@ class ModelCall:
         self.response = response
         message = response.ai_message if isinstance(response, StructuredOutputError) else answer_in(response)
         _refuse_error_text(message)
+        if self._turn.replies:  # LangChain marks what a cache gives as free, and this was paid for
+            usage: Any = {name: n for name, n in (message.usage_metadata or {}).items() if name != "total_cost"}
+            message.usage_metadata = usage or None
         name = message.response_metadata.get("model_name")
         misfit = self._misfit_of(message)
         draft = Draft(

@@ -53,6 +53,7 @@ class Turn:
         steps: Tool calls and results since the question by id, also those that a summary replaced.
         refinement: The record so far; None before the first call.
         next_step: The step of the loop that comes next.
+        replies: What the model replied, by its prompts, in an attempt that a middleware inside stopped to ask.
         responses: What the model returned for each attempt, by the attempt's number.
         originals: Tool calls as the model made them, by id, where the agent's history has them without reasoning.
         continued_by: Id of the first message that the agent put after what the loop added last.
@@ -68,6 +69,7 @@ class Turn:
     steps: dict[str, AnyMessage] = field(default_factory=dict)
     refinement: Refinement | None = None
     next_step: Node = "generate"
+    replies: Sequence[tuple[Sequence[object], list[Any]]] = ()
     responses: dict[int, Response] = field(default_factory=dict)
     originals: dict[str, AIMessage] = field(default_factory=dict)
     continued_by: str | None = None

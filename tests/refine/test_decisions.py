@@ -154,6 +154,17 @@ class AsksBeforeEachCall(AgentMiddleware[Any, Any, Any]):
         return handler(request)
 
 
+class AsksAfterEachCall(AgentMiddleware[Any, Any, Any]):
+    """Asks a human about each reply of the model, and replaces what is refused."""
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Return the reply that a human agreed to."""
+        reply = handler(request)
+        return reply if interrupt({"judge this": reply.result[-1].text}) else ModelResponse([AIMessage("no")])
+
+
 def test_a_middleware_inside_that_asks_gets_the_decision_on_its_own_question() -> None:
     """Questions of a middleware and of a judge take turns, and no answer is taken for another's."""
     made, shown = list[str](), list[str]()
@@ -190,6 +201,43 @@ def test_a_middleware_outside_that_asks_keeps_its_decisions() -> None:
         state = agent.invoke(Command(resume=decision), THREAD)
     assert state["messages"][-1].text == "draft 3"
     assert set(made) == {"yes to call 1"}
+
+
+def test_a_reply_that_is_given_again_is_as_the_model_gave_it() -> None:
+    """It is the model's one reply, with what it consumed, which LangChain would call free of cost."""
+    model = ScriptedModel(["the only draft"])
+    middleware: list[Any] = [SelfRefineMiddleware("length:at_most=80"), AsksAfterEachCall()]
+    agent = create_agent(model, [], middleware=middleware, checkpointer=InMemorySaver())
+    agent.invoke(ASKED, THREAD)
+    answer = agent.invoke(Command(resume=True), THREAD)["messages"][-1]
+    assert (answer.text, len(model.prompts)) == ("the only draft", 1)
+    assert answer.usage_metadata.keys() == {"input_tokens", "output_tokens", "total_tokens"}
+    assert answer.response_metadata["refine"]["usage"]["calls"] == 1
+
+
+def test_of_two_middlewares_each_gets_the_decision_on_its_own_question() -> None:
+    """A draft goes out once the judges of both let it, and a yes to one is none to the other."""
+    texts, middleware = drafts(), list[Any]()
+    for name in ("outer", "inner"):
+
+        def human(response: str, name: str = name) -> bool:
+            return bool(interrupt((name, response)))
+
+        middleware.append(SelfRefineMiddleware(human, name=name))
+    model = ScriptedModel(lambda _: next(texts))
+    agent = create_agent(model, [], middleware=middleware, checkpointer=InMemorySaver())
+    state: Any = agent.invoke(ASKED, THREAD)
+    for name, number, decision in [
+        ("inner", 1, False),
+        ("inner", 2, False),
+        ("inner", 3, True),
+        ("outer", 3, False),
+        ("inner", 4, True),
+        ("outer", 4, True),
+    ]:
+        assert question_of(state) == (name, f"draft {number}")
+        state = agent.invoke(Command(resume=decision), THREAD)
+    assert state["messages"][-1].text == "draft 4"
 
 
 REVIEWED: dict[str, Any] = {"judge": lambda response: False, "max_attempts": 2, "on_exhausted": "interrupt"}
@@ -238,6 +286,12 @@ def subagent(texts: Iterator[str], *inside: Any) -> Any:
     return create_agent(model, [], middleware=[SelfRefineMiddleware(asking([])), *inside])
 
 
+def ask_after(model: ScriptedModel, messages: list[Any]) -> str:
+    """Return a model's reply that a human agreed to."""
+    text = str(model.invoke(messages).text)
+    return text if interrupt({"judge this": text}) else "no"
+
+
 EVERY_DOOR: dict[str, Door] = {
     "a judge asks: middleware": lambda saver, texts, _: agent_with(saver, texts, []),
     "a judge asks: refiner": lambda saver, texts, durability: (
@@ -272,6 +326,20 @@ EVERY_DOOR: dict[str, Door] = {
         [],
         middleware=[SelfRefineMiddleware(lambda response: True), AsksBeforeEachCall([])],
         checkpointer=saver,
+    ),
+    "a reply: middleware inside": lambda saver, texts, _: create_agent(
+        ScriptedModel(lambda _: next(texts)),
+        [],
+        middleware=[SelfRefineMiddleware(lambda response: response != "no"), AsksAfterEachCall()],
+        checkpointer=saver,
+    ),
+    "a reply: function, not saved": lambda saver, texts, durability: (
+        SelfRefine(
+            partial(ask_after, ScriptedModel(lambda _: next(texts))),
+            lambda response: response != "no",
+            checkpointer=saver,
+            durability=durability,
+        ).graph
     ),
     "a call: middleware inside a subagent": lambda saver, texts, _: caller(
         partial(answer_of, subagent(texts, AsksBeforeEachCall([]))), saver
