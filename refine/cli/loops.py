@@ -389,7 +389,7 @@ def _print_policies(out: Console, policies: Sequence[ReplayedPolicy]) -> None:
         *(["$ a loop"] if has_cost else []),
         *(["bad among them"] if has_labels else []),
     )
-    columns = [Column("policy"), *(Column(name, is_number=True) for name in names), Column("", "known as")]
+    columns = [Column("policy"), *(Column(name, is_number=True) for name in names), Column("", "how sure")]
     rows = []
     for policy in policies:
         cells = ["-" if policy.mean_cost is None else f"{policy.mean_cost:.4g}"] if has_cost else []
@@ -577,7 +577,9 @@ def _line(name: str, text: str, *, style: str = "") -> Table:
 def _rate(rate: LiveRate) -> str:
     if rate.rate is None:
         return "no loop was judged to its end"
-    text = f"{rate.rate:.1%} of {rate.judged:,} loops pass, between {rate.low:.1%} and {rate.high:.1%} at any look"
+    text = (
+        f"{rate.rate:.1%} of {rate.judged:,} loops pass, {rate.low:.1%} to {rate.high:.1%} however often one looks"
+    )
     if rate.unjudged:
         text += f"; {rate.low_if_refused:.1%} to {rate.high_if_passed:.1%} with {rate.unjudged:,} not judged"
     return text
@@ -585,7 +587,7 @@ def _rate(rate: LiveRate) -> str:
 
 def _audits(audits: Audits) -> Table:
     if audits.reason is not None:
-        return _line("audits", f"{audits.reason}: {audits.detail}", style="yellow")
+        return _line("audits", audits.detail, style="yellow")
     text = (
         f"{audits.bad:,} of {audits.audits:,} audited answers bad, {audits.p0:.1%} tolerated; alarm statistic "
         f"{audits.statistic:.3g} of 100"
@@ -597,7 +599,7 @@ def _audits(audits: Audits) -> Table:
 
 def _canary(canary: CanaryResult) -> Table:
     if canary.reason is not None:
-        return _line("canary", f"{canary.reason}: {canary.detail}", style="yellow")
+        return _line("canary", canary.detail, style="yellow")
     statistic = "" if canary.statistic is None else f"; alarm statistic {canary.statistic:.3g} of 100"
     text = (
         f"{canary.right_now:,} of {canary.scored:,} rows judged rightly, {canary.right_before:,} before "

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from graphs.policy import Augmenter, AugmenterName, Policy
 from judges import ConfigurationError, Sample
+from judges.certificate import aligned_lines
 from judges.errors import shortened
 from judges.offline.run.journal import replacing
 from judges.offline.run.source import row_json
@@ -481,7 +482,7 @@ class Trial:
 
     def __str__(self) -> str:
         rows = [self.table_columns, *self.table_rows]
-        return "\n".join([self.headline, *_aligned(rows), *self.remarks])
+        return "\n".join([self.headline, *aligned_lines(rows), *self.remarks])
 
 
 def _timed(row: TrialRow, seconds: Sequence[float]) -> TrialRow:
@@ -550,16 +551,6 @@ def _cells(arm: ArmSummary, *, is_baseline: bool, has_truth: bool) -> list[str]:
 
 def _points(share: float | None) -> str:
     return "" if share is None else f"{100 * share:+.1f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 ANSWERS = "answers.jsonl"

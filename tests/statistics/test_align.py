@@ -157,6 +157,8 @@ def test_one_class_is_said_so() -> None:
     aligned = quick(rated("g" * 20, "p" * 20))
     assert aligned.agreement["pass_kappa"].reason == "one_class"
     assert "one class only, AC1 1.00" in str(aligned)
+    refused = align([{"question": f"q{n}", "answer": "a", "rating": 1 + n % 4, "label": 4} for n in range(20)])
+    assert {refused.agreement[name].reason for name in ("pass_kappa", "kappa_quadratic")} == {"one_class"}
 
 
 def test_pass_rates_are_corrected_as_labels_were_drawn() -> None:

@@ -194,6 +194,7 @@ class BenefitReport:
             pays = benefit.mended > benefit.broken
             ratio = "infinite" if not benefit.broken else f"{benefit.ratio:.2g}"
             side, so = ("above", "pays") if pays else ("not above", "does not pay")
+            so += ", unless that is chance" if benefit.effect == "cannot be told" else ""
             yield "rule", f"ECR/EIR, {ratio}, is {side} Acc/(1-Acc), {benefit.least_ratio:.2g}: iterating {so}"
         if benefit.effect == "cannot be told":
             yield "to tell", self._labels_to_tell()
