@@ -87,7 +87,7 @@ class Subject(BaseModel):
                 yield f"the prompts, packs or settings of the judge {now.judge!r} changed"
 
     def _generator_changes(self, now: Subject) -> Iterator[str]:
-        if not _differ(self.generator_digest, now.generator_digest):
+        if "" in (self.generator_digest, now.generator_digest) or self.generator_digest == now.generator_digest:
             return
         if self.generator != now.generator:
             yield f"the generator was {self.generator!r} and is {now.generator!r}"
@@ -112,10 +112,6 @@ def _share(share: float) -> str:
 
 _DEFAULT = "the default"
 _SECOND = 2
-
-
-def _differ(before: str, after: str) -> bool:
-    return bool(before and after) and before != after
 
 
 def _names(models: tuple[str, ...]) -> str:

@@ -258,12 +258,8 @@ def run_replay(options: ReplayOptions) -> int:
             thresholds=[int(one) if one in (1, 2, 3, 4) else one for one in options.thresholds] or None,
             max_attempts=options.max_attempts or None,
             patience=options.patience or None,
-            policy=options.policy,
-            slices=options.slices,
             judge=judge,
-            rejudge_fraction=options.rejudge_fraction,
-            max_concurrency=options.max_concurrency,
-            seed=options.seed,
+            **{name: getattr(options, name) for name in _SETTINGS_OF_REPLAY},
         )
     if options.as_json:
         sys.stdout.write(f"{json.dumps(result.to_dict(), ensure_ascii=False, indent=2)}\n")
@@ -459,6 +455,10 @@ _END = KeyboardInterrupt
 _SILENT = 3
 """Exit code of a report in which nothing could raise an alarm."""
 
+_SETTINGS_OF_MONITOR = ("certificate", "alpha", "canary", "success_rating", "max_concurrency")
+_SETTINGS_OF_REPLAY = ("policy", "slices", "rejudge_fraction", "max_concurrency", "seed")
+"""Options that the functions of these names take as they are."""
+
 _MONITOR_WIDTH = 11
 """Columns of the name of a line."""
 
@@ -501,12 +501,8 @@ def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:
         return monitor(
             source.rows,
             options.labels,
-            certificate=options.certificate,
-            alpha=options.alpha,
-            canary=options.canary,
             judge=judge,
-            success_rating=options.success_rating,
-            max_concurrency=options.max_concurrency,
+            **{name: getattr(options, name) for name in _SETTINGS_OF_MONITOR},
         )
 
 

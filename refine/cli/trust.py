@@ -42,19 +42,10 @@ def run_align(options: AlignOptions) -> int:
         aligned = align(
             rows,
             options.labels,
-            judge=options.judge,
-            good=options.good,
+            **{name: getattr(options, name) for name in _SETTINGS_OF_ALIGN},
             sampling=sampling,
-            split=options.split,
-            alpha=options.alpha,
-            delta=options.delta,
             thresholds=_parse_numbers(options.thresholds),
-            max_attempts=options.max_attempts,
-            certificate=options.certificate,
-            next_labels=options.next_labels,
-            budget=options.budget,
             ledger=options.ledger or source.ledger,
-            seed=options.seed,
         )
     if options.as_json:
         sys.stdout.write(f"{json.dumps(aligned.to_dict(), ensure_ascii=False, indent=2)}\n")
@@ -133,6 +124,16 @@ def _check_replaceable(file: Path, option: str) -> None:
         raise ConfigurationError(f"{str(file)!r} is there already; choose another {option}, or delete it first")
 
 
+_SETTINGS_OF_ALIGN = (
+    *("judge", "good", "split", "alpha", "delta", "max_attempts", "certificate", "next_labels", "budget", "seed"),
+)
+_SETTINGS_OF_CERTIFY = (
+    *("alpha", "delta", "max_attempts", "patience", "break_at_most", "largest_weight", "laxest", "scores"),
+    *("judge", "control", "loops", "good", "split", "once"),
+)
+"""Options that the functions of these names take as they are."""
+
+
 def run_certify(options: CertifyOptions) -> int:
     """Certify, or only choose what to label; return the exit code: 0, or 1 if nothing is certified.
 
@@ -155,29 +156,16 @@ def run_certify(options: CertifyOptions) -> int:
         certificate = certify(
             source.rows,
             options.labels,
-            alpha=options.alpha,
-            delta=options.delta,
+            **{name: getattr(options, name) for name in _SETTINGS_OF_CERTIFY},
             thresholds=_parse_thresholds(options),
-            max_attempts=options.max_attempts,
-            patience=options.patience,
-            break_at_most=options.break_at_most,
             method=method,
             harm=_parse_numbers(options.harm, name="--harm"),
-            largest_weight=options.largest_weight,
             risk="per_question" if options.per_question else "released",
             estimand=estimand,
-            laxest=options.laxest,
-            scores=options.scores,
-            judge=options.judge,
-            control=options.control,
             escalation=None if options.escalation is None else options.escalation.split(","),
             independent_attempts=options.assume_independent_attempts,
-            loops=options.loops,
             unlabelled="left_out" if is_sampled else unlabelled,
-            good=options.good,
-            split=options.split,
             ledger=options.ledger or source.ledger,
-            once=options.once,
         )
     certificate.write(options.out)
     _print_certificate(certificate, options)

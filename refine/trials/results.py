@@ -36,6 +36,7 @@ BASELINE = "fresh"
 """The arm that others are compared with, where a trial has it."""
 
 DEFAULT_ARMS = (FIRST, _LOOP, "restated", "verify_first", BASELINE)
+_LONGEST_NAME = 60
 _FORMS: tuple[str, ...] = get_args(AugmenterName)
 
 
@@ -76,7 +77,7 @@ def read_arms(arms: str | Sequence[str | Arm]) -> tuple[Arm, ...]:
     if shared is not None:
         raise ConfigurationError(f"two arms are called {shared!r}; leave one out, or give it another name")
     for arm in read:
-        _check_name(arm.name)
+        _check_arm(arm)
     others = [arm for arm in read if arm.name != FIRST]
     if not others:
         raise ConfigurationError(
@@ -103,9 +104,18 @@ def _named(name: object) -> Arm:
     raise ConfigurationError(f"{shortened(name)} is no arm of a trial; {remedy}")
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name.strip() or any(sign in name for sign in "=,\n"):
-        raise ConfigurationError(f"the name of an arm is a text without '=' and commas, not {shortened(name)}")
+def _check_arm(arm: Arm) -> None:
+    name: object = arm.name  # of users without types
+    is_plain = isinstance(name, str) and name == name.strip() and name.isprintable() and not set("=,") & set(name)
+    if not is_plain or not 0 < len(name) <= _LONGEST_NAME:
+        raise ConfigurationError(
+            f"the name of an arm is a text of at most {_LONGEST_NAME} letters without '=' and commas, not "
+            f"{shortened(name)}"
+        )
+    if name == FIRST and arm != Arm(name=FIRST):
+        raise ConfigurationError(
+            f"the arm {FIRST!r} is the first answer alone, which nothing is tried on; give yours another name"
+        )
 
 
 RESULTS, SUMMARY, TIMING = "results.jsonl", "summary.json", "timing.json"
