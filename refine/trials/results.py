@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from pydantic import ValidationError
 
@@ -105,7 +105,7 @@ def _named(name: object) -> Arm:
 
 
 def _check_arm(arm: Arm) -> None:
-    name: object = arm.name  # of users without types
+    name: Any = arm.name  # of users without types
     is_plain = isinstance(name, str) and name == name.strip() and name.isprintable() and not set("=,") & set(name)
     if not is_plain or not 0 < len(name) <= _LONGEST_NAME:
         raise ConfigurationError(
