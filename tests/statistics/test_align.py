@@ -19,7 +19,9 @@ from judges.offline.trust.rows import read_judged
 
 Row = dict[str, Any]
 HUMAN, JUDGE = "44321433214423143241", "43331443224433142243"
-SCORES = tuple(int(two) / 100 for two in "95 80 70 62 10 90 85 66 35 40 97 88 60 72 05 93 45 30 90 65".split())
+SCORES = tuple(
+    two / 100 for two in (95, 80, 70, 62, 10, 90, 85, 66, 35, 40, 97, 88, 60, 72, 5, 93, 45, 30, 90, 65)
+)
 RATERS = (
     "443322114433221144332211443322114433",
     "443222114433211144432211443322124433",
