@@ -168,8 +168,7 @@ AnyMethod = Literal["sequence", "fallback", "anytime", "assisted", "weighted"]
 
 ALPHA, DELTA = 0.10, 0.05
 _THRESHOLDS = (4, 3, 2)
-_POWER = 0.8
-_HOLDS_FOR = 15
+_POWER, _HOLDS_FOR = 0.8, 15
 _MOST_LABELS = 3000
 
 
@@ -607,7 +606,6 @@ def _most_bad(n: int, alpha: float, delta: float) -> int:
     return bad
 
 
-_MOST_QUESTIONS = 3000
 _HALVINGS = 40
 
 
@@ -699,5 +697,5 @@ def _upper(releases: Sequence[Release], delta: float, scale: float) -> float:
 
 def questions_needed(alpha: float, delta: float, mean: float) -> int | None:
     """Return how many questions certify alpha if their mean loss stays as it is; None if 3,000 do not suffice."""
-    enough = (n for n in range(1, _MOST_QUESTIONS) if hoeffding_bentkus(mean, n, alpha) <= delta)
+    enough = (n for n in range(1, _MOST_LABELS) if hoeffding_bentkus(mean, n, alpha) <= delta)
     return next(enough, None)
