@@ -243,8 +243,7 @@ def test_a_promise_about_all_questions_tolerates_no_share_of_those_that_pass(tmp
     file = issued(tmp_path / "certificate.json", risk="per_question")
     report = monitor(write_loops(tmp_path / "a.jsonl", ["4|b"] * 9), certificate=file)
     assert (report.audits.reason, report.alarm) == ("not_identified", False)
-    named = monitor(tmp_path / "a.jsonl", certificate=file, alpha=0.1)
-    assert named.audits.alarm
+    assert monitor(tmp_path / "a.jsonl", certificate=file, alpha=0.1).audits.alarm
 
 
 def test_a_canary_is_judged_by_a_judge_by_name(tmp_path: Path) -> None:
