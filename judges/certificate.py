@@ -87,7 +87,7 @@ class Subject(BaseModel):
                 yield f"the prompts, packs or settings of the judge {now.judge!r} changed"
 
     def _generator_changes(self, now: Subject) -> Iterator[str]:
-        if not _differ(self.generator_digest, now.generator_digest):
+        if "" in (self.generator_digest, now.generator_digest) or self.generator_digest == now.generator_digest:
             return
         if self.generator != now.generator:
             yield f"the generator was {self.generator!r} and is {now.generator!r}"
@@ -114,10 +114,6 @@ _DEFAULT = "the default"
 _SECOND = 2
 
 
-def _differ(before: str, after: str) -> bool:
-    return bool(before and after) and before != after
-
-
 def _names(models: tuple[str, ...]) -> str:
     return ", ".join(map(repr, models)) or "none"
 
@@ -126,7 +122,7 @@ def _value(value: object) -> str:
     return str(value) if value == _DEFAULT else shortened(value)
 
 
-_NEVER = 5
+_NEVER, _TINY = 5, 0.001
 TestMethod = Literal["sequence", "fallback", "anytime", "assisted", "weighted"]
 
 
@@ -188,26 +184,15 @@ class CertifiedRow(BaseModel):
         return f"{self.policy:g}"
 
 
-_HEADER = ("from", "released", "bad", "share", "at most", "p", "status", "of the runs", "tries")
-_STATUS = {"certified": "certified", "refused": "refused", "too_few": "too few", "not_tested": "not tested"}
+_HEADER = ("from", "passed", "bad", "share", "at most", "p", "status", "of the runs", "tries")
 
 
-def _table_lines(rows: Sequence[CertifiedRow], method: TestMethod) -> Iterator[str]:
-    """Yield the lines of the table, and for an escalation who decides how much."""
-    lines = [_HEADER, *(_cells(row, anytime=method in {"anytime", "assisted"}) for row in rows)]
-    shown = [column for column in range(len(_HEADER)) if any(cells[column] for cells in lines[1:])]
-    widths = {column: max(len(cells[column]) for cells in lines) for column in shown}
-    for cells in lines:
-        yield "  ".join(_placed(cells[column], widths[column], left=column in {0, 6}) for column in shown).rstrip()
-    for row in rows:
-        if row.shares:
-            yield f"{row.policy_text}: {_stages(row.shares)}"
-        if row.breaks_text:
-            yield f"{row.policy_text}: {row.breaks_text}"
-
-
-def _placed(cell: str, width: int, *, left: bool) -> str:
-    return cell.ljust(width) if left else cell.rjust(width)
+def aligned_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table: its first column is aligned to the left, and all others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *rest in rows:
+        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
 
 
 def _cells(row: CertifiedRow, *, anytime: bool) -> tuple[str, ...]:
@@ -220,11 +205,17 @@ def _cells(row: CertifiedRow, *, anytime: bool) -> tuple[str, ...]:
         str(row.bad),
         "-" if row.rate is None else f"{row.rate:.1%}",
         "-" if row.upper is None else f"{row.upper:.1%}",
-        "-" if evidence is None else f"{'E ' if anytime else ''}{evidence:.2g}",
-        _STATUS[row.status],
+        _evidence_text(evidence, anytime=anytime),
+        row.status.replace("_", " "),
         "" if row.release_rate is None else f"{row.release_rate:.0%}{bounds}",
         "" if row.mean_attempts is None else f"{row.mean_attempts:.2f}",
     )
+
+
+def _evidence_text(evidence: float | None, *, anytime: bool) -> str:
+    if evidence is None:
+        return "-"
+    return f"E {evidence:.2g}" if anytime else f"{evidence:.2g}" if evidence >= _TINY else f"<{_TINY}"
 
 
 def _stages(shares: Sequence[float]) -> str:
@@ -238,7 +229,6 @@ _VERSION: Literal[1] = 1
 
 _ID_LENGTH = 32
 _LARGEST_FILE = 10_000_000
-_GIVE = "give the file that `refine certify` wrote"
 _AGAIN = "certify again with `refine certify`"
 
 Kind = Literal["rating", "score", "escalation"]
@@ -323,13 +313,25 @@ class IssuedCertificate(BaseModel):
     written_by: str
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        above, columns, rows, below = self.report_parts
+        return "\n".join([above, "", *aligned_lines([columns, *rows]), "", below])
 
-    def _lines(self) -> Iterator[str]:
-        yield from self._verdict()
-        yield ""
-        yield from _table_lines(self.rows, self.method)
-        yield ""
+    @property
+    def report_parts(self) -> tuple[str, list[str], list[list[str]], str]:
+        """The report: what stands above its table, the headings and the rows of that, and what stands below."""
+        is_anytime = self.method in {"anytime", "assisted"}
+        cells = [_cells(row, anytime=is_anytime) for row in self.rows]
+        shown = [place for place in range(len(_HEADER)) if any(row[place] for row in cells)]
+        table = [[row[place] for place in shown] for row in cells]
+        return "\n".join(self._verdict()), [_HEADER[place] for place in shown], table, "\n".join(self._terms())
+
+    def _terms(self) -> Iterator[str]:
+        """Yield who decides and what is broken, where that is part of the promise, and what it rests on."""
+        for row in self.rows:
+            if row.shares:
+                yield f"{row.policy_text}: {_stages(row.shares)}"
+            if row.breaks_text:
+                yield f"{row.policy_text}: {row.breaks_text}"
         units = "runs" if self.estimand == "traffic" else "questions"
         yield f"{self.runs} {units}, {self.labels} labels; {_METHODS[self.method]}"
         if self.delta < self.delta_in_all:

@@ -44,13 +44,11 @@ def run_label(options: LabelOptions) -> int:
             wrong.
     """
     _check_terminal(options)
-    if is_database(options.source) and options.labels is None:
-        with open_database(options.source) as record:
-            rows = read_judged(list(record.rows()))
-            return _label(options, rows, (), RecordStore(record), "the record")
     if is_database(options.source):
         with open_database(options.source) as record:
             rows = read_judged(list(record.rows()))
+            if options.labels is None:
+                return _label(options, rows, (), RecordStore(record), "the record")
     else:
         rows = read_judged(options.source)
     file = options.labels or labels_file(options.source)

@@ -258,12 +258,8 @@ def run_replay(options: ReplayOptions) -> int:
             thresholds=[int(one) if one in (1, 2, 3, 4) else one for one in options.thresholds] or None,
             max_attempts=options.max_attempts or None,
             patience=options.patience or None,
-            policy=options.policy,
-            slices=options.slices,
             judge=judge,
-            rejudge_fraction=options.rejudge_fraction,
-            max_concurrency=options.max_concurrency,
-            seed=options.seed,
+            **{name: getattr(options, name) for name in _SETTINGS_OF_REPLAY},
         )
     if options.as_json:
         sys.stdout.write(f"{json.dumps(result.to_dict(), ensure_ascii=False, indent=2)}\n")
@@ -389,7 +385,7 @@ def _print_policies(out: Console, policies: Sequence[ReplayedPolicy]) -> None:
         *(["$ a loop"] if has_cost else []),
         *(["bad among them"] if has_labels else []),
     )
-    columns = [Column("policy"), *(Column(name, is_number=True) for name in names), Column("", "known as")]
+    columns = [Column("policy"), *(Column(name, is_number=True) for name in names), Column("", "how sure")]
     rows = []
     for policy in policies:
         cells = ["-" if policy.mean_cost is None else f"{policy.mean_cost:.4g}"] if has_cost else []
@@ -459,6 +455,10 @@ _END = KeyboardInterrupt
 _SILENT = 3
 """Exit code of a report in which nothing could raise an alarm."""
 
+_SETTINGS_OF_MONITOR = ("certificate", "alpha", "canary", "success_rating", "max_concurrency")
+_SETTINGS_OF_REPLAY = ("policy", "slices", "rejudge_fraction", "max_concurrency", "seed")
+"""Options that the functions of these names take as they are."""
+
 _MONITOR_WIDTH = 11
 """Columns of the name of a line."""
 
@@ -501,12 +501,8 @@ def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:
         return monitor(
             source.rows,
             options.labels,
-            certificate=options.certificate,
-            alpha=options.alpha,
-            canary=options.canary,
             judge=judge,
-            success_rating=options.success_rating,
-            max_concurrency=options.max_concurrency,
+            **{name: getattr(options, name) for name in _SETTINGS_OF_MONITOR},
         )
 
 
@@ -577,7 +573,9 @@ def _line(name: str, text: str, *, style: str = "") -> Table:
 def _rate(rate: LiveRate) -> str:
     if rate.rate is None:
         return "no loop was judged to its end"
-    text = f"{rate.rate:.1%} of {rate.judged:,} loops pass, between {rate.low:.1%} and {rate.high:.1%} at any look"
+    text = (
+        f"{rate.rate:.1%} of {rate.judged:,} loops pass, {rate.low:.1%} to {rate.high:.1%} however often one looks"
+    )
     if rate.unjudged:
         text += f"; {rate.low_if_refused:.1%} to {rate.high_if_passed:.1%} with {rate.unjudged:,} not judged"
     return text
@@ -585,7 +583,7 @@ def _rate(rate: LiveRate) -> str:
 
 def _audits(audits: Audits) -> Table:
     if audits.reason is not None:
-        return _line("audits", f"{audits.reason}: {audits.detail}", style="yellow")
+        return _line("audits", audits.detail, style="yellow")
     text = (
         f"{audits.bad:,} of {audits.audits:,} audited answers bad, {audits.p0:.1%} tolerated; alarm statistic "
         f"{audits.statistic:.3g} of 100"
@@ -597,7 +595,7 @@ def _audits(audits: Audits) -> Table:
 
 def _canary(canary: CanaryResult) -> Table:
     if canary.reason is not None:
-        return _line("canary", f"{canary.reason}: {canary.detail}", style="yellow")
+        return _line("canary", canary.detail, style="yellow")
     statistic = "" if canary.statistic is None else f"; alarm statistic {canary.statistic:.3g} of 100"
     text = (
         f"{canary.right_now:,} of {canary.scored:,} rows judged rightly, {canary.right_before:,} before "

@@ -29,6 +29,9 @@ from refine.trials.trial import trial
 _OF_ONE_START = ("as_json", "max_calls", "max_cost", "out", "retry_failed")
 """Options that `refine resume` does not take over."""
 
+_AS_THEY_ARE = ("arms", "draws", "temperature", "seed", "baseline", "max_concurrency", "retry_failed")
+"""Options that `trial` takes by the same names."""
+
 _MOST_SHOWN, _LONGEST_SHOWN = 5, 300
 """How many of the worst questions are printed, and how much of a text."""
 
@@ -54,16 +57,10 @@ def run_trial(options: TrialOptions) -> int:
             _generator(options.generator, options.max_tokens),
             judge,
             truth=truth,
-            arms=options.arms,
             out=options.folder,
-            draws=options.draws,
-            temperature=options.temperature,
-            seed=options.seed,
-            baseline=options.baseline,
             max_arm_calls=options.max_calls,
             max_arm_cost=options.max_cost,
-            max_concurrency=options.max_concurrency,
-            retry_failed=options.retry_failed,
+            **{name: getattr(options, name) for name in _AS_THEY_ARE},
             on_progress=on_progress,
             command=_remembered(options),
             policy=policy,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from judges import ConfigurationError
 from judges.certificate import Estimand, IssuedCertificate
@@ -17,13 +17,13 @@ from judges.offline.dataset.reading import read_mappings
 from judges.offline.statistics.certificates import AnyMethod
 from judges.offline.trust.calibration import read_labelled
 from judges.offline.trust.judge_trial import settings_of_cases
-from judges.offline.trust.label import labels_to_certify, labels_to_estimate, people_needed, write_queue
+from judges.offline.trust.label import NextLabel, labels_to_certify, labels_to_estimate, people_needed, write_queue
 from judges.offline.trust.report_text import Sampling
 from judges.offline.trust.rows import JudgedAnswer, RowSource, read_judged
 from refine.cli.judge_specs import load_judge
 from refine.cli.loops import is_database, loop_source, open_database
 from refine.cli.options import AlignOptions, CertifyOptions, TryJudgeOptions
-from refine.cli.tables import print_text
+from refine.cli.tables import Column, print_table, print_text, text_console
 
 
 def run_align(options: AlignOptions) -> int:
@@ -34,7 +34,7 @@ def run_align(options: AlignOptions) -> int:
     """
     if options.certificate is not None:
         _check_replaceable(options.certificate, "--certificate")
-    sampling = _parse_sampling(options.drawn)
+    sampling: Sampling = _parse_choice("--drawn", options.drawn, get_args(Sampling))
     with loop_source(options.rows) as source:
         rows = source.rows if isinstance(source.rows, str) else list(source.rows)
         if options.next_labels is not None and (sampling == "active" or not _has_labels(rows, options.labels)):
@@ -42,19 +42,10 @@ def run_align(options: AlignOptions) -> int:
         aligned = align(
             rows,
             options.labels,
-            judge=options.judge,
-            good=options.good,
+            **{name: getattr(options, name) for name in _SETTINGS_OF_ALIGN},
             sampling=sampling,
-            split=options.split,
-            alpha=options.alpha,
-            delta=options.delta,
             thresholds=_parse_numbers(options.thresholds),
-            max_attempts=options.max_attempts,
-            certificate=options.certificate,
-            next_labels=options.next_labels,
-            budget=options.budget,
             ledger=options.ledger or source.ledger,
-            seed=options.seed,
         )
     if options.as_json:
         sys.stdout.write(f"{json.dumps(aligned.to_dict(), ensure_ascii=False, indent=2)}\n")
@@ -87,12 +78,17 @@ def _choose(rows: RowSource, options: AlignOptions, sampling: Sampling, file: Pa
     return 0
 
 
-def _parse_sampling(drawn: str) -> Sampling:
-    name = drawn.replace("-", "_")
-    for sampling in get_args(Sampling):
-        if name == sampling:
-            return sampling  # type: ignore[no-any-return]  # one of the literals
-    raise ConfigurationError(f"--drawn is random, by-rating, active or elsewhere, not {shortened(drawn)}")
+def _parse_choice(option: str, text: str, choices: Sequence[str]) -> Any:
+    """Return the one of some choices that a text names, with a hyphen for what is `_` in Python.
+
+    Raises:
+        ConfigurationError: If it names none.
+    """
+    name = text.replace("-", "_")
+    if name in choices:
+        return name
+    *others, last = (choice.replace("_", "-") for choice in choices)
+    raise ConfigurationError(f"{option} is {', '.join(others)} or {last}, not {shortened(text)}")
 
 
 def _parse_numbers(text: str | None, *, name: str = "--thresholds") -> tuple[float, ...] | None:
@@ -128,6 +124,16 @@ def _check_replaceable(file: Path, option: str) -> None:
         raise ConfigurationError(f"{str(file)!r} is there already; choose another {option}, or delete it first")
 
 
+_SETTINGS_OF_ALIGN = (
+    *("judge", "good", "split", "alpha", "delta", "max_attempts", "certificate", "next_labels", "budget", "seed"),
+)
+_SETTINGS_OF_CERTIFY = (
+    *("alpha", "delta", "max_attempts", "patience", "break_at_most", "largest_weight", "laxest", "scores"),
+    *("judge", "control", "loops", "good", "split", "once"),
+)
+"""Options that the functions of these names take as they are."""
+
+
 def run_certify(options: CertifyOptions) -> int:
     """Certify, or only choose what to label; return the exit code: 0, or 1 if nothing is certified.
 
@@ -135,8 +141,14 @@ def run_certify(options: CertifyOptions) -> int:
         ConfigurationError: If attempts, labels or an option cannot be used.
     """
     if options.next_labels is not None:
-        return _choose_threshold(options)
+        return _choose_threshold(options, options.next_labels)
     _check_replaceable(options.out, "--out")
+    # What is misspelled is told before people label, and not after.
+    method = _parse_choice("--method", options.method, get_args(AnyMethod))
+    estimand = _parse_choice("--estimand", options.estimand, get_args(Estimand))
+    unlabelled: Any = options.unlabelled
+    if unlabelled is not None:
+        unlabelled = _parse_choice("--unlabelled", unlabelled, ("bad", "left_out"))
     is_sampled = is_database(options.attempts) and options.labels is None and options.unlabelled is None
     if is_sampled and not options.as_json and sys.stdin.isatty() and not _label_sample(options):
         return 1
@@ -144,29 +156,16 @@ def run_certify(options: CertifyOptions) -> int:
         certificate = certify(
             source.rows,
             options.labels,
-            alpha=options.alpha,
-            delta=options.delta,
+            **{name: getattr(options, name) for name in _SETTINGS_OF_CERTIFY},
             thresholds=_parse_thresholds(options),
-            max_attempts=options.max_attempts,
-            patience=options.patience,
-            break_at_most=options.break_at_most,
-            method=_parse_method(options.method),
+            method=method,
             harm=_parse_numbers(options.harm, name="--harm"),
-            largest_weight=options.largest_weight,
             risk="per_question" if options.per_question else "released",
-            estimand=_parse_estimand(options.estimand),
-            laxest=options.laxest,
-            scores=options.scores,
-            judge=options.judge,
-            control=options.control,
+            estimand=estimand,
             escalation=None if options.escalation is None else options.escalation.split(","),
             independent_attempts=options.assume_independent_attempts,
-            loops=options.loops,
-            unlabelled="left_out" if is_sampled else _parse_unlabelled(options.unlabelled),
-            good=options.good,
-            split=options.split,
+            unlabelled="left_out" if is_sampled else unlabelled,
             ledger=options.ledger or source.ledger,
-            once=options.once,
         )
     certificate.write(options.out)
     _print_certificate(certificate, options)
@@ -177,16 +176,18 @@ def _print_certificate(certificate: IssuedCertificate, options: CertifyOptions) 
     if options.as_json:
         sys.stdout.write(f"{json.dumps(certificate.to_dict(), ensure_ascii=False, indent=2)}\n")
         return
-    print_text(f"{certificate}\n\nwritten to {options.out}, id {certificate.id}")
+    head, columns, rows, tail = certificate.report_parts
+    print_text(head)
+    print_table(text_console(), [Column(name, is_number=place > 0) for place, name in enumerate(columns)], rows)
+    print_text(f"{tail}\n\nwritten to {options.out}, id {certificate.id}")
     if certificate.certified:
-        print_text(_watch_line(options))
-
-
-def _watch_line(options: CertifyOptions) -> str:
-    """Return what keeps an eye on the promise, as a line of a crontab."""
-    here, source, file = (quote(str(part)) for part in (Path.cwd(), options.attempts, options.out))
-    command = f"refine monitor {source} --certificate {file}"
-    return f"Watch it, for instance by cron:\n*/15 * * * * cd {here} && {command}"
+        here, source, file = (quote(str(part)) for part in (Path.cwd(), options.attempts, options.out))
+        print_text(
+            f"Put it in force with SelfRefine(..., certificate={str(options.out)!r}), or `refine serve "
+            f"--certificate {file}`. Then watch it, for instance by this line of a crontab:"
+        )
+        # No line is broken here: what is copied into a crontab has to stay one line.
+        sys.stdout.write(f"*/15 * * * * cd {here} && refine monitor {source} --certificate {file}\n")
 
 
 def _label_sample(options: CertifyOptions) -> bool:
@@ -207,51 +208,46 @@ def _label_sample(options: CertifyOptions) -> bool:
         later = read_judged(list(record.attempts(texts=True)))
     waiting = sum(people_needed(row, good=options.good) > len(row.opinions) > 0 for row in later)
     left = len(_sample(options, later))
-    if waiting or left:
+    command = f"`refine certify {quote(options.attempts)} --by NAME`"
+    if left:
+        sys.stderr.write(f"refine: {left} answers have no label yet; go on with {command}\n")
+    if waiting:
         sys.stderr.write(
-            f"refine: {left} answers have no label yet, and {waiting} that were called bad, or are tied, wait for "
-            f"another person: `refine certify {options.attempts} --by NAME`; --unlabelled left-out certifies on "
-            f"what there is\n"
+            f"refine: {waiting} that were called bad, or are tied, wait for another person (people err): another "
+            f"NAME in {command}\n"
         )
+    if waiting or left:
+        sys.stderr.write("refine: or certify on the labels that there are, with --unlabelled left-out\n")
     return not (waiting or left)
 
 
 def _sample(options: CertifyOptions, rows: Sequence[JudgedAnswer]) -> list[JudgedAnswer]:
     """Return the answers that are to be labelled: as many as the budget allows, less those that have labels."""
     labelled = sum(bool(row.opinions) for row in rows)
-    chosen = labels_to_certify(
+    return [label.row for label in _draw(options, rows, None, max(0, options.budget - labelled))]
+
+
+def _draw(options: CertifyOptions, rows: RowSource, labels: Path | None, budget: int) -> list[NextLabel]:
+    return labels_to_certify(
         rows,
+        labels,
         thresholds=_parse_numbers(options.thresholds),
         max_attempts=options.max_attempts,
         patience=options.patience,
         judge=options.judge,
         good=options.good,
-        budget=max(0, options.budget - labelled),
+        budget=budget,
         first_answers=options.break_at_most is not None,
-        estimand=_parse_estimand(options.estimand),
+        estimand=_parse_choice("--estimand", options.estimand, get_args(Estimand)),
     )
-    return [label.row for label in chosen]
 
 
-def _choose_threshold(options: CertifyOptions) -> int:
-    if options.next_labels is None:
-        return 0
+def _choose_threshold(options: CertifyOptions, file: Path) -> int:
     with loop_source(options.attempts, known_texts=True) as source:
-        chosen = labels_to_certify(
-            source.rows,
-            options.labels,
-            thresholds=_parse_numbers(options.thresholds),
-            max_attempts=options.max_attempts,
-            patience=options.patience,
-            judge=options.judge,
-            good=options.good,
-            budget=options.budget,
-            first_answers=options.break_at_most is not None,
-            estimand=_parse_estimand(options.estimand),
-        )
-    write_queue(chosen, options.next_labels)
+        chosen = _draw(options, source.rows, options.labels, options.budget)
+    write_queue(chosen, file)
     print_text(
-        f"{len(chosen)} answers in {options.next_labels}: of a random sample of runs, what some threshold would "
+        f"{len(chosen)} answers in {file}: of a random sample of runs, what some threshold would "
         f"release. Have people fill in labels, then name the file as --labels, with --unlabelled left-out."
     )
     return 0
@@ -269,37 +265,6 @@ def _parse_thresholds(options: CertifyOptions) -> Sequence[float] | Sequence[Seq
     if options.chain is None:
         return None
     return [_parse_numbers(policy, name="--chain") or () for policy in options.chain.split(";")]
-
-
-def _parse_method(text: str) -> AnyMethod:
-    for method in get_args(AnyMethod):
-        if text == method:
-            return method  # type: ignore[no-any-return]  # one of the literals
-    raise ConfigurationError(
-        f"--method is sequence, fallback, anytime, assisted or weighted, not {shortened(text)}"
-    )
-
-
-def _parse_estimand(text: str) -> Estimand:
-    match text:
-        case "traffic" | "questions":
-            return text
-        case _:
-            raise ConfigurationError(
-                f"--estimand is traffic, every run, or questions, each once, not {shortened(text)}"
-            )
-
-
-def _parse_unlabelled(text: str | None) -> Literal["bad", "left_out"] | None:
-    match text:
-        case None:
-            return None
-        case "bad":
-            return "bad"
-        case "left-out" | "left_out":
-            return "left_out"
-        case _:
-            raise ConfigurationError(f"--unlabelled is bad or left-out, not {shortened(text)}")
 
 
 def run_try_judge(options: TryJudgeOptions) -> int:

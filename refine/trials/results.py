@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from pydantic import ValidationError
 
 from graphs.policy import Augmenter, AugmenterName, Policy
 from judges import ConfigurationError, Sample
+from judges.certificate import aligned_lines
 from judges.errors import shortened
 from judges.offline.run.journal import replacing
 from judges.offline.run.source import row_json
@@ -35,6 +36,7 @@ BASELINE = "fresh"
 """The arm that others are compared with, where a trial has it."""
 
 DEFAULT_ARMS = (FIRST, _LOOP, "restated", "verify_first", BASELINE)
+_LONGEST_NAME = 60
 _FORMS: tuple[str, ...] = get_args(AugmenterName)
 
 
@@ -75,7 +77,7 @@ def read_arms(arms: str | Sequence[str | Arm]) -> tuple[Arm, ...]:
     if shared is not None:
         raise ConfigurationError(f"two arms are called {shared!r}; leave one out, or give it another name")
     for arm in read:
-        _check_name(arm.name)
+        _check_arm(arm)
     others = [arm for arm in read if arm.name != FIRST]
     if not others:
         raise ConfigurationError(
@@ -102,9 +104,18 @@ def _named(name: object) -> Arm:
     raise ConfigurationError(f"{shortened(name)} is no arm of a trial; {remedy}")
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name.strip() or any(sign in name for sign in "=,\n"):
-        raise ConfigurationError(f"the name of an arm is a text without '=' and commas, not {shortened(name)}")
+def _check_arm(arm: Arm) -> None:
+    name: Any = arm.name  # of users without types
+    is_plain = isinstance(name, str) and name == name.strip() and name.isprintable() and not set("=,") & set(name)
+    if not is_plain or not 0 < len(name) <= _LONGEST_NAME:
+        raise ConfigurationError(
+            f"the name of an arm is a text of at most {_LONGEST_NAME} letters without '=' and commas, not "
+            f"{shortened(name)}"
+        )
+    if name == FIRST and arm != Arm(name=FIRST):
+        raise ConfigurationError(
+            f"the arm {FIRST!r} is the first answer alone, which nothing is tried on; give yours another name"
+        )
 
 
 RESULTS, SUMMARY, TIMING = "results.jsonl", "summary.json", "timing.json"
@@ -481,7 +492,7 @@ class Trial:
 
     def __str__(self) -> str:
         rows = [self.table_columns, *self.table_rows]
-        return "\n".join([self.headline, *_aligned(rows), *self.remarks])
+        return "\n".join([self.headline, *aligned_lines(rows), *self.remarks])
 
 
 def _timed(row: TrialRow, seconds: Sequence[float]) -> TrialRow:
@@ -550,16 +561,6 @@ def _cells(arm: ArmSummary, *, is_baseline: bool, has_truth: bool) -> list[str]:
 
 def _points(share: float | None) -> str:
     return "" if share is None else f"{100 * share:+.1f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 ANSWERS = "answers.jsonl"

@@ -25,6 +25,7 @@ from judges.offline.run.journal import full_disk_told, locked, make_folder
 from judges.offline.run.source import row_json
 from judges.runtime.flow import DaemonThreads
 from judges.runtime.validation import naming_settings
+from judges.settings import MADE_WITH
 from refine.trials.engine import ArmLimits, TrialRun, name_of
 from refine.trials.manifest import MANIFEST, TrialManifest
 from refine.trials.results import BASELINE, DEFAULT_ARMS, FIRST, SUMMARY, Arm, Trial, read_arms, write_answers
@@ -242,12 +243,21 @@ def _checked_truth(truth: object, judge: Judge) -> Judge:
         ConfigurationError: If it is the loop's own judge, which would mark its own work.
     """
     read = one_judge(truth) if isinstance(truth, str) else as_judge(truth)
-    if read is judge or fingerprint(read) == fingerprint(judge):
+    members = tuple(getattr(read, "judges", {}).values())
+    if _without_name(judge) in {_without_name(read), *(map(_without_name, members) if len(members) == 1 else ())}:
         raise ConfigurationError(
             f"the truth is the loop's own judge {judge.name!r}, which would mark its own work; give another "
             f"judge, or none, and label the answers afterwards"
         )
     return read
+
+
+def _without_name(judge: Judge) -> str:
+    """Return a fingerprint of a judge that is the same whatever it is called."""
+    made = getattr(judge, MADE_WITH, None)
+    if not isinstance(made, Mapping):
+        return fingerprint(judge)
+    return fingerprint(type(judge), {name: value for name, value in made.items() if name != "name"})
 
 
 def _baseline(arms: Sequence[Arm], baseline: str | None) -> str:

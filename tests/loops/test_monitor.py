@@ -238,6 +238,14 @@ def test_audits_of_a_certificate_above_a_rating_of_four(tmp_path: Path) -> None:
     assert (standing.audits, standing.bad, standing.state) == (40, 40, "withdrawn")
 
 
+def test_a_promise_about_all_questions_tolerates_no_share_of_those_that_pass(tmp_path: Path) -> None:
+    """One bad answer to ten questions may be one of two that passed: audits of these raise no false alarm."""
+    file = issued(tmp_path / "certificate.json", risk="per_question")
+    report = monitor(write_loops(tmp_path / "a.jsonl", ["4|b"] * 9), certificate=file)
+    assert (report.audits.reason, report.alarm) == ("not_identified", False)
+    assert monitor(tmp_path / "a.jsonl", certificate=file, alpha=0.1).audits.alarm
+
+
 def test_a_canary_is_judged_by_a_judge_by_name(tmp_path: Path) -> None:
     """Its text stands for it, here and in a replay; one that asks a model names it."""
     path = write_loops(tmp_path / "a.jsonl", ["14"] * 40)

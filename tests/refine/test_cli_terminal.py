@@ -171,7 +171,12 @@ def test_two_people_label_a_record_and_it_is_certified(tmp_path: Path, monkeypat
     with closing(DatabaseRecord("sqlite:///record.db")) as record:
         labels = [label for row in record.attempts() for label in row["labels"]]
     assert Counter(label["by"] for label in labels) == {"ann": 40, "bob": 1}
+    above, crontab = text.rstrip().split("*/15 * * * * ")
+    assert max(map(len, above[above.index("CERTIFIED") :].splitlines())) <= 80
+    assert (
+        crontab.split()
+        == f"cd {tmp_path} && refine monitor sqlite:///record.db --certificate certificate.json".split()
+    )
     table = [line for line in text.splitlines() if "certified  " in line]
-    assert [len(line) <= 80 for line in table] == [True] * 3
-    assert all(line.split()[-1] == "1.00" for line in table)
+    assert [line.split()[-1] for line in table] == ["1.00"] * 3
     assert IssuedCertificate.read("certificate.json").certified

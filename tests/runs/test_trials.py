@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from judges import BadSample, ConfigurationError, Verdict
+from judges import BadSample, ConfigurationError, Panel, Verdict, as_judge
 from judges.testing import ScriptedModel
 from refine import Arm, Trial, trial
 from tests.bench.ifeval.page import page_of
@@ -166,6 +166,10 @@ def test_arms_may_be_added_later_and_nothing_else_changed(tmp_path: Path) -> Non
     ("settings", "error"),
     [
         ({"truth": is_final}, "the loop's own judge 'is_final', which would mark its own work"),
+        ({"truth": as_judge(is_final, name="truth")}, "would mark its own work"),
+        ({"truth": Panel([is_final])}, "would mark its own work"),
+        ({"arms": [Arm(name="first", augment="fresh"), "loop"]}, "'first' is the first answer alone"),
+        *(({"arms": [Arm(name=name)]}, "the name of an arm") for name in ("=a", " a", "a\r", "\ud800", "a" * 61)),
         ({"arms": "restate"}, "'restate' is no arm of a trial; did you mean 'restated'"),
         ({"arms": "stronger="}, "names a model"),
         ({"arms": "first"}, "compares 'first' with other arms"),

@@ -20,29 +20,7 @@ from judges.offline.trust.rows import read_judged
 Row = dict[str, Any]
 HUMAN, JUDGE = "44321433214423143241", "43331443224433142243"
 SCORES = tuple(
-    int(two) / 100
-    for two in [
-        "95",
-        "80",
-        "70",
-        "62",
-        "10",
-        "90",
-        "85",
-        "66",
-        "35",
-        "40",
-        "97",
-        "88",
-        "60",
-        "72",
-        "05",
-        "93",
-        "45",
-        "30",
-        "90",
-        "65",
-    ]
+    two / 100 for two in (95, 80, 70, 62, 10, 90, 85, 66, 35, 40, 97, 88, 60, 72, 5, 93, 45, 30, 90, 65)
 )
 RATERS = (
     "443322114433221144332211443322114433",
@@ -157,6 +135,8 @@ def test_one_class_is_said_so() -> None:
     aligned = quick(rated("g" * 20, "p" * 20))
     assert aligned.agreement["pass_kappa"].reason == "one_class"
     assert "one class only, AC1 1.00" in str(aligned)
+    refused = align([{"question": f"q{n}", "answer": "a", "rating": 1 + n % 4, "label": 4} for n in range(20)])
+    assert {refused.agreement[name].reason for name in ("pass_kappa", "kappa_quadratic")} == {"one_class"}
 
 
 def test_pass_rates_are_corrected_as_labels_were_drawn() -> None:

@@ -86,6 +86,9 @@ def test_labels_in_a_file_of_their_own(tmp_path: Path) -> None:
         file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(f"{json.dumps(row)}\n" for row in labels))
         assert table(certify(attempts, file, max_attempts=4, alpha=0.2)) == {4: (12, 2), 3: (14, 3), 2: (14, 8)}
+    blank = tmp_path / "blank.jsonl"
+    blank.write_text('{"outcome_id": "o0", "attempt": 1, "by": "ann"}\n')
+    assert f"labels: nobody has filled in any in {blank}" in certify(loop_rows(), blank, max_attempts=4).notes
     without_ids = [{name: value for name, value in row.items() if name != "outcome_id"} for row in bare]
     both = [{**row, "labels": labelled["labels"]} for row, labelled in zip(bare, by_id, strict=True)]
     assert table(certify(without_ids, both, max_attempts=4, alpha=0.2))[3] == (14, 3)

@@ -85,32 +85,11 @@ if TYPE_CHECKING:
     )
     from judges.offline.statistics.resampling import Bca, bca, bootstrap, cluster_se
 
-_NAMES_OF = {
-    "benefit": "LoopBenefit RiseGap judged_together loop_benefit rise_gap",
-    "bias": ("BiasReport BiasTest bias_report instrumental"),
-    "certificates": (
-        "AssistedLabel Certificate Counts PolicyRow assisted_e_value certify certify_runs certify_weighted "
-        "confidence_sequence e_cusum e_value hoeffding_bentkus labels_needed weighted_risk"
-    ),
-    "comparing": (
-        "ArmEffect LengthAdjusted WinRate arm_effects length_adjusted mcnemar n_pairs n_per_arm sign_flip win_rate"
-    ),
-    "correction": (
-        "CorrectedRate active_mean active_probabilities neyman ppi_mean ppi_rate rogan_gladen stratified_rate"
-    ),
-    "intervals": (
-        "Figure benjamini_hochberg benjamini_yekutieli clopper_pearson holm kendall_tau pearson spearman wilson"
-    ),
-    "judge_agreement": ("Agreement RankMetrics agreement cohen_kappa rank_metrics"),
-    "raters": ("AltTest alt_test gwet_ac human_likeness krippendorff_alpha"),
-    "replay": (
-        "AttemptPoint Gain Replay ReplaySummary best_and_last gains pass_at_attempt replay_run replay_runs"
-    ),
-    "resampling": "Bca bca bootstrap cluster_se",
-}
-"""Where each function and record lives: loaded when first used, so that only what computes needs numpy."""
-
-_HOMES = {name: home for home, names in _NAMES_OF.items() for name in names.split()}
+_MODULES = (
+    *("intervals", "resampling", "replay", "certificates", "benefit", "comparing", "correction"),
+    *("judge_agreement", "raters", "bias"),
+)
+"""Where names are looked for, in this order when they are first used: what the first has needs no numpy."""
 
 __all__ = [
     "Agreement",
@@ -190,18 +169,17 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    modules = (import_module(f"{__name__}.{home}") for home in _MODULES)
     try:
-        module = import_module(f"{__name__}.{home}")
+        value = globals()[name] = next(getattr(module, name) for module in modules if hasattr(module, name))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"numpy", "scipy"}:
             raise
         raise ConfigurationError(
             f"{name} needs {error.name}, which is not installed: pip install 'selfrefine[trust]'"
         ) from error
-    value = globals()[name] = getattr(module, name)
     return value
 
 

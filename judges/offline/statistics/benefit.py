@@ -11,9 +11,8 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from judges.offline.statistics.certificates import normal_quantile
-from judges.offline.statistics.intervals import Figure, clopper_pearson, holm
-from judges.offline.statistics.resampling import cluster_rows, cluster_se
+from judges.offline.statistics.intervals import EXACT, Figure, clopper_pearson, holm
+from judges.offline.statistics.resampling import cluster_rows, cluster_se, normal_quantile
 
 Effect = Literal["helps", "harms", "cannot be told"]
 
@@ -182,8 +181,7 @@ def _share_changed(pairs: Sequence[tuple[bool, bool]], keys: Sequence[Hashable] 
     changed = [float(pairs[place][1] is not before) for place in places]
     n, wins = len(changed), int(sum(changed))
     if keys is None or len(questions := {keys[place] for place in places}) == n:
-        low, high = clopper_pearson(wins, n)
-        return Figure(value=wins / n, n=n, low=low, high=high, method="Clopper-Pearson")
+        return Figure.of_share(wins, n, method=EXACT)
     effective = _effective(changed, [keys[place] for place in places], len(questions))
     low, high = clopper_pearson(wins / n * effective, effective)
     return Figure(value=wins / n, n=n, low=low, high=high, method="Korn-Graubard, over questions")

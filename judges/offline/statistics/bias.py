@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from judges.offline.statistics.certificates import normal_quantile
 from judges.offline.statistics.comparing import mcnemar, sign_flip
 from judges.offline.statistics.intervals import Undefined, holm, p_text
 from judges.offline.statistics.resampling import (
@@ -18,6 +17,7 @@ from judges.offline.statistics.resampling import (
     cluster_rows,
     finite,
     listed,
+    normal_quantile,
     rows_of_numbers,
     same_length,
 )

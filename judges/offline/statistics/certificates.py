@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import optimize, special
 
 from judges.offline.statistics.intervals import clopper_pearson, wilson
-from judges.offline.statistics.replay import Ratings, replay_each
+from judges.offline.statistics.replay import Ratings, breaks_of, replay_each
 from judges.offline.statistics.resampling import chosen, finite, listed, recorded_runs, share, whole
 
 _LARGEST_LOGARITHM = 700.0
@@ -156,11 +155,6 @@ def e_cusum(outcomes: Sequence[bool | int], p0: float, p1: float | None = None) 
     return path
 
 
-def normal_quantile(level: float) -> float:
-    """Return z such that a normal value lies within z standard errors with probability `level`."""
-    return NormalDist().inv_cdf((1 + share(level, "level")) / 2)
-
-
 def _checked_counts(successes: object, n: object) -> tuple[int, int]:
     count, total = whole(successes, "a count"), whole(n, "a count")
     if not 0 <= count <= total:
@@ -174,8 +168,7 @@ AnyMethod = Literal["sequence", "fallback", "anytime", "assisted", "weighted"]
 
 ALPHA, DELTA = 0.10, 0.05
 _THRESHOLDS = (4, 3, 2)
-_POWER = 0.8
-_HOLDS_FOR = 15
+_POWER, _HOLDS_FOR = 0.8, 15
 _MOST_LABELS = 3000
 
 
@@ -323,6 +316,12 @@ def certify(
     )
     if second is not None:
         rows = tuple(_with_breaks(row, count, delta) for row, (_, count) in zip(rows, second, strict=True))
+    return _outcome(rows, alpha, delta, method, break_at_most)
+
+
+def _outcome(
+    rows: tuple[PolicyRow, ...], alpha: float, delta: float, method: AnyMethod, break_at_most: float | None = None
+) -> Certificate:
     certified = [row.policy for row in rows if row.status == "certified"]
     uppers = [row.upper for row in rows if row.upper is not None]
     return Certificate(
@@ -375,25 +374,6 @@ def _statuses(
                 f"method is 'sequence', 'fallback', 'anytime' or 'assisted', not {method!r}; weighted losses are "
                 f"certified by certify_weighted"
             )
-
-
-def breaks_of(bad: Sequence[bool | None], released: int | None) -> tuple[int, int]:
-    """Return whether a run's first answer was good, and whether the run made it come out bad, each 0 or 1.
-
-    A later answer without a label counts as bad. Where the first has none, a run that releases a bad later answer
-    counts as one that broke a good one, and any other is left out, which errs on the safe side.
-
-    Args:
-        bad: Whether people call the answer of each attempt bad; None without a label.
-        released: Number of the attempt that is released, from 1; None for none.
-    """
-    if not bad:
-        return 0, 0
-    is_late = released is not None and released > 1
-    is_bad = is_late and (released > len(bad) or bad[released - 1] is not False)  # type: ignore[operator]
-    if bad[0] is None:
-        return int(is_bad), int(is_bad)
-    return (0, 0) if bad[0] else (1, int(is_bad))
 
 
 def _with_breaks(row: PolicyRow, count: Counts, delta: float) -> PolicyRow:
@@ -461,18 +441,6 @@ def _row(policy: float, count: Counts, status: _Status, alpha: float, delta: flo
         e=e,
         status=status,
     )
-
-
-class _RecordedRun(NamedTuple):
-    """A recorded loop.
-
-    Args:
-        ratings: The rating of each attempt; None is unscored.
-        bad: Whether a human calls each attempt's answer bad; None is not labelled.
-    """
-
-    ratings: Ratings
-    bad: Sequence[bool | None]
 
 
 def certify_runs(
@@ -582,20 +550,25 @@ def weighted_risk(
             data.
     """
     keys = list(range(len(losses))) if clusters is None else list(clusters)
-    sums: dict[Hashable, tuple[float, float]] = {}
-    for loss, weight, key in zip(losses, weights or [1.0] * len(losses), keys, strict=True):
-        excess, total = sums.get(key, (0.0, 0.0))
-        sums[key] = (excess + weight * (loss - alpha), total + weight)
-    if not sums:
+    own = weights or [1.0] * len(losses)
+    if not keys:
         return 1.0
-    heaviest = max(total for _, total in sums.values())
-    if largest is not None and largest < heaviest:
-        raise ValueError(
-            f"largest is at least the largest sum of weights of a question, {heaviest}; not {largest!r}"
-        )
-    scale = largest or heaviest
-    mean = math.fsum(excess / scale + alpha for excess, _ in sums.values()) / len(sums)
-    return hoeffding_bentkus(mean, len(sums), alpha)
+    most = heaviest(zip(keys, own, strict=True))
+    if largest is not None and largest < most:
+        raise ValueError(f"largest is at least the largest sum of weights of a question, {most}; not {largest!r}")
+    excess: dict[Hashable, float] = {}
+    for loss, weight, key in zip(losses, own, keys, strict=True):
+        excess[key] = excess.get(key, 0.0) + weight * (loss - alpha)
+    mean = math.fsum(one / (largest or most) + alpha for one in excess.values()) / len(excess)
+    return hoeffding_bentkus(mean, len(excess), alpha)
+
+
+def heaviest(weights: Iterable[tuple[Hashable, float]]) -> float:
+    """Return the largest sum of weights that a question has, of pairs of question and weight; 0 without any."""
+    sums: dict[Hashable, float] = {}
+    for question, weight in weights:
+        sums[question] = sums.get(question, 0.0) + weight
+    return max(sums.values(), default=0.0)
 
 
 def _x_log_ratio(x: float, y: float) -> float:
@@ -633,7 +606,6 @@ def _most_bad(n: int, alpha: float, delta: float) -> int:
     return bad
 
 
-_MOST_QUESTIONS = 3000
 _HALVINGS = 40
 
 
@@ -674,26 +646,30 @@ def certify_weighted(
     Raises:
         ValueError: If a level, a loss or a weight is out of range, or a question outweighs `largest`.
     """
-    if not (0 < alpha < 1 and 0 < delta < 1):
-        raise ValueError(f"alpha and delta lie between 0 and 1, not {alpha!r} and {delta!r}")
+    alpha, delta = share(alpha, "alpha"), share(delta, "delta")
     pairs = sorted(chain.items(), reverse=True) if isinstance(chain, Mapping) else list(enumerate(chain))
-    released = [(float(policy), [_checked(Release(*one)) for one in releases]) for policy, releases in pairs]
-    scale = largest or max((_heaviest(releases) for _, releases in released), default=1.0) or 1.0
+    released = [[_checked(Release(*one)) for one in releases] for _, releases in pairs]
+    sums = [heaviest((one.question, one.weight) for one in releases) for releases in released]
+    scale = largest or max(sums, default=1.0) or 1.0
     least = fewest_that_certify(alpha, delta)
-    rows: list[PolicyRow] = []
-    for policy, releases in released:
-        rows.append(_weighted_row(policy, releases, alpha, delta, scale, status=_status(rows, releases, least)))
-    certified = [row.policy for row in rows if row.status == "certified"]
-    uppers = [row.upper for row in rows if row.upper is not None]
-    return Certificate(
-        alpha=alpha,
-        delta=delta,
-        method="weighted",
-        certified=certified[-1] if certified else None,
-        rows=tuple(rows),
-        least=least,
-        reachable_alpha=min(uppers) if uppers and not certified else None,
-    )
+    p_values = [_weighted_p_value(releases, alpha, scale) for releases in released]
+    enough = [len({one.question for one in releases}) >= least for releases in released]
+    statuses = _in_sequence(enough, [p <= delta for p in p_values])
+    rows = []
+    for (policy, _), releases, p, status in zip(pairs, released, p_values, statuses, strict=True):
+        total = math.fsum(one.weight for one in releases)
+        row = PolicyRow(
+            policy=float(policy),
+            released=len(releases),
+            bad=sum(one.loss > 0 for one in releases),
+            rate=math.fsum(one.loss * one.weight for one in releases) / total if releases else None,
+            upper=_upper(releases, delta, scale) if releases else None,
+            p=p if status in ("certified", "refused") else None,
+            e=None,
+            status=status,
+        )
+        rows.append(row)
+    return _outcome(tuple(rows), alpha, delta, "weighted")
 
 
 def _checked(release: Release) -> Release:
@@ -702,40 +678,9 @@ def _checked(release: Release) -> Release:
     return release
 
 
-def _status(earlier: Sequence[PolicyRow], releases: Sequence[Release], least: int) -> _Status | None:
-    """Return the status of a policy that is not tested; None for one that is."""
-    statuses = {row.status for row in earlier}
-    if "refused" in statuses:
-        return "not_tested"
-    few = len({release.question for release in releases}) < least
-    return "too_few" if few and "certified" not in statuses else None
-
-
-def _weighted_row(
-    policy: float, releases: Sequence[Release], alpha: float, delta: float, scale: float, *, status: _Status | None
-) -> PolicyRow:
-    p = _weighted_p_value(releases, alpha, scale) if status is None else None
-    total = math.fsum(release.weight for release in releases)
-    return PolicyRow(
-        policy=policy,
-        released=len(releases),
-        bad=sum(release.loss > 0 for release in releases),
-        rate=math.fsum(release.loss * release.weight for release in releases) / total if releases else None,
-        upper=_upper(releases, delta, scale) if releases else None,
-        p=p,
-        e=None,
-        status=status or ("certified" if p is not None and p <= delta else "refused"),
-    )
-
-
 def _weighted_p_value(releases: Sequence[Release], alpha: float, scale: float) -> float:
-    return weighted_risk(
-        [release.loss for release in releases],
-        alpha,
-        weights=[release.weight for release in releases],
-        clusters=[release.question for release in releases],
-        largest=scale,
-    )
+    losses, weights, questions = zip(*releases, strict=True) if releases else ((), (), ())
+    return weighted_risk(losses, alpha, weights=weights, clusters=questions, largest=scale)
 
 
 def _upper(releases: Sequence[Release], delta: float, scale: float) -> float:
@@ -750,15 +695,7 @@ def _upper(releases: Sequence[Release], delta: float, scale: float) -> float:
     return high
 
 
-def _heaviest(releases: Sequence[Release]) -> float:
-    """Return the largest sum of weights of a question."""
-    sums: dict[Hashable, float] = {}
-    for release in releases:
-        sums[release.question] = sums.get(release.question, 0.0) + release.weight
-    return max(sums.values(), default=0.0)
-
-
 def questions_needed(alpha: float, delta: float, mean: float) -> int | None:
     """Return how many questions certify alpha if their mean loss stays as it is; None if 3,000 do not suffice."""
-    enough = (n for n in range(1, _MOST_QUESTIONS) if hoeffding_bentkus(mean, n, alpha) <= delta)
+    enough = (n for n in range(1, _MOST_LABELS) if hoeffding_bentkus(mean, n, alpha) <= delta)
     return next(enough, None)

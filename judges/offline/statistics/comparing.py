@@ -15,9 +15,15 @@ from numpy.typing import NDArray
 from scipy import special
 
 from judges.offline.statistics.benefit import LoopBenefit, judged_together, loop_benefit
-from judges.offline.statistics.certificates import normal_quantile
 from judges.offline.statistics.intervals import Figure, Undefined, holm
-from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows, cluster_se, finite
+from judges.offline.statistics.resampling import (
+    Indices,
+    bootstrap_rows,
+    cluster_rows,
+    cluster_se,
+    finite,
+    normal_quantile,
+)
 
 _EXACT_UP_TO = 16
 """Most differences other than 0 for which all sign patterns are enumerated."""

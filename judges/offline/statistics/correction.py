@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from judges.offline.statistics.certificates import normal_quantile
-from judges.offline.statistics.intervals import Figure, clopper_pearson, wilson
+from judges.offline.statistics.intervals import Figure, clopper_pearson
 from judges.offline.statistics.resampling import (
     chosen,
     cluster_rows,
     cluster_se,
     finite,
+    normal_quantile,
     row_weights,
     same_length,
     share,
@@ -298,8 +298,7 @@ def labels_alone(values: Sequence[float]) -> Figure:
     y = np.asarray(values, float)
     n, mean = len(y), float(y.mean())
     if set(values) <= {0.0, 1.0}:
-        low, high = wilson(int(y.sum()), n)
-        return Figure(value=mean, n=n, low=low, high=high, method="Wilson, labels alone")
+        return Figure.of_share(int(y.sum()), n, method="Wilson, labels alone")
     if n == 1:
         return Figure(value=mean, n=n, method="labels alone")
     half = float(special.stdtrit(n - 1, 0.975)) * float(y.std(ddof=1)) / math.sqrt(n)

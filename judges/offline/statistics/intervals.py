@@ -131,6 +131,8 @@ def clopper_pearson(wins: float, n: float, *, level: float = 0.95) -> tuple[floa
     return float(low), float(high)
 
 
+EXACT = "Clopper-Pearson"
+
 Undefined = Literal["too_few", "one_class", "zero_variance", "no_overlap", "not_identified"]
 """Why a figure has no value."""
 
@@ -161,6 +163,14 @@ class Figure:
     def undefined(cls, reason: Undefined, n: int, *, method: str = "") -> Self:
         """Return a figure without a value."""
         return cls(value=None, n=n, method=method, reason=reason)
+
+    @classmethod
+    def of_share(cls, wins: int, n: int, *, level: float = 0.95, method: str = "Wilson") -> Self:
+        """Return a share with its interval: Clopper and Pearson's exact one by that name, else Wilson's."""
+        if not n:
+            return cls.undefined("too_few", 0)
+        low, high = (clopper_pearson if method == EXACT else wilson)(wins, n, level=level)
+        return cls(value=wins / n, n=n, low=low, high=high, method=method)
 
     def between(self, low: float | None, high: float | None, method: str, *, note: str = "") -> Figure:
         """Return the same figure with an interval."""

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from judges.offline.statistics.intervals import Figure, Undefined, clopper_pearson, wilson
+from judges.offline.statistics.intervals import EXACT, Figure, Undefined, clopper_pearson
 from judges.offline.statistics.resampling import (
     Indices,
     bootstrap_rows,
@@ -134,7 +134,6 @@ LEVELS = tuple(range(LOWEST, HIGHEST + 1))
 
 _RARE_KAPPA, _HIGH_BASE_RATE = 0.4, 0.85
 _GOOD = 3
-_EXACT = "Clopper-Pearson"
 
 
 def cohen_kappa(
@@ -307,7 +306,9 @@ def agreement(
     if scores is not None:
         figures |= _score_figures(h >= good, [scores[i] for i in rows], w, interval)
     reliability = {
-        rating: _exact_share(int((h[j == rating] >= good).sum()), int((j == rating).sum()), level)
+        rating: Figure.of_share(
+            int((h[j == rating] >= good).sum()), int((j == rating).sum()), level=level, method=EXACT
+        )
         for rating in LEVELS
     }
     rates = [figure.value for figure in reliability.values() if figure.value is not None]
@@ -369,7 +370,7 @@ def _rating_figures(h: _Array, j: _Array, w: _Array, interval: partial[Figure]) 
     means = {"exact": h == j, "within_one": np.abs(h - j) <= 1, "mean_difference": j - h}
     figures = {name: interval(partial(mean, values.astype(float))) for name, values in means.items()}
     for name, weighting in names.items():
-        undefined = kappa(weighting, np.arange(len(h))) is None
+        undefined = (h == h[:1]).all() or kappa(weighting, np.arange(len(h))) is None
         figures[name] = Figure.undefined("one_class", len(h)) if undefined else interval(partial(kappa, weighting))
     return figures
 
@@ -407,7 +408,7 @@ def _pass_figures(
         n, k, questions = int(of.sum()), int((wins & of).sum()), len(np.unique(question[of]))
         if (unweighted and questions == n) or k in (0, n):  # resampling rows that are all alike shows no doubt
             counts = (k, n) if unweighted and questions == n else (questions if k else 0, questions)
-            return _exact_share(*counts, level) if wide else _wilson_share(*counts, level)
+            return Figure.of_share(*counts, level=level, method=EXACT if wide else "Wilson")
         return interval(lambda rows: _ratio(float(w[rows] @ (wins & of)[rows]), float(w[rows] @ of[rows])))
 
     everything = np.ones_like(h)
@@ -427,14 +428,16 @@ def _pass_figures(
             counts = {cell: float(w[rows] @ where[rows]) for cell, where in cells.items()}
             return formula(counts[True, True], counts[False, True], counts[True, False], counts[False, False])  # type: ignore[operator, no-any-return]  # one of the formulas below
 
-        undefined = statistic(np.arange(len(h))) is None
+        # Kappa is 0 in every resample where people call all answers good, or all bad: that is no finding.
+        is_flat = name == "pass_kappa" and bool((h == h[0]).all())
+        undefined = is_flat or statistic(np.arange(len(h))) is None
         figures[name] = Figure.undefined("one_class", len(h)) if undefined else interval(statistic)
     return figures
 
 
 def _with_upper_bound(figure: Figure, level: float) -> Figure:
     """Return the share of bad ones with its one-sided exact upper bound, where the rows allow one."""
-    if figure.value is None or figure.method != _EXACT:
+    if figure.value is None or figure.method != EXACT:
         return figure
     _, upper = clopper_pearson(round(figure.value * figure.n), figure.n, level=2 * level - 1)
     return figure.between(0.0, upper, f"Clopper-Pearson upper bound, one-sided, {level:.0%}")
@@ -470,18 +473,6 @@ def _ac1(tp: float, fp: float, fn: float, tn: float) -> float | None:
 def _mcc(tp: float, fp: float, fn: float, tn: float) -> float | None:
     below = ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
     return _ratio(tp * tn - fp * fn, below)
-
-
-def _exact_share(wins: int, n: int, level: float) -> Figure:
-    if n == 0:
-        return Figure.undefined("too_few", 0)
-    low, high = clopper_pearson(wins, n, level=level)
-    return Figure(value=wins / n, n=n, low=low, high=high, method=_EXACT)
-
-
-def _wilson_share(wins: int, n: int, level: float) -> Figure:
-    low, high = wilson(wins, n, level=level)
-    return Figure(value=wins / n, n=n, low=low, high=high, method="Wilson")
 
 
 def _score_figures(

@@ -127,6 +127,25 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and value == value  # noqa: PLR0124 - NaN alone differs from itself
 
 
+def breaks_of(bad: Sequence[bool | None], released: int | None) -> tuple[int, int]:
+    """Return whether a run's first answer was good, and whether the run made it come out bad, each 0 or 1.
+
+    A later answer without a label counts as bad. Where the first has none, a run that releases a bad later answer
+    counts as one that broke a good one, and any other is left out, which errs on the safe side.
+
+    Args:
+        bad: Whether people call the answer of each attempt bad; None without a label.
+        released: Number of the attempt that is released, from 1; None for none.
+    """
+    if not bad:
+        return 0, 0
+    is_late = released is not None and released > 1
+    is_bad = is_late and (released > len(bad) or bad[released - 1] is not False)  # type: ignore[operator]
+    if bad[0] is None:
+        return int(is_bad), int(is_bad)
+    return (0, 0) if bad[0] else (1, int(is_bad))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReplaySummary:
     """What a policy would have done over all runs.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from numbers import Real
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,11 @@ def share(value: object, name: str) -> float:
     if not _is_number(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]  # a number here
         raise ValueError(f"{name} lies between 0 and 1, for instance 0.05 or 0.95; not {value!r}")
     return float(value)  # type: ignore[arg-type]  # as above
+
+
+def normal_quantile(level: float) -> float:
+    """Return z such that a normal value lies within z standard errors with probability `level`."""
+    return NormalDist().inv_cdf((1 + share(level, "level")) / 2)
 
 
 def same_length(what: str, *columns: Sized) -> None:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
@@ -139,13 +139,7 @@ def reliability_of(rows: Sequence[JudgedAnswer], judge: str, *, good: float, see
         good: Least human rating that is good.
         seed: Seed of the resamples.
     """
-    pairs = [
-        (mark.p_pass, verdict, row.weight)
-        for row in rows
-        if (verdict := majority(row.opinions, good)) is not None
-        and (mark := row.marks.get(judge)) is not None
-        and mark.p_pass is not None
-    ]
+    pairs = _said_and_good(rows, judge, "p_pass", good)
     if not pairs:
         return None
     said, goods, weights = zip(*pairs, strict=True)
@@ -154,6 +148,19 @@ def reliability_of(rows: Sequence[JudgedAnswer], judge: str, *, good: float, see
         bins[min(int(share * _BINS), _BINS - 1)].append((share, is_good))
     scores = rank_metrics(goods, said, weights=weights, resamples=_RESAMPLES, seed=seed)
     return Reliability(bins=tuple(_bin(held) for held in bins if held), scores=scores)
+
+
+def _said_and_good(
+    rows: Sequence[JudgedAnswer], judge: str, name: Literal["score", "p_pass"], good: float
+) -> list[tuple[float, bool, float]]:
+    """Return what the judge said, whether people call it good, and the weight, of the rows that have all of it."""
+    pairs = []
+    for row in rows:
+        mark, verdict = row.marks.get(judge), majority(row.opinions, good)
+        said = None if mark is None else mark.score if name == "score" else mark.p_pass
+        if said is not None and verdict is not None:
+            pairs.append((said, verdict, row.weight))
+    return pairs
 
 
 def _bin(held: Sequence[tuple[float, bool]]) -> ReliabilityBin:
@@ -299,8 +306,6 @@ def plain(value: object) -> Any:
 
 
 _BUDGET = 80
-_ECE_RESAMPLES = 500
-_BESIDE_RESAMPLES = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -543,7 +548,7 @@ class _ComparedRows:
                 name,
                 ratings=ratings,
                 good=self.good,
-                resamples=_BESIDE_RESAMPLES,
+                resamples=_RESAMPLES,
                 seed=self.seed,
             )
             costs = [mark.cost for mark in marks if mark is not None and mark.cost is not None]
@@ -616,17 +621,11 @@ def _clusters(rows: Sequence[JudgedAnswer]) -> list[str] | None:
 
 
 def _calibration(rows: Sequence[JudgedAnswer], judge: str, *, good: float, seed: int) -> RankMetrics | None:
-    pairs = [
-        (verdict, mark.score, row.weight)
-        for row in rows
-        if (verdict := majority(row.opinions, good)) is not None
-        and (mark := row.marks.get(judge)) is not None
-        and mark.score is not None
-    ]
+    pairs = _said_and_good(rows, judge, "score", good)
     if not pairs:
         return None
-    goods, scores, weights = zip(*pairs, strict=True)
-    return rank_metrics(goods, scores, weights=weights, resamples=_ECE_RESAMPLES, seed=seed)
+    scores, goods, weights = zip(*pairs, strict=True)
+    return rank_metrics(goods, scores, weights=weights, resamples=_RESAMPLES, seed=seed)
 
 
 def _items(rows: Sequence[JudgedAnswer], judge: str, good: float) -> list[Item]:

@@ -194,6 +194,7 @@ class BenefitReport:
             pays = benefit.mended > benefit.broken
             ratio = "infinite" if not benefit.broken else f"{benefit.ratio:.2g}"
             side, so = ("above", "pays") if pays else ("not above", "does not pay")
+            so += ", unless that is chance" if benefit.effect == "cannot be told" else ""
             yield "rule", f"ECR/EIR, {ratio}, is {side} Acc/(1-Acc), {benefit.least_ratio:.2g}: iterating {so}"
         if benefit.effect == "cannot be told":
             yield "to tell", self._labels_to_tell()
@@ -373,14 +374,10 @@ _UNDER_PATIENCE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurvePoint:
-    """One attempt of the pass-at-attempt curve.
+class CurvePoint(AttemptPoint):
+    """One attempt of the pass-at-attempt curve, with its interval.
 
     Args:
-        attempt: Its number.
-        at_risk: Loops that reached it and were judged there.
-        passed: Those that passed there.
-        cumulative: Probability of a pass by this attempt: 1 less the product of 1 - passed / at risk.
         low: Lower end of its 95 % interval.
         high: Upper end.
         method: How the interval was made.
@@ -388,10 +385,6 @@ class CurvePoint:
             patience stopped none.
     """
 
-    attempt: int
-    at_risk: int
-    passed: int
-    cumulative: float
     low: float
     high: float
     method: str
@@ -455,10 +448,7 @@ def curve(loops: Sequence[RecordedLoop], policy: LoopPolicy, *, seed: int) -> tu
     intervals = _intervals(points, never, policy.threshold, [loop.question_id for loop in loops], seed)
     curve_points = [
         CurvePoint(
-            attempt=point.attempt,
-            at_risk=point.at_risk,
-            passed=point.passed,
-            cumulative=point.cumulative,
+            **vars(point),
             low=low,
             high=high,
             method=method,

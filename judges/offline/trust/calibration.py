@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
 
 from judges.certificate import Subject
 from judges.errors import ConfigurationError, shortened
-from judges.offline.statistics.certificates import AssistedLabel, Release, breaks_of
+from judges.offline.statistics.certificates import AssistedLabel, Release
 from judges.offline.statistics.comparing import sample_test
 from judges.offline.statistics.intervals import p_text
-from judges.offline.statistics.replay import Replay, replay_each
+from judges.offline.statistics.replay import Replay, breaks_of, replay_each
 from judges.offline.trust.rows import (
     Harm,
     JudgedAnswer,
@@ -329,7 +328,7 @@ def choose_runs(
         notes += _compare_with_unlabelled(recorded, choice)
         notes.append(
             f"{len(recorded) - len(chosen)} runs without a label are left out: right only if the others are a "
-            f"random sample"
+            f"random sample, as `refine certify` draws it"
         )
     runs = chosen if choice.several else one_per_question(chosen)
     if len(runs) < len(chosen):
@@ -409,13 +408,12 @@ def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:
     return subject.changes(other) if subject.judge_digest and other.judge_digest else ["they do not say which"]
 
 
-_RATINGS = (4, 3, 2)
-_SCORES = tuple(round(0.95 - 0.05 * step, 2) for step in range(10))
+RATINGS = (4, 3, 2)
+SCORES = tuple(round(0.95 - 0.05 * step, 2) for step in range(10))
 ESCALATION = ((5, 4), (4, 4), (4, 3), (3, 3))
 """Nested policies of a cheap and a strong judge, strictest first; 5 is never."""
 
 Policy = float | tuple[float, ...]
-_Cut = Literal["success_rating", "max_attempts", "patience"]
 
 
 @dataclass(kw_only=True)
@@ -672,9 +670,7 @@ def checked_thresholds(thresholds: Sequence[float] | None, *, on_scores: bool) -
     Raises:
         ConfigurationError: If there are none, or one is out of range.
     """
-    chosen = sorted(
-        set(thresholds if thresholds is not None else _SCORES if on_scores else _RATINGS), reverse=True
-    )
+    chosen = sorted(set(thresholds if thresholds is not None else SCORES if on_scores else RATINGS), reverse=True)
     fits = (
         all(0 <= one <= 1 for one in chosen)
         if on_scores

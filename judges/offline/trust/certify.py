@@ -24,6 +24,7 @@ from judges.offline.statistics.certificates import (
     AnyMethod,
     Certificate,
     PolicyRow,
+    heaviest,
     questions_needed,
 )
 from judges.offline.trust.calibration import (
@@ -117,24 +118,15 @@ def _table_of(
 
 
 def _row(row: PolicyRow, tally: PolicyTally, runs: int) -> CertifiedRow:
-    return CertifiedRow(
-        policy=tally.policy,
-        released=row.released,
-        bad=row.bad,
-        rate=row.rate,
-        upper=row.upper,
-        p=row.p,
-        e=row.e,
-        status=row.status,
-        release_rate=tally.released / runs,
-        release_interval=wilson(tally.released, runs),
-        mean_attempts=tally.attempts / runs,
-        shares=tuple(count / runs for count in tally.decided),
-        first_good=row.first_good,
-        broken=row.broken,
-        broken_upper=row.broken_upper,
-        cost=None if tally.cost is None else tally.cost / runs,
-    )
+    of_runs = {
+        "policy": tally.policy,
+        "release_rate": tally.released / runs,
+        "release_interval": wilson(tally.released, runs),
+        "mean_attempts": tally.attempts / runs,
+        "shares": tuple(count / runs for count in tally.decided),
+        "cost": None if tally.cost is None else tally.cost / runs,
+    }
+    return CertifiedRow(**{**vars(row), **of_runs})
 
 
 def _labels_missing(result: Certificate, alpha: float, delta: float) -> int | None:
@@ -295,10 +287,7 @@ def _check_weights(rows: Sequence[JudgedAnswer], method: AnyMethod, largest_weig
 
 def _heaviest_question(runs: Sequence[CalibrationRun]) -> float:
     """Return the largest sum of weights that the runs of a question have."""
-    sums: dict[str, float] = {}
-    for run in runs:
-        sums[run.question_id] = sums.get(run.question_id, 0.0) + run.weight
-    return max(sums.values(), default=1.0)
+    return heaviest((run.question_id, run.weight) for run in runs) or 1.0
 
 
 def _weight_notes(runs: Sequence[CalibrationRun], method: AnyMethod, largest_weight: float | None) -> list[str]:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from judges.compose.panel import as_judge
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
 from judges.offline.run.evaluate import evaluate
 from judges.sample import Sample
@@ -102,7 +102,8 @@ class TriedCase:
         verdict = f"not scored ({self.unscored})" if self.unscored else f"rated {self.rating}"
         must = "should pass" if self.passes else "should not pass"
         why = f" ({self.why})" if self.why else ""
-        return f"{verdict}, {must}{why}: {_cut(self.question)} -> {_cut(self.answer)}"
+        question, answer = (one_line(text, longest=_LONGEST) for text in (self.question, self.answer))
+        return f"{verdict}, {must}{why}: {question} -> {answer}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,11 +157,6 @@ class JudgeTrial:
         """Return it as plain data for JSON."""
         data: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return {**data, "right": self.right, "unscored": self.unscored}
-
-
-def _cut(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 3]}..."
 
 
 @cache

@@ -240,8 +240,6 @@ class Labelling:
         return label
 
 
-_Purpose = Literal["estimate", "certify", "compare"]
-
 _FIRST, _FLOOR = 10, 5
 _DOUBLED = 0.1
 _AGREEING = 0.2

@@ -384,12 +384,15 @@ def _audited(
         else:
             labelled.append((_audited_at(loop, answer), answer.bad))
     if calibration:
-        notes.append(f"{calibration} labelled answers are those of the certificate, or older, and are no audits")
+        notes.append(
+            f"{calibration} labelled answers are those of the certificate, or older; audits are labels of answers "
+            f"that were given after it"
+        )
     if tuned:
         notes.append(f"tuned_on: the labels of {tuned} answers tuned the judge, and are not used")
     bads = [bad for _, bad in sorted(labelled, key=lambda audit: audit[0])]
-    promises_share = issued is not None and issued.certified and not issued.harm
-    p0 = alpha if alpha is not None else issued.alpha if issued is not None and promises_share else None
+    is_about_share = issued is not None and issued.certified and promises_share(issued)
+    p0 = alpha if alpha is not None else issued.alpha if issued is not None and is_about_share else None
     return _alarm(bads, p0), notes
 
 
@@ -403,8 +406,8 @@ def _alarm(bads: Sequence[bool], p0: float | None) -> Audits:
     audits, bad = len(bads), sum(bads)
     if p0 is None:
         detail = (
-            "nobody says which share of bad answers is tolerated; give a certificate of one, not of a mean "
-            "harm, or alpha"
+            "nobody says which share of the released answers may be bad; give a certificate that does, or alpha "
+            "(--alpha)"
         )
         return Audits(audits=audits, bad=bad, reason="not_identified", detail=detail)
     if not audits:

@@ -28,6 +28,7 @@ from judges.offline.trust.benefit_report import (
     good_by_people,
     report_benefit,
 )
+from judges.offline.trust.calibration import RATINGS, SCORES
 from judges.offline.trust.loops import (
     LeftOut,
     LoopAttempt,
@@ -115,7 +116,7 @@ def candidates(
     combines.
     """
     own = (policy.threshold, policy.max_attempts, policy.patience)
-    grid = (4, 3, 2) if policy.success_score is None else _SCORES
+    grid = RATINGS if policy.success_score is None else SCORES
     if thresholds is None and max_attempts is None and patience is None:
         most = policy.max_attempts
         waits = range(1, min(most, policy.patience or most))
@@ -253,7 +254,6 @@ def _mean_cost(loops: Sequence[RecordedLoop], results: Sequence[Replay]) -> floa
 _Key = tuple[str, int]
 _Candidate = tuple[float, int, int | None]
 """Threshold, attempts and patience of a policy."""
-_SCORES = tuple(round(0.95 - 0.05 * step, 2) for step in range(10))
 
 
 def _rejudged_loops(
@@ -631,9 +631,7 @@ def _notes(loops: Sequence[RecordedLoop]) -> tuple[str, ...]:
             f"{crashed} of the loops ended early, by an error, a budget or a deadline, and are open from there "
             f"on: fair if that did not depend on the ratings"
         )
-    tuned = sum(
-        any(one.split == "tune" for one in attempt.opinions) for loop in loops for attempt in loop.attempts
-    )
+    tuned = sum(attempt.tuned for loop in loops for attempt in loop.attempts)
     if tuned:
         notes.append(f"tuned_on: the labels of {tuned} attempts tuned the judge, and are not used")
     if len({loop.continuation_probability for loop in loops}) > 1:

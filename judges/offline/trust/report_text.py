@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from judges.certificate import aligned_lines
 from judges.offline.statistics import (
     Agreement,
     AltTest,
@@ -24,7 +25,6 @@ from judges.offline.statistics import (
     ppi_rate,
     rogan_gladen,
     stratified_rate,
-    wilson,
 )
 from judges.offline.statistics.correction import labels_alone
 from judges.offline.statistics.intervals import p_text
@@ -95,9 +95,9 @@ def pass_rate(items: Sequence[Item], *, sampling: Sampling) -> PassRate | None:
     passes = sum(bool(item.passes) for item in scored)
     return PassRate(
         corrected=_corrected(labelled, rest, scored, sampling),
-        uncorrected=_passing(population)
+        uncorrected=_rate(population, _passes)
         if sampling in {"random", "active"}
-        else _as_share(sum(map(_passes, population)), len(population)),
+        else Figure.of_share(sum(map(_passes, population)), len(population)),
         human=None if sampling != "random" or not labelled else _human(labelled),
         bounds=(passes / len(items), (passes + missing) / len(items)) if missing else None,
         sampling=sampling,
@@ -193,28 +193,20 @@ def _by_stratum(labelled: Sequence[Item], scored: Sequence[Item]) -> Figure:
 
 
 def _human(labelled: Sequence[Item]) -> Figure:
-    if _is_clustered(labelled):
-        return _within(replace(labels_alone(_means(labelled, _is_good)), method="labels alone, over questions"))
-    return _as_share(sum(map(_is_good, labelled)), len(labelled), method="Wilson, labels alone")
+    figure = _rate(labelled, _is_good)
+    return replace(figure, method=f"{figure.method}, labels alone")
 
 
-def _passing(items: Sequence[Item]) -> Figure:
+def _rate(items: Sequence[Item], holds: Callable[[Item], bool]) -> Figure:
     if _is_clustered(items):
-        return _within(replace(labels_alone(_means(items, _passes)), method="over questions"))
-    return _as_share(sum(map(_passes, items)), len(items))
+        return _within(replace(labels_alone(_means(items, holds)), method="over questions"))
+    return Figure.of_share(sum(map(holds, items)), len(items))
 
 
 def _within(rate: _FigureT) -> _FigureT:
     """Return a rate with its interval cut off at 0 and 1."""
     low, high = (None if end is None else min(1.0, max(0.0, end)) for end in (rate.low, rate.high))
     return replace(rate, low=low, high=high)
-
-
-def _as_share(wins: int, n: int, *, method: str = "Wilson") -> Figure:
-    if not n:
-        return Figure.undefined("too_few", 0, method=method)
-    low, high = wilson(wins, n)
-    return Figure(value=wins / n, n=n, low=low, high=high, method=method)
 
 
 _LEAST_FOR_TEST, _LEAST_FOR_LIKENESS = 3, 4
@@ -463,13 +455,12 @@ _BESIDE = {"agreement": "same verdict", "tpr": "good passed", "tnr": "bad refuse
 def side_by_side_lines(judge: str, agreement: Agreement, others: Sequence[SideBySide]) -> Iterator[str]:
     """Yield a table of judges of the same rows, the one that the report is about first."""
     judges = [SideBySide(judge=judge, agreement=agreement), *others]
-    width = max(len("on the same labels"), *(len(one.judge) for one in judges))
-    columns = "  ".join(f"{name:>12}" for name in _BESIDE.values())
-    yield f"{'on the same labels':<{width}}  {'scored':>6}  {columns}"
+    table = [["on the same labels", "scored", *_BESIDE.values()]]
     for one in judges:
         figures = [one.agreement.figures.get(name) for name in _BESIDE]
         cells = ["-" if each is None or each.value is None else f"{each.value:.3f}" for each in figures]
-        yield f"{one.judge:<{width}}  {one.agreement.n:>6}  " + "  ".join(f"{cell:>12}" for cell in cells)
+        table.append([one.judge, str(one.agreement.n), *cells])
+    yield from aligned_lines(table)
 
 
 def full_lines(

@@ -653,7 +653,7 @@ def labels_for(source: object, labels: RowSource | None) -> tuple[RowSource | No
     named = source if labels is None else labels
     beside = labels_beside(named)
     if beside is None or not isinstance(named, str | os.PathLike):
-        return labels, []
+        return labels, [] if labels is None else [f"labels: nobody has filled in any in {labels}"]
     return beside, [f"labels: {beside.name}, which lies beside {Path(named).name or named}"]
 
 
