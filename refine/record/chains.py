@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import isfinite
+from operator import itemgetter
 from typing import Any, Self
 from uuid import uuid4
 
@@ -43,43 +44,49 @@ _GRACE_MS = 24 * 60 * 60 * 1_000
 
 _FORM = "2:"
 """How the hashes of outcomes begin that are of values in the order of the columns; others are of names, too."""
-_Columns = tuple[tuple[str, ...], tuple[int, ...]]
-"""Names of columns, and at which places floats are."""
 
 
-def _columns(table: Table) -> _Columns:
-    columns = [column for column in table.columns if column.name not in SEAL]
-    floats = (at for at, column in enumerate(columns) if isinstance(column.type, Float))
-    return tuple(column.name for column in columns), tuple(floats)
+class _Columns:
+    """The columns of a table that a hash is of.
+
+    Args:
+        table: The table.
+    """
+
+    def __init__(self, table: Table) -> None:
+        columns = [column for column in table.columns if column.name not in SEAL]
+        self._names = tuple(column.name for column in columns)
+        self._values_of = itemgetter(*self._names)
+        self._floats = tuple(at for at, column in enumerate(columns) if isinstance(column.type, Float))
+
+    def values(self, row: Stored) -> list[Any]:
+        """Return what the table holds of a row, but for what is empty at its end: later columns change no hash."""
+        values = list(self._values_of(row))
+        for at in self._floats:
+            value = values[at]
+            if value is not None and (type(value) is not float or not value or not isfinite(value)):
+                values[at] = _stored_float(value)
+        while values[-1] is None:  # the id is there always
+            values.pop()
+        return values
+
+    def named(self, row: Stored) -> Row:
+        """Return what the table holds of a row by name, as records before version 0.10 hashed it."""
+        values: Row = {name: value for name in sorted(self._names) if (value := row[name]) is not None}
+        for name in (self._names[at] for at in self._floats):
+            if isinstance(value := values.get(name), int | float):
+                values[name] = value + 0.0
+        return values
 
 
-_OUTCOME, _ATTEMPT = _columns(OUTCOME), _columns(ATTEMPT)
+def _stored_float(value: object) -> object:
+    """Return a number as it comes back: a float, -0.0 as 0.0; infinity, which JSON has not, as a text."""
+    if not isinstance(value, int | float):
+        return value
+    return value + 0.0 if isfinite(value) else repr(value)
 
 
-def _stored(row: Stored, columns: _Columns) -> list[Any]:
-    """Return what a table holds of a row; what is empty at its end is left out: later columns change no hash."""
-    names, floats = columns
-    values = list(map(row.get, names))
-    for at in floats:
-        if (value := values[at]) is None:
-            continue
-        if type(value) is float:  # -0.0 comes back as 0.0, and JSON has no infinity
-            values[at] = value + 0.0 if isfinite(value) else repr(value)
-        elif isinstance(value, int):  # a whole number comes back as a float
-            values[at] = float(value)
-    while values and values[-1] is None:
-        values.pop()
-    return values
-
-
-def _named(row: Stored, columns: _Columns) -> Row:
-    """Return what a table holds of a row by name, as records before version 0.10 hashed it."""
-    names, floats = columns
-    values: Row = {name: value for name in sorted(names) if (value := row.get(name)) is not None}
-    for name in (names[at] for at in floats):
-        if isinstance(value := values.get(name), int | float):
-            values[name] = value + 0.0
-    return values
+_OUTCOME, _ATTEMPT = _Columns(OUTCOME), _Columns(ATTEMPT)
 
 
 def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable[Stored], own: str = _FORM) -> str:
@@ -88,13 +95,13 @@ def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable
     Args:
         key: Key of the seals.
         link: Its chain, its position in it, and the hash of the one before.
-        outcome: Its row.
-        attempts: The rows of its attempts, in order.
+        outcome: Its row, with every column.
+        attempts: The rows of its attempts, in order; likewise.
         own: The hash that it has, in the form of which it is made.
     """
     if not own.startswith(_FORM):
-        return digest_of(key, *link, _named(outcome, _OUTCOME), [_named(one, _ATTEMPT) for one in attempts])
-    parts = [*link, _stored(outcome, _OUTCOME), [_stored(one, _ATTEMPT) for one in attempts]]
+        return digest_of(key, *link, _OUTCOME.named(outcome), list(map(_ATTEMPT.named, attempts)))
+    parts = [*link, _OUTCOME.values(outcome), list(map(_ATTEMPT.values, attempts))]
     try:
         whole = orjson.dumps(parts, default=repr)
     except TypeError:  # a number above 64 bits, or half a character
@@ -249,16 +256,22 @@ class Links:
 
     def seal(self, rows: OutcomeRows) -> Anchor:
         """Put the next seal into an outcome's row; return where the chain stands once that is written."""
-        anchor = self.anchor
-        link = (anchor.chain, anchor.position + 1, anchor.hash)
-        own = hash_of(self._key, link, rows.outcome, rows.attempts)
-        rows.outcome.update(zip(SEAL, (*link, own), strict=True))
-        return replace(anchor, position=link[1], hash=own)
+        position = self.anchor.position + 1
+        return replace(self.anchor, position=position, hash=self._put(rows, position, self.anchor.hash))
 
     def seal_all(self, batch: Iterable[OutcomeRows]) -> None:
         """Put seals into the rows of outcomes that are all going to be written."""
+        position, own = self.anchor.position, self.anchor.hash
         for rows in batch:
-            self.anchor = self.seal(rows)
+            position += 1
+            own = self._put(rows, position, own)
+        self.anchor = replace(self.anchor, position=position, hash=own)
+
+    def _put(self, rows: OutcomeRows, position: int, previous: str) -> str:
+        outcome, link = rows.outcome, (self.anchor.chain, position, previous)
+        own = hash_of(self._key, link, outcome, rows.attempts)
+        outcome["chain"], outcome["position"], outcome["previous"], outcome["hash"] = *link, own
+        return own
 
 
 def leave_gaps(connection: Connection, identifiers: Sequence[str], key: bytes) -> None:

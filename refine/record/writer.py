@@ -14,10 +14,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Table, create_engine, delete, event, select
+from sqlalchemy import Connection, Engine, create_engine, delete, event, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL, make_url
@@ -39,7 +40,7 @@ from judges.runtime import faults
 from refine.record.chains import Chain, Links, leave_gaps
 from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, now_ms, rows_of
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME, migrate
-from refine.record.seals import Row, seal_key_of
+from refine.record.seals import seal_key_of
 from refine.record.sums import Sums, is_summed, sum_up_older, take_away
 
 _LARGEST_BATCH = 200
@@ -432,7 +433,7 @@ def _append(connection: Connection, batch: Sequence[OutcomeRows]) -> None:
     attempts = [row for rows in batch for row in rows.attempts]
     for table, rows in ((OUTCOME, [rows.outcome for rows in batch]), (ATTEMPT, attempts)):
         columns = table.columns.keys()
-        quoted, values = '", "'.join(columns), [tuple(map(row.get, columns)) for row in rows]
+        quoted, values = '", "'.join(columns), list(map(itemgetter(*columns), rows))
         if values and connection.dialect.name == "postgresql":
             _copy(connection, f'COPY {table.name} ("{quoted}") FROM STDIN', values)
         elif values:
@@ -481,12 +482,12 @@ def _merge_one(connection: Connection, rows: OutcomeRows, links: Links, key: byt
     after = links.seal(rows)
     insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     added = connection.execute(
-        insert(OUTCOME).on_conflict_do_nothing().returning(OUTCOME.c.id), _fill(OUTCOME, [rows.outcome])
+        insert(OUTCOME).on_conflict_do_nothing().returning(OUTCOME.c.id), rows.outcome
     ).all()
     if added:
         links.anchor = after
     if added and rows.attempts:
-        connection.execute(insert(ATTEMPT).on_conflict_do_nothing(), _fill(ATTEMPT, rows.attempts))
+        connection.execute(insert(ATTEMPT).on_conflict_do_nothing(), list(rows.attempts))
     return bool(added)
 
 
@@ -498,10 +499,12 @@ def _remove(connection: Connection, identifiers: Sequence[str], key: bytes) -> N
         connection.execute(delete(table).where(column.in_(identifiers)))
 
 
-def _fill(table: Table, rows: Sequence[Row]) -> list[Row]:
-    """Return rows with every column of the table, so that one statement serves them all."""
-    names = table.columns.keys()
-    return [{name: row.get(name) for name in names} for row in rows]
+_EMPTY = {table: dict.fromkeys(table.columns.keys()) for table in (OUTCOME, ATTEMPT)}
+
+
+def _complete(rows: OutcomeRows) -> OutcomeRows:
+    """Return rows with every column of their tables, so that one statement serves them all."""
+    return OutcomeRows(_EMPTY[OUTCOME] | rows.outcome, tuple(_EMPTY[ATTEMPT] | row for row in rows.attempts))
 
 
 _DAY_MS = 24 * 60 * 60 * 1_000
@@ -628,11 +631,11 @@ class Tables:
     def prepare(self, pending: PendingOutcome) -> tuple[OutcomeRows, Exception | None]:
         """Return the rows of an outcome; without texts, and why, where these cannot be read or redacted."""
         try:
-            return rows_of(pending, texts=self._texts, redact=self._redact), None
+            return _complete(rows_of(pending, texts=self._texts, redact=self._redact)), None
         except Exception as error:
             if not self._texts:
                 raise
-            return rows_of(pending, texts=False), error
+            return _complete(rows_of(pending, texts=False)), error
 
     def insert(self, batch: Sequence[OutcomeRows]) -> list[Exception]:
         """Write outcomes, and return why some were refused; raise if the database failed."""
