@@ -102,7 +102,14 @@ def _has_label(which: str) -> ColumnElement[bool]:
     if which != "disagree":
         return labelled if which == "yes" else ~labelled & (OUTCOME.c.attempts > 0)
     success = func.coalesce(OUTCOME.c.success_rating, _DEFAULT_SUCCESS)
-    passed = _ATTEMPT.c.rating >= success
+    by_score = (OUTCOME.c.success_score.is_not(None), _ATTEMPT.c.score >= OUTCOME.c.success_score)
+    by_rating = (_ATTEMPT.c.rating >= success) & or_(_ATTEMPT.c.rated_natively, _ATTEMPT.c.passed.is_not(False))
+    is_shadow = _ATTEMPT.c.number > OUTCOME.c.attempts  # of which the loop did not decide
+    passed = case(
+        (_ATTEMPT.c.rating.is_(None) & _ATTEMPT.c.score.is_(None), None),
+        (is_shadow, case(by_score, else_=by_rating)),
+        else_=OUTCOME.c.passed & _ATTEMPT.c.released,
+    )
     differ = or_(
         func.abs(_LABEL.c.rating - _ATTEMPT.c.rating) >= _FAR,
         (_LABEL.c.rating >= success) != passed,

@@ -429,6 +429,11 @@ def test_labels(url: str) -> None:
         assert found == {"no": {third}, "yes": {first, second}, "disagree": {second}}
         record.label(second, 1, by="bob")
         assert record.outcomes(OutcomeFilter(labelled="disagree")) == []
+        by_score = refiner(record, 3, max_attempts=1, success_score=0.9).refine("?").id
+        assert record.flush()
+        for up, found in ((True, {by_score}), (False, set())):
+            record.label(by_score, 1, by="ann", up=up)
+            assert {one["id"] for one in record.outcomes(OutcomeFilter(labelled="disagree"))} == found
         for wrong in ({"rating": 5}, {"rating": True}, {"number": 2}, {"by": " "}, {"outcome": "none"}):
             with pytest.raises(ConfigurationError):
                 record.label(**{"outcome": first, "number": 1, "by": "ann", "rating": 1, **wrong})  # type: ignore[arg-type]
