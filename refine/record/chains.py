@@ -8,13 +8,13 @@ chain is kept beside the outcomes, as its anchor; what retention removes leaves 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from itertools import groupby
 from math import isfinite
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import orjson
@@ -133,28 +133,6 @@ class Anchor:
     hash: str = ""
     keyed: bool = False
 
-    def row(self, key: bytes) -> Row:
-        """Return its row, with a seal of its own."""
-        return {
-            "chain": self.chain,
-            "number": self.number,
-            "begun": self.begun,
-            "position": self.position,
-            "hash": self.hash,
-            "keyed": self.keyed,
-            "seal": self.seal(key),
-        }
-
-    def seal(self, key: bytes) -> str:
-        """Return the seal of this anchor."""
-        return digest_of(key, "anchor", self.chain, self.number, self.begun, self.position, self.hash, self.keyed)
-
-    @classmethod
-    def read(cls, row: RowMapping) -> Self:
-        """Return the anchor of a row; what is no number any more, as SQLite allows, is 0, which no seal fits."""
-        numbers = {name: _number(row[name]) for name in ("number", "begun", "position")}
-        return cls(chain=str(row["chain"]), hash=str(row["hash"]), keyed=bool(row["keyed"]), **numbers)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
@@ -176,27 +154,24 @@ class Gap:
     hash: str
     at: int
 
-    def row(self, key: bytes) -> Row:
-        """Return its row, with a seal of its own."""
-        return {
-            "chain": self.chain,
-            "first": self.first,
-            "last": self.last,
-            "previous": self.previous,
-            "hash": self.hash,
-            "at": self.at,
-            "seal": self.seal(key),
-        }
 
-    def seal(self, key: bytes) -> str:
-        """Return the seal of this gap."""
-        return digest_of(key, "gap", self.chain, self.first, self.last, self.previous, self.hash, self.at)
+_Entry = TypeVar("_Entry", Anchor, Gap)
 
-    @classmethod
-    def read(cls, row: RowMapping) -> Self:
-        """Return the gap of a row; see `Anchor.read`."""
-        numbers = {name: _number(row[name]) for name in ("first", "last", "at")}
-        return cls(chain=str(row["chain"]), previous=str(row["previous"]), hash=str(row["hash"]), **numbers)
+
+def _seal_of(entry: Anchor | Gap, key: bytes) -> str:
+    """Return the seal of an anchor or a gap."""
+    return digest_of(key, "anchor" if isinstance(entry, Anchor) else "gap", *astuple(entry))
+
+
+def _row_of(entry: Anchor | Gap, key: bytes) -> Row:
+    """Return the row of an anchor or a gap, with a seal of its own."""
+    return {**asdict(entry), "seal": _seal_of(entry, key)}
+
+
+def _read(kind: type[_Entry], row: RowMapping) -> _Entry:
+    """Return the anchor or gap of a row; what is no number any more, as SQLite allows, is 0: no seal fits."""
+    ways: dict[object, Callable[[object], object]] = {"int": _number, "str": str, "bool": bool}
+    return kind(**{one.name: ways[one.type](row[one.name]) for one in fields(kind)})
 
 
 class Chain:
@@ -222,10 +197,10 @@ class Chain:
         yield links
         if links.anchor is not anchor:
             changed = connection.execute(
-                update(ANCHOR).where(ANCHOR.c.chain == self._id).values(**links.anchor.row(self._key))
+                update(ANCHOR).where(ANCHOR.c.chain == self._id).values(**_row_of(links.anchor, self._key))
             )
             if not changed.rowcount:
-                connection.execute(ANCHOR.insert().values(**links.anchor.row(self._key)))
+                connection.execute(ANCHOR.insert().values(**_row_of(links.anchor, self._key)))
 
     def keep(self, links: Links) -> None:
         """Remember where the chain stands, once a transaction is kept."""
@@ -234,11 +209,11 @@ class Chain:
     def _read(self, connection: Connection) -> Anchor:
         row = connection.execute(select(ANCHOR).where(ANCHOR.c.chain == self._id)).mappings().first()
         if row is not None:
-            return Anchor.read(row)
+            return _read(Anchor, row)
         lock_tables(connection)  # two processes that begin at once have different numbers
         number = connection.execute(select(func.coalesce(func.max(ANCHOR.c.number), 0))).scalar_one() + 1
         anchor = Anchor(chain=self._id, number=number, begun=now_ms(), keyed=bool(self._key))
-        connection.execute(ANCHOR.insert().values(**anchor.row(self._key)))
+        connection.execute(ANCHOR.insert().values(**_row_of(anchor, self._key)))
         return anchor
 
 
@@ -295,15 +270,15 @@ def _save_gap(connection: Connection, gap: Gap, key: bytes) -> None:
     touching = or_(GAP.c.last == gap.first - 1, GAP.c.first == gap.last + 1)
     known = select(GAP).where(GAP.c.chain == gap.chain, touching)
     for row in connection.execute(known).mappings().all():
-        other = Gap.read(row)
-        if other.seal(key) != row["seal"]:
+        other = _read(Gap, row)
+        if _seal_of(other, key) != row["seal"]:
             continue  # not ours, and not to be vouched for
         connection.execute(delete(GAP).where(GAP.c.chain == other.chain, GAP.c.first == other.first))
         if other.last < gap.first:
             gap = replace(gap, first=other.first, previous=other.previous)
         else:
             gap = replace(gap, last=other.last, hash=other.hash)
-    connection.execute(GAP.insert().values(**gap.row(key)))
+    connection.execute(GAP.insert().values(**_row_of(gap, key)))
 
 
 def verify_record(
@@ -323,9 +298,9 @@ def verify_record(
     anchors, fits = _anchors(connection, key, result)
     gaps: dict[str, list[Gap]] = defaultdict(list)
     for row in connection.execute(select(GAP).order_by(GAP.c.chain, GAP.c.first)).mappings():
-        gap = Gap.read(row)
+        gap = _read(Gap, row)
         gaps[gap.chain].append(gap)
-        if gap.seal(key) != row["seal"]:
+        if _seal_of(gap, key) != row["seal"]:
             result.add(f"a gap was changed: outcomes {gap.first} to {gap.last} of chain {gap.chain[:8]}")
     seen = set()
     for chain, outcomes in groupby(_outcomes(connection), key=lambda pair: str(pair[0]["chain"])):
@@ -353,8 +328,8 @@ def verify_record(
 def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[dict[str, Anchor], bool]:
     """Return the anchors by chain, and whether any fits the key; note those that were changed or are missing."""
     rows = connection.execute(select(ANCHOR).order_by(ANCHOR.c.number)).mappings().all()
-    anchors = {row["chain"]: Anchor.read(row) for row in rows}
-    changed = [row["chain"] for row in rows if anchors[row["chain"]].seal(key) != row["seal"]]
+    anchors = {row["chain"]: _read(Anchor, row) for row in rows}
+    changed = [row["chain"] for row in rows if _seal_of(anchors[row["chain"]], key) != row["seal"]]
     for chain in changed:
         result.add(f"the anchor of chain {chain[:8]} was changed")
     result.keyed = any(anchor.keyed for anchor in anchors.values())
