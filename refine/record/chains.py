@@ -170,7 +170,7 @@ def _row_of(entry: Anchor | Gap, key: bytes) -> Row:
 
 def _read(kind: type[_Entry], row: RowMapping) -> _Entry:
     """Return the anchor or gap of a row; what is no number any more, as SQLite allows, is 0: no seal fits."""
-    ways: dict[object, Callable[[object], object]] = {"int": _number, "str": str, "bool": bool}
+    ways: dict[object, Callable[[object], Any]] = {"int": _number, "str": str, "bool": bool}
     return kind(**{one.name: ways[one.type](row[one.name]) for one in fields(kind)})
 
 
@@ -226,8 +226,7 @@ class Links:
     """
 
     def __init__(self, anchor: Anchor, key: bytes) -> None:
-        self.anchor = anchor
-        self._key = key
+        self.anchor, self.key = anchor, key
 
     def seal(self, rows: OutcomeRows) -> Anchor:
         """Put the next seal into an outcome's row; return where the chain stands once that is written."""
@@ -244,7 +243,7 @@ class Links:
 
     def _put(self, rows: OutcomeRows, position: int, previous: str) -> str:
         outcome, link = rows.outcome, (self.anchor.chain, position, previous)
-        own = hash_of(self._key, link, outcome, rows.attempts)
+        own = hash_of(self.key, link, outcome, rows.attempts)
         outcome["chain"], outcome["position"], outcome["previous"], outcome["hash"] = *link, own
         return own
 

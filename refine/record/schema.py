@@ -26,6 +26,8 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from judges import ConfigurationError
 from judges.errors import shortened
@@ -244,6 +246,11 @@ def is_request(stop_reason: str) -> bool:
 def of_requests(stop_reason: ColumnElement[Any]) -> ColumnElement[bool]:
     """Return `is_request` as a condition on a column."""
     return or_(stop_reason.in_(_REQUEST_ENDS), stop_reason.startswith("error_", autoescape=True))
+
+
+def insert_into(connection: Connection, table: Table) -> Any:
+    """Return an insertion that may say what happens to a row that is there already."""
+    return (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(table)
 
 
 _META = Table("meta", _TABLES, Column("version", Integer, primary_key=True, autoincrement=False))

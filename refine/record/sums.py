@@ -29,8 +29,6 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from refine.record.schema import (
     ATTEMPT,
@@ -44,6 +42,7 @@ from refine.record.schema import (
     TALLY,
     OutcomeFilter,
     Stored,
+    insert_into,
     is_request,
     lock_tables,
     of_requests,
@@ -144,9 +143,8 @@ class Sums:
         """Add these sums to those of the database, in an order that lets no two writers wait for each other."""
         if not self.series:
             return
-        upsert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
         series = [{"id": one, **self.series[one]} for one in sorted(self.series)]
-        connection.execute(upsert(SERIES).on_conflict_do_nothing(), series)
+        connection.execute(insert_into(connection, SERIES).on_conflict_do_nothing(), series)
         _add_to(connection, SUMS, MEASURES, self._sum_rows())
         _add_to(connection, TALLY, ("n",), self._tally_rows())
 
@@ -170,7 +168,7 @@ class Sums:
 
 
 def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows: list[dict[str, Any]]) -> None:
-    upsert = (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(table)
+    upsert = insert_into(connection, table)
     grown = {name: table.c[name] + upsert.excluded[name] for name in measures}
     if rows:
         connection.execute(upsert.on_conflict_do_update(index_elements=list(table.primary_key), set_=grown), rows)
