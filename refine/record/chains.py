@@ -8,12 +8,13 @@ chain is kept beside the outcomes, as its anchor; what retention removes leaves 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from itertools import groupby
 from math import isfinite
-from typing import Any, Self
+from operator import itemgetter
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import orjson
@@ -43,43 +44,49 @@ _GRACE_MS = 24 * 60 * 60 * 1_000
 
 _FORM = "2:"
 """How the hashes of outcomes begin that are of values in the order of the columns; others are of names, too."""
-_Columns = tuple[tuple[str, ...], tuple[int, ...]]
-"""Names of columns, and at which places floats are."""
 
 
-def _columns(table: Table) -> _Columns:
-    columns = [column for column in table.columns if column.name not in SEAL]
-    floats = (at for at, column in enumerate(columns) if isinstance(column.type, Float))
-    return tuple(column.name for column in columns), tuple(floats)
+class _Columns:
+    """The columns of a table that a hash is of.
+
+    Args:
+        table: The table.
+    """
+
+    def __init__(self, table: Table) -> None:
+        columns = [column for column in table.columns if column.name not in SEAL]
+        self._names = tuple(column.name for column in columns)
+        self._values_of = itemgetter(*self._names)
+        self._floats = tuple(at for at, column in enumerate(columns) if isinstance(column.type, Float))
+
+    def values(self, row: Stored) -> list[Any]:
+        """Return what the table holds of a row, but for what is empty at its end: later columns change no hash."""
+        values = list(self._values_of(row))
+        for at in self._floats:
+            value = values[at]
+            if value is not None and (type(value) is not float or not value or not isfinite(value)):
+                values[at] = _stored_float(value)
+        while values[-1] is None:  # the id is there always
+            values.pop()
+        return values
+
+    def named(self, row: Stored) -> Row:
+        """Return what the table holds of a row by name, as records before version 0.10 hashed it."""
+        values: Row = {name: value for name in sorted(self._names) if (value := row[name]) is not None}
+        for name in (self._names[at] for at in self._floats):
+            if isinstance(value := values.get(name), int | float):
+                values[name] = value + 0.0
+        return values
 
 
-_OUTCOME, _ATTEMPT = _columns(OUTCOME), _columns(ATTEMPT)
+def _stored_float(value: object) -> object:
+    """Return a number as it comes back: a float, -0.0 as 0.0; infinity, which JSON has not, as a text."""
+    if not isinstance(value, int | float):
+        return value
+    return value + 0.0 if isfinite(value) else repr(value)
 
 
-def _stored(row: Stored, columns: _Columns) -> list[Any]:
-    """Return what a table holds of a row; what is empty at its end is left out: later columns change no hash."""
-    names, floats = columns
-    values = list(map(row.get, names))
-    for at in floats:
-        if (value := values[at]) is None:
-            continue
-        if type(value) is float:  # -0.0 comes back as 0.0, and JSON has no infinity
-            values[at] = value + 0.0 if isfinite(value) else repr(value)
-        elif isinstance(value, int):  # a whole number comes back as a float
-            values[at] = float(value)
-    while values and values[-1] is None:
-        values.pop()
-    return values
-
-
-def _named(row: Stored, columns: _Columns) -> Row:
-    """Return what a table holds of a row by name, as records before version 0.10 hashed it."""
-    names, floats = columns
-    values: Row = {name: value for name in sorted(names) if (value := row.get(name)) is not None}
-    for name in (names[at] for at in floats):
-        if isinstance(value := values.get(name), int | float):
-            values[name] = value + 0.0
-    return values
+_OUTCOME, _ATTEMPT = _Columns(OUTCOME), _Columns(ATTEMPT)
 
 
 def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable[Stored], own: str = _FORM) -> str:
@@ -88,13 +95,13 @@ def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable
     Args:
         key: Key of the seals.
         link: Its chain, its position in it, and the hash of the one before.
-        outcome: Its row.
-        attempts: The rows of its attempts, in order.
+        outcome: Its row, with every column.
+        attempts: The rows of its attempts, in order; likewise.
         own: The hash that it has, in the form of which it is made.
     """
     if not own.startswith(_FORM):
-        return digest_of(key, *link, _named(outcome, _OUTCOME), [_named(one, _ATTEMPT) for one in attempts])
-    parts = [*link, _stored(outcome, _OUTCOME), [_stored(one, _ATTEMPT) for one in attempts]]
+        return digest_of(key, *link, _OUTCOME.named(outcome), list(map(_ATTEMPT.named, attempts)))
+    parts = [*link, _OUTCOME.values(outcome), list(map(_ATTEMPT.values, attempts))]
     try:
         whole = orjson.dumps(parts, default=repr)
     except TypeError:  # a number above 64 bits, or half a character
@@ -126,28 +133,6 @@ class Anchor:
     hash: str = ""
     keyed: bool = False
 
-    def row(self, key: bytes) -> Row:
-        """Return its row, with a seal of its own."""
-        return {
-            "chain": self.chain,
-            "number": self.number,
-            "begun": self.begun,
-            "position": self.position,
-            "hash": self.hash,
-            "keyed": self.keyed,
-            "seal": self.seal(key),
-        }
-
-    def seal(self, key: bytes) -> str:
-        """Return the seal of this anchor."""
-        return digest_of(key, "anchor", self.chain, self.number, self.begun, self.position, self.hash, self.keyed)
-
-    @classmethod
-    def read(cls, row: RowMapping) -> Self:
-        """Return the anchor of a row; what is no number any more, as SQLite allows, is 0, which no seal fits."""
-        numbers = {name: _number(row[name]) for name in ("number", "begun", "position")}
-        return cls(chain=str(row["chain"]), hash=str(row["hash"]), keyed=bool(row["keyed"]), **numbers)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
@@ -169,27 +154,24 @@ class Gap:
     hash: str
     at: int
 
-    def row(self, key: bytes) -> Row:
-        """Return its row, with a seal of its own."""
-        return {
-            "chain": self.chain,
-            "first": self.first,
-            "last": self.last,
-            "previous": self.previous,
-            "hash": self.hash,
-            "at": self.at,
-            "seal": self.seal(key),
-        }
 
-    def seal(self, key: bytes) -> str:
-        """Return the seal of this gap."""
-        return digest_of(key, "gap", self.chain, self.first, self.last, self.previous, self.hash, self.at)
+_Entry = TypeVar("_Entry", Anchor, Gap)
 
-    @classmethod
-    def read(cls, row: RowMapping) -> Self:
-        """Return the gap of a row; see `Anchor.read`."""
-        numbers = {name: _number(row[name]) for name in ("first", "last", "at")}
-        return cls(chain=str(row["chain"]), previous=str(row["previous"]), hash=str(row["hash"]), **numbers)
+
+def _seal_of(entry: Anchor | Gap, key: bytes) -> str:
+    """Return the seal of an anchor or a gap."""
+    return digest_of(key, "anchor" if isinstance(entry, Anchor) else "gap", *astuple(entry))
+
+
+def _row_of(entry: Anchor | Gap, key: bytes) -> Row:
+    """Return the row of an anchor or a gap, with a seal of its own."""
+    return {**asdict(entry), "seal": _seal_of(entry, key)}
+
+
+def _read(kind: type[_Entry], row: RowMapping) -> _Entry:
+    """Return the anchor or gap of a row; what is no number any more, as SQLite allows, is 0: no seal fits."""
+    ways: dict[object, Callable[[object], Any]] = {"int": _number, "str": str, "bool": bool}
+    return kind(**{one.name: ways[one.type](row[one.name]) for one in fields(kind)})
 
 
 class Chain:
@@ -215,10 +197,10 @@ class Chain:
         yield links
         if links.anchor is not anchor:
             changed = connection.execute(
-                update(ANCHOR).where(ANCHOR.c.chain == self._id).values(**links.anchor.row(self._key))
+                update(ANCHOR).where(ANCHOR.c.chain == self._id).values(**_row_of(links.anchor, self._key))
             )
             if not changed.rowcount:
-                connection.execute(ANCHOR.insert().values(**links.anchor.row(self._key)))
+                connection.execute(ANCHOR.insert().values(**_row_of(links.anchor, self._key)))
 
     def keep(self, links: Links) -> None:
         """Remember where the chain stands, once a transaction is kept."""
@@ -227,11 +209,11 @@ class Chain:
     def _read(self, connection: Connection) -> Anchor:
         row = connection.execute(select(ANCHOR).where(ANCHOR.c.chain == self._id)).mappings().first()
         if row is not None:
-            return Anchor.read(row)
+            return _read(Anchor, row)
         lock_tables(connection)  # two processes that begin at once have different numbers
         number = connection.execute(select(func.coalesce(func.max(ANCHOR.c.number), 0))).scalar_one() + 1
         anchor = Anchor(chain=self._id, number=number, begun=now_ms(), keyed=bool(self._key))
-        connection.execute(ANCHOR.insert().values(**anchor.row(self._key)))
+        connection.execute(ANCHOR.insert().values(**_row_of(anchor, self._key)))
         return anchor
 
 
@@ -244,21 +226,26 @@ class Links:
     """
 
     def __init__(self, anchor: Anchor, key: bytes) -> None:
-        self.anchor = anchor
-        self._key = key
+        self.anchor, self.key = anchor, key
 
     def seal(self, rows: OutcomeRows) -> Anchor:
         """Put the next seal into an outcome's row; return where the chain stands once that is written."""
-        anchor = self.anchor
-        link = (anchor.chain, anchor.position + 1, anchor.hash)
-        own = hash_of(self._key, link, rows.outcome, rows.attempts)
-        rows.outcome.update(zip(SEAL, (*link, own), strict=True))
-        return replace(anchor, position=link[1], hash=own)
+        position = self.anchor.position + 1
+        return replace(self.anchor, position=position, hash=self._put(rows, position, self.anchor.hash))
 
     def seal_all(self, batch: Iterable[OutcomeRows]) -> None:
         """Put seals into the rows of outcomes that are all going to be written."""
+        position, own = self.anchor.position, self.anchor.hash
         for rows in batch:
-            self.anchor = self.seal(rows)
+            position += 1
+            own = self._put(rows, position, own)
+        self.anchor = replace(self.anchor, position=position, hash=own)
+
+    def _put(self, rows: OutcomeRows, position: int, previous: str) -> str:
+        outcome, link = rows.outcome, (self.anchor.chain, position, previous)
+        own = hash_of(self.key, link, outcome, rows.attempts)
+        outcome["chain"], outcome["position"], outcome["previous"], outcome["hash"] = *link, own
+        return own
 
 
 def leave_gaps(connection: Connection, identifiers: Sequence[str], key: bytes) -> None:
@@ -282,15 +269,15 @@ def _save_gap(connection: Connection, gap: Gap, key: bytes) -> None:
     touching = or_(GAP.c.last == gap.first - 1, GAP.c.first == gap.last + 1)
     known = select(GAP).where(GAP.c.chain == gap.chain, touching)
     for row in connection.execute(known).mappings().all():
-        other = Gap.read(row)
-        if other.seal(key) != row["seal"]:
+        other = _read(Gap, row)
+        if _seal_of(other, key) != row["seal"]:
             continue  # not ours, and not to be vouched for
         connection.execute(delete(GAP).where(GAP.c.chain == other.chain, GAP.c.first == other.first))
         if other.last < gap.first:
             gap = replace(gap, first=other.first, previous=other.previous)
         else:
             gap = replace(gap, last=other.last, hash=other.hash)
-    connection.execute(GAP.insert().values(**gap.row(key)))
+    connection.execute(GAP.insert().values(**_row_of(gap, key)))
 
 
 def verify_record(
@@ -310,9 +297,9 @@ def verify_record(
     anchors, fits = _anchors(connection, key, result)
     gaps: dict[str, list[Gap]] = defaultdict(list)
     for row in connection.execute(select(GAP).order_by(GAP.c.chain, GAP.c.first)).mappings():
-        gap = Gap.read(row)
+        gap = _read(Gap, row)
         gaps[gap.chain].append(gap)
-        if gap.seal(key) != row["seal"]:
+        if _seal_of(gap, key) != row["seal"]:
             result.add(f"a gap was changed: outcomes {gap.first} to {gap.last} of chain {gap.chain[:8]}")
     seen = set()
     for chain, outcomes in groupby(_outcomes(connection), key=lambda pair: str(pair[0]["chain"])):
@@ -340,8 +327,8 @@ def verify_record(
 def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[dict[str, Anchor], bool]:
     """Return the anchors by chain, and whether any fits the key; note those that were changed or are missing."""
     rows = connection.execute(select(ANCHOR).order_by(ANCHOR.c.number)).mappings().all()
-    anchors = {row["chain"]: Anchor.read(row) for row in rows}
-    changed = [row["chain"] for row in rows if anchors[row["chain"]].seal(key) != row["seal"]]
+    anchors = {row["chain"]: _read(Anchor, row) for row in rows}
+    changed = [row["chain"] for row in rows if _seal_of(anchors[row["chain"]], key) != row["seal"]]
     for chain in changed:
         result.add(f"the anchor of chain {chain[:8]} was changed")
     result.keyed = any(anchor.keyed for anchor in anchors.values())

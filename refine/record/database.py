@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 from graphs import Outcome
 from judges import ConfigurationError
@@ -24,13 +27,47 @@ from refine.record.rows import Origin, Redact, check_outcome
 from refine.record.schema import OutcomeFilter
 from refine.record.seals import Row, Verification, seal_key_of, sealed_rows
 from refine.record.sums import is_summed
-from refine.record.writer import RecordStats, RecordWriter, Tables, masked, read_url
+from refine.record.writer import RecordStats, RecordWriter, Tables, masked
 
 T = TypeVar("T")
 
 _WITHDRAWN = "withdrawn"
 _EVERYTHING = OutcomeFilter()
 _NO_ORIGIN = Origin()
+
+
+def read_url(text: str) -> URL:
+    """Return the URL of a database.
+
+    Raises:
+        ConfigurationError: If it is no URL of a SQLite file or of PostgreSQL; no password is shown.
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "record is no URL that can be read; give sqlite:///file.db or postgresql://user@host/database"
+        ) from None
+    match url.drivername.partition("+")[0]:
+        case "sqlite":
+            return _sqlite_url(url)
+        case "postgresql" | "postgres":
+            return url.set(drivername="postgresql+psycopg")
+        case other:
+            raise ConfigurationError(
+                f"a record in {other!r} is not supported; give sqlite:///file.db, "
+                f"postgresql://user@host/database, or the path of a .jsonl file"
+            )
+
+
+def _sqlite_url(url: URL) -> URL:
+    path = Path(url.database or "")
+    if not url.database or url.database == ":memory:" or path.is_dir() or not path.parent.is_dir():
+        raise ConfigurationError(
+            f"a record in SQLite is a file in a folder that exists, such as sqlite:///record.db, "
+            f"not {url.database or ':memory:'!r}"
+        )
+    return url.set(drivername="sqlite", database=str(path.absolute()))
 
 
 class DatabaseRecord(SharedByCopies):
@@ -72,7 +109,8 @@ class DatabaseRecord(SharedByCopies):
         max_queue: int = 10_000,
         max_queue_characters: int = 100_000_000,
     ) -> None:
-        self._arguments = (url, texts, redact, keep_days, max_queue, max_queue_characters)
+        limits = {"max_queue": max_queue, "max_queue_characters": max_queue_characters}
+        self._again = partial(DatabaseRecord, url, texts=texts, redact=redact, keep_days=keep_days, **limits)
         self._url = read_url(url)
         if self._url.get_backend_name() == "postgresql" and find_spec("psycopg") is None:
             raise ConfigurationError("a record in PostgreSQL needs psycopg; install the extra: selfrefine[record]")
@@ -93,7 +131,7 @@ class DatabaseRecord(SharedByCopies):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._url.password:
             raise ConfigurationError("a record whose URL holds a password is not pickled; make it in each process")
-        return _open_again, self._arguments
+        return self._again, ()
 
     def __enter__(self) -> Self:
         return self
@@ -317,15 +355,3 @@ class DatabaseRecord(SharedByCopies):
             if parts[1] is writer:
                 weakref.finalize(self, writer.stop).atexit = False
         return parts
-
-
-def _open_again(*arguments: Any) -> DatabaseRecord:
-    url, texts, redact, keep_days, max_queue, max_queue_characters = arguments
-    return DatabaseRecord(
-        url,
-        texts=texts,
-        redact=redact,
-        keep_days=keep_days,
-        max_queue=max_queue,
-        max_queue_characters=max_queue_characters,
-    )

@@ -6,7 +6,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 from sqlalchemy import (
@@ -70,6 +69,8 @@ _LISTED = [
     "input_unscored",
 ]
 _ATTEMPT, _LABEL = ATTEMPT.alias("filtered_attempt"), LABEL.alias("filtered_label")
+_OUTCOME = OUTCOME.alias("labelled_outcome")
+_HAS_ATTEMPTS = OUTCOME.c.attempts > 0
 _EXCERPT = 300
 _MOST_LISTED = 1_000
 _RECENT = 5_000
@@ -98,18 +99,27 @@ def _conditions(where: OutcomeFilter) -> ColumnElement[bool]:
 
 
 def _has_label(which: str) -> ColumnElement[bool]:
-    labelled = exists().where(_LABEL.c.outcome == OUTCOME.c.id)
+    """Return whether an outcome has a label, or one that differs; labels are few, and read first."""
+    labelled = select(_LABEL.c.outcome)
     if which != "disagree":
-        return labelled if which == "yes" else ~labelled & (OUTCOME.c.attempts > 0)
-    success = func.coalesce(OUTCOME.c.success_rating, _DEFAULT_SUCCESS)
-    passed = _ATTEMPT.c.rating >= success
+        return OUTCOME.c.id.in_(labelled) if which == "yes" else OUTCOME.c.id.not_in(labelled) & _HAS_ATTEMPTS
+    success = func.coalesce(_OUTCOME.c.success_rating, _DEFAULT_SUCCESS)
+    by_score = (_OUTCOME.c.success_score.is_not(None), _ATTEMPT.c.score >= _OUTCOME.c.success_score)
+    by_rating = (_ATTEMPT.c.rating >= success) & or_(_ATTEMPT.c.rated_natively, _ATTEMPT.c.passed.is_not(False))
+    is_shadow = _ATTEMPT.c.number > _OUTCOME.c.attempts  # of which the loop did not decide
+    passed = case(
+        (_ATTEMPT.c.rating.is_(None) & _ATTEMPT.c.score.is_(None), None),
+        (is_shadow, case(by_score, else_=by_rating)),
+        else_=_OUTCOME.c.passed & _ATTEMPT.c.released,
+    )
     differ = or_(
         func.abs(_LABEL.c.rating - _ATTEMPT.c.rating) >= _FAR,
         (_LABEL.c.rating >= success) != passed,
         _LABEL.c.up != passed,
     )
     same_attempt = and_(_ATTEMPT.c.outcome == _LABEL.c.outcome, _ATTEMPT.c.number == _LABEL.c.number)
-    return exists().where(_LABEL.c.outcome == OUTCOME.c.id, same_attempt, differ)
+    labelled = labelled.join(_ATTEMPT, same_attempt).join(_OUTCOME, _OUTCOME.c.id == _LABEL.c.outcome)
+    return OUTCOME.c.id.in_(labelled.where(differ))
 
 
 _ORDERS = {
@@ -270,20 +280,45 @@ _FEW = 5_000
 
 
 def figures(connection: Connection, where: OutcomeFilter, *, buckets: int) -> Row:
-    """Return what the chosen outcomes come to; see `DatabaseRecord.figures`."""
-    if _are_many(connection, where):
-        return _figures_of_sums(connection, where, buckets)
-    requests, chosen = of_requests(OUTCOME.c.stop_reason), _conditions(where)
-    counts = _counts(connection, chosen & requests, OUTCOME.c.stop_reason)
-    chosen = chosen if where.stop_reason else chosen & ~requests
+    """Return what the chosen outcomes come to; see `DatabaseRecord.figures`. Of many, times are to 1.5 %."""
+    are_many = _are_many(connection, where)
+    start, end = _axis(connection, where)
+    least = sums.MINUTE if are_many else _SECOND
+    fitting = (width for width in _WIDTHS if width >= least and (end - start) / width <= buckets)
+    width = next(fitting, _WIDTHS[-1])
+    starts = range(start - start % width, end + 1, width)
+    if are_many:
+        edges = sums.read_edges(connection, where, _conditions)
+        every = sums.summed(connection, where, width, edges)
+        tally: Mapping[str, Mapping[int, int]] = sums.tallied(connection, where, None, edges)[""]
+        latency = {name: sums.percentile(tally.get("", {}), share) for name, share in _PERCENTILES.items()}
+    else:
+        chosen = _conditions(where)
+        answers = chosen if where.stop_reason else chosen & ~of_requests(OUTCOME.c.stop_reason)
+        every, tally = _summed(connection, chosen, width), _ratings(connection, answers)
+        latency = _latency(connection, answers)
+    rows = [row for row in every if where.stop_reason or not is_request(row["stop_reason"])]
+    total = Counter[str]()
+    for row in rows:
+        total.update({name: row[name] for name in MEASURES})
     return {
-        "requests": counts,
-        **_sums(connection, chosen),
-        **_latency(connection, chosen),
-        "stop_reasons": _counts(connection, chosen, OUTCOME.c.stop_reason),
-        "passed_at": _counts(connection, chosen & OUTCOME.c.passed, OUTCOME.c.attempts),
-        "ratings": _ratings(connection, chosen),
-        "series": _series(connection, chosen, where, buckets),
+        "requests": _counted([row for row in every if is_request(row["stop_reason"])], "stop_reason"),
+        "outcomes": total["outcomes"],
+        "passed": sum(row["outcomes"] for row in rows if row["passed"]),
+        "mean_attempts": _weighted(rows, "attempts"),
+        "mean_rating": _weighted([row for row in rows if row["rating"] is not None], "rating"),
+        **{name: total[name] if rows else None for name in ("calls", "input_tokens", "output_tokens")},
+        "cost": total["cost"] / 1e9 if total["outcomes"] > total["cost_unknown"] else None,
+        "cost_unknown": total["cost_unknown"],
+        **latency,
+        "stop_reasons": _counted(rows, "stop_reason"),
+        "passed_at": _counted([row for row in rows if row["passed"]], "attempts"),
+        "ratings": {
+            judge: {("unscored" if value == 0 else str(value)): counts[value] for value in sorted(counts)}
+            for judge, counts in tally.items()
+            if judge
+        },
+        "series": {"width": width if rows else None, "buckets": _buckets_of(rows, starts, buckets)},
     }
 
 
@@ -298,47 +333,6 @@ def _are_many(connection: Connection, where: OutcomeFilter) -> bool:
     return bool(connection.execute(select(func.count()).select_from(some)).scalar_one() > _FEW)
 
 
-def _figures_of_sums(connection: Connection, where: OutcomeFilter, buckets: int) -> Row:
-    """Return the figures from the sums; times are to 1.5 %."""
-    start, end = _axis(connection, where)
-    fitting = (width for width in _WIDTHS if width >= sums.MINUTE and (end - start) / width <= buckets)
-    width = next(fitting, _WIDTHS[-1])
-    starts = range(start - start % width, end + 1, width)
-    every = sums.summed(connection, where, width, _conditions)
-    rows = [row for row in every if where.stop_reason or not is_request(row["stop_reason"])]
-    tally: dict[str, Counter[int]] = defaultdict(Counter)
-    for judge, counts in sums.tallied(connection, where, None, _conditions)[""].items():
-        tally[judge].update(counts)
-    times = tally.pop("", Counter())
-    total = Counter[str]()
-    for row in rows:
-        total.update({name: row[name] for name in MEASURES})
-    rated = [row for row in rows if row["rating"] is not None]
-    ratings = _weighted(rated, "rating")
-    return {
-        "requests": _counted([row for row in every if is_request(row["stop_reason"])], "stop_reason"),
-        "outcomes": total["outcomes"],
-        "passed": sum(row["outcomes"] for row in rows if row["passed"]),
-        "mean_attempts": _weighted(rows, "attempts"),
-        "mean_rating": ratings,
-        **{name: total[name] if rows else None for name in ("calls", "input_tokens", "output_tokens")},
-        "cost": total["cost"] / 1e9 if total["outcomes"] > total["cost_unknown"] else None,
-        "cost_unknown": total["cost_unknown"],
-        "latency_p50": sums.percentile(times, 0.5),
-        "latency_p95": sums.percentile(times, 0.95),
-        "stop_reasons": _counted(rows, "stop_reason"),
-        "passed_at": _counted([row for row in rows if row["passed"]], "attempts"),
-        "ratings": {
-            judge: {("unscored" if value == 0 else str(value)): counts[value] for value in sorted(counts)}
-            for judge, counts in tally.items()
-        },
-        "series": {
-            "width": width,
-            "buckets": _buckets_of(rows, starts, buckets),
-        },
-    }
-
-
 def _weighted(rows: list[Row], name: str) -> float | None:
     count = sum(row["outcomes"] for row in rows)
     return sum(row[name] * row["outcomes"] for row in rows) / count if count else None
@@ -348,10 +342,13 @@ def _counted(rows: list[Row], name: str) -> dict[str, int]:
     counts: Counter[Any] = Counter()
     for row in rows:
         counts[row[name]] += row["outcomes"]
-    return {str(value): counts[value] for value in sorted(counts)}
+    return {str(value): counts[value] for value in sorted(counts) if counts[value]}
 
 
 def _buckets_of(rows: list[Row], starts: range, buckets: int) -> list[Row]:
+    """Return, by bucket of time, outcomes passed at each attempt or not at all, and where time and money went."""
+    if not rows:
+        return []
     series: dict[int, Row] = {at: {"at": at, "outcomes": 0, "passed_at": {}} for at in starts[-2 * buckets :]}
     spending = {"generate_s": 1e6, "judge_s": 1e6, "generate_cost": 1e9, "judge_cost": 1e9}
     for row in rows:
@@ -379,8 +376,9 @@ def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
         raise ConfigurationError(f"a table is by one of {known}, not by {shortened(by)}")
     times: Mapping[str, Counter[int]]
     if by in SERIES.c and _are_many(connection, where):
-        rows = sums.summed(connection, where, _WIDTHS[-1], _conditions, by=by)
-        tallies = sums.tallied(connection, where, by, _conditions)
+        edges = sums.read_edges(connection, where, _conditions)
+        rows = sums.summed(connection, where, _WIDTHS[-1], edges, by=by)
+        tallies = sums.tallied(connection, where, by, edges)
         times = {name: judges.get("", Counter()) for name, judges in tallies.items()}
     else:
         rows, times = _latest(connection, by, where)
@@ -425,79 +423,62 @@ def _group(name: str, every: list[Row], times: Mapping[int, int]) -> Row:
     }
 
 
-def _sums(connection: Connection, chosen: ColumnElement[bool]) -> Row:
-    query = select(
+def _summed(connection: Connection, chosen: ColumnElement[bool], width: int) -> list[Row]:
+    """Return what `sums.summed` does, counted one by one."""
+    ends = (OUTCOME.c.passed, OUTCOME.c.stop_reason, OUTCOME.c.rating, OUTCOME.c.attempts)
+    groups = ((OUTCOME.c.at - OUTCOME.c.at % width).label("bucket"), *ends)
+    measures = (
         func.count().label("outcomes"),
-        func.count(case((OUTCOME.c.passed, 1))).label("passed"),
-        func.avg(OUTCOME.c.attempts * 1.0).label("mean_attempts"),
-        func.avg(OUTCOME.c.rating * 1.0).label("mean_rating"),
-        func.sum(OUTCOME.c.calls).label("calls"),
-        func.sum(OUTCOME.c.input_tokens).label("input_tokens"),
-        func.sum(OUTCOME.c.output_tokens).label("output_tokens"),
-        func.sum(OUTCOME.c.cost).label("cost"),
+        *(func.sum(OUTCOME.c[name]).label(name) for name in ("calls", "input_tokens", "output_tokens")),
+        func.sum(OUTCOME.c.cost * 1e9).label("cost"),
         func.count(case((OUTCOME.c.cost.is_(None), 1))).label("cost_unknown"),
-    ).where(chosen)
-    return {name: _plain(value) for name, value in connection.execute(query).mappings().one().items()}
+    )
+    spending = {
+        "generate_s": ATTEMPT.c.generate_s * 1e6,
+        "judge_s": ATTEMPT.c.judge_s * 1e6,
+        "generate_cost": ATTEMPT.c.cost * 1e9,
+        "judge_cost": ATTEMPT.c.judge_cost * 1e9,
+    }
+    spent = select(*groups, *(func.sum(column).label(name) for name, column in spending.items()))
+    rows: dict[tuple[Any, ...], Row] = defaultdict(lambda: dict.fromkeys(MEASURES, 0))
+    for query in (
+        select(*groups, *measures).where(chosen),
+        spent.select_from(_ATTEMPTS_OF_OUTCOMES).where(chosen),
+    ):
+        for row in connection.execute(query.group_by(*groups)).mappings():
+            key = tuple(row.values())[: len(groups)]
+            rows[key] |= {
+                name: sums.plain(value) for name, value in row.items() if value is not None or name not in MEASURES
+            }
+    return list(rows.values())
+
+
+_PERCENTILES = {"latency_p50": 0.5, "latency_p95": 0.95}
 
 
 def _latency(connection: Connection, chosen: ColumnElement[bool]) -> Row:
     """Return the median and the 95th percentile of the time from question to answer."""
-    known = chosen & OUTCOME.c.latency_s.is_not(None)
-    total = connection.execute(select(func.count()).where(known)).scalar_one()
-    by_latency = select(OUTCOME.c.latency_s).where(known).order_by(OUTCOME.c.latency_s).limit(1)
-    positions = {"latency_p50": 0.5, "latency_p95": 0.95}
-    return {
-        name: connection.execute(by_latency.offset(max(0, ceil(share * total) - 1))).scalar() if total else None
-        for name, share in positions.items()
-    }
-
-
-def _counts(connection: Connection, chosen: ColumnElement[bool], column: ColumnElement[Any]) -> dict[str, int]:
-    counted = select(column, func.count()).where(chosen).group_by(column).order_by(column)
-    return {str(value): count for value, count in connection.execute(counted)}
-
-
-def _ratings(connection: Connection, chosen: ColumnElement[bool]) -> dict[str, dict[str, int]]:
-    """Return how often each judge gave each rating; `unscored` where it gave none."""
-    counted = (
-        select(ATTEMPT.c.judge, ATTEMPT.c.rating, func.count())
-        .select_from(_ATTEMPTS_OF_OUTCOMES)
-        .where(chosen, ATTEMPT.c.judge.is_not(None))
-        .group_by(ATTEMPT.c.judge, ATTEMPT.c.rating)
+    latency = OUTCOME.c.latency_s
+    place, total = func.row_number().over(order_by=latency), func.count().over()
+    ordered = select(latency, place.label("place"), total.label("total"))
+    placed = ordered.where(chosen, latency.is_not(None)).subquery()
+    wanted = [(placed.c.total * round(100 * share) + 99) // 100 for share in _PERCENTILES.values()]
+    found = select(placed.c.latency_s).where(placed.c.place.in_(wanted)).order_by(placed.c.place)
+    times = connection.execute(found).scalars().all()
+    return (
+        dict.fromkeys(_PERCENTILES) if not times else dict(zip(_PERCENTILES, [times[0], times[-1]], strict=True))
     )
-    ratings: dict[str, dict[str, int]] = defaultdict(dict)
-    for judge, rating, count in connection.execute(counted):
-        ratings[judge]["unscored" if rating is None else str(rating)] = count
-    return dict(ratings)
 
 
-def _series(connection: Connection, chosen: ColumnElement[bool], where: OutcomeFilter, buckets: int) -> Row:
-    """Return, by bucket of time, outcomes passed at each attempt or not at all, and where time and money went."""
-    if not _any(connection, chosen):
-        return {"width": None, "buckets": []}
-    start, end = _axis(connection, where)
-    width = next((width for width in _WIDTHS if (end - start) / width <= buckets), _WIDTHS[-1])
-    bucket = (OUTCOME.c.at - OUTCOME.c.at % width).label("bucket")
-    series: dict[int, Row] = {
-        at: {"at": at, "outcomes": 0, "passed_at": {}}
-        for at in range(start - start % width, end + 1, width)[-2 * buckets :]
-    }
-    passing = select(bucket, OUTCOME.c.passed, OUTCOME.c.attempts, func.count()).where(chosen)
-    for at, passed, attempts, count in connection.execute(
-        passing.group_by(bucket, OUTCOME.c.passed, OUTCOME.c.attempts)
-    ):
-        if (row := series.get(at)) is not None:
-            row["outcomes"] += count
-            if passed:
-                row["passed_at"][str(attempts)] = count
-    spending = {"generate_s": ATTEMPT.c.generate_s, "judge_s": ATTEMPT.c.judge_s}
-    spending |= {"generate_cost": ATTEMPT.c.cost, "judge_cost": ATTEMPT.c.judge_cost}
-    sums = [func.sum(column).label(name) for name, column in spending.items()]
-    spent = select(bucket, *sums).select_from(_ATTEMPTS_OF_OUTCOMES).where(chosen).group_by(bucket)
-    for at, *values in connection.execute(spent):
-        if (row := series.get(at)) is not None:
-            row.update(zip(spending, values, strict=True))
-    return {"width": width, "buckets": list(series.values())}
+def _ratings(connection: Connection, chosen: ColumnElement[bool]) -> dict[str, dict[int, int]]:
+    """Return how often each judge gave each rating; 0 where it gave none."""
+    rating = func.coalesce(ATTEMPT.c.rating, 0)
+    groups = (ATTEMPT.c.judge, rating)
+    counted = select(*groups, func.count()).select_from(_ATTEMPTS_OF_OUTCOMES)
+    ratings: dict[str, dict[int, int]] = defaultdict(dict)
+    for judge, value, count in connection.execute(counted.where(chosen, ATTEMPT.c.judge != "").group_by(*groups)):
+        ratings[judge][value] = count
+    return ratings
 
 
 def _axis(connection: Connection, where: OutcomeFilter) -> tuple[int, int]:
@@ -512,13 +493,6 @@ def _axis(connection: Connection, where: OutcomeFilter) -> tuple[int, int]:
     end = max(last or 0, now_ms() if where.until is None else where.until)
     first = connection.execute(select(func.min(OUTCOME.c.at)).where(OUTCOME.c.at >= since)).scalar()
     return max(since, min(end - _SHORTEST_AXIS, end if first is None else first)), end
-
-
-def _plain(value: Any) -> Any:
-    """Return a sum as a number: PostgreSQL sums whole numbers as decimals."""
-    if value is None or isinstance(value, int | float):
-        return value
-    return int(value) if value == int(value) else float(value)
 
 
 _LONGEST_NOTE = 10_000

@@ -26,6 +26,8 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from judges import ConfigurationError
 from judges.errors import shortened
@@ -246,6 +248,11 @@ def of_requests(stop_reason: ColumnElement[Any]) -> ColumnElement[bool]:
     return or_(stop_reason.in_(_REQUEST_ENDS), stop_reason.startswith("error_", autoescape=True))
 
 
+def insert_into(connection: Connection, table: Table) -> Any:
+    """Return an insertion that may say what happens to a row that is there already."""
+    return (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(table)
+
+
 _META = Table("meta", _TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
 
 
@@ -277,10 +284,31 @@ def _begin_seals_and_sums(connection: Connection) -> None:
     connection.execute(STATE.insert().values(name="summed", at=summed, id=""))
 
 
+_INDEXES = {
+    "latency": "latency_s DESC{last}",
+    "cost": "cost DESC{last}",
+    "attempts": "attempts DESC, at DESC",
+    "rating": "rating, at DESC",
+    **{name: f'"{name}") WHERE ("{name}" IS NOT NULL' for name in ("user", "session", "thread")},
+}
+"""For each way to sort a list, and for who asked; in SQLite nulls sort below all else by themselves."""
+
+
+def _add_indexes(connection: Connection) -> None:
+    """Add what lists of a million outcomes are sorted by, however long that takes."""
+    is_postgresql = connection.dialect.name == "postgresql"
+    if is_postgresql:
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+    for name, columns in _INDEXES.items():
+        terms = columns.format(last=" NULLS LAST" if is_postgresql else "")
+        connection.execute(text(f"CREATE INDEX IF NOT EXISTS outcome_{name} ON outcome ({terms})"))
+
+
 _MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _TABLES.create_all,
     _add_missing_columns,
     _begin_seals_and_sums,
+    _add_indexes,
 )
 """Each brings the tables from one version to the next; the first makes them."""
 

@@ -29,8 +29,6 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from refine.record.schema import (
     ATTEMPT,
@@ -44,6 +42,7 @@ from refine.record.schema import (
     TALLY,
     OutcomeFilter,
     Stored,
+    insert_into,
     is_request,
     lock_tables,
     of_requests,
@@ -52,6 +51,9 @@ from refine.record.schema import (
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 _WIDTHS = (DAY, HOUR, MINUTE)
 _DIMENSIONS = ("refiner", "model", "judge", "key", "passed", "stop_reason", "rating", "attempts")
+_NUMBERS = ("id", "at", "chain", "calls", "input_tokens", "output_tokens", "cost", "latency_s")
+_NEEDED = [column for column in OUTCOME.columns if column.name in {*_DIMENSIONS, *_NUMBERS}]
+"""The columns that sums are made of."""
 _ENDS = ("passed", "stop_reason", "rating", "attempts")
 _FILTERS = frozenset(_DIMENSIONS) - {"attempts"}
 _MOST = 10**12
@@ -141,9 +143,8 @@ class Sums:
         """Add these sums to those of the database, in an order that lets no two writers wait for each other."""
         if not self.series:
             return
-        upsert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
         series = [{"id": one, **self.series[one]} for one in sorted(self.series)]
-        connection.execute(upsert(SERIES).on_conflict_do_nothing(), series)
+        connection.execute(insert_into(connection, SERIES).on_conflict_do_nothing(), series)
         _add_to(connection, SUMS, MEASURES, self._sum_rows())
         _add_to(connection, TALLY, ("n",), self._tally_rows())
 
@@ -167,7 +168,7 @@ class Sums:
 
 
 def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows: list[dict[str, Any]]) -> None:
-    upsert = (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(table)
+    upsert = insert_into(connection, table)
     grown = {name: table.c[name] + upsert.excluded[name] for name in measures}
     if rows:
         connection.execute(upsert.on_conflict_do_update(index_elements=list(table.primary_key), set_=grown), rows)
@@ -176,7 +177,7 @@ def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows:
 def take_away(connection: Connection, identifiers: Sequence[str]) -> None:
     """Take outcomes that are about to be removed out of the sums they are in."""
     cursor = _summed_up_to(connection)
-    rows = connection.execute(select(OUTCOME).where(OUTCOME.c.id.in_(identifiers))).mappings().all()
+    rows = connection.execute(select(*_NEEDED).where(OUTCOME.c.id.in_(identifiers))).mappings().all()
     counted = [row for row in rows if row["chain"] is not None or (row["at"], row["id"]) <= cursor]
     Sums.of(_with_attempts(connection, counted), -1).write(connection)
     for table, count in ((SUMS, SUMS.c.outcomes), (TALLY, TALLY.c.n)):
@@ -211,9 +212,8 @@ def sum_up_older(connection: Connection) -> bool:
         return False
     lock_tables(connection)
     at, identifier = _summed_up_to(connection)
-    names = [column for column in OUTCOME.columns if column.name in {*_DIMENSIONS, *_NUMBERS}]
     place = tuple_(OUTCOME.c.at, OUTCOME.c.id)
-    query = select(*names).where(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= at, place > (at, identifier))
+    query = select(*_NEEDED).where(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= at, place > (at, identifier))
     rows = connection.execute(query.order_by(OUTCOME.c.at, OUTCOME.c.id).limit(_SLICE)).mappings().all()
     Sums.of(_with_attempts(connection, rows)).write(connection)
     more = len(rows) == _SLICE
@@ -222,16 +222,13 @@ def sum_up_older(connection: Connection) -> bool:
     return more
 
 
-_NUMBERS = ("id", "at", "chain", "calls", "input_tokens", "output_tokens", "cost", "latency_s")
-
-
 # Reading
 
 
 def can_sum(where: OutcomeFilter) -> bool:
     """Check whether the sums know all that a filter asks for."""
     wanted = {name for name, value in where if value is not None}
-    return wanted <= {*_FILTERS, "since", "until"}
+    return wanted <= {*_FILTERS, "since", "until", "labelled"} and where.labelled in {None, "no"}
 
 
 def _spans(since: int, until: int, widths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -259,26 +256,36 @@ def _within(table: Table, where: OutcomeFilter, widths: Sequence[int]) -> Column
 
 def _of_filter(where: OutcomeFilter) -> ColumnElement[bool]:
     """Return a filter as a condition on the series."""
-    return and_(
-        true(), *(SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None)
-    )
+    named = (SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None)
+    return and_(true() if where.labelled is None else SERIES.c.attempts > 0, *named)
 
 
-def _edges(connection: Connection, where: OutcomeFilter, conditions: Any) -> Sums:
-    """Return the sums of the parts of minutes at the ends of a time, which no sum is kept of."""
+def read_edges(connection: Connection, where: OutcomeFilter, conditions: Any) -> Sums:
+    """Return what the sums of whole minutes lack: the parts of minutes at the ends of a time.
+
+    Where those without a label are wanted, the labelled ones are taken away from the sums of all.
+
+    Args:
+        connection: The database.
+        where: Which outcomes; see `can_sum`.
+        conditions: Returns a filter as a condition on the outcomes themselves.
+    """
     since, until = where.since or 0, _LAST if where.until is None else where.until
     total = Sums()
     for width, first, last in _spans(since, until, _WIDTHS):
-        if not width:
-            inside = where.model_copy(update={"since": first, "until": last})
-            rows = connection.execute(select(OUTCOME).where(conditions(inside))).mappings().all()
-            for pair in _with_attempts(connection, rows):
-                total._add(*pair, 1)  # noqa: SLF001 - its own
+        if width and where.labelled is None:
+            continue
+        inside = where.model_copy(
+            update={"since": first, "until": last, "labelled": "yes" if width else where.labelled}
+        )
+        rows = connection.execute(select(*_NEEDED).where(conditions(inside))).mappings().all()
+        for pair in _with_attempts(connection, rows):
+            total._add(*pair, -1 if width else 1)  # noqa: SLF001 - its own
     return total
 
 
 def summed(
-    connection: Connection, where: OutcomeFilter, width: int, conditions: Any, *, by: str = "passed"
+    connection: Connection, where: OutcomeFilter, width: int, edges: Sums, *, by: str = "passed"
 ) -> list[dict[str, Any]]:
     """Return the sums of a filter's outcomes: a row for each bucket of time, and how they ended.
 
@@ -286,7 +293,7 @@ def summed(
         connection: The database.
         where: Which outcomes; see `can_sum`.
         width: Width of a bucket, at least a minute.
-        conditions: Returns a filter as a condition on the outcomes themselves.
+        edges: What `read_edges` returns of the filter.
         by: What else tells rows apart.
     """
     widths = [one for one in _WIDTHS if width % one == 0]
@@ -295,8 +302,7 @@ def summed(
     measures = [func.sum(SUMS.c[name]).label(name) for name in MEASURES]
     query = select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
     query = query.where(_within(SUMS, where, widths), _of_filter(where)).group_by(bucket, *dimensions)
-    rows = [{name: _int(value) for name, value in row.items()} for row in connection.execute(query).mappings()]
-    edges = _edges(connection, where, conditions)
+    rows = [{name: plain(value) for name, value in row.items()} for row in connection.execute(query).mappings()]
     for (start, series), values in edges.sums.items():
         own = dict(zip(MEASURES, values, strict=True))
         rows.append({"bucket": start - start % width, **edges.series[series], **own})
@@ -304,7 +310,7 @@ def summed(
 
 
 def tallied(
-    connection: Connection, where: OutcomeFilter, by: str | None, conditions: Any
+    connection: Connection, where: OutcomeFilter, by: str | None, edges: Sums
 ) -> dict[str, dict[str, Counter[int]]]:
     """Return how often each value was seen, by the value of a dimension and by judge; "" is for times.
 
@@ -325,7 +331,6 @@ def tallied(
         query = select(by_series, by_judge, TALLY.c.value, func.sum(TALLY.c.n)).where(chosen, of_kind)
         for one, name, value, count in connection.execute(query.group_by(*groups)):
             tallies[names.get(one) or ""][name][value] += int(count)
-    edges = _edges(connection, where, conditions)
     for (_, series, judge, value), count in edges.tally.items():
         if where.stop_reason is None and is_request(edges.series[series]["stop_reason"]):
             continue
@@ -333,9 +338,9 @@ def tallied(
     return tallies
 
 
-def _int(value: Any) -> Any:
-    """Return a sum of PostgreSQL, a decimal, as a number."""
-    return value if value is None or isinstance(value, str | bool | int) else int(value)
+def plain(value: Any) -> Any:
+    """Return a sum as a whole number: of PostgreSQL it is a decimal."""
+    return value if value is None or isinstance(value, str | bool | int) else round(value)
 
 
 def percentile(tally: Mapping[int, int], share: float) -> float | None:

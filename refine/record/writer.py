@@ -9,20 +9,18 @@ import sqlite3
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Table, create_engine, delete, event, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import Connection, Engine, create_engine, delete, event, select
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import (
-    ArgumentError,
     DatabaseError,
     DBAPIError,
     IntegrityError,
@@ -38,8 +36,8 @@ from judges.errors import one_line
 from judges.runtime import faults
 from refine.record.chains import Chain, Links, leave_gaps
 from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, now_ms, rows_of
-from refine.record.schema import ATTEMPT, LABEL, OUTCOME, migrate
-from refine.record.seals import Row, seal_key_of
+from refine.record.schema import ATTEMPT, LABEL, OUTCOME, insert_into, migrate
+from refine.record.seals import seal_key_of
 from refine.record.sums import Sums, is_summed, sum_up_older, take_away
 
 _LARGEST_BATCH = 200
@@ -382,27 +380,11 @@ def _writing_to(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-class _Pen:
-    """Writes outcomes, as links of the chain of this process.
-
-    Args:
-        engine: The database.
-        chain: The chain.
-        key: Key of its seals.
-    """
-
-    def __init__(self, engine: Engine, chain: Chain, key: bytes) -> None:
-        self._engine, self._chain, self.key = engine, chain, key
-
-    @contextmanager
-    def transaction(self) -> Iterator[tuple[Connection, Links]]:
-        """Begin a transaction, in which the chain goes on."""
-        with _writing_to(self._engine) as connection, self._chain.extended(connection) as links:
-            yield connection, links
-        self._chain.keep(links)
+_Sealing = Callable[[], AbstractContextManager[tuple[Connection, Links]]]
+"""Begins a transaction, in which the chain of this process goes on."""
 
 
-def _write(pen: _Pen, batch: Sequence[OutcomeRows]) -> list[Exception]:
+def _write(sealing: _Sealing, batch: Sequence[OutcomeRows]) -> list[Exception]:
     """Write outcomes, and return why some were refused; a refused one never takes others along.
 
     Raises:
@@ -410,20 +392,20 @@ def _write(pen: _Pen, batch: Sequence[OutcomeRows]) -> list[Exception]:
     """
     try:
         try:
-            with pen.transaction() as (connection, links):
+            with sealing() as (connection, links):
                 links.seal_all(batch)
                 _append(connection, batch)
                 Sums.of([(rows.outcome, rows.attempts) for rows in batch]).write(connection)
         except IntegrityError:
-            with pen.transaction() as (connection, links):
-                _merge(connection, batch, links, pen.key)
+            with sealing() as (connection, links):
+                _merge(connection, batch, links)
     except Exception as error:
         if _is_outage(error):
             raise
         if len(batch) == 1:
             return [error]
         middle = len(batch) // 2
-        return _write(pen, batch[:middle]) + _write(pen, batch[middle:])
+        return _write(sealing, batch[:middle]) + _write(sealing, batch[middle:])
     return []
 
 
@@ -432,7 +414,7 @@ def _append(connection: Connection, batch: Sequence[OutcomeRows]) -> None:
     attempts = [row for rows in batch for row in rows.attempts]
     for table, rows in ((OUTCOME, [rows.outcome for rows in batch]), (ATTEMPT, attempts)):
         columns = table.columns.keys()
-        quoted, values = '", "'.join(columns), [tuple(map(row.get, columns)) for row in rows]
+        quoted, values = '", "'.join(columns), list(map(itemgetter(*columns), rows))
         if values and connection.dialect.name == "postgresql":
             _copy(connection, f'COPY {table.name} ("{quoted}") FROM STDIN', values)
         elif values:
@@ -461,32 +443,30 @@ def _as_sqlalchemy(connection: Connection, error: Exception) -> BaseException:
     return DBAPIError.instance("COPY", None, error, base, connection_invalidated=lost, dialect=dialect)
 
 
-def _merge(connection: Connection, batch: Sequence[OutcomeRows], links: Links, key: bytes) -> None:
+def _merge(connection: Connection, batch: Sequence[OutcomeRows], links: Links) -> None:
     """Write rows of which some are there already: those stay, but for turns that waited for a review."""
     latest: dict[str, OutcomeRows] = {}
     for rows in batch:
         known = latest.get(rows.outcome["id"])
         if known is None or known.outcome["stop_reason"] == "interrupted":
             latest[rows.outcome["id"]] = rows
-    added = [part for part in latest.values() if _merge_one(connection, part, links, key)]
+    added = [part for part in latest.values() if _merge_one(connection, part, links)]
     Sums.of([(rows.outcome, rows.attempts) for rows in added]).write(connection)
 
 
-def _merge_one(connection: Connection, rows: OutcomeRows, links: Links, key: bytes) -> bool:
+def _merge_one(connection: Connection, rows: OutcomeRows, links: Links) -> bool:
     """Write an outcome unless it is there already, and return whether it was not."""
     identifier = rows.outcome["id"]
     waiting = select(OUTCOME.c.id).where(OUTCOME.c.id == identifier, OUTCOME.c.stop_reason == "interrupted")
     if connection.execute(waiting).first() is not None:
-        _remove(connection, [identifier], key)
+        _remove(connection, [identifier], links.key)
     after = links.seal(rows)
-    insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-    added = connection.execute(
-        insert(OUTCOME).on_conflict_do_nothing().returning(OUTCOME.c.id), _fill(OUTCOME, [rows.outcome])
-    ).all()
+    insert = insert_into(connection, OUTCOME).on_conflict_do_nothing()
+    added = connection.execute(insert.returning(OUTCOME.c.id), rows.outcome).all()
     if added:
         links.anchor = after
     if added and rows.attempts:
-        connection.execute(insert(ATTEMPT).on_conflict_do_nothing(), _fill(ATTEMPT, rows.attempts))
+        connection.execute(insert_into(connection, ATTEMPT).on_conflict_do_nothing(), list(rows.attempts))
     return bool(added)
 
 
@@ -498,10 +478,12 @@ def _remove(connection: Connection, identifiers: Sequence[str], key: bytes) -> N
         connection.execute(delete(table).where(column.in_(identifiers)))
 
 
-def _fill(table: Table, rows: Sequence[Row]) -> list[Row]:
-    """Return rows with every column of the table, so that one statement serves them all."""
-    names = table.columns.keys()
-    return [{name: row.get(name) for name in names} for row in rows]
+_EMPTY = {table: dict.fromkeys(table.columns.keys()) for table in (OUTCOME, ATTEMPT)}
+
+
+def _complete(rows: OutcomeRows) -> OutcomeRows:
+    """Return rows with every column of their tables, so that one statement serves them all."""
+    return OutcomeRows(_EMPTY[OUTCOME] | rows.outcome, tuple(_EMPTY[ATTEMPT] | row for row in rows.attempts))
 
 
 _DAY_MS = 24 * 60 * 60 * 1_000
@@ -528,40 +510,6 @@ _POSTGRESQL = {
     "tcp_user_timeout": 30_000,
 }
 """Settings of libpq that let a statement fail that a silent server would hold for ever; a URL may set others."""
-
-
-def read_url(text: str) -> URL:
-    """Return the URL of a database.
-
-    Raises:
-        ConfigurationError: If it is no URL of a SQLite file or of PostgreSQL; no password is shown.
-    """
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError):
-        raise ConfigurationError(
-            "record is no URL that can be read; give sqlite:///file.db or postgresql://user@host/database"
-        ) from None
-    match url.drivername.partition("+")[0]:
-        case "sqlite":
-            return _sqlite_url(url)
-        case "postgresql" | "postgres":
-            return url.set(drivername="postgresql+psycopg")
-        case other:
-            raise ConfigurationError(
-                f"a record in {other!r} is not supported; give sqlite:///file.db, "
-                f"postgresql://user@host/database, or the path of a .jsonl file"
-            )
-
-
-def _sqlite_url(url: URL) -> URL:
-    path = Path(url.database or "")
-    if not url.database or url.database == ":memory:" or path.is_dir() or not path.parent.is_dir():
-        raise ConfigurationError(
-            f"a record in SQLite is a file in a folder that exists, such as sqlite:///record.db, "
-            f"not {url.database or ':memory:'!r}"
-        )
-    return url.set(drivername="sqlite", database=str(path.absolute()))
 
 
 def masked(url: URL) -> str:
@@ -628,19 +576,25 @@ class Tables:
     def prepare(self, pending: PendingOutcome) -> tuple[OutcomeRows, Exception | None]:
         """Return the rows of an outcome; without texts, and why, where these cannot be read or redacted."""
         try:
-            return rows_of(pending, texts=self._texts, redact=self._redact), None
+            return _complete(rows_of(pending, texts=self._texts, redact=self._redact)), None
         except Exception as error:
             if not self._texts:
                 raise
-            return rows_of(pending, texts=False), error
+            return _complete(rows_of(pending, texts=False)), error
 
     def insert(self, batch: Sequence[OutcomeRows]) -> list[Exception]:
         """Write outcomes, and return why some were refused; raise if the database failed."""
         try:
-            return _write(_Pen(self._connected(), self._chain, self._key), batch)
+            return _write(self._sealing, batch)
         except Exception:
             self._ready = False  # whatever happened to the database, its tables are looked for again
             raise
+
+    @contextmanager
+    def _sealing(self) -> Iterator[tuple[Connection, Links]]:
+        with _writing_to(self._connected()) as connection, self._chain.extended(connection) as links:
+            yield connection, links
+        self._chain.keep(links)
 
     def sweep(self) -> bool:
         """Delete some of what is too old, if it is time, and sum up some of what an older version wrote.

@@ -310,7 +310,7 @@ def _side(row: Row | None, judges: Sequence[str]) -> Iterator[object]:
             yield from (None,) * 5
             continue
         yield from (verdict.score, verdict.rating, verdict.passed, verdict.unscored)
-        yield "\n".join(filter(None, (verdict.rationale, verdict.feedback, verdict.detail)))
+        yield "\n".join(filter(None, dict.fromkeys((verdict.rationale, verdict.feedback, verdict.detail))))
 
 
 _Format = Literal["html", "md", "csv"]

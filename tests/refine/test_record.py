@@ -30,7 +30,7 @@ from refine import SelfRefine, losses
 from refine.cli.app import app
 from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
-from refine.record.writer import read_url
+from refine.record.database import read_url
 from tests.postgres import Cluster
 from tests.snippets import ROOT
 
@@ -429,6 +429,11 @@ def test_labels(url: str) -> None:
         assert found == {"no": {third}, "yes": {first, second}, "disagree": {second}}
         record.label(second, 1, by="bob")
         assert record.outcomes(OutcomeFilter(labelled="disagree")) == []
+        by_score = refiner(record, 3, max_attempts=1, success_score=0.9).refine("?").id
+        assert record.flush()
+        for up, differing in ((True, [by_score]), (False, [])):
+            record.label(by_score, 1, by="ann", up=up)
+            assert [one["id"] for one in record.outcomes(OutcomeFilter(labelled="disagree"))] == differing
         for wrong in ({"rating": 5}, {"rating": True}, {"number": 2}, {"by": " "}, {"outcome": "none"}):
             with pytest.raises(ConfigurationError):
                 record.label(**{"outcome": first, "number": 1, "by": "ann", "rating": 1, **wrong})  # type: ignore[arg-type]

@@ -25,8 +25,8 @@ from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
 from refine.record import DatabaseRecord
+from refine.record.database import read_url
 from refine.record.schema import ANCHOR, ATTEMPT, OUTCOME, SEAL
-from refine.record.writer import read_url
 from tests.guarding import wait_until
 
 TAMPERS = int(os.environ.get("REFINE_TAMPERS", "100"))

@@ -29,6 +29,15 @@ def test_the_promise_holds_on_new_questions(tmp_path: Path) -> None:
     assert min(shares) > 0.2
 
 
+def test_what_loops_accepted_by_score_is_learned_by_score(tmp_path: Path) -> None:
+    """A rating that reaches the mark is refused where the score that the loop asked for is not reached."""
+    by_rating = judged(rude, 200, 1)
+    loop = {"success_rating": 3, "success_score": 0.8}
+    by_score = [{**row, "rating": 3, "score": row["rating"] / 4, "metadata": loop} for row in by_rating]
+    refused = [learn(rows, out=tmp_path / "first.json", vectors="none").refused for rows in (by_rating, by_score)]
+    assert refused[0] == refused[1] > 0.2
+
+
 @pytest.mark.parametrize("kind", [noise, lenient])
 def test_deciding_nothing_is_an_answer(kind: Any, tmp_path: Path) -> None:
     """What cannot be told apart is left to the judge, also where accepting everything would keep the promise."""

@@ -143,7 +143,8 @@ def learn(
         out: The file. Weights and marks stand in it as JSON; no text of the rows does.
         agreement: Least share of questions on which both levels together say what the judge says.
         delta: Probability that this does not hold.
-        success_rating: Rating from which the judge accepts; None takes that of the recorded loops, or its own.
+        success_rating: Rating from which the judge accepts; None takes the rating or the score from which the
+            recorded loops did, or its own.
         vectors: `"pieces"`, means of MiniLM's word pieces; `"minilm"`, the whole of it, much slower; or `"none"`.
         seed: Seed of the parts.
 
@@ -202,7 +203,9 @@ def _passed(row: JudgedAnswer, judge: str, success_rating: int | None) -> bool |
     mark = row.marks.get(judge)
     if mark is None or not mark.scored or row.sample is None or not (row.sample.answer or "").strip():
         return None
-    recorded = row.metadata.get("success_rating")
+    recorded, score = row.metadata.get("success_rating"), row.metadata.get("success_score")
+    if success_rating is None and isinstance(score, float) and mark.score is not None:
+        return mark.score >= score
     least = success_rating or (recorded if isinstance(recorded, int) else None)
     rating = mark.effective
     if least is None or rating is None:
