@@ -113,11 +113,12 @@ def _option_meant(name: str, context: Any) -> str:
         return ""
     has = {option for parameter in context.command.params for option in parameter.opts}
     word = name.lstrip("-")
-    meant = next((option for option in _guesses("options").get(word, "").split() if option in has), "")
+    known = _guesses("options").get(word, "")
+    meant = next((option for option in known.split() if option in has), "")
     taken = [one.name.upper() for one in context.command.params if one.param_type_name == "argument"]
     if not meant and word in _ARGUMENTS_MEANT and taken:
-        return f"given without an option: {context.command_path} {' '.join(taken)}"
-    return meant
+        meant = f"given without an option: {context.command_path} {' '.join(taken)}"
+    return f"here it is {meant}" if meant else known if not known.startswith("--") else ""
 
 
 _SETTING = re.compile(r"[(](\w+=[^\s)]+)")
@@ -144,7 +145,7 @@ def _report_usage(error: Exception) -> int | None:
     context = getattr(error, "ctx", None)
     meant = _option_meant(getattr(error, "option_name", ""), context)
     if meant:
-        return _error_exit(f"No such option: {error.option_name}; here it is {meant}").exit_code  # type: ignore[attr-defined]  # typer's
+        return _error_exit(f"No such option: {error.option_name}; {meant}").exit_code  # type: ignore[attr-defined]  # typer's
     setting = _setting_in(error, context)
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     return _error_exit(f"{describe().rstrip('.')}{setting or hint}").exit_code
