@@ -185,10 +185,18 @@ class RichScreen:
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in columns:
-            table.add_column(column, overflow="fold")
+            table.add_column(column, no_wrap=True)
         for row in rows:
             table.add_row(*(Text(printable(cell)) for cell in row))
-        self._console.print(table)
+        if self._console.measure(table).maximum < self._console.width:
+            self._console.print(table)
+            return
+        for title, *values in rows:
+            pairs = (
+                f"{name} {value}".replace(" ", "\N{NO-BREAK SPACE}")
+                for name, value in zip(columns[1:], values, strict=True)
+            )
+            self.entry(title, "   ".join(pairs))
 
     def waiting(self, text: str) -> AbstractContextManager[object]:
         """Show a spinner on a terminal."""

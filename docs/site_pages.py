@@ -9,6 +9,7 @@ import ast
 import json
 import logging
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from inspect import isfunction
@@ -84,6 +85,9 @@ WEIGHTS = {
 }
 """How much less than a written page the search weighs others, by folder or page."""
 
+WORDS: dict[str, str] = tomllib.loads((ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))
+"""What else the search finds a page by."""
+
 logging.getLogger("mkdocs.plugins.griffe").setLevel(logging.ERROR)  # types of arguments stand in signatures
 
 
@@ -99,6 +103,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Return a page without the backslash before a bar in code, which only GitHub's tables want; links lead on."""
     page.meta["search"] = _weight_in_search(page.file.src_uri)
+    page.meta["tags"] = WORDS.get(page.file.src_uri.removesuffix(".md"), "").split()
     return "\n".join(
         _CODE.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
         for line in _to_copies(markdown).splitlines()

@@ -14,7 +14,6 @@ from graphs.redaction import withhold
 from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, StopReason
 from judges.certificate import IssuedCertificate
 from judges.errors import rebuild
-from judges.first_guesses import HintsAtKeys
 from judges.messages import Conversation, Message
 from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
@@ -113,7 +112,7 @@ def answering_model(refinement: Refinement) -> str | None:
     return name if isinstance(name, str) else None
 
 
-class Outcome(HintsAtKeys, Frozen):
+class Outcome(Frozen):
     """The result of a question: the answer, whether it passed, and every attempt with its draft and verdict.
 
     Args:

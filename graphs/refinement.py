@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from pydantic import ConfigDict, Field, JsonValue, SkipValidation
@@ -96,6 +96,7 @@ class Attempt(Frozen):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    _guesses_at: ClassVar[str] = "an attempt"
 
     number: int = Field(ge=1)
     answer: AIMessage

@@ -6,6 +6,7 @@ import sys
 import tomllib
 from abc import ABCMeta
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from itertools import chain
@@ -165,7 +166,8 @@ class HintsAtClassGuesses(ABCMeta):
         def __getattr__(cls, name: str) -> Any:
             hint = guesses(cls._guesses_at).get(name)
             if hint is None and hasattr(super(), "__getattr__"):
-                return super().__getattr__(name)
+                with suppress(AttributeError):  # pydantic's says no more than the name
+                    return super().__getattr__(name)
             known = "" if hint is None else f"; {hint}"
             raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}{known}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from judges.first_guesses import HintsAtClassGuesses, HintsAtGuesses, HintsAtKeys, guesses, nearest
+from judges.first_guesses import HintsAtClassGuesses, HintsAtKeys, guesses, nearest
 
 if TYPE_CHECKING:  # type checkers know models by pydantic's own metaclass
     _Model = BaseModel
@@ -21,7 +21,7 @@ else:
         """A pydantic model whose class says what to use instead of what it does not have."""
 
 
-class HintedModel(HintsAtGuesses, _Model):
+class HintedModel(HintsAtKeys, _Model):
     """A pydantic model whose missing attributes, and those of its class, say what to use instead."""
 
 
@@ -136,6 +136,7 @@ class Usage(Frozen):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    _guesses_at: ClassVar[str] = "a usage"
 
     calls: int = Field(default=0, ge=0)
     input_tokens: int = Field(default=0, ge=0)
@@ -274,7 +275,7 @@ def _fault_of(error: ValidationError) -> str:
     return f"{name} of a verdict: {message[0].lower()}{message[1:]}, not {shown}; {_MADE_BY}"
 
 
-class Verdict(HintsAtKeys, Frozen):
+class Verdict(Frozen):
     """The result of judging one sample.
 
     Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep

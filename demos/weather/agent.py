@@ -1,4 +1,9 @@
-"""The agent, whose `weather` tool is right one time in three, and its judge, which needs no model."""
+"""The agent, whose `weather` tool is right one time in three, and its judge, which needs no model.
+
+The last two functions are the graphs of `langgraph.json`, for `langgraph dev`: the server gives them its
+checkpointer. A client may ask for fewer attempts, or for more within the bounds, in the context of a run:
+`{"max_attempts": 5}`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphs import Bounds, LoopGraph, Policy, self_refine
 from judges import ConfigurationError, Sample, ToolCall, Verdict, as_judge
 from judges.testing import ScriptedModel
 
@@ -127,3 +133,18 @@ def _number(match: re.Match[str]) -> float:
 
 def _refusal(rating: int, rationale: str, feedback: str) -> Verdict:
     return Verdict.rated(rating, success_rating=4, rationale=rationale, feedback=feedback)
+
+
+_SERVED_SEED = 1
+
+
+def weather() -> LoopGraph:
+    """Return the weather agent, whose answers are judged and written again; the best one is sent."""
+    agent = weather_agent(None, seed=_SERVED_SEED)
+    return self_refine(agent, judge, policy=Policy(success_rating=4), bounds=Bounds(max_attempts=16))
+
+
+def reviewed() -> LoopGraph:
+    """Return the weather agent with a human who decides where no answer passed."""
+    policy = Policy(success_rating=4, max_attempts=1, on_exhausted="interrupt")
+    return self_refine(weather_agent(None, seed=_SERVED_SEED), judge, policy=policy, checkpointer="inherit")

@@ -378,8 +378,9 @@ def qualified_name(name: str) -> str:
 def hint_at_class(name: str) -> str:
     """Return how to make the judge that somebody takes for a class of the package; empty where there is none."""
     registry = _own_registry()
-    if name in registry:
-        return f"a judge of the catalogue is made by judges.load({name!r}, ...)"
+    known = next((one for one in (name, name.lower()) if one in registry), None)
+    if known is not None:
+        return f"a judge of the catalogue is made by judges.load({known!r}, ...)"
     of_source = next((entry for entry in registry.entries if entry.startswith(f"{name}.")), None)
     if of_source is not None:
         return f"its judges are made by their names: judges.load({of_source!r}, ...)"

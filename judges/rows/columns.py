@@ -240,26 +240,31 @@ _REFERENCES = (
 )
 _EVIDENCE = ("retrieved_contexts", "retrieved_context_ids", "trajectory")
 """What an application hands out beside its answer."""
-_CAMEL_CASE = {
+_OTHER_NAMES = {
     "actualOutput": "actual_output",
     "expectedOutput": "expected_output",
     "retrievalContext": "retrieval_context",
     "toolsCalled": "tools_called",
     "expectedTools": "expected_tools",
     "additionalMetadata": "additional_metadata",
+    "preferred_output": "chosen",
+    "non_preferred_output": "rejected",
+    "attributes.input.value": "input",
+    "attributes.output.value": "output",
+    "attributes.retrieval.documents": "retrieved_context",
 }
-"""deepeval's names, as its files have them."""
+"""Names in files of deepeval, of OpenAI's preferences, and of Phoenix's spans."""
 
 _FORMS = frozenset({"instruction", "prompt", "completion", "chosen"})
 """Columns of published sets of prompts and answers."""
 
 NESTED = frozenset(
-    {"conversation", "conversations", "trace", "turns", "vars", "expectations", *_FORMS, *_CAMEL_CASE}
+    {"conversation", "conversations", "trace", "turns", "vars", "expectations", *_FORMS, *_OTHER_NAMES}
 )
 """Columns that hold others, so that a row may be of them alone."""
 
 READ_WITH_OTHERS = frozenset(
-    {"trace", "actual_output", "retrieval_context", "source_documents", "expected", *_FORMS, *_CAMEL_CASE}
+    {"trace", "actual_output", "retrieval_context", "source_documents", "expected", *_FORMS, *_OTHER_NAMES}
 )
 """Columns of which even a text is not always taken as it is."""
 
@@ -376,6 +381,20 @@ def _read_published(columns: dict[str, Any]) -> None:
     if isinstance(first, Mapping) and {"message", "text"} & first.keys() and not _holds(columns, _ANSWERS):
         columns["response"] = {"choices": columns.pop("choices")}
     _read_solutions(columns)
+    _read_paragraphs(columns)
+
+
+def _read_paragraphs(columns: dict[str, Any]) -> None:
+    """Take the paragraphs of HotpotQA, each a title and its sentences, and the documents of Phoenix, as texts."""
+    context, documents = columns.get("context"), columns.get("retrieved_context")
+    if isinstance(context, Mapping) and {"title", "sentences"} <= context.keys():
+        context = list(zip(context["title"], context["sentences"], strict=True))
+    if _is_list(context) and context and all(_is_list(part) and len(part) == 2 for part in context):  # noqa: PLR2004 - a pair
+        columns["context"] = [f"{title}: {''.join(sentences)}" for title, sentences in context]
+    if _is_list(documents) and documents and all(isinstance(one, Mapping) for one in documents):
+        columns["retrieved_context"] = [
+            {**one, "content": one["document.content"]} if "document.content" in one else one for one in documents
+        ]
 
 
 def _read_solutions(columns: dict[str, Any]) -> None:
@@ -415,7 +434,7 @@ def _as_object(run: Mapping[str, Any]) -> SimpleNamespace:
 
 def _read_deepeval(columns: dict[str, Any]) -> None:
     """Rename deepeval's columns, whose `context` holds the ideal documents, beside `retrieval_context`."""
-    for camel, snake in _CAMEL_CASE.items():
+    for camel, snake in _OTHER_NAMES.items():
         if camel in columns:
             columns.setdefault(snake, columns.pop(camel))
     if "context" in columns and not {"actual_output", "retrieval_context"}.isdisjoint(columns):

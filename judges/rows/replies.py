@@ -114,6 +114,8 @@ def _content(message: Any) -> Any:
 
 
 def _of_mapping(value: Mapping[str, Any]) -> Reply:
+    if {"status_code", "body"} <= value.keys():  # a line that the batch endpoint wrote
+        return reply_of(value["body"])
     choices = value.get("choices")
     if isinstance(choices, Sequence) and choices and isinstance(choices[0], Mapping):
         choice = choices[0]

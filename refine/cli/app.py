@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib import import_module
 from importlib.util import find_spec
 from inspect import Signature
 from pathlib import Path
@@ -113,11 +114,12 @@ def _option_meant(name: str, context: Any) -> str:
         return ""
     has = {option for parameter in context.command.params for option in parameter.opts}
     word = name.lstrip("-")
-    meant = next((option for option in _guesses("options").get(word, "").split() if option in has), "")
+    known = _guesses("options").get(word, "")
+    meant = next((option for option in known.split() if option in has), "")
     taken = [one.name.upper() for one in context.command.params if one.param_type_name == "argument"]
     if not meant and word in _ARGUMENTS_MEANT and taken:
-        return f"given without an option: {context.command_path} {' '.join(taken)}"
-    return meant
+        meant = f"given without an option: {context.command_path} {' '.join(taken)}"
+    return f"here it is {meant}" if meant else known if not known.startswith("--") else ""
 
 
 _SETTING = re.compile(r"[(](\w+=[^\s)]+)")
@@ -144,7 +146,7 @@ def _report_usage(error: Exception) -> int | None:
     context = getattr(error, "ctx", None)
     meant = _option_meant(getattr(error, "option_name", ""), context)
     if meant:
-        return _error_exit(f"No such option: {error.option_name}; here it is {meant}").exit_code  # type: ignore[attr-defined]  # typer's
+        return _error_exit(f"No such option: {error.option_name}; {meant}").exit_code  # type: ignore[attr-defined]  # typer's
     setting = _setting_in(error, context)
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     return _error_exit(f"{describe().rstrip('.')}{setting or hint}").exit_code
@@ -167,23 +169,27 @@ _groups: dict[str, str] = {}
 """The group of each command, in order."""
 
 _OPTIONS = TypeVar("_OPTIONS", bound=CommandOptions)
+_Run = Callable[[_OPTIONS], int | None]
 
 
-def _command(group: str) -> Callable[[Callable[[_OPTIONS], int]], Callable[[_OPTIONS], int]]:
+def _command(group: str, runs: str = "") -> Callable[[_Run[_OPTIONS]], _Run[_OPTIONS]]:
     """Make a command of a function: its docstring is the help, its class of options what may be written.
 
     Args:
         group: Under which heading `refine --help` lists it.
+        runs: The module of this package and the function in it that does it; empty is the function itself.
     """
 
-    def register(run: Callable[[_OPTIONS], int]) -> Callable[[_OPTIONS], int]:
+    def register(run: _Run[_OPTIONS]) -> _Run[_OPTIONS]:
         kind = get_type_hints(run)["options"]
         parameters = list(parameters_of(kind))
 
         def command(**values: Any) -> None:
             options = options_from(kind, values)
             with _one_line_errors(options):
-                raise typer.Exit(run(options))
+                module, _, function = runs.rpartition(".")
+                act = getattr(import_module(f"refine.cli.{module}"), function) if runs else run
+                raise typer.Exit(act(options) or 0)
 
         command.__doc__, command.__name__ = run.__doc__, run.__name__
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
@@ -230,8 +236,8 @@ def _require(packages: Sequence[str], extra: str) -> None:
 _JUDGE = "Judge a dataset"
 
 
-@_command(_JUDGE)
-def _judges(options: of.ListOptions) -> int:
+@_command(_JUDGE, "judge_list.list_judges")
+def _judges(options: of.ListOptions) -> None:
     """List the judges there are, or tell all about one.
 
     \b
@@ -242,13 +248,10 @@ def _judges(options: of.ListOptions) -> int:
     refine judges helpfulness --check --model openai:gpt-5-mini
     refine judges lint judges.toml
     """
-    from refine.cli.judge_list import list_judges
-
-    return list_judges(options)
 
 
-@_command(_JUDGE)
-def _draft(options: of.DraftOptions) -> int:
+@_command(_JUDGE, "judge_list.run_draft")
+def _draft(options: of.DraftOptions) -> None:
     """Write a judge of dimensions that tell your answers apart.
 
     Ends with 1 where none does. What it writes is linted; try it on other answers before it guards anything.
@@ -257,13 +260,10 @@ def _draft(options: of.DraftOptions) -> int:
     refine draft --about "Answers questions about orders." --model openai:gpt-5-mini
     refine draft labelled.jsonl --system prompt.txt --model openai:gpt-5-mini --out judges.toml
     """
-    from refine.cli.judge_list import run_draft
-
-    return run_draft(options)
 
 
-@_command(_JUDGE)
-def _try_judge(options: of.TryJudgeOptions) -> int:
+@_command(_JUDGE, "trust.run_try_judge")
+def _try_judge(options: of.TryJudgeOptions) -> None:
     """Try a judge on worked cases before it guards anything.
 
     Half of the answers must pass, the others must not. `refine judges NAME --check` is the same.
@@ -274,13 +274,10 @@ def _try_judge(options: of.TryJudgeOptions) -> int:
 
     Exit code: 0 use it, perhaps with care, 1 do not use it, 2 bad input.
     """
-    from refine.cli.trust import run_try_judge
-
-    return run_try_judge(options)
 
 
-@_command(_JUDGE)
-def _estimate(options: of.EstimateOptions) -> int:
+@_command(_JUDGE, "compare.run_estimate")
+def _estimate(options: of.EstimateOptions) -> None:
     """Say what judging a dataset will take and cost.
 
     Calls, tokens and a range of cost; no model is asked.
@@ -289,13 +286,10 @@ def _estimate(options: of.EstimateOptions) -> int:
     refine estimate rows.jsonl --judge faithfulness --model openai:gpt-5-mini
     refine estimate rows.jsonl --judge helpfulness --model openai:gpt-5-mini --prices prices.json
     """
-    from refine.cli.compare import run_estimate
-
-    return run_estimate(options)
 
 
-@_command(_JUDGE)
-def _evaluate(options: of.EvaluateOptions) -> int:
+@_command(_JUDGE, "runs.run_evaluate")
+def _evaluate(options: of.EvaluateOptions) -> None:
     """Judge every row of a dataset.
 
     A row holds what was asked and what was answered, {"question": ..., "answer": ...}, and whatever else there
@@ -314,11 +308,6 @@ def _evaluate(options: of.EvaluateOptions) -> int:
     Exit code: 0 judged and good enough, 1 below --fail-under, worse than --baseline, or nothing could be scored,
     2 bad input, 3 stopped at --max-calls or --max-cost, or more than --max-unscored could not be judged.
     """
-    if options.out is not None and not options.out.strip():
-        raise _error_exit("--out is empty; name a new folder, e.g. --out runs/1")
-    from refine.cli.runs import run_evaluate
-
-    return run_evaluate(options)
 
 
 @_command(_JUDGE)
@@ -344,8 +333,8 @@ def _resume(options: of.ResumeOptions) -> int:
     return run_resume(options)
 
 
-@_command(_JUDGE)
-def _rescore(options: of.RescoreOptions) -> int:
+@_command(_JUDGE, "runs.run_rescore")
+def _rescore(options: of.RescoreOptions) -> None:
     """Add judges to a run, or replace those of the same name.
 
     The other verdicts stay. Model, server and language are those of the run unless others are given.
@@ -356,13 +345,10 @@ def _rescore(options: of.RescoreOptions) -> int:
 
     Exit code: as of `refine evaluate`.
     """
-    from refine.cli.runs import run_rescore
-
-    return run_rescore(options)
 
 
-@_command(_JUDGE)
-def _merge(options: of.MergeOptions) -> int:
+@_command(_JUDGE, "runs.run_merge")
+def _merge(options: of.MergeOptions) -> None:
     """Merge the shards of a run into one.
 
     The files are those of one process that judged the whole dataset.
@@ -372,15 +358,10 @@ def _merge(options: of.MergeOptions) -> int:
     refine evaluate rows.jsonl --judge json --shard 2/2 --out runs/2
     refine merge runs/1 runs/2 --out runs/all
     """
-    if not options.out.strip():
-        raise _error_exit("--out is empty; name a new folder, e.g. --out runs/all")
-    from refine.cli.runs import run_merge
-
-    return run_merge(options)
 
 
-@_command(_JUDGE)
-def _new_judge(options: of.NewJudgeOptions) -> int:
+@_command(_JUDGE, "judge_list.write_new_judge")
+def _new_judge(options: of.NewJudgeOptions) -> None:
     """Begin a judge of your own: a package with prompts and a test.
 
     \b
@@ -389,9 +370,6 @@ def _new_judge(options: of.NewJudgeOptions) -> int:
 
     It installs with `pip install ./brevity`, and `refine evaluate --judge brevity` then knows it.
     """
-    from refine.cli.judge_list import write_new_judge
-
-    return write_new_judge(options)
 
 
 _RUNS = "Read and compare runs"
@@ -449,8 +427,8 @@ def _report(options: of.ReportOptions) -> int:
     return 0
 
 
-@_command(_RUNS)
-def _compare(options: of.CompareOptions) -> int:
+@_command(_RUNS, "compare.run_compare")
+def _compare(options: of.CompareOptions) -> None:
     """Say whether run B is better than run A by more than chance.
 
     Over the same questions. By the scores that both runs have; or, with --judge, by showing a judge both
@@ -460,29 +438,23 @@ def _compare(options: of.CompareOptions) -> int:
     refine compare runs/1 runs/2
     refine compare runs/1 runs/2 --judge pairwise --model openai:gpt-5-mini
     """
-    from refine.cli.compare import run_compare
-
-    return run_compare(options)
 
 
-@_command(_RUNS)
-def _plan(options: of.PlanOptions) -> int:
+@_command(_RUNS, "compare.run_plan")
+def _plan(options: of.PlanOptions) -> None:
     """Say how many questions a comparison of two systems needs.
 
     \b
     refine plan runs/1 runs/2
     refine plan --points 3 --discordance 0.2
     """
-    from refine.cli.compare import run_plan
-
-    return run_plan(options)
 
 
 _LOOPS = "Loops, labels and certificates"
 
 
-@_command(_LOOPS)
-def _trial(options: of.TrialOptions) -> int:
+@_command(_LOOPS, "trial.run_trial")
+def _trial(options: of.TrialOptions) -> None:
     """Try out on your questions whether feedback mends answers.
 
     The first answer to each question is generated once, and every arm goes on from it, with as many generations as
@@ -499,15 +471,10 @@ def _trial(options: of.TrialOptions) -> int:
 
     Exit code: 0 done, 1 no question could be answered, 2 bad input.
     """
-    if options.out is not None and not options.out.strip():
-        raise _error_exit("--out is empty; name a folder, e.g. --out trials/one")
-    from refine.cli.trial import run_trial
-
-    return run_trial(options)
 
 
-@_command(_LOOPS)
-def _label(options: of.LabelOptions) -> int:
+@_command(_LOOPS, "label.run_label")
+def _label(options: of.LabelOptions) -> None:
     """Label answers in the terminal, blind to the verdict.
 
     They come in random order, one in ten for two people. Keys: 1-4 rating, g good, b bad, n note, s skip, z
@@ -520,13 +487,10 @@ def _label(options: of.LabelOptions) -> int:
 
     Exit code: 0 labelled, 1 nothing is left to label, 2 bad input.
     """
-    from refine.cli.label import run_label
-
-    return run_label(options)
 
 
-@_command(_LOOPS)
-def _align(options: of.AlignOptions) -> int:
+@_command(_LOOPS, "trust.run_align")
+def _align(options: of.AlignOptions) -> None:
     """Say how far a judge's verdicts agree with labels of people.
 
     A row holds what the judge said, {"rating": 3} or {"score": 0.8}, and what people say,
@@ -539,13 +503,10 @@ def _align(options: of.AlignOptions) -> int:
 
     Exit code: 0 reported, 2 bad input.
     """
-    from refine.cli.trust import run_align
-
-    return run_align(options)
 
 
-@_command(_LOOPS)
-def _tune(options: of.TuneOptions) -> int:
+@_command(_LOOPS, "judge_list.run_tune")
+def _tune(options: of.TuneOptions) -> None:
     """Tune a judge by labels of people, and say whether it became better.
 
     It tries guidelines, examples and wordings on one half of the labels, and compares the best with the judge as
@@ -559,9 +520,6 @@ def _tune(options: of.TuneOptions) -> int:
 
     Exit code: 0 improved, 1 no gain, 2 bad input.
     """
-    from refine.cli.judge_list import run_tune
-
-    return run_tune(options)
 
 
 @_command(_LOOPS)
@@ -585,8 +543,8 @@ def _learn(options: of.LearnOptions) -> int:
     return run_learn(options)
 
 
-@_command(_LOOPS)
-def _certify(options: of.CertifyOptions) -> int:
+@_command(_LOOPS, "trust.run_certify")
+def _certify(options: of.CertifyOptions) -> None:
     """Certify the success rating of a loop.
 
     Of the answers that pass, at most a share of --alpha is bad, with confidence 1 - --delta. Record the loop
@@ -605,13 +563,10 @@ def _certify(options: of.CertifyOptions) -> int:
 
     Exit code: 0 certified, 1 nothing is certified, 2 bad input.
     """
-    from refine.cli.trust import run_certify
-
-    return run_certify(options)
 
 
-@_command(_LOOPS)
-def _replay(options: of.ReplayOptions) -> int:
+@_command(_LOOPS, "loops.run_replay")
+def _replay(options: of.ReplayOptions) -> None:
     """Say what other policies would have made of recorded loops.
 
     Passes by attempt, gain per attempt, and thresholds, attempts and patience that were not in force.
@@ -623,13 +578,10 @@ def _replay(options: of.ReplayOptions) -> int:
 
     Exit code: 0 reported, 1 nothing is identified, 2 bad input.
     """
-    from refine.cli.loops import run_replay
-
-    return run_replay(options)
 
 
-@_command(_LOOPS)
-def _monitor(options: of.MonitorOptions) -> int:
+@_command(_LOOPS, "loops.run_monitor")
+def _monitor(options: of.MonitorOptions) -> None:
     """Look whether a loop still does what it was certified to do.
 
     Labels in the record are audits: an alarm is due when more answers are bad than the certificate tolerates, or
@@ -642,13 +594,10 @@ def _monitor(options: of.MonitorOptions) -> int:
 
     Exit code: 0 no alarm, 1 an alarm, 2 bad input, 3 nothing can raise an alarm: no audits and no canary.
     """
-    from refine.cli.loops import run_monitor
-
-    return run_monitor(options)
 
 
-@_command(_LOOPS)
-def _export(options: of.ExportOptions) -> int:
+@_command(_LOOPS, "loops.run_export")
+def _export(options: of.ExportOptions) -> None:
     """Write recorded attempts as a dataset: JSON lines, .csv or .parquet.
 
     \b
@@ -661,13 +610,10 @@ def _export(options: of.ExportOptions) -> int:
 
     Exit code: 0 written, 1 nothing to write, 2 bad input.
     """
-    from refine.cli.loops import run_export
-
-    return run_export(options)
 
 
-@_command(_LOOPS)
-def _verify(options: of.VerifyOptions) -> int:
+@_command(_LOOPS, "loops.run_verify")
+def _verify(options: of.VerifyOptions) -> None:
     """Say whether a record, or its export, is as it was written.
 
     Every outcome carries a hash of itself and of the one before: what is changed, dropped or put elsewhere shows.
@@ -681,9 +627,6 @@ def _verify(options: of.VerifyOptions) -> int:
 
     Exit code: 0 as it was written, 1 not, 2 bad input.
     """
-    from refine.cli.loops import run_verify
-
-    return run_verify(options)
 
 
 _GUARD = "Guard a chatbot"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from inspect import Parameter
+from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
@@ -54,6 +55,17 @@ def _field(default: Any, **metadata: Any) -> Any:
     if default is list:
         return field(default_factory=list, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def _out(text: str, metavar: str, *, default: Any = None) -> Any:
+    """Return the field of a new folder, which may not be called nothing."""
+
+    def check(value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            raise typer.BadParameter(f"it is empty; name a folder, e.g. --out {metavar.lower()}s/1")
+        return value
+
+    return _option(text, metavar, default=default, callback=check)
 
 
 def _json() -> Any:
@@ -223,12 +235,36 @@ class GateOptions(OptionGroup):
     junit: Path | None = _option("Write the gate as JUnit XML.", "FILE")
 
 
-class EvaluateOptions(CommandOptions):
+class _NewFolderOptions(CommandOptions):
+    """What commands have in common that write into a folder of their own."""
+
+    _home: ClassVar[str]
+    """Where the folder is that has no name."""
+
+    out: str | None
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder that is written: the named one, or a new one called after the time."""
+        if self.out is not None:
+            return Path(self.out)
+        base = Path(self._home) / time.strftime("%Y-%m-%d-%H%M%S")
+        others = (base.with_name(f"{base.name}-{number}") for number in count(2))
+        return next(folder for folder in chain([base], others) if not folder.exists())
+
+    @property
+    def resumable(self) -> Path | None:
+        """The folder that is written."""
+        return self.folder
+
+
+class EvaluateOptions(_NewFolderOptions):
     """The options of `refine evaluate`."""
 
+    _home = "runs"
     rows: _RowsOptions
     judges: _JudgeOptions
-    out: str | None = _option("New folder of the run. Default: runs/ and the time, which is printed.", "RUN")
+    out: str | None = _out("New folder of the run. Default: runs/ and the time, which is printed.", "RUN")
     limits: LimitOptions = field(default_factory=LimitOptions)
     batch: bool = _batch()
     shard: str | None = _option("Judge part I of N only; see `refine merge`.", "I/N")
@@ -236,32 +272,11 @@ class EvaluateOptions(CommandOptions):
     slices: list[str] = _slices()
     as_json: bool = _json()
 
-    @cached_property
-    def folder(self) -> Path:
-        """The folder of the run: the named one, or a new one called after the time."""
-        return _folder(self.out, "runs")
 
-    @property
-    def resumable(self) -> Path | None:
-        """The run that is written."""
-        return self.folder
-
-
-def _folder(out: str | None, default: str) -> Path:
-    """Return the folder that was named, or a new one in `default`, called after the time."""
-    if out is not None:
-        return Path(out)
-    base = Path(default) / time.strftime("%Y-%m-%d-%H%M%S")
-    return next(name for number in range(1, 1_000) if not (name := _add_number(base, number)).exists())
-
-
-def _add_number(folder: Path, number: int) -> Path:
-    return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
-
-
-class TrialOptions(CommandOptions):
+class TrialOptions(_NewFolderOptions):
     """The options of `refine trial`."""
 
+    _home = "trials"
     file: FileOptions
     generator: str = _option(
         "What answers: a model, or module:object for your own application.", "PROVIDER:NAME", default=MISSING
@@ -281,7 +296,7 @@ class TrialOptions(CommandOptions):
         default="first,loop,restated,verify_first,fresh",
     )
     baseline: str | None = _option("Compare with this arm. Default: fresh, if it is one, else first.", "ARM")
-    out: str | None = _option("Folder of the trial. Default: trials/ and the time, which is printed.", "TRIAL")
+    out: str | None = _out("Folder of the trial. Default: trials/ and the time, which is printed.", "TRIAL")
     draws: int = _option("Ask each question N times, each with another seed.", "N", default=1, min=1)
     temperature: float | None = _option("Of the generator. Default: its own.", "T", min=0)
     max_tokens: int | None = _option("Longest answer. Default: the model's own limit.", "N", min=1)
@@ -294,16 +309,6 @@ class TrialOptions(CommandOptions):
     prices: Path | None = _prices()
     retry_failed: bool = _flag("Try again where generator or judge failed.")
     as_json: bool = _json()
-
-    @cached_property
-    def folder(self) -> Path:
-        """The folder of the trial: the named one, or a new one called after the time."""
-        return _folder(self.out, "trials")
-
-    @property
-    def resumable(self) -> Path | None:
-        """The trial that is written."""
-        return self.folder
 
 
 class _RunOptions(CommandOptions):
@@ -344,7 +349,7 @@ class MergeOptions(CommandOptions):
     """The options of `refine merge`."""
 
     runs: list[Path] = _argument("Folders of all shards of one run.", "RUN...")
-    out: str = _option("New folder of the run.", "RUN", default=MISSING)
+    out: str = _out("New folder of the run.", "RUN", default=MISSING)
     rows: Path | None = _moved_rows()
     as_json: bool = _json()
 
@@ -476,19 +481,25 @@ class VerifyOptions(CommandOptions):
     save_heads: Path | None = _option("New file for where the chains end; keep it elsewhere.", "HEADS")
 
 
-class ServeOptions(CommandOptions):
-    """The options of `refine serve`."""
+class _GuardOptions(CommandOptions):
+    """What `refine serve` and `refine mcp` have in common."""
 
-    action: str | None = _argument("`init` asks three questions and writes refine.toml.", "[init]", default=None)
-    yes: bool = _flag("With init: ask nothing.")
+    config: Path | None = _option("TOML file with these and all other settings of a guard.", "FILE")
     upstream: str | None = _option("Address of the model's API. E.g. https://api.openai.com/v1", "URL")
     judge: str | None = _judge("Judge by name, module:object of your own, or a judges.toml.", "NAME")
     judge_base_url: str | None = _option("OpenAI-compatible server of the judge's model.", "URL")
     judge_model: str | None = _option("The judge's model there, or PROVIDER:NAME.", "NAME")
-    success_rating: int | None = _option("Rating at which an answer is accepted. Default: 3", "1-4")
-    max_attempts: int | None = _option("Most answers generated for one question. Default: 3", "N")
     host: str | None = _option("Listen here. Default: 127.0.0.1", "HOST")
     port: int | None = _option("Port to listen at; 0: any. Default: 8000", "N")
+
+
+class ServeOptions(_GuardOptions):
+    """The options of `refine serve`."""
+
+    action: str | None = _argument("`init` asks three questions and writes refine.toml.", "[init]", default=None)
+    yes: bool = _flag("With init: ask nothing.")
+    success_rating: int | None = _option("Rating at which an answer is accepted. Default: 3", "1-4")
+    max_attempts: int | None = _option("Most answers generated for one question. Default: 3", "N")
     record: str | None = _option(
         "Where outcomes are recorded: a file, or a database. Default: refine-record.db", "URL"
     )
@@ -496,24 +507,16 @@ class ServeOptions(CommandOptions):
     no_record: bool = _flag("Record nothing, so there is no page.")
     certificate: str | None = _option("Certificate that `refine certify` wrote; it sets the rating.", "FILE")
     on_alarm: str | None = _option("What follows where labels break its promise.", "stricter|closed|log")
-    config: Path | None = _option("TOML file with these and all other settings.", "FILE")
     check: bool = _flag("Check the settings, say what they mean, and end.")
     live: bool = _flag("With --check: ask judges, upstreams and the database, each once.")
 
 
-class McpOptions(CommandOptions):
+class McpOptions(_GuardOptions):
     """The options of `refine mcp`; those that `refine serve` has mean the same."""
 
-    config: Path | None = _option("TOML file of a guard, as `refine serve` reads it.", "FILE")
-    upstream: str | None = _option("Address of the model's API, for the tool refine.", "URL")
     model: str | None = _option("The upstream's model, where a call names none.", "NAME")
-    judge: str | None = _judge("Judge where a call names none.", "NAME")
-    judge_base_url: str | None = _option("OpenAI-compatible server of the judge's model.", "URL")
-    judge_model: str | None = _option("The judge's model there, or PROVIDER:NAME.", "NAME")
     root: Path = _option("Runs and rows are read below this folder alone.", "FOLDER", default=Path())
-    http: bool = _flag("Serve streamable HTTP at /mcp, behind the configuration's keys.")
-    host: str | None = _option("With --http: listen here. Default: 127.0.0.1", "HOST")
-    port: int | None = _option("With --http: port to listen at; 0: any. Default: 8000", "N")
+    http: bool = _flag("Serve streamable HTTP at /mcp on --host and --port, behind the configuration's keys.")
 
 
 class KeyOptions(CommandOptions):

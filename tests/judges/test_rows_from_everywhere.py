@@ -622,6 +622,16 @@ EXCHANGE: list[dict[str, str]] = [{"role": "user", "content": "q"}, {"role": "as
         ({"prompt": "q", "chosen": "a", "rejected": "b"}, ("q", "a", None)),
         ({"chosen": EXCHANGE, "rejected": [EXCHANGE[0], {"role": "assistant", "content": "b"}]}, ("q", "a", None)),
         ({"messages": EXCHANGE[:1], "choices": [{"index": 0, "message": EXCHANGE[1]}]}, ("q", "a", None)),
+        ({"attributes.input.value": "q", "attributes.output.value": "a"}, ("q", "a", None)),
+        (
+            {"response": {"status_code": 200, "body": {"choices": [{"message": EXCHANGE[1]}]}}, "question": "q"},
+            ("q", "a", None),
+        ),
+        (
+            {"input": {"messages": EXCHANGE[:1]}, "preferred_output": "a", "non_preferred_output": "b"},
+            ("q", "a", None),
+        ),
+        ({"question": "q", "answer": "a", "context": [["t", ["x"]]]}, ("q", "a", None)),
         ({"input": "q", "output": "a", "expected": 42, "scores": {"x": 1}}, ("q", "a", "42")),
         (
             {"question": "q", "context": "c", "answers": {"text": ["x", "y"], "answer_start": [1, 2]}},

@@ -415,6 +415,15 @@ GUESSED_CALLS = (
     ("refiner()('Hi')", "invoke(question) returns the answer"),
     ("refiner(max_attempts=1).refine('Hi').final_answer", "did you mean 'answer'?"),
     ("refiner(max_attempts=1).refine('Hi').xyzzy", "it has answer, attempts, best"),
+    ("refiner(max_attempts=1).refine('Hi').attempts[0].draft", "its text attempt.text"),
+    ("refiner(max_attempts=1).refine('Hi').usage.prompt_tokens", "it is input_tokens, output_tokens or tokens"),
+    ("refiner().batch_refine(['Hi'])", "several are batch(questions) or abatch(questions)"),
+    ("refiner().add_judge('json')", "SelfRefine(generator, judge=[first, second])"),
+    ("refiner(rule='all')", "judges.Panel([...], rule='min')"),
+    ("Verdict.good()", "Verdict.checked(True) make one"),
+    ("Sample(answer='a').output", "it is response"),
+    ("evaluate([{'answer': 'a'}], 'json').failures", "for row in evaluation.rows"),
+    ("__import__('selfrefine')", "from refine import SelfRefine"),
     ("load('Is it polite?')", "criteria='Is it polite?'"),
     ("load(['json', 'code'])", "several judges are a panel"),
     ("Verdict(rating=5)", "rating of a verdict: input should be 1, 2, 3 or 4, not 5; Verdict.rated(3"),
@@ -485,7 +494,7 @@ def test_a_guessed_call_says_in_one_line_what_to_write() -> None:
     names |= {"load_settings": load_settings, "create_agent": create_agent, "Sample": Sample}
     unclear = []
     for source, remedy in GUESSED_CALLS:
-        with pytest.raises((ValueError, TypeError, AttributeError, KeyError)) as raised:
+        with pytest.raises((ValueError, TypeError, AttributeError, KeyError, ImportError)) as raised:
             eval(source, names)  # noqa: S307 - as a user writes it
         message = str(raised.value)
         if remedy not in message or "\n" in message or "SECRET" in message or len(message) > LONGEST:
@@ -503,6 +512,9 @@ OPTIONS = (
     ("evaluate rows.jsonl --judge length --at_most=3", "follow its name and a colon, --judge NAME:at_most=..."),
     ("serve --url http://127.0.0.1:9", "here it is --upstream"),
     ("serve --threshold 4", "here it is --success-rating"),
+    ("serve --api-key SECRET", "the key is read from the environment"),
+    ("evaluate rows.jsonl --judge json --force", "a run is never overwritten"),
+    ("evaluate rows.jsonl -o out", "here it is --out"),
     ("report --xyzzy", "No such option: --xyzzy (see refine report --help)"),
 )
 

@@ -85,7 +85,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "ok.jsonl --judge json --out file/run",
             "file/run cannot be written (Not a directory); choose another --out",
         ),
-        ("ok.jsonl --judge json --out ''", "--out is empty; name a new folder"),
+        ("ok.jsonl --judge json --out ''", "'--out': it is empty; name a folder"),
         ("ok.jsonl --judge xyzzy --out out", "there is no judge 'xyzzy'; `refine judges` lists the"),
         ("ok.jsonl --judge '' --out out", "there is no judge ''; `refine judges` lists"),
         (f"ok.jsonl --judge {'x' * 900} --out out", "`refine judges` lists"),

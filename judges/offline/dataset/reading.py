@@ -665,13 +665,13 @@ def _rows_of(document: Any) -> Iterable[Any]:
         return samples
     if isinstance(document.get("results"), dict):  # promptfoo
         return _rows_of(document["results"])
-    if _is_table(document):
-        return rows_in(document)  # type: ignore[no-any-return]  # a dict of lists becomes rows
     known = any(canonical_field(name) or name in NESTED for name in document)
     lists = [
         value for value in document.values() if isinstance(value, list) and value and isinstance(value[0], dict)
     ]
-    return lists[0] if len(lists) == 1 and not known else [document]
+    if len(lists) == 1 and not known:
+        return lists[0]
+    return rows_in(document) if _is_table(document) else [document]  # a dict of lists becomes rows
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
