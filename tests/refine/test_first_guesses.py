@@ -423,7 +423,6 @@ GUESSED_CALLS = (
     ("Verdict.good()", "Verdict.checked(True) make one"),
     ("Sample(answer='a').output", "it is response"),
     ("evaluate([{'answer': 'a'}], 'json').failures", "for row in evaluation.rows"),
-    ("__import__('selfrefine')", "from refine import SelfRefine"),
     ("load('Is it polite?')", "criteria='Is it polite?'"),
     ("load(['json', 'code'])", "several judges are a panel"),
     ("Verdict(rating=5)", "rating of a verdict: input should be 1, 2, 3 or 4, not 5; Verdict.rated(3"),
