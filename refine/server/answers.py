@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from langchain_core.messages import AnyMessage
@@ -99,7 +99,7 @@ class GuardedRequest:
     records: list[OutcomeRecord] = field(default_factory=list, repr=False)
 
 
-async def answer(question: GuardedRequest) -> GuardReply:
+def answer(question: GuardedRequest) -> Awaitable[GuardReply]:
     """Answer a question; where several answers are wanted, each is asked for and judged by itself.
 
     Raises:
@@ -113,11 +113,15 @@ async def answer(question: GuardedRequest) -> GuardReply:
     if most is not None and any(type(one) is not int or one > most for one in asked):
         raise ApiError(400, f"an answer has {most:,} tokens at most here; ask for no more", code="invalid")
     if request.choices == 1 or request.skip_reason:
-        return await _answer(question)
+        return _answer(question)
     if request.choices > guard.max_choices:
         text = f"n is {guard.max_choices} at most here, not {request.choices}"
         raise ApiError(400, text, code="invalid", param="n")
-    answers = (_answer(_ask_for_choice(question, at)) for at in range(request.choices))
+    return _answer_each(question)
+
+
+async def _answer_each(question: GuardedRequest) -> GuardReply:
+    answers = (_answer(_ask_for_choice(question, at)) for at in range(question.request.choices))
     replies = await asyncio.gather(*answers, return_exceptions=True)  # so that none goes on behind another's error
     for one in replies:
         if isinstance(one, BaseException):
@@ -255,15 +259,16 @@ def _release_answer(outcome: Outcome, answers: Mapping[str, RawAnswer], question
     """
     assert outcome.answer is not None  # noqa: S101 - nobody reviews here, so that a loop without one raises
     summary = outcome.summary() if question.request.skip_reason else outcome.answer.response_metadata[SUMMARY]
-    released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
+    released = None if outcome.released is None else outcome.attempts[outcome.released - 1]
     raw = None if released is None else answers.get(released.answer.id or "")
-    is_quoted = released is not None and not all(piece.released for piece in released.pieces)
+    pieces = () if released is None else released.pieces
+    is_quoted = bool(pieces) and not all(piece.released for piece in pieces)
     if raw is None or is_quoted:  # the upstream's reply may quote a refused piece in any field, `usage` included
         own = question.dialect.write_reply(str(outcome.answer.text), question.request.model)
         own = own if released is None else question.dialect.with_usage(own, released.usage)
         raw = RawAnswer(own, [] if raw is None else raw.headers)
     document = raw.document
-    if any(attempt.pieces for attempt in outcome.attempts):
+    if question.guard.loop.releases_pieces and any(attempt.pieces for attempt in outcome.attempts):
         is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"
         document = question.dialect.with_released_text(document, str(outcome.answer.text), is_filtered=is_filtered)
     if released is not None and released.mended:

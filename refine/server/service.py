@@ -11,9 +11,10 @@ import logging
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -37,17 +38,6 @@ from refine.server.dialects.protocol import (
 )
 from refine.server.errors import ApiError, ByteBudget, ClientGone, PassedBody, read_body
 from refine.telemetry import UNTRACED, trace_request
-
-
-def _check_encoding(headers: Mapping[str, str]) -> None:
-    """Refuse a body that is compressed, whose size nobody knows before it is read.
-
-    Raises:
-        ApiError: If it is (415).
-    """
-    encoding = headers.get("content-encoding", "identity")
-    if encoding.strip().lower() not in ("", "identity"):
-        raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
 
 
 class _Admission:
@@ -391,11 +381,6 @@ class ServedRequest:
     first_text_s: float | None = None
 
     @property
-    def is_unanswered(self) -> bool:
-        """True if nothing was judged for it."""
-        return not self.records and not self.verdicts
-
-    @property
     def ended(self) -> str:
         """How a request without an answer of the loop ended: `passed_through`, `error_502`, `left`."""
         if self.status is None:
@@ -498,12 +483,6 @@ class Exchange:
             incoming.headers, incoming.id, caller.credentials, dialect.KEY_HEADER
         )
 
-    def log_fields(self) -> dict[str, str]:
-        """Return what every line of the log about this request has: its id, and who asks."""
-        who = self.requester
-        fields = {"key": who.key, "user": who.user, "session": who.session, "thread": who.thread}
-        return {"request_id": self.incoming.id, **{name: text for name, text in fields.items() if text}}
-
     def done(
         self, status: int | None, seconds: float, *, code: str = "", first_text_s: float | None = None
     ) -> None:
@@ -541,7 +520,9 @@ class PostRoute(ABC):
         self._form = form
 
     @abstractmethod
-    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
+    def serve(
+        self, exchange: Exchange, body: Json, caller: Caller, client: Client
+    ) -> Awaitable[GuardReply | None]:
         """Answer one request, and return the reply that was sent; None where the client left."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -575,8 +556,10 @@ class PostRoute(ABC):
         try:
             with service.bytes_held.request() as held:
                 body = await read_body(client.receive, incoming.headers, service.limits, held)
-                _check_encoding(incoming.headers)
-                document = await _read_document(body, service.limits)
+                if incoming.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+                    raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
+                read = partial(read_object, body, service.limits.max_messages)
+                document = read() if len(body) < _LARGE else await asyncio.to_thread(read)
                 exchange.requester = Requester.of(caller, incoming.headers, document)
                 return await self.serve(exchange, document, caller, client)
         finally:
@@ -594,25 +577,6 @@ _LARGE = 1 << 18
 """Bytes from which on a body is read in a thread, since that takes as long as many other requests do."""
 
 
-async def _read_document(body: bytes, limits: RequestLimits) -> Json:
-    """Return the object that a body holds.
-
-    Raises:
-        ApiError: If it holds none, or a conversation that is too long.
-    """
-    document = read_object(body) if len(body) < _LARGE else await asyncio.to_thread(read_object, body)
-    for name in ("messages", "input"):
-        turns = document.get(name)
-        if isinstance(turns, list) and len(turns) > limits.max_messages:
-            raise ApiError(
-                400,
-                f"{name} has {len(turns):,} messages; send {limits.max_messages:,} at most",
-                code="too_many_messages",
-                param=name,
-            )
-    return document
-
-
 class JudgedRoute(PostRoute):
     """A route whose answers are judged.
 
@@ -625,7 +589,9 @@ class JudgedRoute(PostRoute):
         super().__init__(service, dialect)
         self._dialect = dialect
 
-    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
+    def serve(
+        self, exchange: Exchange, body: Json, caller: Caller, client: Client
+    ) -> Awaitable[GuardReply | None]:
         """Answer one request; see the base class."""
         service, request = self._service, self._dialect.read_request(body)
         guard = exchange.choose_guard(request.model, caller, api=self._dialect.API)
@@ -634,7 +600,7 @@ class JudgedRoute(PostRoute):
             if request.streamed and guard.loop.releases_pieces
             else None
         )
-        return await respond(
+        return respond(
             self._answer(exchange, guard, request, caller, pieces),
             client,
             self._dialect,
@@ -652,10 +618,13 @@ class JudgedRoute(PostRoute):
         caller: Caller,
         pieces: PieceOutlet | None,
     ) -> GuardReply:
+        who = exchange.requester
+        asking = {"key": who.key, "user": who.user, "session": who.session, "thread": who.thread}
+        said = {name: text for name, text in asking.items() if text}
+        bind_contextvars(request_id=exchange.incoming.id, **said)  # for the log, until this request's task ends
         headers = {**exchange.upstream_headers(guard, caller, self._dialect), "content-type": "application/json"}
         assert guard.upstream is not None  # noqa: S101 - there are no headers without one
         question = GuardedRequest(guard, guard.upstream, self._dialect, request, headers, pieces)
-        bind_contextvars(**exchange.log_fields())  # for the lines of this request, whose task ends with it
         try:
             exchange.span.ask(model=request.model, provider=guard.provider)
             return await answer(question)
@@ -699,7 +668,7 @@ class GuardApp:
         self._below_prefix = below_prefix
         self._others = others
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a request."""
         serve = self._others
         if scope["type"] == "http":
@@ -709,4 +678,4 @@ class GuardApp:
                 serve = own
             elif path.startswith(f"{PREFIX}/"):
                 serve = self._below_prefix
-        await serve(scope, receive, send)
+        return serve(scope, receive, send)

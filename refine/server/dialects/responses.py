@@ -179,11 +179,6 @@ def with_usage(reply: Json, usage: Usage) -> Json:
     return {**reply, "usage": {**counts, **details, "total_tokens": usage.tokens}}
 
 
-def judged_part(reply: Json) -> Json:
-    """Return the reply: all its messages are one answer."""
-    return reply
-
-
 _KNOWN_ITEMS = ("compaction", "mcp_approval_request", "mcp_list_tools", "message", "reasoning")
 
 
