@@ -61,6 +61,17 @@ _TOKEN_LIMITS = ("max_completion_tokens", "max_new_tokens", "max_output_tokens",
 _OPERATORS = ("sample_rate", "skip")
 """Why an answer is not judged, where the policy says so."""
 _OWN_HEADERS = b"x-refine-"
+_WORDED = (
+    b"cache-control",
+    b"expires",
+    b"last-modified",
+    b"link",
+    b"retry-after",
+    b"server-timing",
+    b"vary",
+    b"via",
+)
+"""Headers whose values have blanks and are no text of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +295,15 @@ def _release_answer(outcome: Outcome, answers: Mapping[str, RawAnswer], question
         document = question.dialect.with_released_text(document, _shown(outcome), is_filtered=False)
     if question.guard.counts_all:
         document = question.dialect.with_usage(document, outcome.usage)
-    return GuardReply(200, {**document, "refine": metrics}, [*raw.headers, *_refine_headers(metrics)])
+    headers = _headers_to_client(raw.headers, question.guard)
+    return GuardReply(200, {**document, "refine": metrics}, [*headers, *_refine_headers(metrics)])
+
+
+def _headers_to_client(headers: RawHeaders, guard: ServedGuard) -> RawHeaders:
+    """Return an upstream's headers, without those that hold words which nobody judged."""
+    if guard.unjudged == "pass":
+        return headers
+    return [(name, value) for name, value in headers if b" " not in value or name.startswith(_WORDED)]
 
 
 def _shown(outcome: Outcome) -> str:
@@ -360,7 +379,7 @@ def _reply_unanswered(error: Unanswered, question: GuardedRequest) -> GuardReply
     """Return the reply for a loop that may release nothing: the upstream's error, or one of ours."""
     cause = error.__cause__ if isinstance(error, GeneratorFailed) else None
     if isinstance(cause, UpstreamRefused):
-        return _pass_refusal_on(cause.reply, question.dialect, as_it_is=question.guard.unjudged == "pass")
+        return _pass_refusal_on(cause.reply, question)
     if isinstance(cause, ApiError):
         return failure(cause, question.dialect)
     if isinstance(error, GeneratorFailed):
@@ -368,19 +387,20 @@ def _reply_unanswered(error: Unanswered, question: GuardedRequest) -> GuardReply
     return failure(_own_error(error, question.guard), question.dialect)
 
 
-def _pass_refusal_on(reply: UpstreamReply, dialect: ApiDialect, *, as_it_is: bool) -> GuardReply:
-    """Return an upstream's error, as it is or without fields that may quote what a model wrote."""
-    document = _error_in(reply.body)
-    if document is not None and as_it_is:
+def _pass_refusal_on(reply: UpstreamReply, question: GuardedRequest) -> GuardReply:
+    """Return an upstream's error, as it is or without what may quote what a model wrote."""
+    document, headers = _error_in(reply.body), _headers_to_client(reply.headers, question.guard)
+    if document is not None and question.guard.unjudged == "pass":
         kind = reply.kind.encode("latin-1", "replace")
-        return GuardReply(reply.status, document, reply.headers, reply.body, kind)
+        return GuardReply(reply.status, document, headers, reply.body, kind)
     text = f"the upstream answered with status {reply.status}"
-    own = dialect.error_body(ApiError(reply.status, text, code="upstream_error"))
-    return GuardReply(reply.status, own if document is None else _bare_error(document), reply.headers)
+    own = question.dialect.error_body(ApiError(reply.status, text, code="upstream_error"))
+    return GuardReply(reply.status, own if document is None else _bare_error(document), headers)
 
 
 _ERROR_FIELDS = ("message", "type", "code", "param", "status")
-_LONGEST_ERROR = 2_000
+_LONGEST_ERROR = 300
+"""Characters of an error's text: enough to say what is wrong with a request, too few to quote an answer."""
 
 
 def _bare_error(document: Json) -> Json:

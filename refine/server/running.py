@@ -322,8 +322,6 @@ _NEEDS = {
     "otlp": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "console": ("opentelemetry.sdk",),
 }
-_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_PROTOCOL = "http/protobuf"
 _SERVICE = "refine-guard"
 
 

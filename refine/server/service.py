@@ -25,6 +25,7 @@ from judges.verdict import Usage, Verdict
 from refine.server.access import GUARD_HEADER, Budgets, Caller, Guards, Incoming, Keys, Requester, ServedGuard
 from refine.server.answers import GuardedRequest, OutcomeRecord, answer
 from refine.server.config import RequestLimits
+from refine.server.dialects import chat
 from refine.server.dialects.protocol import (
     ApiDialect,
     GuardReply,
@@ -52,8 +53,9 @@ class _Admission:
         self._by_key: Counter[str] = Counter()
         self.in_flight = 0
 
-    def enter(self, key: str) -> None:
-        """Take a place for one request of a key; `leave` must follow.
+    @contextmanager
+    def place(self, key: str) -> Iterator[None]:
+        """Hold a place for one request of a key in a `with` block.
 
         Raises:
             ApiError: If there is none: 429 where the key has too many, 503 where the server has.
@@ -70,23 +72,13 @@ class _Admission:
             raise ApiError(503, "the server is busy; try again", code="server_busy", retry_after_s=1)
         self.in_flight += 1
         self._by_key[key] += 1
-
-    def leave(self, key: str) -> None:
-        """Give the place of one request of a key back."""
-        self.in_flight -= 1
-        if self._by_key[key] > 1:
-            self._by_key[key] -= 1
-        else:
-            del self._by_key[key]
-
-    @contextmanager
-    def place(self, key: str) -> Iterator[None]:
-        """Hold a place for one request of a key in a `with` block; otherwise as `enter`."""
-        self.enter(key)
         try:
             yield
         finally:
-            self.leave(key)
+            self.in_flight -= 1
+            self._by_key[key] -= 1
+            if not self._by_key[key]:
+                del self._by_key[key]
 
 
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
@@ -515,7 +507,7 @@ class PostRoute(ABC):
         form: How it writes events and errors.
     """
 
-    def __init__(self, service: Service, form: ApiDialect) -> None:
+    def __init__(self, service: Service, form: ApiDialect = chat) -> None:
         self._service = service
         self._form = form
 
@@ -552,18 +544,14 @@ class PostRoute(ABC):
         exchange.caller = caller.name
         if service.budgets is not None:
             service.budgets.enter(caller.name)
-        service.admission.enter(caller.name)
-        try:
-            with service.bytes_held.request() as held:
-                body = await read_body(client.receive, incoming.headers, service.limits, held)
-                if incoming.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
-                    raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
-                read = partial(read_object, body, service.limits.max_messages)
-                document = read() if len(body) < _LARGE else await asyncio.to_thread(read)
-                exchange.requester = Requester.of(caller, incoming.headers, document)
-                return await self.serve(exchange, document, caller, client)
-        finally:
-            service.admission.leave(caller.name)
+        with service.admission.place(caller.name), service.bytes_held.request() as held:
+            body = await read_body(client.receive, incoming.headers, service.limits, held)
+            if incoming.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+                raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
+            read = partial(read_object, body, service.limits.max_messages)
+            document = read() if len(body) < _LARGE else await asyncio.to_thread(read)
+            exchange.requester = Requester.of(caller, incoming.headers, document)
+            return await self.serve(exchange, document, caller, client)
 
 
 def _code_of(reply: GuardReply) -> str:
@@ -668,7 +656,7 @@ class GuardApp:
         self._below_prefix = below_prefix
         self._others = others
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         serve = self._others
         if scope["type"] == "http":
@@ -678,4 +666,4 @@ class GuardApp:
                 serve = own
             elif path.startswith(f"{PREFIX}/"):
                 serve = self._below_prefix
-        return serve(scope, receive, send)
+        await serve(scope, receive, send)

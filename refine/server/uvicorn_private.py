@@ -188,7 +188,6 @@ class GuardServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                interface="asgi3",
                 http=type("_Protocol", (_Protocol,), limits),
                 ws="none",
                 lifespan="on",
