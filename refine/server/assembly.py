@@ -365,7 +365,9 @@ _ADDRESS = re.compile(r"https?://")
 def _model_named(name: str, settings: GuardSettings, key: str | None) -> JudgeModel:
     """Return one model: at an address of its own, a provider's by its prefix, or at `judge_base_url`."""
     if not name.strip():
-        raise ConfigurationError("judge_model is empty; name a model, such as 'openai:gpt-5-mini', or leave it out")
+        raise ConfigurationError(
+            "judge_model is empty; name a model, such as 'openai:gpt-5-mini', or leave it out"
+        )
     if _ADDRESS.match(name):
         address, _, own = name.partition("#")
         if not own:

@@ -434,6 +434,8 @@ _GZIP_WINDOW = 31
 _MOST_BYTES = 50_000_000
 _OK = range(200, 300)
 IDEMPOTENCY = "idempotency-key"
+_OFFERING_TOOLS = ("functions", "mcp_servers", "prompt", "tools")
+"""Fields that offer tools; without any a call is an answer in another form, and judged as one."""
 
 
 class UpstreamRefused(RefineError):  # noqa: N818 - what the upstream did
@@ -536,7 +538,8 @@ class UpstreamGenerator:
             if answer.tool_calls
             else ""
         )
-        if self._request.forces_call and answer.tool_calls:
+        is_offered = any(map(self._request.payload.get, _OFFERING_TOOLS))
+        if answer.tool_calls and (self._request.forces_call or not is_offered):
             answer = _spoken(answer)
         choices = document.get("choices")
         if isinstance(choices, list) and len(choices) > 1:  # the first alone is read, and judged

@@ -42,6 +42,7 @@ HIDDEN: Mapping[str, tuple[str, Json]] = {
     "a sequence that stopped it": ("envelope", {"stop_sequence": MARK, "matched_stop": MARK}),
     "a tier": ("envelope", {"service_tier": MARK}),
     "a summary": ("answer", {"summary": MARK}),
+    "a seal that is a text": ("answer", {"signature": f"I say {MARK}"}),
     "a parsed form": ("answer", {"parsed": {"text": MARK}}),
     "a list of texts": ("answer", {"vendor": {"said": ["This", [MARK]]}}),
     "images that are texts": ("answer", {"images": [MARK], "video": {"url": MARK}}),
@@ -131,6 +132,7 @@ EVASIONS = (
     Evasion("a text beside a call", (200, 422), model="calls"),
     Evasion("a text beside a call that cannot be read", (200, 422), model="calls badly"),
     Evasion("a text beside a refusal", (200, 422), model="refuses"),
+    Evasion("the call of a tool that nobody offered", model="says"),
     Evasion("an answer as the one call there may be", fields={"tool_choice": _FORCED}, model="says"),
     Evasion(
         "a call forced in the old way beside a choice that is null",

@@ -271,7 +271,7 @@ def test_what_passes_by_name_says_so(upstream: ModelServer) -> None:
             {"messages": [*QUESTION, {"role": "assistant", "content": "It"}]},
             {"messages": QUESTION, "modalities": ["text", "audio"]},
             {"messages": QUESTION, "store": True},
-            {"messages": QUESTION, "model": "calls"},
+            {"messages": QUESTION, "model": "calls", "functions": [{"name": "look"}]},
         ):
             reply = guard.post(PATHS["chat"], {"model": "m", **body}).json()
             assert (reply["refine"]["passed"], reply["refine"]["stop_reason"]) == (False, "skipped")

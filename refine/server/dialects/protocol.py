@@ -398,7 +398,12 @@ class ReadTexts:
         if isinstance(value, str):
             form = names.get(name)
             is_read = form is not None and (form is _ANYTHING or form.fullmatch(value))
-            is_read = is_read or value in self.text or name in _SEALED or value in self._words_sent()
+            is_read = (
+                is_read
+                or value in self.text
+                or (name in _SEALED and " " not in value)
+                or value in self._words_sent()
+            )
             return value if is_read else _UNREAD
         if name in _TOLD or (name == "logprobs" and not self._has_read_tokens(value)):
             return _UNREAD
