@@ -295,9 +295,7 @@ class ChatPieceWriter:
 piece_writer = ChatPieceWriter
 
 
-def error_body(error: ApiError) -> Json:
-    """Return the body of an error of the guard's own."""
-    return openai_error(error)
+error_body = openai_error
 
 
 def error_events(body: Json) -> list[bytes]:

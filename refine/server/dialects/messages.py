@@ -349,9 +349,7 @@ class MessagesPieceWriter:
 piece_writer = MessagesPieceWriter
 
 
-def error_body(error: ApiError) -> Json:
-    """Return the body of an error of the guard's own."""
-    return anthropic_error(error)
+error_body = anthropic_error
 
 
 def error_events(body: Json) -> list[bytes]:

@@ -416,9 +416,7 @@ def _ending_of(reply: Json) -> str:
     return status if status in ("failed", "incomplete") else "completed"
 
 
-def error_body(error: ApiError) -> Json:
-    """Return the body of an error of the guard's own."""
-    return openai_error(error)
+error_body = openai_error
 
 
 def error_events(body: Json) -> list[bytes]:
