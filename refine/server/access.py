@@ -279,8 +279,10 @@ class Requester:
 
 def _first_id(candidates: Iterable[object]) -> str:
     """Return the first id, on one line and not long; empty where there is none."""
-    text = next((one for one in candidates if isinstance(one, str) and one.strip()), "")
-    return _UNPRINTABLE.sub("", text)[:_LONGEST_ID].strip()
+    for one in candidates:
+        if isinstance(one, str) and one.strip():
+            return _UNPRINTABLE.sub("", one)[:_LONGEST_ID].strip()
+    return ""
 
 
 class Keys:
@@ -486,7 +488,6 @@ class Guards:
 
     def __init__(self, guards: Sequence[ServedGuard], *, by_header: bool = True) -> None:
         self._by_name = {guard.name: guard for guard in guards}
-        self._default = guards[0]
         self._by_header = by_header
 
     def __iter__(self) -> Iterator[ServedGuard]:
@@ -546,8 +547,10 @@ class Guards:
         return self._by_name[name]
 
     def _for_model(self, model: str, api: str) -> ServedGuard:
-        guards = [self._default, *(guard for guard in self if guard is not self._default)]
-        matching = [guard for guard in self if guard.serves(model)]
+        guards = list(self._by_name.values())
+        if len(guards) == 1:
+            return guards[0]
+        matching = [guard for guard in guards if guard.serves(model)] or guards
         if not api:
-            return (matching or guards)[0]
-        return max(matching or guards, key=lambda guard: guard.fitness(api))  # the first of those that fit as well
+            return matching[0]
+        return max(matching, key=lambda guard: guard.fitness(api))  # the first of those that fit as well

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from langchain_core.messages import AnyMessage
@@ -61,6 +61,17 @@ _TOKEN_LIMITS = ("max_completion_tokens", "max_new_tokens", "max_output_tokens",
 _OPERATORS = ("sample_rate", "skip")
 """Why an answer is not judged, where the policy says so."""
 _OWN_HEADERS = b"x-refine-"
+_WORDED = (
+    b"cache-control",
+    b"expires",
+    b"last-modified",
+    b"link",
+    b"retry-after",
+    b"server-timing",
+    b"vary",
+    b"via",
+)
+"""Headers whose values have blanks and are no text of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,7 @@ class GuardedRequest:
     records: list[OutcomeRecord] = field(default_factory=list, repr=False)
 
 
-async def answer(question: GuardedRequest) -> GuardReply:
+def answer(question: GuardedRequest) -> Awaitable[GuardReply]:
     """Answer a question; where several answers are wanted, each is asked for and judged by itself.
 
     Raises:
@@ -113,11 +124,15 @@ async def answer(question: GuardedRequest) -> GuardReply:
     if most is not None and any(type(one) is not int or one > most for one in asked):
         raise ApiError(400, f"an answer has {most:,} tokens at most here; ask for no more", code="invalid")
     if request.choices == 1 or request.skip_reason:
-        return await _answer(question)
+        return _answer(question)
     if request.choices > guard.max_choices:
         text = f"n is {guard.max_choices} at most here, not {request.choices}"
         raise ApiError(400, text, code="invalid", param="n")
-    answers = (_answer(_ask_for_choice(question, at)) for at in range(request.choices))
+    return _answer_each(question)
+
+
+async def _answer_each(question: GuardedRequest) -> GuardReply:
+    answers = (_answer(_ask_for_choice(question, at)) for at in range(question.request.choices))
     replies = await asyncio.gather(*answers, return_exceptions=True)  # so that none goes on behind another's error
     for one in replies:
         if isinstance(one, BaseException):
@@ -255,15 +270,16 @@ def _release_answer(outcome: Outcome, answers: Mapping[str, RawAnswer], question
     """
     assert outcome.answer is not None  # noqa: S101 - nobody reviews here, so that a loop without one raises
     summary = outcome.summary() if question.request.skip_reason else outcome.answer.response_metadata[SUMMARY]
-    released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
+    released = None if outcome.released is None else outcome.attempts[outcome.released - 1]
     raw = None if released is None else answers.get(released.answer.id or "")
-    is_quoted = released is not None and not all(piece.released for piece in released.pieces)
+    pieces = () if released is None else released.pieces
+    is_quoted = bool(pieces) and not all(piece.released for piece in pieces)
     if raw is None or is_quoted:  # the upstream's reply may quote a refused piece in any field, `usage` included
         own = question.dialect.write_reply(str(outcome.answer.text), question.request.model)
         own = own if released is None else question.dialect.with_usage(own, released.usage)
         raw = RawAnswer(own, [] if raw is None else raw.headers)
     document = raw.document
-    if any(attempt.pieces for attempt in outcome.attempts):
+    if question.guard.loop.releases_pieces and any(attempt.pieces for attempt in outcome.attempts):
         is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"
         document = question.dialect.with_released_text(document, str(outcome.answer.text), is_filtered=is_filtered)
     if released is not None and released.mended:
@@ -279,7 +295,15 @@ def _release_answer(outcome: Outcome, answers: Mapping[str, RawAnswer], question
         document = question.dialect.with_released_text(document, _shown(outcome), is_filtered=False)
     if question.guard.counts_all:
         document = question.dialect.with_usage(document, outcome.usage)
-    return GuardReply(200, {**document, "refine": metrics}, [*raw.headers, *_refine_headers(metrics)])
+    headers = _headers_to_client(raw.headers, question.guard)
+    return GuardReply(200, {**document, "refine": metrics}, [*headers, *_refine_headers(metrics)])
+
+
+def _headers_to_client(headers: RawHeaders, guard: ServedGuard) -> RawHeaders:
+    """Return an upstream's headers, without those that hold words which nobody judged."""
+    if guard.unjudged == "pass":
+        return headers
+    return [(name, value) for name, value in headers if b" " not in value or name.startswith(_WORDED)]
 
 
 def _shown(outcome: Outcome) -> str:
@@ -355,7 +379,7 @@ def _reply_unanswered(error: Unanswered, question: GuardedRequest) -> GuardReply
     """Return the reply for a loop that may release nothing: the upstream's error, or one of ours."""
     cause = error.__cause__ if isinstance(error, GeneratorFailed) else None
     if isinstance(cause, UpstreamRefused):
-        return _pass_refusal_on(cause.reply, question.dialect, as_it_is=question.guard.unjudged == "pass")
+        return _pass_refusal_on(cause.reply, question)
     if isinstance(cause, ApiError):
         return failure(cause, question.dialect)
     if isinstance(error, GeneratorFailed):
@@ -363,19 +387,20 @@ def _reply_unanswered(error: Unanswered, question: GuardedRequest) -> GuardReply
     return failure(_own_error(error, question.guard), question.dialect)
 
 
-def _pass_refusal_on(reply: UpstreamReply, dialect: ApiDialect, *, as_it_is: bool) -> GuardReply:
-    """Return an upstream's error, as it is or without fields that may quote what a model wrote."""
-    document = _error_in(reply.body)
-    if document is not None and as_it_is:
+def _pass_refusal_on(reply: UpstreamReply, question: GuardedRequest) -> GuardReply:
+    """Return an upstream's error, as it is or without what may quote what a model wrote."""
+    document, headers = _error_in(reply.body), _headers_to_client(reply.headers, question.guard)
+    if document is not None and question.guard.unjudged == "pass":
         kind = reply.kind.encode("latin-1", "replace")
-        return GuardReply(reply.status, document, reply.headers, reply.body, kind)
+        return GuardReply(reply.status, document, headers, reply.body, kind)
     text = f"the upstream answered with status {reply.status}"
-    own = dialect.error_body(ApiError(reply.status, text, code="upstream_error"))
-    return GuardReply(reply.status, own if document is None else _bare_error(document), reply.headers)
+    own = question.dialect.error_body(ApiError(reply.status, text, code="upstream_error"))
+    return GuardReply(reply.status, own if document is None else _bare_error(document), headers)
 
 
 _ERROR_FIELDS = ("message", "type", "code", "param", "status")
-_LONGEST_ERROR = 2_000
+_LONGEST_ERROR = 300
+"""Characters of an error's text: enough to say what is wrong with a request, too few to quote an answer."""
 
 
 def _bare_error(document: Json) -> Json:

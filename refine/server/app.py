@@ -277,9 +277,6 @@ def _check_spending(guard: ServedGuard, incoming: Incoming, service: Service) ->
 class _JudgeRoute(PostRoute):
     """`POST /v1/judge`: a verdict on a given exchange."""
 
-    def __init__(self, service: Service) -> None:
-        super().__init__(service, chat)
-
     async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
         """Judge one row; see the base class."""
         guard = exchange.choose_guard("", caller)
@@ -289,9 +286,6 @@ class _JudgeRoute(PostRoute):
 
 class _LiteLLMRoute(PostRoute):
     """LiteLLM's generic guardrail."""
-
-    def __init__(self, service: Service) -> None:
-        super().__init__(service, chat)
 
     async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
         """Check the texts of a response; see the base class."""

@@ -313,6 +313,8 @@ def secret_of(value: SecretStr, key: str) -> SecretStr:
     kind, _, name = value.get_secret_value().partition(":")
     if kind != "env":
         return value
+    if not name:
+        raise ConfigurationError(f"{key} = 'env:' names no variable of the environment; write env:NAME")
     text = os.environ.get(name, "")
     if not text:
         raise ConfigurationError(
@@ -362,6 +364,10 @@ _ADDRESS = re.compile(r"https?://")
 
 def _model_named(name: str, settings: GuardSettings, key: str | None) -> JudgeModel:
     """Return one model: at an address of its own, a provider's by its prefix, or at `judge_base_url`."""
+    if not name.strip():
+        raise ConfigurationError(
+            "judge_model is empty; name a model, such as 'openai:gpt-5-mini', or leave it out"
+        )
     if _ADDRESS.match(name):
         address, _, own = name.partition("#")
         if not own:

@@ -449,6 +449,12 @@ def _remedy(path: list[str], fault: ErrorDetails) -> str:
         return '; write judge = "length:at_most=80", or the name of a judges.toml'
     if path[0] == "keys":
         return "; `refine key NAME` prints the lines of a key"
+    if path[-1].endswith("_s") and fault["type"] == "float_parsing":
+        return "; it is a number of seconds, such as 30"
+    if path[-1] == "trace_url":
+        return "; write the address of a trace with {trace_id} where its id stands"
+    if path[-1] == "url":
+        return "; write https:// and the address"
     if fault["type"] == "string_pattern_mismatch":
         return "; a name has 1 to 64 letters, digits, '.', '_' or '-'"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,28 +23,24 @@ class _Breaking:
     breaker: Breaker
 
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
-        probe, ended = self.breaker.admit(), _CANCELLED
-        try:
-            response = model.send(request)
-            ended = None
-        except Exception as error:
-            ended = error
-            raise
-        finally:
-            self.breaker.settle(ended, probe=probe)
-        return response
+        with self._admitted():
+            return model.send(request)
 
     async def asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        with self._admitted():
+            return await model.asend(request)
+
+    @contextmanager
+    def _admitted(self) -> Iterator[None]:
         probe, ended = self.breaker.admit(), _CANCELLED
         try:
-            response = await model.asend(request)
+            yield
             ended = None
         except Exception as error:
             ended = error
             raise
         finally:
             self.breaker.settle(ended, probe=probe)
-        return response
 
 
 _CANCELLED: BaseException | None = KeyboardInterrupt()

@@ -44,7 +44,7 @@ class LabelRoute(PostRoute):
     def __init__(
         self, service: Service, record: DatabaseRecord | None, promises: Mapping[str, PromiseWatch]
     ) -> None:
-        super().__init__(service, chat)
+        super().__init__(service)
         self._record, self._promises = record, promises
 
     async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:

@@ -63,7 +63,7 @@ class Notices:
             self._count(served)
         if "withheld" in self._events:
             for record in served.records:
-                if served.status is not None and _is_withheld(record.outcome):
+                if served.status is not None and record.outcome.attempts and record.outcome.released is None:
                     self._tell_withheld(record.outcome, served)
         if "alarm" in self._events:
             for name, guard, detail in self._alarms(served):
@@ -134,11 +134,6 @@ class Notices:
             detail = self._raised.pop((name, guard))
         event = "alarm.cleared" if is_raised else "alarm.raised"
         self.webhook.send(event, {"alarm": name, "guard": guard, "detail": detail})
-
-
-def _is_withheld(outcome: Outcome) -> bool:
-    """Check whether answers were generated and none of them was released, so that a person waits."""
-    return bool(outcome.attempts) and outcome.released is None
 
 
 def open_webhooks(tables: Sequence[WebhookSettings]) -> list[Webhook]:

@@ -283,7 +283,7 @@ class Recording:
 
     def __call__(self, served: ServedRequest) -> None:
         """Record the outcomes; in a database, also a request without one: passed through, refused, or left."""
-        if served.guard and served.is_unanswered and isinstance(self._record, DatabaseRecord):
+        if served.guard and not (served.records or served.verdicts) and isinstance(self._record, DatabaseRecord):
             origin = replace(self._origins[served.guard][1], model=served.model or None)
             self._record.add(_as_outcome(served), _with_request(origin, served))
         for record in served.records:

@@ -322,8 +322,6 @@ _NEEDS = {
     "otlp": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "console": ("opentelemetry.sdk",),
 }
-_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_PROTOCOL = "http/protobuf"
 _SERVICE = "refine-guard"
 
 
@@ -429,8 +427,9 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
     service = make_service(settings)
     _require_upstream(service)
     settings, of_record = choose_record(settings)
-    app = make_app(settings, service, on_close=_do_nothing if check else trace_as_the_environment_says())
-    _say(*map(describe, service.guards), *_doubts(service), of_record, *describe_webhooks(settings.webhooks))
+    app = make_app(settings, service, on_close=(lambda: None) if check else trace_as_the_environment_says())
+    doubts = [doubt for guard in service.guards for doubt in guard.doubts]
+    _say(*map(describe, service.guards), *doubts, of_record, *describe_webhooks(settings.webhooks))
     _say(_exposure(settings, service))
     _say(*(f"warning: {doubt}" for doubt in doubts_about(settings, list(service.guards))))
     if check:
@@ -543,10 +542,6 @@ def make_app(
     )
 
 
-def _do_nothing() -> None:
-    """Close nothing."""
-
-
 def address(sock: Any) -> str:
     """Return the base URL of a listening socket."""
     host, port, *_ = sock.getsockname()
@@ -587,12 +582,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def _doubts(service: Service) -> Iterator[str]:
-    """Yield what certificates depend on and nobody can compare."""
-    for guard in service.guards:
-        yield from guard.doubts
 
 
 def _require_upstream(service: Service) -> None:

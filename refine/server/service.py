@@ -11,9 +11,10 @@ import logging
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from judges.verdict import Usage, Verdict
 from refine.server.access import GUARD_HEADER, Budgets, Caller, Guards, Incoming, Keys, Requester, ServedGuard
 from refine.server.answers import GuardedRequest, OutcomeRecord, answer
 from refine.server.config import RequestLimits
+from refine.server.dialects import chat
 from refine.server.dialects.protocol import (
     ApiDialect,
     GuardReply,
@@ -39,17 +41,6 @@ from refine.server.errors import ApiError, ByteBudget, ClientGone, PassedBody, r
 from refine.telemetry import UNTRACED, trace_request
 
 
-def _check_encoding(headers: Mapping[str, str]) -> None:
-    """Refuse a body that is compressed, whose size nobody knows before it is read.
-
-    Raises:
-        ApiError: If it is (415).
-    """
-    encoding = headers.get("content-encoding", "identity")
-    if encoding.strip().lower() not in ("", "identity"):
-        raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
-
-
 class _Admission:
     """Counts the requests in flight, and refuses those beyond a limit.
 
@@ -62,8 +53,9 @@ class _Admission:
         self._by_key: Counter[str] = Counter()
         self.in_flight = 0
 
-    def enter(self, key: str) -> None:
-        """Take a place for one request of a key; `leave` must follow.
+    @contextmanager
+    def place(self, key: str) -> Iterator[None]:
+        """Hold a place for one request of a key in a `with` block.
 
         Raises:
             ApiError: If there is none: 429 where the key has too many, 503 where the server has.
@@ -80,23 +72,13 @@ class _Admission:
             raise ApiError(503, "the server is busy; try again", code="server_busy", retry_after_s=1)
         self.in_flight += 1
         self._by_key[key] += 1
-
-    def leave(self, key: str) -> None:
-        """Give the place of one request of a key back."""
-        self.in_flight -= 1
-        if self._by_key[key] > 1:
-            self._by_key[key] -= 1
-        else:
-            del self._by_key[key]
-
-    @contextmanager
-    def place(self, key: str) -> Iterator[None]:
-        """Hold a place for one request of a key in a `with` block; otherwise as `enter`."""
-        self.enter(key)
         try:
             yield
         finally:
-            self.leave(key)
+            self.in_flight -= 1
+            self._by_key[key] -= 1
+            if not self._by_key[key]:
+                del self._by_key[key]
 
 
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
@@ -391,11 +373,6 @@ class ServedRequest:
     first_text_s: float | None = None
 
     @property
-    def is_unanswered(self) -> bool:
-        """True if nothing was judged for it."""
-        return not self.records and not self.verdicts
-
-    @property
     def ended(self) -> str:
         """How a request without an answer of the loop ended: `passed_through`, `error_502`, `left`."""
         if self.status is None:
@@ -498,12 +475,6 @@ class Exchange:
             incoming.headers, incoming.id, caller.credentials, dialect.KEY_HEADER
         )
 
-    def log_fields(self) -> dict[str, str]:
-        """Return what every line of the log about this request has: its id, and who asks."""
-        who = self.requester
-        fields = {"key": who.key, "user": who.user, "session": who.session, "thread": who.thread}
-        return {"request_id": self.incoming.id, **{name: text for name, text in fields.items() if text}}
-
     def done(
         self, status: int | None, seconds: float, *, code: str = "", first_text_s: float | None = None
     ) -> None:
@@ -536,12 +507,14 @@ class PostRoute(ABC):
         form: How it writes events and errors.
     """
 
-    def __init__(self, service: Service, form: ApiDialect) -> None:
+    def __init__(self, service: Service, form: ApiDialect = chat) -> None:
         self._service = service
         self._form = form
 
     @abstractmethod
-    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
+    def serve(
+        self, exchange: Exchange, body: Json, caller: Caller, client: Client
+    ) -> Awaitable[GuardReply | None]:
         """Answer one request, and return the reply that was sent; None where the client left."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -571,16 +544,14 @@ class PostRoute(ABC):
         exchange.caller = caller.name
         if service.budgets is not None:
             service.budgets.enter(caller.name)
-        service.admission.enter(caller.name)
-        try:
-            with service.bytes_held.request() as held:
-                body = await read_body(client.receive, incoming.headers, service.limits, held)
-                _check_encoding(incoming.headers)
-                document = await _read_document(body, service.limits)
-                exchange.requester = Requester.of(caller, incoming.headers, document)
-                return await self.serve(exchange, document, caller, client)
-        finally:
-            service.admission.leave(caller.name)
+        with service.admission.place(caller.name), service.bytes_held.request() as held:
+            body = await read_body(client.receive, incoming.headers, service.limits, held)
+            if incoming.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+                raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
+            read = partial(read_object, body, service.limits.max_messages)
+            document = read() if len(body) < _LARGE else await asyncio.to_thread(read)
+            exchange.requester = Requester.of(caller, incoming.headers, document)
+            return await self.serve(exchange, document, caller, client)
 
 
 def _code_of(reply: GuardReply) -> str:
@@ -592,25 +563,6 @@ def _code_of(reply: GuardReply) -> str:
 
 _LARGE = 1 << 18
 """Bytes from which on a body is read in a thread, since that takes as long as many other requests do."""
-
-
-async def _read_document(body: bytes, limits: RequestLimits) -> Json:
-    """Return the object that a body holds.
-
-    Raises:
-        ApiError: If it holds none, or a conversation that is too long.
-    """
-    document = read_object(body) if len(body) < _LARGE else await asyncio.to_thread(read_object, body)
-    for name in ("messages", "input"):
-        turns = document.get(name)
-        if isinstance(turns, list) and len(turns) > limits.max_messages:
-            raise ApiError(
-                400,
-                f"{name} has {len(turns):,} messages; send {limits.max_messages:,} at most",
-                code="too_many_messages",
-                param=name,
-            )
-    return document
 
 
 class JudgedRoute(PostRoute):
@@ -625,7 +577,9 @@ class JudgedRoute(PostRoute):
         super().__init__(service, dialect)
         self._dialect = dialect
 
-    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
+    def serve(
+        self, exchange: Exchange, body: Json, caller: Caller, client: Client
+    ) -> Awaitable[GuardReply | None]:
         """Answer one request; see the base class."""
         service, request = self._service, self._dialect.read_request(body)
         guard = exchange.choose_guard(request.model, caller, api=self._dialect.API)
@@ -634,7 +588,7 @@ class JudgedRoute(PostRoute):
             if request.streamed and guard.loop.releases_pieces
             else None
         )
-        return await respond(
+        return respond(
             self._answer(exchange, guard, request, caller, pieces),
             client,
             self._dialect,
@@ -652,10 +606,13 @@ class JudgedRoute(PostRoute):
         caller: Caller,
         pieces: PieceOutlet | None,
     ) -> GuardReply:
+        who = exchange.requester
+        asking = {"key": who.key, "user": who.user, "session": who.session, "thread": who.thread}
+        said = {name: text for name, text in asking.items() if text}
+        bind_contextvars(request_id=exchange.incoming.id, **said)  # for the log, until this request's task ends
         headers = {**exchange.upstream_headers(guard, caller, self._dialect), "content-type": "application/json"}
         assert guard.upstream is not None  # noqa: S101 - there are no headers without one
         question = GuardedRequest(guard, guard.upstream, self._dialect, request, headers, pieces)
-        bind_contextvars(**exchange.log_fields())  # for the lines of this request, whose task ends with it
         try:
             exchange.span.ask(model=request.model, provider=guard.provider)
             return await answer(question)

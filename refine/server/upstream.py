@@ -223,7 +223,7 @@ class Upstream:
             caller: Headers with the caller's key for the upstream.
             key_header: The header for the operator's key, unless a setting names another.
         """
-        named = {name.strip().lower() for name in sent.get("connection", "").split(",")}
+        named = [name.strip().lower() for name in sent["connection"].split(",")] if "connection" in sent else ()
         passed = {
             name: value
             for name, value in sent.items()
@@ -239,11 +239,11 @@ class Upstream:
             UpstreamFailed: If there is no response, or it is too large.
             ApiError: If the breaker is open.
         """
-        post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
-        body = write_json(payload)
-        session = self._sessions.opened() or await self._sessions.current()
         probe, ended = self._admit(), _NEVER_ENDED
         try:
+            post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
+            body = write_json(payload)
+            session = self._sessions.opened() or await self._sessions.current()
             reply = await post(session, body, with_trace(headers), seconds=self._timeout_s)
             ended = ConnectionError() if reply.status in _UNAVAILABLE else None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -434,6 +434,8 @@ _GZIP_WINDOW = 31
 _MOST_BYTES = 50_000_000
 _OK = range(200, 300)
 IDEMPOTENCY = "idempotency-key"
+_OFFERING_TOOLS = ("functions", "mcp_servers", "prompt", "tools")
+"""Fields that offer tools; without any a call is an answer in another form, and judged as one."""
 
 
 class UpstreamRefused(RefineError):  # noqa: N818 - what the upstream did
@@ -536,9 +538,12 @@ class UpstreamGenerator:
             if answer.tool_calls
             else ""
         )
-        if self._request.forces_call and answer.tool_calls:
+        is_offered = any(map(self._request.payload.get, _OFFERING_TOOLS))
+        if answer.tool_calls and (self._request.forces_call or not is_offered):
             answer = _spoken(answer)
-        document = self._dialect.judged_part(document)
+        choices = document.get("choices")
+        if isinstance(choices, list) and len(choices) > 1:  # the first alone is read, and judged
+            document = {**document, "choices": choices[:1]}
         most = self._request.most_tokens
         if most is not None and (not usage.tokens_known or usage.output_tokens >= most):
             answer.response_metadata[CUT_AS_ASKED] = True

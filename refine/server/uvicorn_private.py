@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 from asyncio import TimerHandle, Transport
+from collections import deque
 from contextlib import suppress
 from itertools import chain
 from types import FrameType
@@ -49,7 +50,7 @@ class _Protocol(HttpToolsProtocol):
         self._read = self._counted = 0
         self._headers_due: TimerHandle | None = self._deadline()
         self._lingering: TimerHandle | None = None
-        self._is_refused = self._is_upgrade = self._has_cycle = self._has_headers = False
+        self._is_refused = self._is_upgrade = self._has_cycle = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
@@ -87,7 +88,6 @@ class _Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._has_headers = False
         self._read = self._counted = 0
         if self._headers_due is None:
             self._headers_due = self._deadline()
@@ -96,12 +96,7 @@ class _Protocol(HttpToolsProtocol):
         super().on_url(url)
         self._count(len(url))
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._has_headers:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
-        self._has_headers = True
         self._count_headers()
         self._in_time()
         self._is_upgrade = self.parser.should_upgrade()
@@ -110,6 +105,7 @@ class _Protocol(HttpToolsProtocol):
         if not self._is_refused and not self._is_upgrade:
             super().on_headers_complete()
             self._has_cycle = True
+            self.headers = deque(maxlen=0)  # type: ignore[assignment]  # what comes now are trailers
 
     def on_body(self, body: bytes) -> None:
         if not self._is_refused and not self._is_upgrade:
@@ -164,7 +160,7 @@ class _Protocol(HttpToolsProtocol):
         if self._has_cycle and not self.cycle.response_complete and not self.cycle.more_body:
             self.cycle.keep_alive = False
             return
-        path, headers = (self.url, self.headers) if self._read else (b"", [])
+        path, headers = (self.url, self.scope["headers"]) if self._read else (b"", [])
         form = form_for(path.decode("latin-1").partition("?")[0], request_headers(headers))
         body = json.dumps(form.error_body(error)).encode()
         head = (
@@ -217,12 +213,8 @@ class GuardServer(uvicorn.Server):
         self._captured_signals.append(sig)
         self._service.draining = self._is_closing = True
         wait = 0.0 if sig == signal.SIGINT else self._ready_s
-        self._loop.call_soon_threadsafe(self._loop.call_later, wait, self._stop_listening)
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes."""
-        self._loop = asyncio.get_running_loop()
-        await super().serve(sockets)
+        loop = asyncio.get_running_loop()
+        loop.call_soon_threadsafe(loop.call_later, wait, self._stop_listening)
 
     def _stop_listening(self) -> None:
         self.should_exit = True

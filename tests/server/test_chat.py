@@ -177,7 +177,7 @@ def test_reasoning_about_a_rejected_draft_is_left_out(upstream: ModelServer, gua
 def test_what_is_not_judged_says_so(upstream: ModelServer, guard: Guarded, reply: Reply, detail: str) -> None:
     """Tool calls and refusals come back unjudged after one call, and without unjudged text; the reply says why."""
     requests = script(upstream, reply)
-    response = guard.chat()
+    response = guard.chat(functions=[{"name": "look"}])
     assert response.json()["choices"][0]["message"]["content"] is None
     refine = response.json()["refine"]
     assert (refine["passed"], refine["stop_reason"], refine["rating"]) == (False, "skipped", None)
@@ -191,7 +191,7 @@ def test_a_stream_is_one_chunk_with_everything(upstream: ModelServer, guard: Gua
     call = {"id": "1", "type": "function", "function": {"name": "t", "arguments": "{}"}}
     own = completion({"content": "x", "tool_calls": [call], "reasoning_content": "hm"})
     script(upstream, answered(own))
-    response = guard.chat(stream=True)
+    response = guard.chat(stream=True, functions=[{"name": "t"}])
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.headers["x-refine-stop-reason"] == "skipped"
     chunk, done = events_of(response.text)

@@ -104,6 +104,11 @@ max_attempts = 5
             ["keys.0.guards", "no such guard"],
         ),
         (GOOD + "upstream_key = 'env:NOT_THERE'", ["upstream_key", "NOT_THERE", "set it"]),
+        (GOOD + "upstream_key = 'env:'", ["upstream_key = 'env:'", "write env:NAME"]),
+        (GOOD + "drain_s = '30s'", ["drain_s = '30s'", "a number of seconds, such as 30"]),
+        (GOOD + "trace_url = 'http://x'", ["trace_url = ...", "with {trace_id}"]),
+        (GOOD + "[[webhooks]]\nurl = 'x'\nsecret = 'y'", ["webhooks.0.url = ...", "write https://"]),
+        (GOOD + "judge_model = ' '", ["judge_model is empty", "leave it out"]),
         ("upstream = 'localhost:9'\njudge = 'length'", ["judge = 'length'"]),
         (
             "upstream = 'ftp://x'\njudge = 'tests.guarding:rates'",

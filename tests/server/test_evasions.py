@@ -47,6 +47,9 @@ def leak(asked: Asked) -> Wire:
         reply = json.loads(json.dumps(reply).replace(MARK, "This is good."))
         reply |= {"prompt_logprobs": [{"1": {"decoded_token": MARK}}], "prompt": MARK, "input_messages": [MARK]}
         reply |= {"output_messages": [MARK], "output_text": MARK, "raw_output": MARK}
+    if model == "heads":
+        said = {"x-said": f"I say {MARK}"}
+        return answered(json.loads(json.dumps(reply).replace(MARK, "This is good.")), headers=said)
     wire = answered(reply)
     return Wire(wire.parts, pause_s=0.05) if model == "late" else wire
 
@@ -68,6 +71,8 @@ def _failure(model: str, asked: Json) -> Wire:
         return answered(MARK.encode(), status=400, kind="text/plain")
     error: Json = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": MARK}
     document: Json = {"error": error}
+    if model == "fails at length":
+        document = {"error": {"message": f"Failed to parse: {'words ' * 60}{MARK}", "type": "server_error"}}
     if model == "fails with an answer":
         document |= _completion("m", asked) | {"content": MARK, "output": MARK}
     if model == "fails with 200":
@@ -266,7 +271,7 @@ def test_what_passes_by_name_says_so(upstream: ModelServer) -> None:
             {"messages": [*QUESTION, {"role": "assistant", "content": "It"}]},
             {"messages": QUESTION, "modalities": ["text", "audio"]},
             {"messages": QUESTION, "store": True},
-            {"messages": QUESTION, "model": "calls"},
+            {"messages": QUESTION, "model": "calls", "functions": [{"name": "look"}]},
         ):
             reply = guard.post(PATHS["chat"], {"model": "m", **body}).json()
             assert (reply["refine"]["passed"], reply["refine"]["stop_reason"]) == (False, "skipped")

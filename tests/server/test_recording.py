@@ -33,7 +33,7 @@ def test_every_outcome_is_recorded(upstream: ModelServer, tmp_path: Path) -> Non
     with guarding(upstream.url, record=str(file), success_rating=4, record_texts=True) as guard:
         guard.chat(headers={"x-request-id": "first"})
         upstream.reply = lambda _: Reply(calls=(("look", {}),))
-        guard.chat()
+        guard.chat(functions=[{"name": "look"}])
         upstream.reply = lambda _: Reply("down", status=500)
         guard.chat()
         guard.post("/v1/judge", {"question": "?", "answer": "good"})

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import cached_property
 
 from aiohttp import ClientRequest, ClientResponseError, ClientSession, StreamReader
@@ -103,8 +103,8 @@ class DirectPost:
             read = await self._body(response.content, response.headers)
             return EndpointResponse(response.status, response.headers, read)
 
-    async def _body(self, payload: StreamReader, headers: Mapping[str, str]) -> bytes:
-        return await whole_body(payload, headers, most_bytes=self._most_bytes, origin=self._origin)
+    def _body(self, payload: StreamReader, headers: Mapping[str, str]) -> Awaitable[bytes]:
+        return whole_body(payload, headers, most_bytes=self._most_bytes, origin=self._origin)
 
 
 class _Template(ClientRequest):

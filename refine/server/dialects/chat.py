@@ -89,9 +89,11 @@ def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
     if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
         raise UpstreamFailed(502, "the upstream's reply is no chat completion", code="upstream_reply")
     answer = answer_of(reply, "")
-    if objects(first["message"].get("images")):  # as OpenRouter has them
+    said = first["message"]
+    if said.get("images") and objects(said["images"]):  # as OpenRouter has them
         answer.additional_kwargs["tool_outputs"] = [{"type": "image"}]
-    if not answer.tool_calls and _is_call(called := first["message"].get("function_call")):
+    called = said.get("function_call")
+    if called and not answer.tool_calls and _is_call(called):
         name, given = string(called["name"]), arguments(called["arguments"])
         answer.tool_calls = [{"name": name, "args": given, "id": None, "type": "tool_call"}]
     if answer.invalid_tool_calls and not answer.tool_calls:  # a call all the same, which the client may mend
@@ -102,9 +104,7 @@ def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
     return answer, usage_in(reply)
 
 
-def without_reasoning(reply: Json) -> Json:
-    """Return a reply without the reasoning in it."""
-    return reply_without_reasoning(reply)
+without_reasoning = reply_without_reasoning
 
 
 def without_text(reply: Json) -> Json:
@@ -125,11 +125,6 @@ def with_usage(reply: Json, usage: Usage) -> Json:
     return {**reply, "usage": {**counts, "total_tokens": usage.tokens}}
 
 
-def judged_part(reply: Json) -> Json:
-    """Return a reply with its first choice alone."""
-    return reply if len(reply["choices"]) == 1 else {**reply, "choices": reply["choices"][:1]}
-
-
 _KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "text", "thinking", "video")
 _CALL = ("function", "custom", "extra_content")
 
@@ -142,10 +137,10 @@ def read_part(reply: Json, read: ReadTexts) -> Json:
         body["content"] = [_read_content(part, read) for part in body["content"] if _is_known(part)]
     if isinstance(body.get("tool_calls"), list):
         body["tool_calls"] = [read.part(call, *_CALL) for call in objects(body["tool_calls"])]
-    whole = [name for name in body if name.startswith(REASONING)]
-    whole += [name for name in ("content", "tool_calls") if isinstance(body.get(name), list)]
-    whole += [name for name in ("refusal",) if isinstance(body.get(name), str)]
-    whole += [name for name in ("function_call",) if _is_call(body.get(name))]
+    forms = {"content": list, "tool_calls": list, "refusal": str}
+    whole = [name for name in body if name.startswith(REASONING) or isinstance(body[name], forms.get(name, ()))]
+    if _is_call(body.get("function_call")):
+        whole.append("function_call")
     chosen = {**read.part(choice, "message"), "message": read.part(body, *whole)}
     return {**read.part(reply, "choices"), "choices": [chosen]}
 
@@ -203,7 +198,7 @@ def write_reply(text: str, model: str) -> Json:
 
 def events(reply: Json) -> list[bytes]:
     """Return a whole reply as one chunk: each choice's message is its delta, usage and `refine` go with it."""
-    choices = [_delta(choice) for choice in objects(reply.get("choices"))]
+    choices = [_delta(choice) for choice in reply["choices"]]
     chunk = {**reply, "object": "chat.completion.chunk", "choices": choices}
     return [b"data: " + write_json(chunk) + b"\n\n", _DONE]
 
@@ -300,9 +295,7 @@ class ChatPieceWriter:
 piece_writer = ChatPieceWriter
 
 
-def error_body(error: ApiError) -> Json:
-    """Return the body of an error of the guard's own."""
-    return openai_error(error)
+error_body = openai_error
 
 
 def error_events(body: Json) -> list[bytes]:

@@ -133,11 +133,6 @@ def with_usage(reply: Json, usage: Usage) -> Json:
     return {**reply, "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}}
 
 
-def judged_part(reply: Json) -> Json:
-    """Return the reply: it is one answer."""
-    return reply
-
-
 _KNOWN_BLOCKS = ("container_upload", "server_tool_use", "text", "tool_use", *_THOUGHTS, *_MEDIA)
 
 
@@ -354,9 +349,7 @@ class MessagesPieceWriter:
 piece_writer = MessagesPieceWriter
 
 
-def error_body(error: ApiError) -> Json:
-    """Return the body of an error of the guard's own."""
-    return anthropic_error(error)
+error_body = anthropic_error
 
 
 def error_events(body: Json) -> list[bytes]:

@@ -150,10 +150,6 @@ class ApiDialect(Protocol):
         """Return a reply whose own `usage` is another, without the details of the one it had."""
         ...
 
-    def judged_part(self, reply: Json) -> Json:
-        """Return a reply without the answers in it that `read_answer` does not read."""
-        ...
-
     def read_part(self, reply: Json, read: ReadTexts) -> Json:
         """Return a reply without the texts in it that are no part of what was read."""
         ...
@@ -369,6 +365,7 @@ _HOLDS_TEXT = (str, dict, list)
 """What may hold a text; most values in a reply are numbers, which go out unread."""
 
 
+@dataclass(slots=True)
 class ReadTexts:
     """Tells what of a reply may go out: what a judge has read, what the client itself sent, ids and names.
 
@@ -378,11 +375,10 @@ class ReadTexts:
         is_strict: Whether words of sources, and what a provider's own tools returned, are held back, too.
     """
 
-    def __init__(self, text: str, request: Json, *, is_strict: bool) -> None:
-        self._text = text
-        self._request = request
-        self._sent: set[str] | None = None
-        self.is_strict = is_strict
+    text: str
+    request: Json
+    is_strict: bool
+    _sent: set[str] | None = None
 
     def part(self, fields: Json, *whole: str) -> Json:
         """Return an object without texts that nobody read; fields that are to be `whole` stay as they are."""
@@ -402,7 +398,12 @@ class ReadTexts:
         if isinstance(value, str):
             form = names.get(name)
             is_read = form is not None and (form is _ANYTHING or form.fullmatch(value))
-            is_read = is_read or value in self._text or name in _SEALED or value in self._words_sent()
+            is_read = (
+                is_read
+                or value in self.text
+                or (name in _SEALED and " " not in value)
+                or value in self._words_sent()
+            )
             return value if is_read else _UNREAD
         if name in _TOLD or (name == "logprobs" and not self._has_read_tokens(value)):
             return _UNREAD
@@ -418,11 +419,11 @@ class ReadTexts:
         rows = logprobs if isinstance(logprobs, list) else [*logprobs.values()]
         listed = [one for row in rows if isinstance(row, list) for one in row] if rows is not logprobs else rows
         tokens = [string(one.get("token")) if isinstance(one, dict) else string(one) for one in listed]
-        return all(token in self._text or _NO_WORD.sub("", token) in self._text for token in tokens)
+        return all(token in self.text or _NO_WORD.sub("", token) in self.text for token in tokens)
 
     def _words_sent(self) -> set[str]:
         if self._sent is None:
-            self._sent = set(_texts_in(self._request))
+            self._sent = set(_texts_in(self.request))
         return self._sent
 
 
@@ -528,11 +529,11 @@ def read_json(body: bytes) -> object:
     return json.loads(body, parse_constant=_refuse, parse_float=_finite)
 
 
-def read_object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes, max_messages: int) -> Json:
     """Return the object that the body of a request holds.
 
     Raises:
-        ApiError: If it is not JSON, or no object.
+        ApiError: If it is not JSON, or no object, or holds a conversation of more messages.
     """
     try:
         document = read_json(body)
@@ -540,6 +541,11 @@ def read_object(body: bytes) -> dict[str, Any]:
         raise ApiError(400, "the body is not valid JSON; send one JSON object", code="invalid_json") from None
     if not isinstance(document, dict):
         raise ApiError(400, "the body is not a JSON object; send one JSON object", code="invalid_json")
+    for name in ("messages", "input"):
+        turns = document.get(name)
+        if isinstance(turns, list) and len(turns) > max_messages:
+            text = f"{name} has {len(turns):,} messages; send {max_messages:,} at most"
+            raise ApiError(400, text, code="too_many_messages", param=name)
     return document
 
 

@@ -179,11 +179,6 @@ def with_usage(reply: Json, usage: Usage) -> Json:
     return {**reply, "usage": {**counts, **details, "total_tokens": usage.tokens}}
 
 
-def judged_part(reply: Json) -> Json:
-    """Return the reply: all its messages are one answer."""
-    return reply
-
-
 _KNOWN_ITEMS = ("compaction", "mcp_approval_request", "mcp_list_tools", "message", "reasoning")
 
 
@@ -421,9 +416,7 @@ def _ending_of(reply: Json) -> str:
     return status if status in ("failed", "incomplete") else "completed"
 
 
-def error_body(error: ApiError) -> Json:
-    """Return the body of an error of the guard's own."""
-    return openai_error(error)
+error_body = openai_error
 
 
 def error_events(body: Json) -> list[bytes]:
