@@ -119,9 +119,9 @@ def missed(sentences: dict[str, list[str]]) -> list[str]:
 
 
 def test_a_sentence_finds_its_judges() -> None:
-    """As somebody writes who knows no judge by name, in three languages: of 112 at most eight find none."""
-    assert len(HELD_OUT) == 112
-    assert len(missed(HELD_OUT)) <= 8, missed(HELD_OUT)
+    """As somebody writes who knows no judge by name, in three languages: of 152 at most 14 find none."""
+    assert len(HELD_OUT) == 152
+    assert len(missed(HELD_OUT)) <= 14, missed(HELD_OUT)
 
 
 def test_every_need_on_the_page_finds_its_judges() -> None:
@@ -144,6 +144,12 @@ def test_what_is_named_like_the_word_comes_first() -> None:
     assert names_found("--find", "hallucination")[0] == "hallucination"
     assert names_found("--find", "tone")[0] == "tone"
     assert names_found("--find", "privacy")[0] == "pii_leakage"
+
+
+def test_misspelt_words_find_what_they_mean() -> None:
+    """Where no judge knows a word, the one spelt most like it is looked for."""
+    for misspelt, judge in (("halucinated", "hallucination"), ("toxc", "harm"), ("gramatical erors", "fluency")):
+        assert judge in names_found("--find", misspelt)[:3], misspelt
 
 
 def test_several_words_may_be_given_in_any_way() -> None:
