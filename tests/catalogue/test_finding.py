@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import judges
 from judges import ConfigurationError, catalogue, load
 from judges.catalogue.registry import find
 from refine.cli.app import app
@@ -42,6 +43,12 @@ def test_every_judge_has_tags() -> None:
     """Words to find it by, none twice, and none of them its own name."""
     untagged = [entry.name for entry in catalogue() if not entry.tags or len(set(entry.tags)) < len(entry.tags)]
     assert untagged == []
+
+
+def test_every_entry_that_is_written_is_of_a_judge() -> None:
+    """A table of entries.toml under a name that no class asks for would never be seen."""
+    written = tomllib.loads((Path(judges.__file__).with_name("entries.toml")).read_text(encoding="utf-8"))
+    assert set(written) == {entry.name for entry in catalogue()}
 
 
 WORDS: list[tuple[str, set[str], set[str]]] = [
