@@ -235,7 +235,8 @@ class Explanation:
 
 def own_entry(name: str) -> Entry:
     """Return the entry of a judge of this package: `entries.toml` has all of them, each under its name."""
-    table = {key: tuple(value) if isinstance(value, list) else value for key, value in _own_tables()[name].items()}
+    written = _own_tables()[name].items()
+    table: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in written}
     return Entry(name=name, **table)
 
 
