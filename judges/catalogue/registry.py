@@ -311,6 +311,7 @@ _MOST_SIMILAR = 3
 _LONGEST_NAME = 80
 _ALIKE, _MUCH_LESS_ALIKE = 0.75, 0.2
 _LIBRARY = re.compile(r"^.*[./]")
+_SHARED_BY_NAMES = re.compile(r"^create_|[_ ]?(?:evaluator|judge|metric|prompt|score)$", re.IGNORECASE)
 _CALLED = re.compile(r"(\S+?)\((.*)\)")
 
 
@@ -386,7 +387,9 @@ class Registry:
         for near in _similar_names(name, self._makers) or _similar_names(_LIBRARY.sub("", name), self._makers):
             by_judge.setdefault(self.qualified(near), near)
         if not by_judge and name.strip():
-            by_judge = {entry.name: entry.name for entry in find(self.entries.values(), text=name[:_LONGEST_NAME])}
+            by_judge = {
+                entry.name: entry.name for entry in find(self.entries.values(), text=_core(name[:_LONGEST_NAME]))
+            }
         if by_judge:
             return f"did you mean {', '.join(list(by_judge.values())[:_MOST_SIMILAR])}?"
         return f"`refine judges` lists the {len(self.entries)} there are, as judges.catalogue() does"
@@ -506,8 +509,18 @@ def _similar_names(name: str, names: Collection[str]) -> list[str]:
     folded = {known.casefold(): known for known in names}
     exact = get_close_matches(text, names, n=5, cutoff=_ALIKE)
     near = [*exact, *(folded[one] for one in get_close_matches(text.casefold(), folded, n=5, cutoff=_ALIKE))]
-    likeness = {one: SequenceMatcher(None, text.casefold(), one.casefold()).ratio() for one in near}
+    near = [one for one in near if _likeness(_core(text), _core(one)) >= _ALIKE]
+    likeness = {one: _likeness(text, one) for one in near}
     return [one for one in near if likeness[one] >= max(likeness.values()) - _MUCH_LESS_ALIKE]
+
+
+def _core(name: str) -> str:
+    """Return a name without what many share: `ConcisenessEvaluator` is nothing like `GroundednessEvaluator`."""
+    return _SHARED_BY_NAMES.sub("", name) or name
+
+
+def _likeness(name: str, other: str) -> float:
+    return SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
 
 
 _MOST_WORDS = 3
