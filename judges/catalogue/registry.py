@@ -108,7 +108,7 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
         rarity = math.log((len(found) + 1) / max(1, sum(weight > 0 for weight in found)))
         weights = [weight + one * rarity for weight, one in zip(weights, found, strict=True)]
     by = finest_likeness()
-    if len(terms) >= _SENTENCE and entries and by == "pieces":
+    if len(terms) >= _SENTENCE and entries and by == "pieces" and text.isascii():
         most = max(weights) or 1.0
         meant = _meant(entries, text, by)
         weights = [weight / most + _MEANING * one for weight, one in zip(weights, meant, strict=True)]
