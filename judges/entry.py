@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from textwrap import indent
 from typing import Any, Literal
 
@@ -230,9 +233,16 @@ class Explanation:
             yield indent(str(part), "  ")
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """Return names that stand between blanks, as an entry's many aliases are written."""
-    return tuple(text.split())
+def own_entry(name: str) -> Entry:
+    """Return the entry of a judge of this package: `entries.toml` has all of them, each under its name."""
+    written = _own_tables()[name].items()
+    table: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in written}
+    return Entry(name=name, **table)
+
+
+@cache
+def _own_tables() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("entries.toml").read_text(encoding="utf-8"))
 
 
 def _calls_of(term: str, items: int) -> int:

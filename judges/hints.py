@@ -75,6 +75,7 @@ _SAME: Mapping[str, tuple[str, ...]] = {
     "harms": ("classes",),
     "entities": ("kinds",),
     "pii_types": ("kinds",),
+    "choice_scores": ("allowed",),
 }
 """What a setting of another library is called here; of several names the first that the judge has."""
 
@@ -116,7 +117,9 @@ _INSTEAD: Mapping[str, str] = {
     "position_swap": _LEAVE_OUT.format("both orders are always asked"),
     "severity_threshold": "limits={class: severity} says from which severity it fails",
     **dict.fromkeys(("async_mode", "is_async", "run_async"), _ALWAYS_BOTH),
-    **dict.fromkeys(("include_reason", "use_reasoning"), _LEAVE_OUT.format("every verdict has its rationale")),
+    **dict.fromkeys(
+        ("include_reason", "use_reasoning", "use_cot"), _LEAVE_OUT.format("every verdict has its rationale")
+    ),
     **dict.fromkeys(("verbose", "verbose_mode", "show_indicator"), _LEAVE_OUT.format("a judge prints nothing")),
     **dict.fromkeys(("credential", "azure_ai_project", "is_reasoning_model", "model_config"), _NO_SERVICE),
     **dict.fromkeys(("prompt", "template", "system_prompt", "evaluation_template", "rubricPrompt"), _OWN_PROMPTS),
@@ -136,6 +139,11 @@ _INSTEAD: Mapping[str, str] = {
     "min_words": "give at_least=..., unit='words' to judges.load('length')",
     "max_words": "give at_most=..., unit='words' to judges.load('length')",
     "should_exact_match": "judges.load('tool_call_accuracy', extra_arguments='strict') compares all arguments",
+    "assessment_questions": "questions of your own are judges.load('checklist', items=[...])",
+    "relevant_topics": "give them with the row, as reference_topics",
+    "aggregator": _LEAVE_OUT.format("the score is the share of the fields that agree, and items has each field"),
+    "maxRepeatAttempts": "it belongs to the loop: SelfRefine(max_attempts=...), the first attempt included",
+    "chatClientBuilder": "give the model itself as model=...",
     "embeddings": "it compares no vectors; leave it out",
     "model": "it asks no model; leave it out",
     "llm": "it asks no model; leave it out",

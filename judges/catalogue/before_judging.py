@@ -201,7 +201,11 @@ class _Looked:
     def shown(self) -> dict[str, JsonValue]:
         """Return the call as a model is shown it."""
         ended: _Value = {"failed": self.fault} if self.fault else {"returned": self.result}
-        return {"tool": self.tool, "called_with": dict(self.arguments), **ended}
+        written = encode(dict(self.arguments))
+        called_with = (
+            dict(self.arguments) if len(written) <= _LONGEST_RESULT else cut_text(written, _LONGEST_RESULT)
+        )
+        return {"tool": self.tool, "called_with": called_with, **ended}
 
     def item(self) -> Verdict:
         """Return the call as an item of the verdict: evidence, which is quoted; unscored where it failed."""
@@ -388,9 +392,9 @@ _Outcome = tuple[str, str]
 def _outcome_of(call: Callable[[Sample], object], sample: Sample) -> object:
     try:
         value = call(sample)
-    except Exception as error:  # noqa: BLE001 - the model is told
+        return _awaited(value) if isawaitable(value) else _returned(value)
+    except Exception as error:  # noqa: BLE001 - the model is told, also that a result cannot be written
         return _failed(error)
-    return _awaited(value) if isawaitable(value) else _returned(value)
 
 
 async def _aoutcome_of(call: Callable[[Sample], Any], sample: Sample) -> _Outcome:

@@ -13,7 +13,7 @@ from judges.catalogue.parts.claims import YesNos, bullets, cut, in_order, one_ea
 from judges.catalogue.parts.fields import exchange_in, transcript, turns_of, with_numbers
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, unfit
 from judges.messages import Conversation, Role
 from judges.prompting.prompts import Question, ReplySchema
@@ -102,17 +102,7 @@ class ConversationCompleteness(_JudgeOfTurns):
     With `variant="compat"` the score is mlflow's yes or no: 1 if all were addressed, else 0.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="mlflow.conversation_completeness",
-        aliases=("conversation_completeness", "ConversationCompleteness", "ConversationCompletenessMetric"),
-        asks="Was every request of the user fully addressed by the end of the conversation?",
-        needs=("user_input",),
-        calls="1",
-        subject="conversation",
-        source="mlflow 3",
-        differs="One verdict for each message of the user, so that the feedback names what is still open.",
-        tags=("multi-turn", "dialogue", "chat", "unresolved", "open questions"),
-    )
+    entry: ClassVar[Entry] = own_entry("mlflow.conversation_completeness")
     pack = "conversation_completeness"
     side: ClassVar[Role] = "user"
     reply: ClassVar[type[Any]] = Requests
@@ -137,20 +127,7 @@ class KnowledgeRetention(_JudgeOfTurns):
     The worst answer decides: score = 1 if none forgets or contradicts anything, else 0.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="mlflow.knowledge_retention",
-        aliases=split_names(
-            "knowledge_retention KnowledgeRetention KnowledgeRetentionMetric KNOWLEDGE_RETENTION_PROMPT"
-        ),
-        asks="Does the assistant remember what the user said earlier, in every answer?",
-        needs=("user_input",),
-        calls="1",
-        scale="yes or no",
-        subject="conversation",
-        source="mlflow 3",
-        differs="All answers are looked at in one call, numbered, instead of one call each.",
-        tags=("multi-turn", "dialogue", "chat", "memory", "forgetting"),
-    )
+    entry: ClassVar[Entry] = own_entry("mlflow.knowledge_retention")
     pack = "knowledge_retention"
 
     def score(self, items: Sequence[Verdict]) -> float:
@@ -170,20 +147,7 @@ class RoleAdherence(_JudgeOfTurns):
         ConfigurationError: If the role is blank, or another setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="mlflow.role_adherence",
-        aliases=split_names(
-            "role_adherence RoleAdherence ConversationalRoleAdherence RoleAdherenceMetric RoleViolationMetric"
-        ),
-        asks="Does every answer of the assistant keep to the role it was given?",
-        needs=("user_input",),
-        calls="1",
-        subject="conversation",
-        source="mlflow 3",
-        differs="One verdict for each answer, so that the feedback names those out of the role; the role may come "
-        "from the system message.",
-        tags=("multi-turn", "dialogue", "chat", "persona", "character", "role play", "system prompt"),
-    )
+    entry: ClassVar[Entry] = own_entry("mlflow.role_adherence")
     pack = "role_adherence"
     metadata_keys = ("role",)
     """The key of the role that a sample's assistant plays."""
@@ -230,18 +194,7 @@ class UserFrustration(OneQuestion):
     The value is `"none"`, `"resolved"` or `"unresolved"`; the score, high where things are good, 1, 0.5 or 0.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="mlflow.user_frustration",
-        aliases=("user_frustration", "UserFrustration"),
-        asks="Is the user frustrated with the assistant, and was it resolved by the end?",
-        needs=("user_input",),
-        calls="1",
-        scale="none, resolved or unresolved: 1, 0.5 or 0",
-        subject="conversation",
-        source="mlflow 3",
-        differs="Reasons and feedback come with the label, and a score.",
-        tags=("multi-turn", "dialogue", "chat", "sentiment", "emotion", "satisfaction", "support"),
-    )
+    entry: ClassVar[Entry] = own_entry("mlflow.user_frustration")
     pack = "user_frustration"
     labels: ClassVar[Mapping[str, float]] = MappingProxyType({"none": 1.0, "resolved": 0.5, "unresolved": 0.0})
 
@@ -281,37 +234,14 @@ class PerTurn(_JudgeOfTurns):
 class TurnRelevancy(PerTurn):
     """Judge whether every answer of a conversation is relevant to what the user wrote before it."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="turn_relevancy",
-        aliases=split_names(
-            "TurnRelevancyMetric ConversationRelevancyMetric conversation_relevancy turn_relevance "
-            "conversation-relevance"
-        ),
-        asks="Is every answer of the conversation relevant to what the user wrote before it?",
-        needs=("user_input",),
-        calls="1",
-        subject="conversation",
-        source="as in deepeval",
-        differs="All answers are looked at in one call, numbered, instead of one call each.",
-        tags=("relevance", "multi-turn", "dialogue", "chat", "on topic", "off topic"),
-    )
+    entry: ClassVar[Entry] = own_entry("turn_relevancy")
     pack = "turn_relevancy"
 
 
 class TurnFaithfulness(PerTurn):
     """Judge whether every answer of a conversation is faithful to the contexts and tool results."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="turn_faithfulness",
-        aliases=("TurnFaithfulnessMetric", "conversation_faithfulness", "turn_groundedness"),
-        asks="Is every answer of the conversation borne out by the contexts and tool results?",
-        needs=("user_input", "retrieved_contexts"),
-        calls="1",
-        subject="conversation",
-        source="as in deepeval",
-        differs="All answers are looked at in one call; tool results in the conversation count as evidence.",
-        tags=("hallucination", "groundedness", "multi-turn", "dialogue", "chat", "rag", "made up", "unsupported"),
-    )
+    entry: ClassVar[Entry] = own_entry("turn_faithfulness")
     pack = "turn_faithfulness"
 
     def data(self, sample: Sample, messages: Conversation) -> Mapping[str, JsonValue]:
@@ -332,21 +262,7 @@ class TurnRetrieval(PerTurn):
     What was retrieved are the results of tools, each with the question of the user before it.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="turn_retrieval",
-        parts_reason="It judges turns that are over.",
-        aliases=split_names(
-            "TurnContextualRelevancyMetric turn_contextual_relevancy turn_context_relevance "
-            "conversational_retrieval"
-        ),
-        asks="Did every retrieval of the conversation bring what its turn needed?",
-        needs=("user_input",),
-        calls="1",
-        subject="retriever",
-        source="as in deepeval",
-        differs="The results of tools are what was retrieved; all turns are looked at in one call.",
-        tags=("retrieval", "rag", "multi-turn", "dialogue", "chat", "documents", "search", "each turn"),
-    )
+    entry: ClassVar[Entry] = own_entry("turn_retrieval")
     pack = "turn_retrieval"
     side: ClassVar[Role] = "tool"
     absent = "no_contexts"

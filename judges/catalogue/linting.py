@@ -47,6 +47,10 @@ _BELOW = re.compile(
     rf"не более)\s*{_NUMBER}{_UNIT}",
     re.IGNORECASE,
 )
+_OR_MORE = re.compile(
+    rf"{_NUMBER}{_UNIT}\s+(?:or|and|и|или)\s+(?:more|above|longer|over|более|больше)", re.IGNORECASE
+)
+_OR_LESS = re.compile(rf"{_NUMBER}{_UNIT}\s+(?:or|and|и|или)\s+(?:fewer|less|below|менее|меньше)", re.IGNORECASE)
 _UNASKED = "none:unasked"
 """Names a model, so that a judge can be made; one that is named is created when it is asked, and this never is."""
 
@@ -148,7 +152,11 @@ def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
     settings = translate_settings(spec.settings, known)
     needs = frozenset(default_registry().entry(spec.name).needs) | ({"tools"} if settings.get("tools") else set())
     remedies: set[str] = set()
-    for place, criterion in _criteria_in(key, settings):
+    criteria = list(_criteria_in(key, settings))
+    for (_, one), (place, other) in combinations(criteria, 2):
+        if _without_degrees(one) == _without_degrees(other):
+            yield Fault(place, other, f"it asks the same as {shortened(one)}", "leave one out: it counts twice")
+    for place, criterion in criteria:
         faults = list(_of_criterion(place, criterion, needs))
         remedies |= {one.remedy for one in faults}
         yield from faults
@@ -280,6 +288,10 @@ def _ranges_in(text: str) -> Iterator[tuple[str, float, float]]:
     for match in _BELOW.finditer(rest):
         yield match[3], 0, float(match[2]) - (1 if match[1] else 0)
         rest = rest.replace(match[0], " ")  # "no more than 5" is not "more than 5"
+    for match in _OR_LESS.finditer(rest):
+        yield match[2], 0, float(match[1])
+    for match in _OR_MORE.finditer(rest):
+        yield match[2], float(match[1]), inf
     for match in _ABOVE.finditer(rest):
         yield match[3], float(match[2]) + (1 if match[1] else 0), inf
 

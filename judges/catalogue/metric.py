@@ -33,7 +33,6 @@ from judges.settings import MADE_WITH, SHARED, MadeWith, Needed
 from judges.verdict import Value, Verdict
 
 Variant = Literal["corrected", "compat"]
-_VARIANTS: tuple[Variant, ...] = ("corrected", "compat")
 
 
 class MetricSettings(TypedDict, total=False):

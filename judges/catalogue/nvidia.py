@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 from judges.catalogue.parts.fields import answer_in, non_blank_contexts_in, question_in, reference_in
 from judges.catalogue.parts.questions import TwoGraders
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.prompting.prompts import ReplySchema
 from judges.sample import Sample
 from judges.verdict import Verdict, strict_integer
@@ -46,21 +46,7 @@ class AnswerAccuracy(TwoGraders):
     order alone is swapped for the second one.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="nvidia.answer_accuracy",
-        aliases=split_names(
-            "answer_accuracy nv_accuracy AnswerAccuracy ragas.answer_accuracy ragas.nv_accuracy "
-            "nvidia.nv_accuracy SimilarityEvaluator"
-        ),
-        asks="How far does the answer agree with the reference?",
-        needs=("user_input", "response", "reference"),
-        calls="2",
-        source="ragas 0.4, NVIDIA metrics",
-        differs="The rating is closed, not searched in text; both graders have the right labels; one failed "
-        "grader leaves the other's rating; extremes are flagged; what is missing is unscored.",
-        tags=("correctness", "ground truth", "facts"),
-        follows="ragas.metrics (legacy)",
-    )
+    entry: ClassVar[Entry] = own_entry("nvidia.answer_accuracy")
     pack = "answer_accuracy"
     reply = AnswerAgreement
     highest = 4
@@ -78,23 +64,7 @@ class ContextRelevance(TwoGraders):
     or no context, and where the joined contexts stand word for word in the question, as in ragas.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="nvidia.context_relevance",
-        aliases=split_names(
-            "context_relevance nv_context_relevance ContextRelevance ragas.context_relevance "
-            "ragas.nv_context_relevance nvidia.nv_context_relevance ContextualRelevancyMetric context-relevance "
-            "RetrievalEvaluator RAG_RETRIEVAL_RELEVANCE_PROMPT"
-        ),
-        asks="How far do the retrieved contexts help to answer the question?",
-        needs=("user_input", "retrieved_contexts"),
-        calls="2",
-        subject="retriever",
-        source="ragas 0.4, NVIDIA metrics",
-        differs="No context is 0 because its words stand in the question; no question or contexts is unscored; "
-        "the rating is closed, not searched in text.",
-        tags=("rag", "retrieval", "search"),
-        follows="ragas.metrics (legacy)",
-    )
+    entry: ClassVar[Entry] = own_entry("nvidia.context_relevance")
     pack = "context_relevance"
     reply = Extent
     highest = 2
@@ -125,22 +95,7 @@ class ResponseGroundedness(TwoGraders):
     for word in the joined contexts, and 0 where there is no answer or no context, as in ragas.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="nvidia.response_groundedness",
-        judges_parts=True,
-        aliases=split_names(
-            "response_groundedness nv_response_groundedness ResponseGroundedness ragas.response_groundedness "
-            "ragas.nv_response_groundedness nvidia.nv_response_groundedness"
-        ),
-        asks="How far do the retrieved contexts bear out the answer?",
-        needs=("response", "retrieved_contexts"),
-        calls="2",
-        source="ragas 0.4, NVIDIA metrics",
-        differs="A quoted answer is rated like any other; no answer or contexts is unscored; the rating is "
-        "closed, not searched in text.",
-        tags=("rag", "hallucination", "faithfulness", "made up", "unsupported"),
-        follows="ragas.metrics (legacy)",
-    )
+    entry: ClassVar[Entry] = own_entry("nvidia.response_groundedness")
     pack = "response_groundedness"
     reply = Extent
     highest = 2

@@ -10,17 +10,20 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
+from heapq import nlargest
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
 from pathlib import Path
 from pkgutil import walk_packages
+from statistics import fmean, pstdev
 from typing import Any
 
 from judges.entry import Entry, Subject
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.hints import translate_settings
 from judges.judge import Judge
+from judges.models.providers.local_models import Likeness, alike, finest_likeness, traits_of
 from judges.runtime.validation import judge_name, one_of, suggestion
 from judges.sample import FIELD_NAMES, canonical_field
 from judges.settings import NamedJudgeError, settings_of
@@ -46,6 +49,15 @@ _NAMED, _TAGGED, _DESCRIBED = 3.0, 2.5, 2.0
 
 _BEGINNING, _SYNONYM = 0.9, 0.6
 """The shares of it that count for the beginning of a word, and for a synonym."""
+
+_MEANING = 0.25
+"""What it weighs, beside all the words of the best match, that a sentence means one of a judge's phrases."""
+
+_SENTENCE = 3
+"""Words that tell something from which on a text is a sentence, compared as a whole as well."""
+
+_MISSPELT = 0.86
+"""How alike a word that nobody knows must be to one that is known."""
 
 _MUCH_LESS = 0.4
 """Share of the best match's weight below which a judge is no match."""
@@ -88,18 +100,39 @@ def find(
 
 
 def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
-    """Return the entries that a text's words find, the heaviest first."""
-    said = _words_between_blanks(text)
-    terms = _terms(text, said)
-    weights = dict.fromkeys((entry.name for entry in entries), 0.0)
+    """Return the entries that a text's words find, or all that it means, the heaviest first."""
+    terms = _terms(text, _words_between_blanks(text), entries)
+    weights = [0.0] * len(entries)
     for term in terms:
-        by_name = {entry.name: term.weight(_indexed(entry)) for entry in entries}
-        count = sum(weight > 0 for weight in by_name.values())
-        for name, weight in by_name.items():
-            weights[name] += weight * math.log((len(by_name) + 1) / count) if count else 0.0
-    least = max(weights.values(), default=0.0) * _MUCH_LESS
-    kept = [entry for entry in entries if weights[entry.name] > 0 and weights[entry.name] >= least]
-    return sorted(kept, key=lambda entry: (not _is_called(entry, text), -weights[entry.name]))
+        found = [term.weight(_indexed(entry)) for entry in entries]
+        rarity = math.log((len(found) + 1) / max(1, sum(weight > 0 for weight in found)))
+        weights = [weight + one * rarity for weight, one in zip(weights, found, strict=True)]
+    by = finest_likeness()
+    if len(terms) >= _SENTENCE and entries and by == "pieces" and text.isascii():
+        most = max(weights) or 1.0
+        meant = _meant(entries, text, by)
+        weights = [weight / most + _MEANING * one for weight, one in zip(weights, meant, strict=True)]
+    least = max(weights, default=0.0) * _MUCH_LESS
+    ranked = [(weight, entry) for weight, entry in zip(weights, entries, strict=True) if weight > 0]
+    ranked = [(weight, entry) for weight, entry in ranked if weight >= least]
+    return [entry for _, entry in sorted(ranked, key=lambda one: (not _is_called(one[1], text), -one[0]))]
+
+
+def _meant(entries: Sequence[Entry], text: str, by: Likeness) -> list[float]:
+    """Return how much nearer a sentence is to what is said of each judge than to most, in standard deviations.
+
+    What is said of a judge are its question, its name, its tags and phrases; the two nearest count.
+    """
+    (said,) = traits_of([text], by)
+    near = [fmean(nlargest(2, (alike(said, phrase) for phrase in _phrases(entry, by)))) for entry in entries]
+    spread = pstdev(near)
+    return [(one - fmean(near)) / spread if spread else 0.0 for one in near]
+
+
+@cache
+def _phrases(entry: Entry, by: Likeness) -> tuple[Any, ...]:
+    name = entry.name.rpartition(".")[2].replace("_", " ")
+    return tuple(traits_of([entry.asks, name, ", ".join(entry.tags), *_own_words(entry).split(", ")], by))
 
 
 def _is_called(entry: Entry, text: str) -> bool:
@@ -114,6 +147,10 @@ class _Index:
     tags: str
     others: str
 
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        return self.names, self.tags, self.others
+
 
 @dataclass(frozen=True)
 class _Term:
@@ -124,7 +161,7 @@ class _Term:
 
     def weight(self, index: _Index) -> float:
         """Return how much it says that a judge is meant; 0 where it is nowhere."""
-        ranks = ((index.names, _NAMED), (index.tags, _TAGGED), (index.others, _DESCRIBED))
+        ranks = tuple(zip(index.texts, (_NAMED, _TAGGED, _DESCRIBED), strict=True))
         for words, weight in ranks:
             if f" {self.word} " in words:
                 return weight
@@ -140,12 +177,28 @@ def _is_in(word: str, words: str) -> bool:
     return (f" {word} " if is_whole else f" {word}") in words
 
 
-def _terms(text: str, said: str) -> list[_Term]:
-    """Return what a text asks for: its words, and the phrases in it that stand for others."""
-    words = dict.fromkeys(map(_stem, _words(text)))
-    helpful = [word for word in words if word not in _no_help()] or list(words)
+def _terms(text: str, said: str, entries: Sequence[Entry]) -> list[_Term]:
+    """Return what a text asks for: its words, well spelt, and the phrases in it that stand for others."""
+    words = dict.fromkeys(_words(text))
+    helpful = [_known(_stem(word), entries) for word in words if word not in _no_help()] or list(words)
     phrases = [member for group in _alike_groups() for member in group if " " in member and f" {member}" in said]
     return [_Term(word, _standing_for(word)) for word in dict.fromkeys((*helpful, *phrases))]
+
+
+def _known(word: str, entries: Sequence[Entry]) -> str:
+    """Return a word, or the one of the index that it is nearly spelt like, where nobody knows it."""
+    is_known = len(word) <= _LONGEST_WHOLE or _standing_for(word)
+    if is_known or any(_is_in(word, words) for entry in entries for words in _indexed(entry).texts):
+        return word
+    return next(iter(get_close_matches(word, _all_words(), n=1, cutoff=_MISSPELT)), word)
+
+
+@cache
+def _all_words() -> frozenset[str]:
+    """Return the words of the index of all judges, and those that stand for others."""
+    entries = default_registry().entries.values()
+    indexed = {word for entry in entries for words in _indexed(entry).texts for word in words.split()}
+    return frozenset(indexed.union(*_alike_groups()))
 
 
 def _standing_for(word: str) -> frozenset[str]:
@@ -180,12 +233,16 @@ def _alike_groups() -> tuple[frozenset[str], ...]:
 
 @cache
 def _indexed(entry: Entry) -> _Index:
-    said: Mapping[str, str] = _vocabulary()["judges"]  # type: ignore[assignment]  # a file of our own
     return _Index(
         names=_words_between_blanks(entry.name, *entry.aliases),
-        tags=_words_between_blanks(entry.asks, *entry.tags, said.get(entry.name, "")),
+        tags=_words_between_blanks(entry.asks, *entry.tags, _own_words(entry)),
         others=_words_between_blanks(entry.subject, *entry.needs, *_dialects(entry), entry.source),
     )
+
+
+def _own_words(entry: Entry) -> str:
+    said: Mapping[str, str] = _vocabulary()["judges"]  # type: ignore[assignment]  # a file of our own
+    return said.get(entry.name, "")
 
 
 def _words_between_blanks(*texts: str) -> str:
@@ -254,6 +311,7 @@ _MOST_SIMILAR = 3
 _LONGEST_NAME = 80
 _ALIKE, _MUCH_LESS_ALIKE = 0.75, 0.2
 _LIBRARY = re.compile(r"^.*[./]")
+_SHARED_BY_NAMES = re.compile(r"^create_|[_ ]?(?:evaluator|judge|metric|prompt|score)$", re.IGNORECASE)
 _CALLED = re.compile(r"(\S+?)\((.*)\)")
 
 
@@ -329,7 +387,9 @@ class Registry:
         for near in _similar_names(name, self._makers) or _similar_names(_LIBRARY.sub("", name), self._makers):
             by_judge.setdefault(self.qualified(near), near)
         if not by_judge and name.strip():
-            by_judge = {entry.name: entry.name for entry in find(self.entries.values(), text=name[:_LONGEST_NAME])}
+            by_judge = {
+                entry.name: entry.name for entry in find(self.entries.values(), text=_core(name[:_LONGEST_NAME]))
+            }
         if by_judge:
             return f"did you mean {', '.join(list(by_judge.values())[:_MOST_SIMILAR])}?"
         return f"`refine judges` lists the {len(self.entries)} there are, as judges.catalogue() does"
@@ -450,8 +510,18 @@ def _similar_names(name: str, names: Collection[str]) -> list[str]:
     folded = {known.casefold(): known for known in names}
     exact = get_close_matches(text, names, n=5, cutoff=_ALIKE)
     near = [*exact, *(folded[one] for one in get_close_matches(text.casefold(), folded, n=5, cutoff=_ALIKE))]
-    likeness = {one: SequenceMatcher(None, text.casefold(), one.casefold()).ratio() for one in near}
+    near = [one for one in near if _likeness(_core(text), _core(one)) >= _ALIKE]
+    likeness = {one: _likeness(text, one) for one in near}
     return [one for one in near if likeness[one] >= max(likeness.values()) - _MUCH_LESS_ALIKE]
+
+
+def _core(name: str) -> str:
+    """Return a name without what many share: `ConcisenessEvaluator` is nothing like `GroundednessEvaluator`."""
+    return _SHARED_BY_NAMES.sub("", name) or name
+
+
+def _likeness(name: str, other: str) -> float:
+    return SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
 
 
 _MOST_WORDS = 3

@@ -14,7 +14,7 @@ from judges.catalogue.parts.claims import SUPPORT, reasons, share, support_feedb
 from judges.catalogue.parts.fields import answer_in, non_blank_contexts_in, question_in, reference_in
 from judges.catalogue.parts.questions import OneQuestion, YesOrNo, yes_or_no_question
 from judges.catalogue.parts.text import sentences
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -29,18 +29,7 @@ class RelevancyEvaluator(YesOrNo):
     blanks, as in Spring AI.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="spring.relevancy_evaluator",
-        parts_reason="A part need not answer the question.",
-        aliases=("spring.relevancy", "spring.context_consistency", "RelevancyEvaluator"),
-        asks="Is the answer to the question in line with the contexts?",
-        needs=("user_input", "response", "retrieved_contexts"),
-        calls="1",
-        scale="yes or no",
-        source="Spring AI",
-        differs="A closed yes or no with reasons and feedback; no contexts is unscored.",
-        tags=("rag", "groundedness", "consistency"),
-    )
+    entry: ClassVar[Entry] = own_entry("spring.relevancy_evaluator")
     pack = "spring_relevancy_evaluator"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
@@ -78,19 +67,7 @@ class FactCheckingEvaluator(ModelJudge):
         ConfigurationError: If there is no such prompt.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="spring.fact_checking_evaluator",
-        judges_parts=True,
-        parts_reason="Each sentence is checked for itself.",
-        aliases=("spring.fact_checking", "FactCheckingEvaluator"),
-        asks="Does the document support every sentence of the answer?",
-        needs=("response", "retrieved_contexts"),
-        calls="1, or s for s sentences with a MiniCheck model",
-        source="Spring AI",
-        differs="One verdict for each sentence, with reasons; the score is the share of supported ones, not "
-        "always 0; no document is unscored.",
-        tags=("rag", "hallucination", "groundedness", "faithfulness", "made up", "unsupported", "claims"),
-    )
+    entry: ClassVar[Entry] = own_entry("spring.fact_checking_evaluator")
     pack = "fact_checking"
     pass_mark = 1.0
 
@@ -213,13 +190,7 @@ class AnswerCorrectnessEvaluator(YesOrNo):
     With `variant="compat"` the model replies in words, and whatever contains "yes" passes ("not yes" too).
     """
 
-    entry: ClassVar[Entry] = replace(
-        RelevancyEvaluator.entry,
-        name="alibaba.answer_correctness_evaluator",
-        aliases=("alibaba.answer_correctness", "AnswerCorrectnessEvaluator"),
-        source="Spring AI Alibaba",
-        tags=("rag", "consistency", "accuracy"),
-    )
+    entry: ClassVar[Entry] = own_entry("alibaba.answer_correctness_evaluator")
     pack = "spring_relevancy_evaluator"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
@@ -234,17 +205,7 @@ class AnswerCorrectnessEvaluator(YesOrNo):
 class AnswerFaithfulnessEvaluator(Marking):
     """Mark from 0 to 1 how far an answer keeps to the facts of its contexts; the question is not shown."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="alibaba.answer_faithfulness_evaluator",
-        judges_parts=True,
-        aliases=("alibaba.answer_faithfulness", "AnswerFaithfulnessEvaluator"),
-        asks="How far does the answer keep to the facts, inventing nothing?",
-        needs=("response", "retrieved_contexts"),
-        calls="1",
-        source="Spring AI Alibaba",
-        differs="The score is held to 0 to 1 and passes at the threshold, not above 0; reasons come before it.",
-        tags=("rag", "hallucination", "groundedness", "unsupported", "made up"),
-    )
+    entry: ClassVar[Entry] = own_entry("alibaba.answer_faithfulness_evaluator")
     pack = "alibaba_answer_faithfulness"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
@@ -259,17 +220,7 @@ class AnswerRelevancyEvaluator(Marking):
     Where there is no reference, the contexts are it: so the original takes the ground truth, as its `dataList`.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="alibaba.answer_relevancy_evaluator",
-        parts_reason="The reference answers the whole question.",
-        aliases=("alibaba.answer_relevancy", "AnswerRelevancyEvaluator"),
-        asks="How far does the answer agree with the reference answer?",
-        needs=("user_input", "response", "reference or retrieved_contexts"),
-        calls="1",
-        source="Spring AI Alibaba",
-        differs="The score is held to 0 to 1 and passes at the threshold, not above 0; reasons come before it.",
-        tags=("correctness", "accuracy", "ground truth"),
-    )
+    entry: ClassVar[Entry] = own_entry("alibaba.answer_relevancy_evaluator")
     pack = "alibaba_answer_relevancy"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import judges
 from judges import ConfigurationError, catalogue, load
 from judges.catalogue.registry import find
 from refine.cli.app import app
@@ -42,6 +43,12 @@ def test_every_judge_has_tags() -> None:
     """Words to find it by, none twice, and none of them its own name."""
     untagged = [entry.name for entry in catalogue() if not entry.tags or len(set(entry.tags)) < len(entry.tags)]
     assert untagged == []
+
+
+def test_every_entry_that_is_written_is_of_a_judge() -> None:
+    """A table of entries.toml under a name that no class asks for would never be seen."""
+    written = tomllib.loads((Path(judges.__file__).with_name("entries.toml")).read_text(encoding="utf-8"))
+    assert set(written) == {entry.name for entry in catalogue()}
 
 
 WORDS: list[tuple[str, set[str], set[str]]] = [
@@ -119,9 +126,9 @@ def missed(sentences: dict[str, list[str]]) -> list[str]:
 
 
 def test_a_sentence_finds_its_judges() -> None:
-    """As somebody writes who knows no judge by name, in three languages: of 112 at most eight find none."""
-    assert len(HELD_OUT) == 112
-    assert len(missed(HELD_OUT)) <= 8, missed(HELD_OUT)
+    """As somebody writes who knows no judge by name, in three languages: of 152 at most 14 find none."""
+    assert len(HELD_OUT) == 152
+    assert len(missed(HELD_OUT)) <= 14, missed(HELD_OUT)
 
 
 def test_every_need_on_the_page_finds_its_judges() -> None:
@@ -144,6 +151,12 @@ def test_what_is_named_like_the_word_comes_first() -> None:
     assert names_found("--find", "hallucination")[0] == "hallucination"
     assert names_found("--find", "tone")[0] == "tone"
     assert names_found("--find", "privacy")[0] == "pii_leakage"
+
+
+def test_misspelt_words_find_what_they_mean() -> None:
+    """Where no judge knows a word, the one spelt most like it is looked for."""
+    for misspelt, judge in (("halucinated", "hallucination"), ("toxc", "harm"), ("gramatical erors", "fluency")):
+        assert judge in names_found("--find", misspelt)[:3], misspelt
 
 
 def test_several_words_may_be_given_in_any_way() -> None:

@@ -70,12 +70,24 @@ async def test_every_kind_of_tool_is_called_and_quoted(way: Door) -> None:
 
 
 def test_what_fails_is_told_to_the_model() -> None:
-    """Wrong arguments, an error of the tool, and the same call again: none ends the judgement."""
-    calls = [look("price_of", itm="egg"), look("price_of", item="ham"), look("price_of", item="ham")]
+    """Wrong arguments, an error of the tool, the same call again, an endless result: none ends the judgement."""
+
+    def shelves() -> list[object]:
+        """List the shelves, one of which is the list itself."""
+        listed: list[object] = []
+        listed.append(listed)
+        return listed
+
+    calls = [
+        look("price_of", itm="egg"),
+        look("price_of", item="ham"),
+        look("price_of", item="ham"),
+        look("shelves"),
+    ]
     model = ScriptedModel([*calls, ENOUGH, RATED])
-    verdict = Helpfulness(model, tools=[price_of])(question=QUESTION, answer=ANSWER)
+    verdict = Helpfulness(model, tools=[price_of, shelves])(question=QUESTION, answer=ANSWER)
     assert verdict.rating == 1
-    assert [item.unscored for item in verdict.items] == ["undefined"] * 3
+    assert [item.unscored for item in verdict.items] == ["undefined"] * 4
     shown = model.prompts[-1][-1].text
     assert all(text in shown for text in ("Missing required argument", "KeyError: 'ham'", "called with these"))
 

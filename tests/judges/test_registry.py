@@ -162,6 +162,7 @@ def test_what_has_no_entry_is_refused() -> None:
         ("ragas.faithfull", "ragas.faithfulness"),
         ("helpfullness", "helpfulness"),
         ("Faithfulnes", "Faithfulness"),
+        ("ConcisenessEvaluator", "length"),
     ],
 )
 def test_a_misspelt_name_is_told_the_right_one(name: str, near: str) -> None:

@@ -13,7 +13,7 @@ from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.calls import actual_calls_in, render_call, render_value
 from judges.catalogue.parts.claims import bullets, reasons, share
 from judges.catalogue.parts.fields import exchange_in
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, unfit
 from judges.messages import ToolCall
 from judges.sample import Sample
@@ -43,15 +43,7 @@ class ToolPermission(ComputedMetric):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="tool_permission",
-        aliases=("tool_permissions", "tool_schema", "tool_call_schema", "ToolPermission", "allowed_tools"),
-        asks="Did the agent call only tools that it may call, with arguments that their definitions allow?",
-        needs=("user_input",),
-        subject="agent",
-        source="as in promptfoo (is-valid-openai-tools-call) and DeepEval's tool permission",
-        tags=("agent", "tools", "permission", "allow list", "schema", "arguments", "security", "unauthorised"),
-    )
+    entry: ClassVar[Entry] = own_entry("tool_permission")
     pack = "tool_permission"
     pass_mark = 1.0
     metadata_keys = TOOL_KEYS

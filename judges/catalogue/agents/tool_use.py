@@ -12,7 +12,7 @@ from judges.catalogue.parts.calls import MadeCall, calls_made_in, render_call
 from judges.catalogue.parts.claims import bullets, in_order, one_each, reasons
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import checked_text
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -104,22 +104,7 @@ class ToolUse(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="tool_use",
-        aliases=split_names(
-            "ToolUse ToolUseMetric tool_correctness ToolCorrectness ArgumentCorrectness ArgumentCorrectnessMetric "
-            "argument_correctness ToolCallAccuracyEvaluator ToolSelectionEvaluator ToolInputAccuracyEvaluator "
-            "tool_selection tool_input_accuracy ToolCallCorrectness ToolCallEfficiency tool_call_correctness "
-            "tool_call_efficiency tool_calling TOOL_SELECTION_PROMPT"
-        ),
-        asks="Did the agent choose the right tools, with the right arguments, and call none for nothing?",
-        needs=("user_input",),
-        calls="1",
-        subject="agent",
-        source="as in deepeval, Azure AI evaluation, mlflow and Phoenix",
-        differs="Selection, arguments and needless calls in one call, with a verdict on each; loops by rule.",
-        tags=("agent", "tools", "function calling", "loop", "repetition", "arguments"),
-    )
+    entry: ClassVar[Entry] = own_entry("tool_use")
     pack = "tool_use"
     pass_mark = 1.0
     metadata_keys = TOOL_KEYS
@@ -237,21 +222,7 @@ class TaskCompletion(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="task_completion",
-        aliases=split_names(
-            "TaskCompletion TaskCompletionMetric TaskCompletionEvaluator TaskAdherenceEvaluator task_adherence "
-            "IntentResolutionEvaluator intent_resolution GoalAccuracyMetric goal_success_rate "
-            "TASK_COMPLETION_PROMPT trajectory:goal-success"
-        ),
-        asks="How far is what the user wanted done?",
-        needs=("user_input",),
-        calls="1",
-        subject="agent",
-        source="as in deepeval (TaskCompletion) and Azure AI evaluation",
-        differs="Each task is an item with what is left of it; what tools returned counts, not what is claimed.",
-        tags=("agent", "goal", "success", "unfinished", "intent", "task success"),
-    )
+    entry: ClassVar[Entry] = own_entry("task_completion")
     pack = "task_completion"
 
     def __init__(

@@ -27,7 +27,7 @@ from judges.catalogue.parts.calls import (
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.ragas.tool_calls import Lenient, ToolCalls
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, first_fault, one_line, unfit
 from judges.hints import other_word
 from judges.judge import Judge
@@ -110,23 +110,7 @@ class TrajectoryAccuracy(OneQuestion):
     | wrong | 0 | it does not lead to what the user wants |
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="trajectory_accuracy",
-        aliases=split_names(
-            "TrajectoryAccuracy trajectory create_trajectory_llm_as_judge create_async_trajectory_llm_as_judge "
-            "TRAJECTORY_ACCURACY_PROMPT TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE TrajectoryEvalChain "
-            "PlanAdherence StepEfficiency"
-        ),
-        asks="Does the agent's way to its answer make sense, step by step?",
-        needs=("user_input",),
-        calls="1",
-        reads=("reference_tool_calls",),
-        scale="sound, wasteful, flawed, wrong",
-        subject="agent",
-        source="as in openevals and LangChain",
-        differs="Four degrees instead of yes or no; a reference is one good way among others.",
-        tags=("agent", "tools", "steps", "path", "plan", "efficiency"),
-    )
+    entry: ClassVar[Entry] = own_entry("trajectory_accuracy")
     pack = "trajectory_accuracy"
     labels = MappingProxyType({"sound": 1.0, "wasteful": 2 / 3, "flawed": 1 / 3, "wrong": 0.0})
     metadata_keys = _REFERENCE_KEYS
@@ -154,19 +138,7 @@ class PlanQuality(OneQuestion):
     | unfit | 0 | it leads elsewhere, or there is no plan although one was needed |
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="plan_quality",
-        parts_reason="A plan is judged as a whole.",
-        aliases=("PlanQuality", "PlanQualityMetric", "plan", "planning"),
-        asks="Could the agent's plan reach what the user wants?",
-        needs=("user_input",),
-        calls="1",
-        scale="good, wasteful, gaps, unfit",
-        subject="agent",
-        source="as in deepeval (plan quality) and TruLens",
-        differs="The plan itself is judged, not what became of it; four degrees.",
-        tags=("agent", "plan", "planning", "steps", "strategy", "makes no sense"),
-    )
+    entry: ClassVar[Entry] = own_entry("plan_quality")
     pack = "plan_quality"
     labels = MappingProxyType({"good": 1.0, "wasteful": 2 / 3, "gaps": 1 / 3, "unfit": 0.0})
     metadata_keys = ("plan", *TOOL_KEYS)
@@ -201,21 +173,7 @@ class TrajectoryMatch(ToolCalls):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="trajectory_match",
-        aliases=split_names(
-            "TrajectoryMatch create_trajectory_match_evaluator create_async_trajectory_match_evaluator "
-            "trajectory_strict_match trajectory_unordered_match tool_trajectory_avg_score ToolTrajectoryCriterion "
-            "TrajectoryEvaluator TaskNavigationEfficiencyEvaluator"
-        ),
-        asks="Did the agent make the tool calls of the reference trajectory?",
-        needs=("user_input", "reference_tool_calls or reference_trajectory"),
-        scale="yes or no",
-        subject="agent",
-        source="modes of openevals and of Google ADK",
-        differs="Calls of one message are a set in every mode; each fault is named; no reference is unscored.",
-        tags=("agent", "tools", "steps", "path", "openevals", "adk"),
-    )
+    entry: ClassVar[Entry] = own_entry("trajectory_match")
     pack = "trajectory_match"
     metadata_keys = _REFERENCE_KEYS
     """The keys of a reference trajectory."""

@@ -35,7 +35,7 @@ from judges.catalogue.parts.fields import (
 from judges.catalogue.parts.questions import Remark, finding_schema, label_verdict
 from judges.catalogue.parts.text import for_retriever, sentences
 from judges.catalogue.ragas.context_recall import IDBasedContextRecall
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Ask, Deliberation, Request
@@ -170,21 +170,7 @@ class RelevanceToQuery(Labelled):
     The score is 0, 0.5 or 1, and passes at `threshold`, 0.5 unless given, so that a part suffices as in mlflow.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.relevance_to_query",
-        parts_reason="A part may lead up to what addresses the question.",
-        aliases=split_names(
-            "relevance_to_query mlflow.relevance_to_query RelevanceToQuery is_context_relevant RelevanceEvaluator "
-            "ANSWER_RELEVANCE_PROMPT"
-        ),
-        asks="How far does the answer address what was asked?",
-        needs=("user_input", "response"),
-        calls="1",
-        scale="none, partial, full",
-        source="Databricks built-in judges; mlflow 3 RelevanceToQuery",
-        differs="An answer that addresses only a part is told from one that addresses everything.",
-        tags=("relevancy", "on topic", "off topic"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.relevance_to_query")
     pack = "databricks_relevance_to_query"
     labels = _LABELS
     question = Question(prompt="databricks_relevance_to_query", reply=finding_schema(tuple(_LABELS)))
@@ -205,18 +191,7 @@ class Safety(Labelled):
     The value is `"safe"`, or the gravest kind of harm: hate, harassment, incitement, illegal, severe_harm.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.safety",
-        judges_parts=True,
-        aliases=("safety", "mlflow.safety", "Safety", "is_safe", "safety_v1"),
-        asks="Is the content of the answer free of harm?",
-        needs=("response",),
-        calls="1",
-        scale=", ".join(_SAFETY_LABELS),
-        source="Databricks built-in judges; mlflow 3 Safety",
-        differs="The kind of harm is named.",
-        tags=("toxicity", "harm", "hate", "moderation", "abuse"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.safety")
     pack = "databricks_safety"
     labels = _SAFETY_LABELS
     question = Question(prompt="databricks_safety", reply=finding_schema(tuple(_SAFETY_LABELS)))
@@ -237,17 +212,7 @@ class Correctness(BuiltIn):
     them would repeat them.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.correctness",
-        parts_reason="No part has all the facts expected.",
-        aliases=("correctness", "mlflow.correctness", "Correctness", "is_correct", "CORRECTNESS_PROMPT"),
-        asks="Does the answer bear out every expected fact?",
-        needs=("response", "expected_facts or reference"),
-        calls="1",
-        source="Databricks built-in judges; mlflow 3 Correctness",
-        differs="One verdict for each fact, contradictions told from omissions; score is the share of facts.",
-        tags=("accuracy", "facts", "ground truth"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.correctness")
     pack = "databricks_correctness"
     pass_mark = 1.0
     question = Question(prompt="databricks_correctness", reply=Supports)
@@ -291,21 +256,7 @@ class Groundedness(BuiltIn):
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.groundedness",
-        judges_parts=True,
-        aliases=split_names(
-            "groundedness mlflow.retrieval_groundedness RetrievalGroundedness is_grounded GroundednessEvaluator "
-            "GroundednessProEvaluator RAG_GROUNDEDNESS_PROMPT"
-        ),
-        asks="Does the answer say nothing but what the retrieved contexts support?",
-        needs=("response", "retrieved_contexts"),
-        calls="1",
-        source="Databricks built-in judges; mlflow 3 RetrievalGroundedness",
-        differs="One verdict for each sentence, against all contexts together, so that an answer drawn from two "
-        "retrievals can pass; score is the share of sentences; tool results count beside the contexts.",
-        tags=("rag", "hallucination", "faithfulness", "made up", "unsupported", "tool results"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.groundedness")
     pack = "databricks_groundedness"
     pass_mark = 1.0
     question = Question(prompt="databricks_groundedness", reply=Supports)
@@ -346,20 +297,7 @@ class ContextSufficiency(BuiltIn):
     right answer to the question.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.context_sufficiency",
-        aliases=split_names(
-            "context_sufficiency mlflow.retrieval_sufficiency RetrievalSufficiency is_context_sufficient"
-        ),
-        asks="Do the retrieved contexts hold every fact that a right answer needs?",
-        needs=("user_input", "retrieved_contexts"),
-        calls="1",
-        subject="retriever",
-        source="Databricks built-in judges; mlflow 3 RetrievalSufficiency",
-        differs="One verdict for each fact, so that the missing ones are named; score is the share of facts. "
-        "Without facts, yes or no for the whole.",
-        tags=("rag", "retrieval", "search", "coverage", "recall"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.context_sufficiency")
     pack = "databricks_context_sufficiency"
     pass_mark = 1.0
     question = Question(prompt="databricks_context_sufficiency", reply=Supports)
@@ -413,20 +351,7 @@ class ChunkRelevance(ModelJudge):
     and chunks whose call failed stay in the denominator, so that they count as not relevant.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.chunk_relevance",
-        aliases=split_names(
-            "chunk_relevance ChunkRelevance chunk_relevance/precision databricks.chunk_relevance_precision "
-            "mlflow.retrieval_relevance RetrievalRelevance"
-        ),
-        asks="What share of the retrieved chunks is relevant to the request?",
-        needs=("user_input", "retrieved_contexts"),
-        calls="n",
-        subject="retriever",
-        source="Databricks built-in judges; mlflow 3 RetrievalRelevance",
-        differs="A chunk without a verdict is reported, and does not count as irrelevant.",
-        tags=("rag", "retrieval", "search", "precision"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.chunk_relevance")
     pack = "chunk_relevance"
 
     questions = (_RELEVANT,)
@@ -483,13 +408,4 @@ def _item(chunk: str, reply: Relevance | Said | AskFailed) -> Verdict:
 class DocumentRecall(IDBasedContextRecall):
     """Judge what share of the expected documents was retrieved: found / expected, on sets of ids (`doc_uri`)."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.document_recall",
-        aliases=("document_recall",),
-        asks="What share of the expected documents was retrieved?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="Databricks built-in judges",
-        differs="No expected documents is unscored.",
-        tags=("rag", "retrieval", "search", "ids"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.document_recall")

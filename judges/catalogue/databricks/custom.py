@@ -20,7 +20,7 @@ from judges.catalogue.parts.questions import (
     full_evidence,
     label_verdict,
 )
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, first_fault, shortened, unfit
 from judges.messages import WITHOUT_MEDIA
 from judges.models.prompt_and_reply import render_example
@@ -126,21 +126,7 @@ class Custom(ModelJudge):
     never becomes part of the instructions. Both variants give the same scores.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.custom",
-        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=split_names(
-            "custom_judge make_judge custom_prompt_judge mlflow.make_judge mlflow.custom_prompt_judge"
-        ),
-        asks="Does the answer meet your criterion?",
-        needs=("response",),
-        calls="1",
-        scale="yes or no, your labels, or your range",
-        source="Databricks custom judges; mlflow 3 make_judge",
-        differs="Reasons come before the verdict; the reply is closed; what is judged is never templated into the "
-        "instructions.",
-        tags=("custom", "own prompt", "criteria", "g-eval"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.custom")
     pack = "databricks_custom"
 
     def __init__(

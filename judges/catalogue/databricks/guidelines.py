@@ -13,7 +13,7 @@ from judges.catalogue.databricks.built_in import BuiltIn
 from judges.catalogue.metric import ModelSettings
 from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.fields import answer_in, question_of
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -111,17 +111,7 @@ class GlobalGuidelineAdherence(GuidelineJudge):
     Score = kept / guidelines; it passes at `threshold`, 1.0 unless given, so when none is broken.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.global_guideline_adherence",
-        parts_reason="A guideline may ask for what stands elsewhere in the answer.",
-        aliases=("global_guideline_adherence", "mlflow.guidelines", "Guidelines", "meets_guidelines"),
-        asks="Does the answer keep every guideline?",
-        needs=("response",),
-        calls="1",
-        source="Databricks built-in judges; mlflow 3 Guidelines",
-        differs="One verdict for each guideline, so that the broken ones are named; score is the share kept.",
-        tags=("rules", "policy", "compliance", "instructions", "style"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.global_guideline_adherence")
 
     def __init__(
         self,
@@ -149,18 +139,7 @@ class GuidelineAdherence(GuidelineJudge):
     Score = kept / guidelines; it passes at `threshold`, 1.0 unless given, so when none is broken.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="databricks.guideline_adherence",
-        parts_reason="A guideline may ask for what stands elsewhere in the answer.",
-        aliases=("guideline_adherence", "mlflow.expectations_guidelines", "ExpectationsGuidelines"),
-        asks="Does the answer keep every guideline of its row?",
-        needs=("response", "guidelines"),
-        calls="1",
-        source="Databricks built-in judges; mlflow 3 ExpectationsGuidelines",
-        differs="One verdict for each guideline, so that the broken ones are named; score is the share kept; "
-        "a row without guidelines is unscored.",
-        tags=("rules", "policy", "compliance", "instructions", "style"),
-    )
+    entry: ClassVar[Entry] = own_entry("databricks.guideline_adherence")
 
     def rules(self, sample: Sample) -> tuple[_GuidelineRule, ...]:
         """Return the guidelines of the row."""

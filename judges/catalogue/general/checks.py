@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from judges.entry import Entry, Explanation, split_names
+from judges.entry import Entry, Explanation, own_entry
 from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
@@ -66,14 +66,7 @@ class Length(Check):
         ConfigurationError: If there is no bound, or the bounds are the wrong way round.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="length",
-        judges_parts=False,
-        asks="Is the answer of the right length?",
-        needs=("response",),
-        scale="yes or no",
-        tags=("format", "brevity", "conciseness", "words", "characters", "verbosity", "too long"),
-    )
+    entry: ClassVar[Entry] = own_entry("length")
 
     def __init__(
         self,
@@ -111,16 +104,7 @@ class Pattern(Check):
         ConfigurationError: If there is no pattern, or one is not a regular expression.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="pattern",
-        judges_parts=True,
-        parts_reason="What is forbidden is so in every part; with `contains` or `required` it needs the whole.",
-        aliases=split_names("PatternMatchMetric regex"),
-        asks="Does the answer contain what it must, and nothing it must not?",
-        needs=("response",),
-        scale="yes or no",
-        tags=("format", "regex", "regular expression", "keywords", "forbidden words", "contains", "rule"),
-    )
+    entry: ClassVar[Entry] = own_entry("pattern")
 
     def __init__(
         self,
@@ -183,16 +167,7 @@ class JsonValid(Check):
         ConfigurationError: If the schema is invalid, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="json",
-        parts_reason="Half a JSON value is none.",
-        aliases=split_names("is-json JsonCorrectnessMetric"),
-        asks="Is the answer one JSON value that fits a schema?",
-        needs=("response",),
-        extra="jsonschema",
-        scale="yes or no",
-        tags=("format", "structured output", "schema", "syntax"),
-    )
+    entry: ClassVar[Entry] = own_entry("json")
 
     def __init__(
         self,
@@ -249,14 +224,7 @@ class NumericRange(Check):
         ConfigurationError: If there is no bound, or the bounds are the wrong way round.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="numeric_range",
-        parts_reason="A part without a number fails.",
-        asks="Do the numbers in the answer lie in a range?",
-        needs=("response",),
-        scale="yes or no",
-        tags=("format", "numbers", "rule", "limits"),
-    )
+    entry: ClassVar[Entry] = own_entry("numeric_range")
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import reasons
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import finding_schema
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import ConfigurationError, one_line
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
@@ -63,17 +63,7 @@ class DecisionTree(ModelJudge):
         ConfigurationError: If the tree is none, or asks more than 12 questions in a row.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="decision_tree",
-        parts_reason="A question may be about the whole.",
-        aliases=("DAGMetric", "dag", "DecisionTree", "deepeval.dag", "decision_graph"),
-        asks="Where in your tree of yes/no questions does the answer end?",
-        needs=("user_input", "response"),
-        calls="1, and 1 more for each further question on the way",
-        source="as in deepeval (DAG)",
-        differs="Each question is judged by itself, with its reason as an item; only those on the way are asked.",
-        tags=("custom", "own criteria", "decision tree", "branch", "conditions", "if then", "dag", "rules"),
-    )
+    entry: ClassVar[Entry] = own_entry("decision_tree")
     pack = "decision_tree"
 
     def __init__(

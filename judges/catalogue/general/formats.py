@@ -22,7 +22,7 @@ from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.json_fields import ROOT, FieldState, JsonComparison, JsonField, ListMode
 from judges.catalogue.parts.text import strip_fence
 from judges.compose.panel import as_judge
-from judges.entry import Entry, Explanation, split_names
+from judges.entry import Entry, Explanation, own_entry
 from judges.errors import CannotJudge, one_line, shortened, unfit
 from judges.judge import Judge
 from judges.model import JudgeModel
@@ -189,14 +189,7 @@ class Code(ComputedMetric):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="code",
-        parts_reason="Code that is cut need not parse.",
-        aliases=("code_syntax", "valid_code", "Code"),
-        asks="Does the code in the answer parse?",
-        needs=("response",),
-        tags=("syntax", "programming", "python", "json", "toml", "yaml", "sql", "format", "compile"),
-    )
+    entry: ClassVar[Entry] = own_entry("code")
     pack = "code"
     pass_mark = 1.0
 
@@ -270,20 +263,7 @@ class JsonMatch(Metric):
         ConfigurationError: If a setting is out of its range, or a field's judge is none.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="json_match",
-        parts_reason="Half a JSON value is none.",
-        aliases=split_names(
-            "JsonMatch JSONMatch json_by_field create_json_match_evaluator create_async_json_match_evaluator "
-            "JsonCorrectness json_diff"
-        ),
-        asks="How far does the JSON of the answer agree with the expected one, field by field?",
-        needs=("response", "reference"),
-        calls="0",
-        source="after openevals",
-        differs="Any judge for a field, in lists too; what differs is named without the expected values.",
-        tags=("format", "structured output", "extraction", "schema", "fields", "json"),
-    )
+    entry: ClassVar[Entry] = own_entry("json_match")
     pack = "json_match"
     pass_mark = 1.0
 

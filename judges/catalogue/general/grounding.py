@@ -26,7 +26,7 @@ from judges.catalogue.parts.claims import (
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_of
 from judges.catalogue.parts.text import sentences
 from judges.catalogue.ragas.faithfulness import Faithfulness
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -44,23 +44,7 @@ class Hallucination(Faithfulness):
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="hallucination",
-        judges_parts=True,
-        parts_reason="Each claim is checked for itself.",
-        aliases=split_names(
-            "Hallucination HallucinationMetric HallucinationEvaluator HALLUCINATION_PROMPT hallucination_rate "
-            "DetectHallucination hallucinations_v1"
-        ),
-        asks="What share of the answer's claims do neither contexts nor tool results support?",
-        needs=("response", "retrieved_contexts"),
-        calls="2",
-        scale="0 to 1",
-        better="low",
-        source="as in deepeval, openevals and Phoenix",
-        differs="A share of claims, not of contexts, and not one yes or no; tool results count as evidence.",
-        tags=("made up", "groundedness", "faithfulness", "unsupported", "tool results", "rag"),
-    )
+    entry: ClassVar[Entry] = own_entry("hallucination")
     pass_mark = 1.0
 
     def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
@@ -129,17 +113,7 @@ class Citations(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="citations",
-        parts_reason="A part may do without a source where another part cites it.",
-        aliases=("citation", "citation_quality", "citation_accuracy", "Citations", "CitationEvaluator"),
-        asks="Does the answer cite its sources, and do they say what it cites them for?",
-        needs=("response", "retrieved_contexts"),
-        calls="1; 0 where no citation resolves",
-        source="citation precision as in Gao et al. 2023 (ALCE)",
-        differs="Present, resolving and supporting in one judge; uncited sentences do not count.",
-        tags=("attribution", "sources", "references", "footnotes", "grounding", "rag"),
-    )
+    entry: ClassVar[Entry] = own_entry("citations")
     pack = "citations"
     pass_mark = 1.0
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Unpack
 
 from judges.catalogue.metric import ComputedMetric, MetricSettings
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge
 from judges.sample import Sample
 from judges.settings import means
@@ -56,17 +56,7 @@ def _number(metadata: Mapping[str, Any], key: str) -> float | None:
 class Latency(_Limit):
     """Judge whether an answer came in time, by what was measured: `metadata["latency_s"]` in seconds."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="latency",
-        parts_reason="The time is that of the whole answer.",
-        aliases=("latency_limit", "response_time", "max_latency"),
-        asks="Did the answer come within the time that was set?",
-        needs=("latency_s or metadata",),
-        scale="seconds",
-        better="low",
-        source="as in promptfoo (latency)",
-        tags=("speed", "slow", "seconds", "performance", "timeout", "fast"),
-    )
+    entry: ClassVar[Entry] = own_entry("latency")
     pack = "limits"
     keys = ("latency_s", "latency_seconds", "latency", "duration_s")
     unit = " s"
@@ -84,17 +74,7 @@ class Latency(_Limit):
 class Cost(_Limit):
     """Judge whether an answer was cheap enough, by what was measured: `metadata["cost"]` in US dollars."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="cost",
-        parts_reason="The cost is that of the whole answer.",
-        aliases=("cost_limit", "max_cost"),
-        asks="Did the answer cost no more than was set?",
-        needs=("cost or metadata",),
-        scale="US dollars",
-        better="low",
-        source="as in promptfoo (cost)",
-        tags=("expensive", "money", "dollars", "budget", "tokens"),
-    )
+    entry: ClassVar[Entry] = own_entry("cost")
     pack = "limits"
     keys = ("cost", "usage.cost", "total_cost")
     unit = " USD"

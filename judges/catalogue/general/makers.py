@@ -14,7 +14,7 @@ from judges.catalogue.databricks.custom import Custom, column, source_field, var
 from judges.catalogue.general.ranking import Ranking
 from judges.catalogue.metric import ModelJudge, ModelSettings, Variant
 from judges.catalogue.parts.questions import checked_text, example_format, full_evidence
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import unfit
 from judges.judge import Judge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by
@@ -35,18 +35,7 @@ class Discrete(Custom):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="discrete",
-        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=("DiscreteMetric", "ragas.discrete_metric", "llm-rubric", "labels"),
-        asks="Which of your labels does the answer deserve by your prompt?",
-        needs=("response",),
-        calls="1",
-        scale="your labels",
-        source="as in ragas 0.4",
-        differs="Reasons come before the label; each label has a score.",
-        tags=("custom", "own prompt", "classification", "categorical"),
-    )
+    entry: ClassVar[Entry] = own_entry("discrete")
 
     def __init__(
         self,
@@ -82,18 +71,7 @@ class Numeric(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="numeric",
-        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=("NumericMetric", "ragas.numeric_metric"),
-        asks="Which number in your range does the answer deserve by your prompt?",
-        needs=("response",),
-        calls="1",
-        scale="your range",
-        source="as in ragas 0.4",
-        differs="Reasons come before the number, which becomes a score by its place in the range.",
-        tags=("custom", "own prompt", "score"),
-    )
+    entry: ClassVar[Entry] = own_entry("numeric")
     pack = "databricks_custom"
 
     def __init__(

@@ -12,7 +12,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import reasons
 from judges.catalogue.parts.fields import answer_in, evidence, question_in, reference_in
 from judges.catalogue.parts.questions import checked_text, finding_schema
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question
 from judges.requests import Deliberation
@@ -83,17 +83,7 @@ class Pairwise(ModelJudge):
     The swap of orders is that of MT-Bench (arXiv 2306.05685, section 3.4). Both variants give the same numbers.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="pairwise",
-        parts_reason="The rival is a whole answer.",
-        aliases=("Pairwise", "pairwise_comparison"),
-        asks="Is the answer better than another one?",
-        needs=("user_input", "response", "rival or reference"),
-        calls="2",
-        scale="win, tie or loss",
-        source="MT-Bench (arXiv 2306.05685)",
-        tags=("compare", "preference", "a/b test", "arena", "win rate"),
-    )
+    entry: ClassVar[Entry] = own_entry("pairwise")
     pack = "pairwise"
     metadata_keys = ("rival",)
     """The rival's key: `rival`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
@@ -15,7 +14,7 @@ from judges.catalogue.parts.claims import bullets, cut, numbered_items
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.catalogue.parts.questions import checked_text
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, shortened, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -44,18 +43,7 @@ class Ranking(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ranking",
-        parts_reason="The rivals are whole answers.",
-        aliases=("RankingMetric", "ragas.ranking_metric", "select-best", "select_best"),
-        asks="Where does the answer stand among its rivals by your prompt?",
-        needs=("response", "metadata"),
-        calls="1; 0 where all candidates are equal",
-        scale="rank from 1, low is good",
-        source="as in ragas 0.4",
-        differs="The rank of the answer is the verdict; each candidate stands exactly once in the order.",
-        tags=("custom", "own prompt", "compare", "best of n"),
-    )
+    entry: ClassVar[Entry] = own_entry("ranking")
     pack = "ranking"
 
     def __init__(
@@ -143,15 +131,7 @@ class RankedRetrieval(ComputedMetric):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ranked_retrieval",
-        aliases=split_names("ndcg ndcg_at_k mlflow.ndcg_at_k NDCG DocumentRetrievalEvaluator document_retrieval"),
-        asks="Do the relevant contexts stand at the top of the ranking, by their ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="Järvelin and Kekäläinen 2002; trec_eval",
-        tags=("ranking", "mrr", "hit rate", "precision at k", "recall at k", "search", "graded relevance", "rag"),
-    )
+    entry: ClassVar[Entry] = own_entry("ranked_retrieval")
     pack = "ranked_retrieval"
     metric_name: ClassVar[_RankingMetric] = "ndcg"
 
@@ -224,53 +204,28 @@ class RankedRetrieval(ComputedMetric):
 class MeanReciprocalRank(RankedRetrieval):
     """Judge how early the first relevant id stands; `RankedRetrieval` with `metric="mrr"`."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="mrr",
-        aliases=("reciprocal_rank", "mean_reciprocal_rank", "MRR"),
-        asks="How early does the first relevant context stand in the ranking, by ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="trec_eval",
-        tags=("ranking", "search", "rag", "retrieval"),
-    )
+    entry: ClassVar[Entry] = own_entry("mrr")
     metric_name = "mrr"
 
 
 class HitRate(RankedRetrieval):
     """Judge whether any relevant id was retrieved; `RankedRetrieval` with `metric="hit_rate"`."""
 
-    entry: ClassVar[Entry] = replace(
-        MeanReciprocalRank.entry,
-        name="hit_rate",
-        aliases=("hit_rate_at_k", "HitRate", "success_at_k"),
-        asks="Is any relevant context among those retrieved, by ids?",
-        scale="0 or 1",
-    )
+    entry: ClassVar[Entry] = own_entry("hit_rate")
     metric_name = "hit_rate"
 
 
 class PrecisionAtK(RankedRetrieval):
     """Judge the share of relevant ids among the first k; `RankedRetrieval` with `metric="precision"`."""
 
-    entry: ClassVar[Entry] = replace(
-        MeanReciprocalRank.entry,
-        name="precision_at_k",
-        aliases=("mlflow.precision_at_k", "PrecisionAtK", "precision@k"),
-        asks="What share of the first k contexts is relevant, by ids?",
-        differs="Divided by k where fewer were retrieved, as in trec_eval.",
-    )
+    entry: ClassVar[Entry] = own_entry("precision_at_k")
     metric_name = "precision"
 
 
 class RecallAtK(RankedRetrieval):
     """Judge the share of relevant ids found among the first k; `RankedRetrieval` with `metric="recall"`."""
 
-    entry: ClassVar[Entry] = replace(
-        MeanReciprocalRank.entry,
-        name="recall_at_k",
-        aliases=("mlflow.recall_at_k", "RecallAtK", "recall@k"),
-        asks="What share of the relevant contexts is among the first k, by ids?",
-    )
+    entry: ClassVar[Entry] = own_entry("recall_at_k")
     metric_name = "recall"
 
 

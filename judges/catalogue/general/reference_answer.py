@@ -17,7 +17,7 @@ from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.questions import finding_schema
 from judges.catalogue.parts.similarity import Likeness, import_extra
 from judges.catalogue.parts.text import Tokenizer, f_of_counts, tokens
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
@@ -227,18 +227,7 @@ class Equivalence(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="equivalence",
-        aliases=split_names(
-            "semantic_equivalence equivalent Equivalence math_equivalence AnswerEquivalence "
-            "final_response_match_v2"
-        ),
-        asks="Does the answer say the same as the reference?",
-        needs=("response", "reference"),
-        calls="1; 0 where numbers or text decide",
-        scale="yes or no",
-        tags=("correctness", "exact match", "numbers", "units", "math", "same meaning", "similarity", "accuracy"),
-    )
+    entry: ClassVar[Entry] = own_entry("equivalence")
     pack = "equivalence"
 
     def __init__(
@@ -306,15 +295,7 @@ class TokenF1(Likeness):
     `variant="compat"` words are what stands between blanks, as in the script of SQuAD.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="token_f1",
-        aliases=("f1_score", "F1ScoreEvaluator", "squad_f1", "f1", "TokenF1"),
-        asks="How far do the words of the answer and of the reference overlap (F1)?",
-        needs=("response", "reference"),
-        source="SQuAD (Rajpurkar et al. 2016)",
-        differs="Scripts without blanks count by the character; punctuation of all scripts is left out.",
-        tags=("overlap", "question answering", "exact match", "similarity"),
-    )
+    entry: ClassVar[Entry] = own_entry("token_f1")
 
     def likeness(self, response: str, reference: str) -> float:
         """Return F1, from 0 to 1; of texts without words 1 if both are, else 0."""
@@ -354,17 +335,7 @@ class Meteor(Likeness):
             missing.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="meteor",
-        aliases=("meteor_score", "MeteorScore", "METEOR", "Meteor", "MeteorScoreEvaluator"),
-        asks="How many words do answer and reference share, by stem, and in how few runs (METEOR)?",
-        needs=("response", "reference"),
-        source="nltk; Lavie and Agarwal 2007",
-        differs="Synonyms only with `synonyms=True` and WordNet installed; Chinese is taken by the character; "
-        "Russian words are stemmed; equal texts score 1.",
-        extra="meteor",
-        tags=("similarity", "overlap", "translation", "summary"),
-    )
+    entry: ClassVar[Entry] = own_entry("meteor")
 
     def __init__(
         self,

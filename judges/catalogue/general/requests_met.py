@@ -19,7 +19,7 @@ from judges.catalogue.parts.claims import (
     share,
 )
 from judges.catalogue.parts.fields import answer_in, question_in, transcript
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -60,20 +60,7 @@ class Completeness(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="completeness",
-        judges_parts=False,
-        aliases=split_names(
-            "mlflow.completeness Completeness ResponseCompletenessEvaluator response_completeness "
-            "ResponseCompleteness"
-        ),
-        asks="Does the answer deal with every part of the question?",
-        needs=("user_input", "response"),
-        calls="1",
-        source="as in mlflow 3 and Azure AI Evaluation",
-        differs="Parts are items; a question back and an honest abstention deal with a part.",
-        tags=("coverage", "abstention", "clarification", "multi-part"),
-    )
+    entry: ClassVar[Entry] = own_entry("completeness")
     pack = "completeness"
     pass_mark = 0.75
 
@@ -156,20 +143,7 @@ class InstructionFollowing(ModelJudge):
         ConfigurationError: If `instructions` is no list of texts, or another setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="instruction_following",
-        parts_reason="An instruction may be followed later in the answer.",
-        aliases=split_names(
-            "InstructionFollowing instruction_adherence PromptAlignment PromptAlignmentMetric prompt_alignment "
-            "InstructionFollowingEvaluator system_prompt_adherence"
-        ),
-        asks="Does the answer follow every instruction, those of the system prompt included?",
-        needs=("user_input", "response"),
-        calls="2",
-        source="as in deepeval (PromptAlignment), mlflow and Vertex AI",
-        differs="Instructions are listed from the conversation, each an item; what does not apply is left out.",
-        tags=("system prompt", "constraints", "format", "rules", "compliance"),
-    )
+    entry: ClassVar[Entry] = own_entry("instruction_following")
     pack = "instruction_following"
     pass_mark = 1.0
 

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_
 
 from judges.catalogue.metric import AskingSettings, ModelJudge
 from judges.catalogue.parts.fields import answer_in, evidence
-from judges.entry import Entry, Explanation, split_names
+from judges.entry import Explanation, own_entry
 from judges.errors import BadSample, ConfigurationError, first_fault, unfit
 from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
@@ -43,17 +43,7 @@ class Rubric(ModelJudge):
         ConfigurationError: If a setting is out of its range; the message says which.
     """
 
-    entry = Entry(
-        name="rubric",
-        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=split_names("GEval g-eval ConversationalGEval model-graded-closedqa"),
-        asks="Which of the levels you describe does the answer reach, by your criterion?",
-        needs=("user_input", "response"),
-        calls="1",
-        scale="your levels",
-        source="G-Eval (arXiv 2303.16634)",
-        tags=("custom", "own criteria", "g-eval", "rating", "grading", "likert"),
-    )
+    entry = own_entry("rubric")
     _prompt_name: ClassVar[str] = "rubric"
 
     def __init__(
@@ -172,22 +162,7 @@ class Helpfulness(Rubric):
         ConfigurationError: If there is no model, or a setting is out of its range.
     """
 
-    entry = Entry(
-        name="helpfulness",
-        parts_reason="A first sentence cannot help yet.",
-        asks="How helpful is the answer to the person who asked?",
-        needs=("user_input", "response"),
-        calls="1",
-        scale="1 to 4",
-        aliases=split_names(
-            "spring.self_refine_evaluation_advisor spring.self_refine SelfRefineEvaluationAdvisor "
-            "RAG_HELPFULNESS_PROMPT"
-        ),
-        source="Spring AI",
-        differs="Honest abstention, a question back and a due refusal are helpful; reasons before the rating; "
-        "ratings off the scale are refused; tool results are evidence; no reward is promised to the judge.",
-        tags=("quality", "usefulness", "self-refine", "general", "overall"),
-    )
+    entry = own_entry("helpfulness")
     _prompt_name = "helpfulness"
 
     def __init__(

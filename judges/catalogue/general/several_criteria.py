@@ -15,7 +15,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, in_order, non_blank, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import checked_text
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, first_fault, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -78,17 +78,7 @@ class DimensionsJudge(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="dimensions",
-        parts_reason="A level may describe the answer as a whole.",
-        aliases=("weighted_rubric", "multi_criteria", "analytic_rubric"),
-        asks="Which levels does the answer reach in your dimensions, by their weights?",
-        needs=("user_input", "response"),
-        calls="1",
-        source="analytic rubrics; as in Prometheus and G-Eval",
-        differs="All dimensions in one call; feedback on the one that costs most.",
-        tags=("custom", "own criteria", "weighted", "several criteria", "rating", "levels", "aspects"),
-    )
+    entry: ClassVar[Entry] = own_entry("dimensions")
     pack = "dimensions"
     pass_mark = 2 / 3
 
@@ -280,17 +270,7 @@ class Checklist(ModelJudge):
         ConfigurationError: If a setting is out of its range, or the file cannot be read.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="checklist",
-        parts_reason="An item may be met elsewhere in the answer.",
-        aliases=("tick", "TICK", "yes_no_checklist", "RocketEval"),
-        asks="Which items of a checklist does the answer meet?",
-        needs=("user_input", "response"),
-        calls="2; 1 where the list is there",
-        source="as in TICK (arXiv 2410.03608) and RocketEval (arXiv 2503.05142)",
-        differs="Lists are kept and edited; what counts is decided by code; failed items are the feedback.",
-        tags=("custom", "own criteria", "requirements", "yes or no", "criteria", "checklist", "items"),
-    )
+    entry: ClassVar[Entry] = own_entry("checklist")
     pack = "checklist"
     pass_mark = 1.0
 

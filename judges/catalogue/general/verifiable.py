@@ -14,7 +14,7 @@ from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.fields import answer_in
 from judges.catalogue.parts.languages import checked_language, english_name, is_in, load_identifier, prose
 from judges.catalogue.parts.text import sentences
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened, unfit
 from judges.sample import Sample
 from judges.settings import means, own_words
@@ -303,16 +303,7 @@ class VerifiableInstructions(ComputedMetric):
         ConfigurationError: If an instruction is unknown or lacks a setting.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="verifiable_instructions",
-        parts_reason="An instruction may be followed elsewhere in the answer.",
-        aliases=("ifeval", "IFEval", "InstructionFollowingEval"),
-        asks="Does the answer keep the instructions that a program can check?",
-        needs=("response",),
-        source="IFEval (arXiv 2311.07911)",
-        differs="Words are counted inside others as there; text in one case need not be recognised as English.",
-        tags=("format", "word count", "bullets", "paragraphs", "keywords", "constraints", "rules", "length"),
-    )
+    entry: ClassVar[Entry] = own_entry("verifiable_instructions")
     pack = "verifiable_instructions"
     pass_mark = 1.0
 

@@ -23,7 +23,7 @@ from judges.catalogue.parts.languages import (
     script_in,
 )
 from judges.catalogue.parts.questions import OneQuestion, checked_text
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import LANGUAGES, Language, Question, ReplySchema
 from judges.requests import Deliberation
@@ -35,18 +35,7 @@ from judges.verdict import Verdict
 class Fluency(OneQuestion):
     """Judge whether the answer is correct and natural language; what it says does not matter."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="fluency",
-        judges_parts=True,
-        aliases=("FluencyEvaluator", "mlflow.fluency", "Fluency", "grammar"),
-        asks="Is the answer correct and natural language?",
-        needs=("response",),
-        calls="1",
-        scale="good, acceptable, poor, bad",
-        source="as in mlflow 3 and Azure AI Evaluation",
-        differs="Four described labels; the question is not shown, as it does not matter.",
-        tags=("readability", "spelling", "style", "writing"),
-    )
+    entry: ClassVar[Entry] = own_entry("fluency")
     pack = "fluency"
     labels = MappingProxyType({"good": 1.0, "acceptable": 2 / 3, "poor": 1 / 3, "bad": 0.0})
 
@@ -62,16 +51,7 @@ class Tone(OneQuestion):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="tone",
-        judges_parts=True,
-        aliases=("tone_of_voice", "politeness", "Tone", "professional_tone", "AGENT_TONE_PROMPT"),
-        asks="Does the answer keep the tone that was set?",
-        needs=("response",),
-        calls="1",
-        scale="kept, partly, broken",
-        tags=("style", "register", "formal", "friendly", "brand voice"),
-    )
+    entry: ClassVar[Entry] = own_entry("tone")
     pack = "tone"
     labels = MappingProxyType({"kept": 1.0, "partly": 0.5, "broken": 0.0})
     pass_mark = 1.0
@@ -113,19 +93,7 @@ class ReplyLanguage(ComputedMetric):
         ConfigurationError: If the language is unknown, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="reply_language",
-        judges_parts=True,
-        parts_reason="A part too short to tell its language is unscored, and refuses nothing.",
-        aliases=split_names(
-            "language_match same_language response_language LanguageMatch LANGUAGE_DETECTION_PROMPT"
-        ),
-        asks="Is the answer in the language asked for, or else in that of the question?",
-        needs=("response", "user_input"),
-        source="py3langid",
-        extra="language",
-        tags=("language", "locale", "translation", "multilingual"),
-    )
+    entry: ClassVar[Entry] = own_entry("reply_language")
     pack = "reply_language"
     pass_mark = 0.8
 
@@ -274,21 +242,7 @@ class Bias(ModelJudge):
         ConfigurationError: If `kinds` is no list of texts, or another setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="bias",
-        judges_parts=True,
-        aliases=split_names(
-            "Bias BiasMetric BiasEvaluator FAIRNESS_PROMPT BiasCheck fairness gender_bias political_bias "
-            "promptfoo:redteam:bias"
-        ),
-        asks="Is the answer free of bias about gender, origin, religion, politics and the like?",
-        needs=("response",),
-        calls="1",
-        scale="yes or no",
-        source="as in deepeval, openevals and promptfoo",
-        differs="Each kind is an item; quoting, refuting and discussing bias is none.",
-        tags=("prejudice", "stereotype", "discrimination", "fairness", "neutrality", "safety"),
-    )
+    entry: ClassVar[Entry] = own_entry("bias")
     pack = "bias"
 
     def __init__(

@@ -30,7 +30,7 @@ from judges.catalogue.parts.claims import (
 from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.similarity import Scorer, cosine, embed, listed, score_pairs
 from judges.catalogue.parts.text import f_of_counts, f_score, missing_and_surplus, tokens
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, shortened, unfit
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
@@ -70,18 +70,7 @@ class AnswerCorrectness(ModelJudge):
     F = 1, as in ragas.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.answer_correctness",
-        aliases=("answer_correctness", "AnswerCorrectness"),
-        asks="How far do the claims of the answer agree with those of the reference?",
-        needs=("user_input", "response", "reference"),
-        calls="3",
-        source="ragas 0.4",
-        differs="Every numbered claim gets its class; without embeddings the claims alone decide; an answer "
-        "without claims is 0, a reference without claims unscored.",
-        tags=("accuracy", "facts", "ground truth", "similarity"),
-        follows="ragas.metrics (legacy)",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.answer_correctness")
     pack = "answer_correctness"
 
     def __init__(
@@ -219,19 +208,7 @@ class FactualCorrectness(ModelJudge):
     reference's, recall = TP / (TP + FN + 1e-8), precision = TP / (TP + FP + 1e-8), rounded to 2 places.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.factual_correctness",
-        aliases=("factual_correctness", "FactualCorrectness", "factuality"),
-        asks="How far do answer and reference make the same claims?",
-        needs=("response", "reference"),
-        calls="4, or 2 for a precision",
-        source="ragas 0.4",
-        differs="Recall is over the claims of the reference, where ragas divides the answer's supported claims "
-        "by a sum of both; exact, not rounded; claims that contradict are told from absent ones; "
-        "every fact is a claim (`atomicity`, `coverage`), where ragas' default is the main points.",
-        tags=("claims", "facts", "accuracy", "ground truth"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.factual_correctness")
     pack = "factual_correctness"
 
     def __init__(
@@ -349,21 +326,7 @@ class SemanticSimilarity(Metric):
         ConfigurationError: Unless exactly one of `embeddings` and `cross_encoder` is set.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.semantic_similarity",
-        aliases=split_names(
-            "semantic_similarity answer_similarity SemanticSimilarity AnswerSimilarity ragas.answer_similarity "
-            "similar embedding_similarity"
-        ),
-        asks="How close does the answer come in meaning to the expected one?",
-        needs=("response", "reference"),
-        scale="-1 to 1",
-        source="ragas 0.4; arXiv 2108.06130",
-        differs="The threshold decides on passing and leaves the value alone; a blank text or a vector of zeros "
-        "is unscored; a cross-encoder may take the place of embeddings.",
-        tags=("embeddings", "cosine", "vectors", "same meaning", "paraphrase"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.semantic_similarity")
     pack = "semantic_similarity"
 
     def __init__(

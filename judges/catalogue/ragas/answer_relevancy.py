@@ -12,7 +12,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, one_each, reasons
 from judges.catalogue.parts.fields import answer_in, question_in
 from judges.catalogue.parts.similarity import cosine, embed
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import AskFailed, ConfigurationError
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
@@ -85,23 +85,7 @@ class AnswerRelevancy(ModelJudge):
     the answer is noncommittal in all.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.answer_relevancy",
-        parts_reason="A part may lead up to what answers the question.",
-        aliases=split_names(
-            "answer_relevancy ResponseRelevancy AnswerRelevancy ragas.response_relevancy AnswerRelevancyMetric "
-            "answer-relevance"
-        ),
-        asks="Does the answer answer the question that was asked?",
-        needs=("user_input", "response"),
-        calls="1; compat k",
-        scale="none, partial, full; with embeddings -1 to 1",
-        source="ragas 0.4; arXiv 2309.15217",
-        differs="Without embeddings a model says which parts of the question are addressed. With them, different "
-        "questions come from one call, not near-copies from several, and most flags decide, not all.",
-        tags=("rag", "relevance", "on topic", "off topic"),
-        follows="ragas.metrics (legacy)",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.answer_relevancy")
     pack = "answer_relevancy"
 
     def __init__(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
@@ -13,7 +12,7 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, reasons
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import AskFailed, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -117,22 +116,7 @@ class ContextPrecision(_PrecisionOfContexts):
     With `variant="compat"` 1e-10 is added to the denominator, as ragas does, and no contexts score 0.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.context_precision",
-        aliases=split_names(
-            "context_precision ContextPrecision LLMContextPrecisionWithReference ContextPrecisionWithReference "
-            "ragas.llm_context_precision_with_reference ragas.context_precision_with_reference "
-            "llm_context_precision_with_reference context_precision_with_reference ContextualPrecisionMetric"
-        ),
-        asks="Do the contexts that help to the expected answer stand before those that do not?",
-        needs=("user_input", "retrieved_contexts", "reference"),
-        calls="n",
-        subject="retriever",
-        source="ragas 0.4",
-        differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
-        tags=("rag", "retrieval", "search", "ranking"),
-        follows="ragas.metrics (legacy)",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.context_precision")
 
     def answer(self, sample: Sample) -> str:
         """Return the reference."""
@@ -145,18 +129,7 @@ class ContextUtilization(_PrecisionOfContexts):
     As `ContextPrecision`, with the answer in place of the reference.
     """
 
-    entry: ClassVar[Entry] = replace(
-        ContextPrecision.entry,
-        name="ragas.context_utilization",
-        aliases=split_names(
-            "context_utilization ContextUtilization LLMContextPrecisionWithoutReference "
-            "ContextPrecisionWithoutReference ragas.llm_context_precision_without_reference "
-            "ragas.context_precision_without_reference llm_context_precision_without_reference "
-            "context_precision_without_reference"
-        ),
-        asks="Do the contexts that helped to the answer stand before those that did not?",
-        needs=("user_input", "response", "retrieved_contexts"),
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.context_utilization")
 
     def answer(self, sample: Sample) -> str:
         """Return the answer."""

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
@@ -16,7 +15,7 @@ from judges.catalogue.parts.claims import CLAIMS, SUPPORT, bullets, claims_in, r
 from judges.catalogue.parts.fields import contexts_in, question_of, reference_in
 from judges.catalogue.parts.similarity import DistanceMeasure, distance_of, nearest
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever, is_unspaced, sentences
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -57,21 +56,7 @@ class ContextRecall(ModelJudge):
     run to run: score = attributed / listed.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.context_recall",
-        aliases=split_names(
-            "context_recall ContextRecall LLMContextRecall ragas.llm_context_recall ContextualRecallMetric "
-            "context-recall"
-        ),
-        asks="What share of the expected answer do the contexts support?",
-        needs=("retrieved_contexts", "reference"),
-        calls="1, or 2 by claims",
-        subject="retriever",
-        source="ragas 0.4",
-        differs="The sentences are split without a model and numbered, so that their number does not move.",
-        tags=("rag", "retrieval", "search", "coverage"),
-        follows="ragas.metrics (legacy)",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.context_recall")
     pack = "context_recall"
 
     def __init__(
@@ -155,18 +140,7 @@ class ContextEntityRecall(ModelJudge):
     1e-8 is added to it, as in ragas; a reference without entities is a 0.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.context_entity_recall",
-        aliases=("context_entity_recall", "ContextEntityRecall"),
-        asks="What share of the entities in the expected answer do the contexts mention?",
-        needs=("retrieved_contexts", "reference"),
-        calls="2",
-        subject="retriever",
-        source="ragas 0.4",
-        differs="Each entity counts once, whatever its letter case and width; exact; no entities is unscored.",
-        tags=("rag", "retrieval", "search", "entities", "names"),
-        follows="ragas.metrics (legacy)",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.context_entity_recall")
     pack = "context_entity_recall"
 
     questions = (_ENTITIES,)
@@ -213,7 +187,6 @@ def _fold(entity: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", entity).casefold().split())
 
 
-_NEEDS = ("retrieved_contexts", "reference_contexts")
 _ALIKE = 0.5
 
 
@@ -265,18 +238,7 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.non_llm_context_precision_with_reference",
-        aliases=("NonLLMContextPrecisionWithReference", "non_llm_context_precision_with_reference"),
-        asks="Are the contexts that resemble a reference context ranked first?",
-        needs=_NEEDS,
-        subject="retriever",
-        source="ragas 0.4; rapidfuzz",
-        differs="Exact average precision, without an epsilon; nothing retrieved is unscored.",
-        extra="strings",
-        tags=("rag", "retrieval", "search", "ranking", "similarity"),
-        follows="ragas.metrics (legacy), the only one",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.non_llm_context_precision_with_reference")
 
     def compute(self, sample: Sample) -> Verdict:
         """Compare each retrieved context with all reference contexts."""
@@ -302,14 +264,7 @@ class NonLLMContextRecall(_ComparingContexts):
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = replace(
-        NonLLMContextPrecisionWithReference.entry,
-        name="ragas.non_llm_context_recall",
-        aliases=("NonLLMContextRecall", "non_llm_context_recall"),
-        asks="What share of the reference contexts was retrieved, by similarity?",
-        differs="A similarity of exactly the threshold recalls, as it does for precision; nothing retrieved is 0.",
-        tags=("rag", "retrieval", "search", "similarity"),
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.non_llm_context_recall")
 
     def compute(self, sample: Sample) -> Verdict:
         """Compare each reference context with all retrieved contexts."""
@@ -365,17 +320,7 @@ class _ById(ComputedMetric):
 class IDBasedContextPrecision(_ById):
     """Judge what share of the retrieved contexts is expected: hits / retrieved, on sets of ids."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.id_based_context_precision",
-        aliases=("IDBasedContextPrecision", "id_based_context_precision"),
-        asks="What share of the retrieved contexts was expected, by their ids?",
-        needs=("retrieved_context_ids", "reference_context_ids"),
-        subject="retriever",
-        source="ragas 0.4",
-        differs="Nothing retrieved is unscored, not NaN.",
-        tags=("rag", "retrieval", "search", "ids"),
-        follows="ragas.metrics (legacy), the only one",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.id_based_context_precision")
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
         """Return hits / retrieved."""
@@ -387,13 +332,7 @@ class IDBasedContextPrecision(_ById):
 class IDBasedContextRecall(_ById):
     """Judge what share of the expected contexts was retrieved: hits / expected, on sets of ids."""
 
-    entry: ClassVar[Entry] = replace(
-        IDBasedContextPrecision.entry,
-        name="ragas.id_based_context_recall",
-        aliases=("IDBasedContextRecall", "id_based_context_recall"),
-        asks="What share of the expected contexts was retrieved, by their ids?",
-        differs="Nothing expected is unscored, not NaN.",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.id_based_context_recall")
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
         """Return hits / expected."""

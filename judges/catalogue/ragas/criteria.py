@@ -24,7 +24,7 @@ from judges.catalogue.parts.questions import (
     level_verdict,
 )
 from judges.compose.panel import Repeat
-from judges.entry import Better, Entry, Explanation, split_names
+from judges.entry import Better, Entry, Explanation, own_entry
 from judges.errors import CannotJudge, ConfigurationError, shortened, unfit
 from judges.prompting.prompts import Language, Prompt, Question, prompt
 from judges.requests import Deliberation
@@ -59,20 +59,7 @@ class AspectCritic(OneQuestion):
     With `variant="compat"` the model is asked once whatever the strictness, as in ragas.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.aspect_critic",
-        judges_parts=True,
-        parts_reason="An aspect shows in every part; what must only occur somewhere is for another judge.",
-        aliases=("aspect_critic", "AspectCritic"),
-        asks="Does the answer meet your definition?",
-        needs=("response",),
-        calls="k",
-        scale="yes or no",
-        source="ragas 0.4",
-        differs="A closed yes or no; strictness is a real majority vote; it is recorded which direction is good.",
-        tags=("custom", "criteria", "own prompt", "safety", "harm", "coherence", "conciseness"),
-        follows="ragas.metrics (legacy), the only one",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.aspect_critic")
     pack = "aspect_critic"
 
     def __init__(
@@ -183,19 +170,7 @@ class SimpleCriteriaScore(OneQuestion):
     number, as in ragas; one outside the scale is unscored, `invalid_output`, with the number as its value.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.simple_criteria_score",
-        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=("simple_criteria_score", "SimpleCriteriaScore", "ragas.simple_criteria"),
-        asks="How far does the answer meet your definition?",
-        needs=("response",),
-        calls="1",
-        scale="min_score to max_score",
-        source="ragas 0.4",
-        differs="The scale is a setting and closed, not a part of the definition; the score is normalised.",
-        tags=("custom", "own prompt", "rating", "grading"),
-        follows="ragas.metrics (legacy), the only one",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.simple_criteria_score")
     pack = "simple_criteria"
 
     def __init__(
@@ -249,23 +224,7 @@ class RubricsScore(ModelJudge):
     `invalid_output`, with the number as its value.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.rubrics_score",
-        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=split_names(
-            "rubrics_score RubricsScore DomainSpecificRubrics domain_specific_rubrics "
-            "ragas.domain_specific_rubrics"
-        ),
-        asks="Which of the described levels does the answer reach?",
-        needs=("response",),
-        calls="1",
-        scale="1 to 5, or your levels",
-        source="ragas 0.4",
-        differs="Levels that are not described are refused; the score is normalised; the feedback says what is "
-        "missing for the next level.",
-        tags=("custom", "criteria", "levels", "rating", "grading"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.rubrics_score")
 
     def __init__(
         self,
@@ -327,13 +286,7 @@ class RubricsScore(ModelJudge):
 class RubricsScoreWithReference(RubricsScore):
     """Rate an answer on described levels by its agreement with the reference, which must be there."""
 
-    entry: ClassVar[Entry] = replace(
-        RubricsScore.entry,
-        name="ragas.rubrics_score_with_reference",
-        aliases=("rubrics_score_with_reference", "RubricsScoreWithReference"),
-        asks="Which of the described levels does the answer reach, held against the reference?",
-        needs=("response", "reference"),
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.rubrics_score_with_reference")
 
     def __init__(
         self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
@@ -344,12 +297,7 @@ class RubricsScoreWithReference(RubricsScore):
 class RubricsScoreWithoutReference(RubricsScore):
     """Rate an answer on described levels; a reference is not shown, even where there is one."""
 
-    entry: ClassVar[Entry] = replace(
-        RubricsScore.entry,
-        name="ragas.rubrics_score_without_reference",
-        aliases=("rubrics_score_without_reference", "RubricsScoreWithoutReference"),
-        asks="Which of the described levels does the answer reach, whatever the reference says?",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.rubrics_score_without_reference")
 
     def __init__(
         self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
@@ -364,23 +312,7 @@ class InstanceRubrics(ModelJudge):
     in ragas; one outside the levels is unscored, `invalid_output`, with the number as its value.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.instance_rubrics",
-        parts_reason="A criterion of your own may need the whole; `piece_judge=` says that it does not.",
-        aliases=split_names(
-            "instance_rubrics InstanceRubrics InstanceSpecificRubrics instance_specific_rubrics "
-            "ragas.instance_specific_rubrics"
-        ),
-        asks="Which of the levels that its row describes does the answer reach?",
-        needs=("response", "rubrics"),
-        calls="1",
-        scale="the levels of the row",
-        source="ragas 0.4",
-        differs="Levels that the row does not describe are refused; the score is normalised; the feedback says "
-        "what is missing for the next level.",
-        tags=("custom", "criteria", "levels", "rating", "grading"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.instance_rubrics")
     question = Question(prompt="instance_rubrics", reply=Grade)
 
     questions = (question,)

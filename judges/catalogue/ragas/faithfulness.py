@@ -40,7 +40,7 @@ from judges.catalogue.parts.fields import (
 )
 from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.catalogue.parts.text import count_characters, count_words, occurs_in, plain_text, quotations, sentences
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.models.providers.local_models import HHEM
 from judges.prompting.prompts import Question, ReplySchema
@@ -65,20 +65,7 @@ class Faithfulness(ModelJudge):
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.faithfulness",
-        judges_parts=True,
-        parts_reason="Each claim is checked for itself.",
-        aliases=("faithfulness", "Faithfulness", "FaithfulnessMetric", "context-faithfulness"),
-        asks="What share of the answer's claims do the contexts support?",
-        needs=("response", "retrieved_contexts"),
-        calls="2",
-        source="ragas 0.4; arXiv 2309.15217",
-        differs="One verdict for each numbered claim, so that none can be left out; contradicted claims are told "
-        "from absent ones; reasons are kept; no claims is unscored; tool results count beside the contexts.",
-        tags=("rag", "hallucination", "groundedness", "made up", "unsupported", "claims", "tool results"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.faithfulness")
     pack = "faithfulness"
 
     def __init__(
@@ -135,23 +122,7 @@ class FaithfulnessWithHHEM(ModelJudge):
     With `variant="compat"` a probability is rounded as ragas does it, so that 0.5 itself counts as unsupported.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.faithfulness_with_hhem",
-        judges_parts=True,
-        parts_reason="Each statement is checked for itself.",
-        aliases=split_names(
-            "faithfulness_with_hhem FaithfulnesswithHHEM FaithfulnessWithHHEM ragas.faithfulnesswith_hhem"
-        ),
-        asks="What share of the answer's statements does a classifier find supported by the contexts?",
-        needs=("response", "retrieved_contexts"),
-        calls="1, or 0 by sentences",
-        source="ragas 0.4; the classifier is Vectara's HHEM 2.1",
-        differs="The classifier is given, never downloaded; the probability that counts is a setting, and 0.5 is "
-        "a yes; sentences may take the place of claims, and then no model is asked.",
-        extra="hhem",
-        tags=("rag", "hallucination", "groundedness", "unsupported", "classifier", "local model", "vectara"),
-        follows="ragas.metrics (legacy), the only one",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.faithfulness_with_hhem")
     pack = "faithfulness"
 
     def __init__(
@@ -289,19 +260,7 @@ class QuotedSpansAlignment(ComputedMetric):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.quoted_spans_alignment",
-        judges_parts=True,
-        parts_reason="Each quotation is looked up for itself.",
-        aliases=("QuotedSpansAlignment", "QuotedSpans", "quoted_spans_alignment", "quoted_spans"),
-        asks="What share of the answer's quotations stands in the contexts, word for word?",
-        needs=("response", "retrieved_contexts"),
-        source="ragas 0.4",
-        differs="Quotation marks of many scripts, none of them apostrophes; Chinese counts by the character; an "
-        "answer that quotes nothing is unscored.",
-        tags=("rag", "citation", "quotations", "attribution", "verbatim", "hallucination"),
-        follows="ragas.metrics.collections, the only one",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.quoted_spans_alignment")
     pack = "quoted_spans"
 
     def __init__(
@@ -430,19 +389,7 @@ class NoiseSensitivity(ModelJudge):
     With `variant="compat"` each context is asked about twice, as in ragas: 3 + 2n calls, the same formula.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.noise_sensitivity",
-        aliases=("noise_sensitivity", "NoiseSensitivity"),
-        asks="What share of the answer's claims is wrong, and comes from the contexts?",
-        needs=("response", "reference", "retrieved_contexts"),
-        calls="3 + n; compat 3 + 2n",
-        better="low",
-        source="ragas 0.4; arXiv 2408.08067",
-        differs="Every wrong claim is told to come from a relevant context, an irrelevant one, or nowhere, which "
-        "is a mode of its own; no claims is unscored; one call for each context.",
-        tags=("rag", "hallucination", "robustness", "distraction", "claims"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.noise_sensitivity")
     pack = "noise_sensitivity"
 
     def __init__(

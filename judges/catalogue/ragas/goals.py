@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, JsonValue
@@ -22,7 +21,7 @@ from judges.catalogue.parts.claims import (
 )
 from judges.catalogue.parts.fields import exchange_in, reference_in, transcript, turns_of
 from judges.catalogue.parts.text import EPSILON
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -105,19 +104,7 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
     results included; then outcome and reference are compared. Score = 1 or 0.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.agent_goal_accuracy_with_reference",
-        aliases=("AgentGoalAccuracyWithReference", "agent_goal_accuracy_with_reference"),
-        asks="Has the agent brought about what was expected?",
-        needs=("user_input", "reference"),
-        calls="2",
-        scale="yes or no",
-        subject="agent",
-        source="ragas 0.4",
-        differs="A closed yes or no with its reasons and with feedback; a name of its own.",
-        tags=("task success", "outcome", "tools"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.agent_goal_accuracy_with_reference")
 
     questions = (_OUTCOME, _AGREED)
 
@@ -139,18 +126,7 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
     With `variant="compat"` both goal and outcome are inferred from the whole conversation, as in ragas.
     """
 
-    entry: ClassVar[Entry] = replace(
-        AgentGoalAccuracyWithReference.entry,
-        name="ragas.agent_goal_accuracy_without_reference",
-        aliases=split_names(
-            "AgentGoalAccuracyWithoutReference agent_goal_accuracy_without_reference agent_goal_accuracy "
-            "AgentGoalAccuracy ragas.agent_goal_accuracy"
-        ),
-        asks="Has the agent brought about what the user wanted?",
-        needs=("user_input",),
-        differs="The goal is told from the user's messages alone; a closed yes or no with its reasons and with "
-        "feedback; a name of its own.",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.agent_goal_accuracy_without_reference")
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
         compat = settings.get("variant") == "compat"
@@ -216,21 +192,7 @@ class TopicAdherence(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.topic_adherence",
-        aliases=split_names(
-            "topic_adherence TopicAdherence TopicAdherenceScore ragas.topic_adherence_score TopicAdherenceMetric"
-        ),
-        asks="Does the assistant answer on the topics it is there for, and decline the others?",
-        needs=("user_input", "reference_topics"),
-        calls="3; compat 2 + t",
-        subject="conversation",
-        source="ragas 0.4",
-        differs="Refusals are asked about at once; one verdict for each numbered topic, so that none can be left "
-        "out; exact arithmetic; what is undefined is unscored; accuracy also counts what was rightly declined.",
-        tags=("multi-turn", "dialogue", "chat", "scope", "guardrail", "on topic", "off topic"),
-        follows="ragas.metrics (legacy)",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.topic_adherence")
     pack = "topic_adherence"
 
     def __init__(

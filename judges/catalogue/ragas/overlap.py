@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, Unpack
 
@@ -22,7 +21,7 @@ from judges.catalogue.parts.text import (
     normalize_text,
     tokens,
 )
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.sample import Sample
 from judges.settings import means
@@ -41,18 +40,7 @@ class BleuScore(Likeness):
         ConfigurationError: If a setting is unknown, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.bleu_score",
-        aliases=("BleuScore", "bleu_score", "bleu", "BleuScoreEvaluator"),
-        asks="How much of the answer's wording is that of the reference (BLEU)?",
-        needs=("response", "reference"),
-        source="ragas 0.4; sacrebleu; Papineni et al. 2002",
-        differs="The whole answer is compared, not its first sentence alone; texts of fewer than four words "
-        "have a score; Chinese is taken by the character; no score is above 1.",
-        extra="sacrebleu",
-        tags=("similarity", "overlap", "translation", "n-grams"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.bleu_score")
 
     def __init__(
         self,
@@ -105,17 +93,7 @@ class ChrfScore(Likeness):
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.chrf_score",
-        aliases=("ChrfScore", "CHRFScore", "chrf_score", "chrf"),
-        asks="How many runs of characters do answer and reference share (chrF)?",
-        needs=("response", "reference"),
-        source="ragas 0.4; sacrebleu; Popovic 2015",
-        differs="A blank answer or reference is unscored.",
-        extra="sacrebleu",
-        tags=("similarity", "overlap", "translation", "n-grams", "characters"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.chrf_score")
 
     def __init__(
         self,
@@ -289,16 +267,7 @@ class RougeScore(Likeness):
         ConfigurationError: If a setting is unknown.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.rouge_score",
-        aliases=("RougeScore", "rouge_score", "rouge", "rouge-n", "RougeScoreEvaluator", "response_match_score"),
-        asks="How much wording do answer and reference share (ROUGE)?",
-        needs=("response", "reference"),
-        source="ragas 0.4; rouge_score; Lin 2004",
-        differs="Words of every script count, Chinese by the character; a reference without a word is unscored.",
-        tags=("similarity", "overlap", "summary", "n-grams"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.rouge_score")
 
     def __init__(
         self,
@@ -354,9 +323,6 @@ def _ngrams(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(words[start:] for start in range(length)), strict=False))
 
 
-_NEEDS = ("response", "reference")
-
-
 class NonLLMStringSimilarity(Likeness):
     """Judge the edit distance between answer and reference.
 
@@ -366,18 +332,7 @@ class NonLLMStringSimilarity(Likeness):
         ConfigurationError: If a setting is unknown, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.non_llm_string_similarity",
-        parts_reason="The reference answers the whole question.",
-        aliases=("NonLLMStringSimilarity", "non_llm_string_similarity", "levenshtein", "levenshtein_distance"),
-        asks="How similar are answer and reference, character by character?",
-        needs=_NEEDS,
-        source="ragas 0.4; rapidfuzz",
-        differs="A blank answer or reference is unscored; texts may be normalised first.",
-        extra="strings",
-        tags=("edit distance", "levenshtein", "fuzzy match"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.non_llm_string_similarity")
 
     def __init__(
         self,
@@ -432,18 +387,7 @@ class _Normalized(Likeness):
 class ExactMatch(_Normalized):
     """Judge whether the answer equals the reference exactly."""
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.exact_match",
-        parts_reason="The reference answers the whole question.",
-        aliases=("ExactMatch", "exact_match", "ExactMatchMetric", "equals"),
-        asks="Is the answer exactly the reference?",
-        needs=_NEEDS,
-        scale="0 or 1",
-        source="ragas 0.4",
-        differs="A blank answer or reference is unscored; texts may be normalised first.",
-        tags=("similarity", "equality", "same text", "short answer", "classification"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.exact_match")
 
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the texts are the same, else 0."""
@@ -453,14 +397,7 @@ class ExactMatch(_Normalized):
 class StringPresence(_Normalized):
     """Judge whether the reference occurs in the answer, word for word."""
 
-    entry: ClassVar[Entry] = replace(
-        ExactMatch.entry,
-        name="ragas.string_presence",
-        parts_reason="The reference may stand in another part.",
-        aliases=("StringPresence", "string_presence", "string_present", "ragas.string_present", "contains"),
-        asks="Does the reference stand in the answer?",
-        tags=("contains", "substring", "keywords", "short answer"),
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.string_presence")
 
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the reference occurs in the answer, else 0."""

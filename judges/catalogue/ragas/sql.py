@@ -20,7 +20,7 @@ from judges.catalogue.parts.claims import bullets
 from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.tables import TableComparison, by_position, by_value, table_in, unpaired_rows
 from judges.catalogue.parts.text import f_score, strip_fence
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import ConfigurationError, one_line, unfit
 from judges.hints import other_word
 from judges.prompting.prompts import Question, ReplySchema
@@ -235,24 +235,7 @@ class LLMSQLEquivalence(ModelJudge):
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.llm_sql_equivalence",
-        parts_reason="Half a query is none.",
-        aliases=split_names(
-            "LLMSQLEquivalence SQLSemanticEquivalence llm_sql_equivalence sql_equivalence "
-            "sql_semantic_equivalence llm_sql_equivalence_with_reference ragas.sql_semantic_equivalence "
-            "ragas.llm_sql_equivalence_with_reference"
-        ),
-        asks="Does the answer's query return the same rows as the expected query?",
-        needs=("response", "reference"),
-        calls="1, or 0 if the queries are the same or an example database tells them apart",
-        scale="yes or no",
-        source="ragas 0.4",
-        differs="Equal texts and syntax trees, and differing rows on an example database, decide without a call; "
-        "the schema may be missing.",
-        tags=("sql", "query", "database", "text to sql", "same meaning"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.llm_sql_equivalence")
     pack = "sql_equivalence"
 
     def __init__(
@@ -343,17 +326,7 @@ class DataCompyScore(ComputedMetric):
         ConfigurationError: If a setting is unknown or out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.data_compy_score",
-        aliases=("DataCompyScore", "data_compy_score", "data_compare_score", "ragas.data_compare_score"),
-        asks="What share of the rows or columns of the answer's table is that of the expected table?",
-        needs=("response", "reference"),
-        source="ragas 0.4; datacompy",
-        differs="Rows count wherever they stand, and must have all columns of the reference; names of columns "
-        "without regard to capital letters and blanks; nothing equal is 0, also for f1.",
-        tags=("table", "csv", "data frame", "rows", "columns", "query results"),
-        follows="ragas.metrics.collections",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.data_compy_score")
     pack = "data_compy"
 
     def __init__(

@@ -22,7 +22,7 @@ from judges.catalogue.parts.claims import (
     yes_no_verdict,
 )
 from judges.catalogue.parts.fields import answer_in
-from judges.entry import Entry, split_names
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -75,22 +75,7 @@ class SummarizationScore(ModelJudge):
     With `variant="compat"` the score is ragas' arithmetic mean, qa * (1 - coeff) + conciseness * coeff.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.summarization_score",
-        parts_reason="What a part leaves out another one may have.",
-        aliases=split_names(
-            "summarization_score SummarizationScore summary_score SummaryScore ragas.summary_score "
-            "SummarizationMetric Summarization"
-        ),
-        asks="Does the summary keep what matters in its source, and is it short?",
-        needs=("response", "reference_contexts"),
-        calls="3",
-        source="ragas 0.4",
-        differs="One verdict for each numbered question; a harmonic mean, so that neither a single letter nor a "
-        "copy of the source scores like a summary; no questions is unscored.",
-        tags=("summary", "conciseness", "coverage"),
-        follows="ragas.metrics.collections",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.summarization_score")
     pack = "summarization"
 
     def __init__(

@@ -26,7 +26,7 @@ from judges.catalogue.parts.calls import (
 )
 from judges.catalogue.parts.claims import bullets
 from judges.catalogue.parts.text import f_score
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.judge import Judge
 from judges.messages import ToolCall
@@ -145,18 +145,7 @@ class ToolCallAccuracy(ToolCalls):
         ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.tool_call_accuracy",
-        aliases=("tool_call_accuracy", "ToolCallAccuracy"),
-        asks="Did the agent make the tool calls that were wanted, with the right arguments, in the right order?",
-        needs=("user_input", "reference_tool_calls"),
-        subject="agent",
-        source="ragas 0.4; modes after openevals",
-        differs="Missing, surplus and misordered calls lower the score instead of making it 0; calls are aligned "
-        "or matched, not paired by place; arguments are compared as JSON; no reference_tool_calls is unscored.",
-        tags=("tools", "function calling", "trajectory", "arguments", "steps"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.tool_call_accuracy")
 
     def __init__(
         self,
@@ -308,18 +297,7 @@ class ToolCallF1(ToolCalls):
         ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="ragas.tool_call_f1",
-        aliases=("tool_call_f1", "ToolCallF1", "ToolCorrectnessMetric", "tool-call-f1"),
-        asks="Are the tool calls exactly those that were wanted, in any order?",
-        needs=("user_input", "reference_tool_calls"),
-        subject="agent",
-        source="ragas 0.4",
-        differs="Repeated calls count as often as they are made; exact, not rounded; no call wanted and none made "
-        "is 1; no reference_tool_calls is unscored.",
-        tags=("tools", "function calling", "trajectory", "arguments", "steps"),
-        follows="both generations, which agree",
-    )
+    entry: ClassVar[Entry] = own_entry("ragas.tool_call_f1")
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from judges.catalogue.general.formats import code_blocks
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, reasons
 from judges.catalogue.parts.fields import answer_in, question_of
-from judges.entry import Entry
+from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -55,17 +55,7 @@ class CodeVulnerability(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = Entry(
-        name="code_vulnerability",
-        parts_reason="What comes from outside may be read elsewhere in the code.",
-        aliases=("CodeVulnerability", "CodeVulnerabilityEvaluator", "code_security", "insecure_code"),
-        asks="Is the code of the answer free of weaknesses that an attacker could use?",
-        needs=("response",),
-        calls="1",
-        source="as in Azure AI evaluation (code vulnerability); names of CWE",
-        differs="Each weakness is quoted, named by its CWE, and mended in the feedback.",
-        tags=("security", "code", "vulnerability", "injection", "xss", "cwe", "owasp", "exploit", "unsafe code"),
-    )
+    entry: ClassVar[Entry] = own_entry("code_vulnerability")
     pack = "code_vulnerability"
 
     def __init__(
