@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import certifi
 import pytest
 import structlog
+from pydantic.fields import FieldInfo
 
 from judges import no_model_requests
 
@@ -92,6 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.dont_write_bytecode = False
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    _look_at_factories_once()
     if not hasattr(config, "workerinput") and hasattr(config, "cache"):
         _trust_one_authority(config.cache.mkdir("trusted") / "one.pem")
     with suppress(ModuleNotFoundError):  # the lowest versions are tested without it
@@ -99,6 +101,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
         settings.register_profile("untimed", deadline=None)  # an example's time says how busy the machine is
         settings.load_profile("untimed")
+
+
+def _look_at_factories_once() -> None:
+    """Keep what pydantic finds out about a field's default: else half the time of `repr` of a message goes there."""
+    found: dict[Any, bool | None] = {}
+    look = vars(FieldInfo)["default_factory_takes_validated_data"].fget
+
+    def takes_data(field: FieldInfo) -> bool | None:
+        if field.default_factory not in found:
+            found[field.default_factory] = look(field)
+        return found[field.default_factory]
+
+    FieldInfo.default_factory_takes_validated_data = property(takes_data)  # type: ignore[assignment,method-assign]
 
 
 def _trust_one_authority(file: Path) -> None:
