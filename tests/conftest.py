@@ -104,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _look_at_factories_once() -> None:
-    """Keep what pydantic finds out about a field's default: else half the time of `repr` of a message goes there."""
+    """Keep what pydantic finds out about a field's default: `repr` of a message would take twice as long."""
     found: dict[Any, bool | None] = {}
     look = vars(FieldInfo)["default_factory_takes_validated_data"].fget
 
