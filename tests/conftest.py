@@ -9,21 +9,77 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import certifi
 import pytest
 import structlog
+from pydantic.fields import FieldInfo
 
 from judges import no_model_requests
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from xdist.workermanage import WorkerController
 
     from tests.kit import Clock, Hang
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Read when NumPy is loaded: where tests share the cores, its threads take thirty times as long as one does."""
+
+LONG = Path(__file__).with_name("long.txt")
+LEFT_OUT = pytest.StashKey[int]()
+SELECTING = ("all_tests", "keyword", "lf", "markexpr")
+"""Options that say which tests to run."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--all`."""
+    parser.addoption("--all", dest="all_tests", action="store_true", help="run the tests of tests/long.txt, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark long tests, and leave them out where nobody said which tests to run."""
+    listed = set(LONG.read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if listed & {item.nodeid, item.nodeid.partition("[")[0]}:
+            item.add_marker("long")
+    if runs_short_ones(config):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.stash[LEFT_OUT] = len(left_out)
+        config.hook.pytest_deselected(items=left_out)
+
+
+def runs_short_ones(config: pytest.Config) -> bool:
+    """Return whether a run is one that names neither files nor tests, as the process that was started was told."""
+    told: dict[str, Any] = getattr(config, "workerinput", {})
+    named = config.args_source is pytest.Config.ArgsSource.ARGS or any(map(config.getoption, SELECTING))
+    return bool(told.get("runs_short_ones", not named))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker, to which everything is named."""
+    node.workerinput["runs_short_ones"] = runs_short_ones(node.config)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that started a worker how many tests were left out."""
+    output: dict[str, Any] = getattr(session.config, "workeroutput", {})
+    output["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController) -> None:
+    """Note what a worker left out; all leave out the same."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how many tests were left out, and how they are run."""
+    if left_out := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"{left_out} long tests were left out; `pytest --all` runs them, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,6 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.dont_write_bytecode = False
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    _look_at_factories_once()
     if not hasattr(config, "workerinput") and hasattr(config, "cache"):
         _trust_one_authority(config.cache.mkdir("trusted") / "one.pem")
     with suppress(ModuleNotFoundError):  # the lowest versions are tested without it
@@ -44,6 +101,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
         settings.register_profile("untimed", deadline=None)  # an example's time says how busy the machine is
         settings.load_profile("untimed")
+
+
+def _look_at_factories_once() -> None:
+    """Keep what pydantic finds out about a field's default: `repr` of a message would take twice as long."""
+    found: dict[Any, bool | None] = {}
+    look = vars(FieldInfo)["default_factory_takes_validated_data"].fget
+
+    def takes_data(field: FieldInfo) -> bool | None:
+        if field.default_factory not in found:
+            found[field.default_factory] = look(field)
+        return found[field.default_factory]
+
+    FieldInfo.default_factory_takes_validated_data = property(takes_data)  # type: ignore[assignment,method-assign]
 
 
 def _trust_one_authority(file: Path) -> None:

@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg import sql
 
 _MISSING = "PostgreSQL is not installed: apt-get install postgresql"
 
@@ -50,7 +52,8 @@ class Cluster:
 
     def make_database(self, name: str) -> str:
         """Make an empty database, and return its URL."""
-        self._run(["createdb", "--host", self._folder, "--username=test", name])
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         return f"postgresql://test@/{name}?host={self._folder}"
 
     def start(self) -> None:

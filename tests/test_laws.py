@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.laws import LONGEST, for_every
+
+LONG = Path(__file__).with_name("long.txt")
 
 
 def test_every_offender_is_named_and_nobody_else() -> None:
@@ -92,3 +95,12 @@ def test_names_that_the_test_does_not_take_are_refused() -> None:
         @for_every("other", [1])
         def law(one: int) -> None:
             assert one
+
+
+def test_what_is_called_long_is_there() -> None:
+    """Every line of tests/long.txt names a test, in order and once; of two that have its name one is enough."""
+    lines = LONG.read_text(encoding="utf-8").splitlines()
+    assert lines == sorted(set(lines))
+    named = [line.partition("[")[0].split("::") for line in lines]
+    texts = {file: (LONG.parents[1] / file).read_text(encoding="utf-8") for file, _ in named}
+    assert [(file, test) for file, test in named if f"def {test}(" not in texts[file]] == []

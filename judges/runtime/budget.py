@@ -531,7 +531,7 @@ def charge(
 ) -> Usage:
     """Subtract a call's usage from an allowance, if there is one, and return it with its cost."""
     if allowance is None:
-        priced = with_cost(usage, model, {}, requested=requested)
+        priced = with_cost(usage, None, {})
         return priced if as_call else _not_a_call(priced)
     return allowance.add(usage, model, requested=requested, as_call=as_call)
 

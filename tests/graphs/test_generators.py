@@ -17,7 +17,6 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from graphs import DraftError, Policy, self_refine
 from judges import ConfigurationError, Sample
@@ -25,6 +24,7 @@ from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
+from tests.refine.agent_models import Report, hand_over
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -586,18 +586,6 @@ def test_a_judge_sees_only_the_original_question() -> None:
 
     SelfRefine(ScriptedModel(["one", "two"]), judge).invoke("what?")
     assert [one.content for one in seen[1].messages] == ["what?", "two"]
-
-
-@tool(return_direct=True)
-def hand_over(subject: str) -> str:
-    """Hand a subject over."""
-    return f"handed over: {subject}"
-
-
-class Report(BaseModel):
-    """A report."""
-
-    text: str
 
 
 def handing_over(*subjects: str) -> AIMessage:

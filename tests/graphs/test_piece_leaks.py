@@ -121,29 +121,18 @@ def _refuses(answer: str) -> tuple[bool, str]:
     return "BAD" not in answer, "SECRET-FEEDBACK"
 
 
+def _settings(on_exhausted: Any) -> dict[str, Any]:
+    fallback = "Ask a person." if on_exhausted == "fallback" else None
+    pieces = {"piece_judge": as_judge(_refuses), "release": "pieces", "piece_chars": 1}
+    return {**pieces, "max_attempts": 2, "on_exhausted": on_exhausted, "fallback": fallback}
+
+
 def _refiner(name: str, on_exhausted: Any) -> SelfRefine:
-    return SelfRefine(
-        _Writes(chunks=_ANSWERS[name]),
-        as_judge(_accepts),
-        piece_judge=as_judge(_refuses),
-        release="pieces",
-        piece_chars=1,
-        max_attempts=2,
-        on_exhausted=on_exhausted,
-        fallback="Ask a person." if on_exhausted == "fallback" else None,
-    )
+    return SelfRefine(_Writes(chunks=_ANSWERS[name]), as_judge(_accepts), **_settings(on_exhausted))
 
 
 def _agent(name: str, on_exhausted: Any) -> tuple[Any, InMemorySaver]:
-    middleware = SelfRefineMiddleware(
-        as_judge(_accepts),
-        piece_judge=as_judge(_refuses),
-        release="pieces",
-        piece_chars=1,
-        max_attempts=2,
-        on_exhausted=on_exhausted,
-        fallback="Ask a person." if on_exhausted == "fallback" else None,
-    )
+    middleware = SelfRefineMiddleware(as_judge(_accepts), **_settings(on_exhausted))
     saver = InMemorySaver()
     model = _Writes(chunks=_ANSWERS[name])
     return create_agent(model, [look], middleware=[middleware], checkpointer=saver), saver

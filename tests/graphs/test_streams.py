@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, get_args
 
 import pytest
@@ -62,9 +62,9 @@ def chain() -> Runnable[Any, Any]:
     return prompt | ScriptedModel(drafts())
 
 
-def function() -> Callable[[list[BaseMessage]], str]:
+def function(model: ScriptedModel | None = None) -> Callable[[list[BaseMessage]], str]:
     """Make a plain function of the messages that streams a model inside."""
-    model = ScriptedModel(drafts())
+    model = model or ScriptedModel(drafts())
 
     def answer(messages: list[BaseMessage]) -> str:
         return "".join(str(chunk.text) for chunk in model.stream(messages))
@@ -72,13 +72,13 @@ def function() -> Callable[[list[BaseMessage]], str]:
     return answer
 
 
-def agent() -> Graph:
+def agent(texts: Sequence[str] | None = None, *, cycle: bool = False) -> Graph:
     """Make an agent whose tool calls, tool results and answers all carry the mark until it is good."""
     script: list[object] = []
-    for draft in drafts():
+    for draft in texts or drafts():
         subject = MARK if MARK in draft else "it"
         script += [ToolCall(name="lookup", args={"subject": subject}), draft]
-    made: Graph = create_agent(ScriptedModel(script), tools=[lookup])
+    made: Graph = create_agent(ScriptedModel(script, cycle=cycle), tools=[lookup])
     return made
 
 

@@ -340,7 +340,7 @@ def test_usage_is_charged_where_there_is_an_allowance() -> None:
     assert budget.charge(allowance, ONE, "m-as-served", requested="m").cost == 4.0
     for one in (allowance, outer):
         assert (one.spent.calls, one.spent.tokens) == (2, 9)
-    assert allowance.spent.cost == 12.0
+    assert allowance.spent.cost == outer.spent.cost == 12.0
 
 
 @pytest.mark.parametrize(("model", "asked", "named"), [("x", None, "x"), ("x", "y", "y"), (None, None, None)])

@@ -18,7 +18,11 @@ from judges.testing import ScriptedModel
 from tests.kit import Way, both_ways
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
-PRICES = {"gpt-5": Price(input=1, output=10), "gpt-5-mini": Price(input=0.25, output=2)}
+PRICES = {
+    "gpt-5": Price(input=1, output=10),
+    "gpt-5-mini": Price(input=0.25, output=2),
+    "openai:gpt-5-2026-01-01": Price(input=1, output=2),
+}
 
 
 def ask_times(times: int, allowance: Allowance | None, *, name: str = "scripted") -> list[Verdict]:
@@ -114,6 +118,7 @@ def test_none_lifts_an_outer_allowance() -> None:
     [
         ("gpt-5", 11),
         ("gpt-5-2025-08-07", 11),
+        ("gpt-5-2026-01-01", 3),
         ("gpt-5-mini", 2.25),
         ("gpt-5-mini-2025-08-07", 2.25),
         ("gpt-4", None),
@@ -123,7 +128,7 @@ def test_none_lifts_an_outer_allowance() -> None:
     ],
 )
 def test_price_is_that_of_the_longest_name_the_models_begins_with(model: str | None, cost: float | None) -> None:
-    """A dated name is priced by its family, and a family never by a shorter one."""
+    """A dated name is priced by itself, else by its family, and a family never by a shorter one."""
     usage = Usage(calls=1, input_tokens=1_000_000, output_tokens=1_000_000)
     assert with_cost(usage, model, PRICES).cost == cost
 

@@ -204,43 +204,32 @@ def test_anything_but_one_call_of_the_tool_is_refused(reply: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    ("told", "asked"),
     [
-        {"finish_reason": "length"},
-        {"finish_reason": "MAX_TOKENS"},
-        {"stop_reason": "max_tokens"},
-        {"stopReason": "max_tokens"},
-        {"done_reason": "length"},
-        {"incomplete_details": {"reason": "max_output_tokens"}},
+        ({"finish_reason": "length"}, 2),
+        ({"finish_reason": "MAX_TOKENS"}, 2),
+        ({"stop_reason": "max_tokens"}, 2),
+        ({"stopReason": "max_tokens"}, 2),
+        ({"done_reason": "length"}, 2),
+        ({"incomplete_details": {"reason": "max_output_tokens"}}, 2),
+        ({"finish_reason": "content_filter"}, 1),
+        ({"finish_reason": "SAFETY"}, 1),
+        ({"stop_reason": "refusal"}, 1),
+        ({"stopReason": "guardrail_intervened"}, 1),
+        ({"incomplete_details": {"reason": "content_filter"}}, 1),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("method", [as_text, as_raw_call])
-def test_reply_cut_by_length_is_asked_again_once(told: dict[str, Any], method: Callable[[str], AIMessage]) -> None:
-    """A reply that ended at its length limit counts for nothing, even if it happens to fit."""
-    cut = method(WRITTEN)
-    cut.response_metadata = told
-    judge, model = judge_hearing(cut, cut, GOOD)
+def test_a_reply_cut_by_length_is_asked_again_once_and_a_filtered_one_not(
+    told: dict[str, Any], asked: int, method: Callable[[str], AIMessage]
+) -> None:
+    """Either counts for nothing, even if it happens to fit; to ask again cannot help where it was filtered."""
+    ended = method(WRITTEN)
+    ended.response_metadata = told
+    judge, model = judge_hearing(ended, ended, GOOD)
     assert judge(user_input="q", response="a").unscored == "invalid_output"
-    assert len(model.prompts) == 2
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"finish_reason": "content_filter"},
-        {"finish_reason": "SAFETY"},
-        {"stop_reason": "refusal"},
-        {"stopReason": "guardrail_intervened"},
-        {"incomplete_details": {"reason": "content_filter"}},
-    ],
-    ids=str,
-)
-def test_filtered_reply_is_not_asked_again(told: dict[str, Any]) -> None:
-    """Asking again cannot help where the provider filtered the reply."""
-    judge, model = judge_hearing(AIMessage(WRITTEN, response_metadata=told), GOOD)
-    assert judge(user_input="q", response="a").unscored == "invalid_output"
-    assert len(model.prompts) == 1
+    assert len(model.prompts) == asked
 
 
 FINISHED = """

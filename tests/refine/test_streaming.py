@@ -7,37 +7,27 @@ from operator import itemgetter
 from typing import Any, get_args
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core._api import LangChainDeprecationWarning
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableParallel
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import StreamMode
 
 from judges import Sample, Verdict
-from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from tests.graphs.test_streams import GOOD, MARK, agent, function
 from tests.laws import for_every
 
 Seen = list[Any]
 """Everything that a client got to see through one door."""
 
-MARK = "Xq7Zdraft"
-GOOD = "a good answer"
 REFUSALS = 3
 MODES: tuple[Any, ...] = get_args(StreamMode)
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
-
-
-@tool
-def lookup(subject: str) -> str:
-    """Look a subject up."""
-    return f"about {subject}"
 
 
 def drafts() -> list[str]:
@@ -51,30 +41,11 @@ def chain() -> Runnable[Any, Any]:
     return prompt | ScriptedModel(drafts(), cycle=True) | StrOutputParser()
 
 
-def function() -> Callable[[list[BaseMessage]], str]:
-    """Make a plain function of the messages that streams a model inside."""
-    model = ScriptedModel(drafts(), cycle=True)
-
-    def answer(messages: list[BaseMessage]) -> str:
-        return "".join(str(chunk.text) for chunk in model.stream(messages))
-
-    return answer
-
-
-def agent() -> object:
-    """Make an agent whose tool calls, tool results and answers all carry the mark until it is good."""
-    script: list[object] = []
-    for draft in drafts():
-        subject = MARK if MARK in draft else "it"
-        script += [ToolCall(name="lookup", args={"subject": subject}), draft]
-    return create_agent(ScriptedModel(script, cycle=True), tools=[lookup])
-
-
 GENERATORS: dict[str, Callable[[], Any]] = {
     "chat model": lambda: ScriptedModel(drafts(), cycle=True),
     "chain": chain,
-    "function": function,
-    "agent": agent,
+    "function": lambda: function(ScriptedModel(drafts(), cycle=True)),
+    "agent": lambda: agent(drafts(), cycle=True),
 }
 
 
