@@ -10,7 +10,6 @@ COPY pyproject.toml README.md LICENSE ./
 COPY judges judges
 COPY graphs graphs
 COPY refine refine
-COPY selfrefine.py selfrefine.py
 RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir ".[${EXTRAS}]"
 
 FROM python:3.13-slim
