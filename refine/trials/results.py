@@ -19,7 +19,7 @@ from judges.errors import shortened
 from judges.offline.run.journal import replacing
 from judges.offline.run.source import row_json
 from judges.offline.trust.benefit_report import good_by_people
-from judges.offline.trust.rows import Opinion, labels_beside, read_judged, read_labels
+from judges.offline.trust.rows import Opinion, labels_beside, merge_opinions, read_judged, read_labels
 from judges.verdict import Frozen
 
 if TYPE_CHECKING:
@@ -596,7 +596,7 @@ def read_trial(folder: Path, labels: Path | None = None) -> Trial:
         return result
     opinions: dict[str, tuple[Opinion, ...]] = {}
     for row in read_labels(file):
-        opinions[row.key] = (*opinions.get(row.key, ()), *row.opinions)
+        opinions[row.key] = merge_opinions([*opinions.get(row.key, ()), *row.opinions])
     marks = {
         (row.question_id, (row.sample and row.sample.answer) or ""): good_by_people(opinions.get(row.key, ()))
         for row in read_judged(answers)

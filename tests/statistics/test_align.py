@@ -14,7 +14,7 @@ from judges import ConfigurationError, Length
 from judges.offline import align, evaluate
 from judges.offline.statistics import CorrectedRate
 from judges.offline.trust.align import Alignment
-from judges.offline.trust.label import to_compare, to_estimate
+from judges.offline.trust.label import to_estimate
 from judges.offline.trust.rows import read_judged
 
 Row = dict[str, Any]
@@ -234,10 +234,6 @@ def test_which_rows_to_label_next(tmp_path: Path) -> None:
     assert counts[3] == 5 < counts[0] == counts[1] == counts[2]
     aligned = quick(rows, next_labels=tmp_path / "next.jsonl", budget=40)
     assert len(aligned.next_labels) == len((tmp_path / "next.jsonl").read_text().splitlines())
-    systems = [{**row, "system": system} for row in rows[:40] for system in "AB"]
-    systems[1]["rating"] = 4
-    chosen = to_compare(read_judged(systems), "judge", good=3, budget=100)
-    assert {label.weight for label in chosen if label.row.question_id != rows[0]["question"]} == {5.0}
 
 
 def test_a_run_and_labels_of_its_rows(tmp_path: Path) -> None:

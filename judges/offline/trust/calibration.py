@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -145,30 +145,55 @@ def with_labels(rows: Sequence[JudgedAnswer], labels: RowSource | None) -> tuple
     A label belongs to the row with its `outcome_id` and `attempt`, or with its question and answer; with an
     outcome alone, to the answer that was released.
     """
-    if labels is None:
-        return list(rows), 0
-    by_key: dict[object, list[JudgedAnswer]] = {}
-    others = read_labels(labels)
-    for label in others:
-        for key in label_keys(label):
-            by_key.setdefault(key, []).append(label)
-    keys = row_keys(rows)
-    present = {key for of_row in keys for key in of_row}
-    strangers = sum(present.isdisjoint(label_keys(label)) for label in others)
-    if strangers == len(others):
-        raise ConfigurationError(
-            "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and the "
-            'answer, of one, and labels: [{"by": ..., "rating": ...}]'
-        )
-    return [_labelled(row, _labels_by(of_row, by_key)) for row, of_row in zip(rows, keys, strict=True)], strangers
+    beside = LabelsBeside(labels)
+    of_rows = map(beside.of, row_keys(rows)) if beside.labels else ([] for _ in rows)
+    labelled = [_labelled(row, of_row) for row, of_row in zip(rows, of_rows, strict=True)]
+    return labelled, beside.count_strangers()
 
 
-def _labels_by(keys: Sequence[object], by_key: Mapping[object, Sequence[JudgedAnswer]]) -> list[JudgedAnswer]:
-    """Return the labels of a row in the order of their file: those of its outcome, else those of its texts."""
-    *of_outcome, by_text = keys
-    labels = {label.index: label for key in of_outcome for label in by_key.get(key, ())}
-    labels = labels or {label.index: label for label in by_key.get(by_text, ())}
-    return [labels[index] for index in sorted(labels)]
+class LabelsBeside:
+    """Labels that are not in the rows, by what they belong to.
+
+    Args:
+        source: Where they are; None for none.
+
+    Raises:
+        ConfigurationError: If they cannot be read.
+    """
+
+    def __init__(self, source: RowSource | None) -> None:
+        self.labels = [] if source is None else read_labels(source)
+        self._asked: set[object] = set()
+        self._by_key: dict[object, list[JudgedAnswer]] = {}
+        for label in self.labels:
+            for key in label_keys(label):
+                self._by_key.setdefault(key, []).append(label)
+
+    def of(self, keys: Sequence[object]) -> list[JudgedAnswer]:
+        """Return the labels of an answer in the order of their file: those of its outcome, else of its texts.
+
+        Args:
+            keys: What identifies the answer; see `answer_keys`.
+        """
+        self._asked.update(keys)
+        *of_outcome, by_text = keys
+        labels = {label.index: label for key in of_outcome for label in self._by_key.get(key, ())}
+        labels = labels or {label.index: label for label in self._by_key.get(by_text, ())}
+        return [labels[index] for index in sorted(labels)]
+
+    def count_strangers(self) -> int:
+        """Return how many labels belong to no answer that was asked about.
+
+        Raises:
+            ConfigurationError: If that is all of them.
+        """
+        strangers = sum(self._asked.isdisjoint(label_keys(label)) for label in self.labels)
+        if self.labels and strangers == len(self.labels):
+            raise ConfigurationError(
+                "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and "
+                'the answer, of one, and labels: [{"by": ..., "rating": ...}]'
+            )
+        return strangers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,8 +221,9 @@ def read_labelled(source: RowSource, labels: RowSource | None = None) -> Labelle
     """
     labels, notes = labels_for(source, labels)
     with naming_labels(notes):
-        rows, strangers = with_labels(read_judged(source), labels)
-        notes += [] if labels is None else _labelled_twice(read_labels(labels))
+        own = None if labels is None else read_labels(labels)
+        rows, strangers = with_labels(read_judged(source), own)
+        notes += _labelled_twice(own or ())
     files = [Path(one) for one in (labels, source) if isinstance(one, str | os.PathLike)]
     return LabelledRows(rows=rows, strangers=strangers, notes=tuple(notes), files=tuple(files))
 
@@ -233,13 +259,15 @@ def row_keys(rows: Sequence[JudgedAnswer]) -> list[list[object]]:
     """Return what identifies the answer of each row: outcome and attempt, the release, last its texts."""
     shown = _released_rows(rows)
     return [
-        [
-            *([] if row.outcome_id is None else [(row.outcome_id, row.attempt or 1)]),
-            *([(row.outcome_id, _RELEASED)] if place in shown else []),
-            row.key,
-        ]
+        answer_keys(row.outcome_id, row.attempt or 1, row.key, is_released=place in shown)
         for place, row in enumerate(rows)
     ]
+
+
+def answer_keys(outcome_id: str | None, attempt: int, text: object, *, is_released: bool) -> list[object]:
+    """Return what identifies an answer: outcome and attempt, the release, last its texts."""
+    known = [] if outcome_id is None else [(outcome_id, attempt), *([(outcome_id, _RELEASED)] * is_released)]
+    return [*known, text]
 
 
 def label_keys(label: JudgedAnswer) -> list[object]:

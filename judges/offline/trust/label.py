@@ -241,8 +241,6 @@ class Labelling:
 
 
 _FIRST, _FLOOR = 10, 5
-_DOUBLED = 0.1
-_AGREEING = 0.2
 _SHOWN = ("id", "outcome_id", "attempt", "question_id", "system")
 
 
@@ -253,13 +251,11 @@ class NextLabel:
     Args:
         row: The row.
         raters: How many people are to label it: two for one in ten, so that their agreement is known.
-        weight: 1 / probability with which it was drawn, for a comparison of two systems.
         probability: With which it was drawn, of an active sample; None elsewhere.
     """
 
     row: JudgedAnswer
     raters: int = 1
-    weight: float = 1.0
     probability: float | None = None
 
 
@@ -386,49 +382,11 @@ def _to_certify(
     return _queue(chosen, drawn)
 
 
-def to_compare(
-    rows: Sequence[JudgedAnswer], judge: str, *, good: float, budget: int, seed: int = 0
-) -> list[NextLabel]:
-    """Choose questions by which two systems are told apart: those with differing verdicts, and one in five others.
-
-    Args:
-        rows: Rows with `system`, of two systems.
-        judge: The judge.
-        good: Least rating that passes.
-        budget: Labels to be given.
-        seed: Seed of the choice.
-
-    Raises:
-        ConfigurationError: If the rows are not of two systems.
-    """
-    systems = sorted({str(row.metadata["system"]) for row in rows if row.metadata.get("system") is not None})
-    if len(systems) != 2:  # noqa: PLR2004 - a comparison is of two
-        raise ConfigurationError(
-            f"a comparison is of two systems, and the rows name {', '.join(systems) or 'none'}"
-        )
-    by_question: dict[str, list[JudgedAnswer]] = defaultdict(list)
-    for row in rows:
-        by_question[row.question_id].append(row)
-    drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
-    questions = list(by_question.values())
-    drawn.shuffle(questions)
-    chosen: list[NextLabel] = []
-    for group in questions:
-        passes = {(mark.as_rating or 0) >= good for row in group if (mark := row.marks.get(judge)) is not None}
-        differ = len(passes) > 1
-        if differ or drawn.random() < _AGREEING:
-            weight = 1.0 if differ else 1 / _AGREEING
-            chosen += [NextLabel(row=row, weight=weight) for row in group if not row.opinions]
-        if len(chosen) >= budget:
-            break
-    return chosen[:budget]
-
-
 def _queue(chosen: Sequence[JudgedAnswer], drawn: random.Random) -> list[NextLabel]:
     """Return rows in random order, one in ten of them for two people."""
     rows = list(chosen)
     drawn.shuffle(rows)
-    doubled = set(drawn.sample(range(len(rows)), round(_DOUBLED * len(rows)))) if rows else set()
+    doubled = set(drawn.sample(range(len(rows)), round(_DOUBLE * len(rows)))) if rows else set()
     return [NextLabel(row=row, raters=2 if place in doubled else 1) for place, row in enumerate(rows)]
 
 
@@ -458,9 +416,8 @@ def _lines(labels: Sequence[NextLabel]) -> Iterator[str]:
         unread = {"metadata": True, **WITHOUT_MEDIA}
         texts = {} if sample is None else sample.model_dump(mode="json", exclude_defaults=True, exclude=unread)
         verdicts = {name: label.row.metadata[name] for name in _SHOWN if label.row.metadata.get(name) is not None}
-        weight = {"weight": label.weight} if label.weight != 1 else {}
         active = {} if label.probability is None else {"probability": label.probability, "drawn": len(labels)}
-        row = {**texts, **verdicts, **weight, **active, "raters": label.raters, "labels": []}
+        row = {**texts, **verdicts, **active, "raters": label.raters, "labels": []}
         yield f"{json.dumps(row, ensure_ascii=False)}\n"
 
 

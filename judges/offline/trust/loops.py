@@ -17,6 +17,7 @@ from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
 from judges.offline.run.journaled import load_run
+from judges.offline.trust.calibration import LabelsBeside, answer_keys
 from judges.offline.trust.rows import (
     Opinion,
     RowSource,
@@ -25,7 +26,6 @@ from judges.offline.trust.rows import (
     merge_opinions,
     opinions_in,
     read_judged,
-    read_labels,
 )
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
@@ -241,9 +241,9 @@ def read_loops(rows: LoopRows, labels: RowSource | None = None) -> Loops:
             "no row is a recorded attempt (none has an attempt in its metadata); record loops with "
             "SelfRefine(..., record='attempts.jsonl')"
         )
-    beside = _LabelsBeside(labels)
+    beside = LabelsBeside(labels)
     loops = [_loop(identifier, group, beside, left_out) for identifier, group in groups.items()]
-    beside.check()
+    beside.count_strangers()
     return Loops(loops=tuple(loop for loop in loops if loop is not None), left_out=dict(left_out))
 
 
@@ -274,36 +274,10 @@ def _read(path: str | Path) -> Iterable[Sample | BadSample]:
     return [BadSample(row.error) if row.sample is None else row.sample for row in load_run(folder).rows]
 
 
-class _LabelsBeside:
-    """Labels of another file, by what they belong to."""
-
-    def __init__(self, source: RowSource | None) -> None:
-        self._by_key: dict[object, list[Opinion]] = {}
-        self._used = False
-        for row in () if source is None else read_labels(source):
-            key = row.key if row.outcome_id is None else (row.outcome_id, row.attempt)
-            self._by_key.setdefault(key, []).extend(row.opinions)
-
-    def of(self, loop: str, number: int, sample: Sample | None, *, released: bool) -> list[Opinion]:
-        """Return the labels of an attempt; those of its outcome alone belong to the answer that was released."""
-        if not self._by_key:
-            return []
-        by_text = [] if sample is None else self._by_key.get(read_judged([sample])[0].key, [])
-        of_outcome = self._by_key.get((loop, None), []) if released else []
-        opinions = [*self._by_key.get((loop, number), []), *of_outcome, *by_text]
-        self._used = self._used or bool(opinions)
-        return opinions
-
-    def check(self) -> None:
-        """Raise a `ConfigurationError` if there are labels and none belongs to an attempt."""
-        if self._by_key and not self._used:
-            raise ConfigurationError("no label belongs to a recorded attempt; give the labels of this record")
-
-
 def _loop(
     identifier: str,
     group: Mapping[int, tuple[Mapping[str, object], Sample | None]],
-    labels: _LabelsBeside,
+    labels: LabelsBeside,
     left_out: Counter[LeftOut],
 ) -> RecordedLoop | None:
     if sorted(group) != list(range(1, len(group) + 1)):
@@ -317,7 +291,7 @@ def _loop(
     released = (number for number, (metadata, _) in enumerate(ordered, 1) if metadata.get("released") is True)
     shown = next(released, None if says_so else len(ordered))
     attempts = [
-        _attempt(number, metadata, sample, labels.of(identifier, number, sample, released=number == shown))
+        _attempt(number, metadata, sample, _labels_of(labels, identifier, number, sample, shown))
         for number, (metadata, sample) in enumerate(ordered, 1)
     ]
     return RecordedLoop(
@@ -332,6 +306,16 @@ def _loop(
         judge=str(first.get("judge") or ""),
         metadata=first,
     )
+
+
+def _labels_of(
+    beside: LabelsBeside, loop: str, number: int, sample: Sample | None, shown: int | None
+) -> Iterator[Opinion]:
+    """Yield the labels beside the rows that belong to an attempt."""
+    if beside.labels:
+        text = None if sample is None else read_judged([sample])[0].key
+        for label in beside.of(answer_keys(loop, number, text, is_released=number == shown)):
+            yield from label.opinions
 
 
 def _subject(data: object) -> Subject | None:
