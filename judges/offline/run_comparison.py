@@ -21,7 +21,7 @@ from judges.offline.statistics import (
     sign_flip,
     win_rate,
 )
-from judges.offline.statistics.intervals import bounded_interval, p_text, wilson
+from judges.offline.statistics.intervals import bounded_interval, p_text, paired_interval, wilson
 from judges.verdict import Verdict
 
 _LEVEL = 0.05
@@ -46,7 +46,8 @@ class Change:
         judge: The judge.
         mean_a: Mean score in run A, over the rows that both runs scored.
         mean_b: Mean score in run B, over the same rows.
-        difference: B less A, with the BCa bootstrap interval over questions; Wilson's where all differ alike.
+        difference: B less A, with the BCa bootstrap interval over questions, at least as wide as Agresti and
+            Min's; Wilson's where all differ alike.
         p: Two-sided p-value of "nothing changed": McNemar's exact test where all scores are 0 or 1 and no question
             has several rows, else by sign flips of questions. None without rows.
         adjusted_p: The same after Holm's method over all judges compared.
@@ -302,14 +303,21 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
 
 
 def _difference(differences: Sequence[float], clusters: Sequence[Hashable], resamples: int, seed: int) -> Figure:
-    """Return the mean difference, with an interval that has a width.
+    """Return the mean difference, with an interval that covers it where few questions differ, too.
 
-    Where all questions differ alike, so do all resamples. Then as many others may differ in any way as Wilson's
-    interval says of a share of which none was seen.
+    Resamples of few differences hold too few of the rare ones: of 20 questions with 95 % and 97 % good answers the
+    bootstrap covers 62 to 81 of 100. So it is at least as wide as Agresti and Min's. Where all questions differ
+    alike, so do all resamples. Then as many others may differ in any way as Wilson's interval says of a share of
+    which none was seen.
     """
     figure = bootstrap(differences, clusters=clusters, resamples=resamples, seed=seed)
-    if figure.low is None or figure.high is None or figure.high - figure.low > _NO_WIDTH:
+    if figure.low is None or figure.high is None:
         return figure
+    if figure.high - figure.low > _NO_WIDTH:
+        low, high = paired_interval(_by_question(differences, clusters))
+        return figure.between(
+            min(low, figure.low), max(high, figure.high), f"{figure.method}, Agresti-Min's at least"
+        )
     unseen, mean = wilson(0, figure.n)[1], figure.value or 0.0
     method = "Wilson's interval over questions, all of which differ alike"
     return figure.between(mean - unseen * (1 + mean), mean + unseen * (1 - mean), method)
@@ -323,12 +331,17 @@ def _win_rate(differences: Sequence[float], clusters: Sequence[Hashable], seed: 
     rate = win_rate(points, clusters=clusters, seed=seed)
     if rate.value is None:
         return Figure.undefined(rate.reason or "too_few", rate.n)
-    by_question: dict[Hashable, list[float]] = {}
-    for cluster, gap in zip(clusters, differences, strict=True):
-        by_question.setdefault(cluster, []).append(_points(gap))
-    low, high = bounded_interval([sum(group) / len(group) for group in by_question.values()])
+    low, high = bounded_interval(_by_question([_points(gap) for gap in differences], clusters))
     method = "share of rows that score higher, a tie counting half, Wilson's interval over questions"
     return Figure(value=rate.value, n=rate.n, low=min(low, rate.value), high=max(high, rate.value), method=method)
+
+
+def _by_question(values: Sequence[float], clusters: Sequence[Hashable]) -> list[float]:
+    """Return the mean of the values of each question."""
+    groups: dict[Hashable, list[float]] = {}
+    for cluster, value in zip(clusters, values, strict=True):
+        groups.setdefault(cluster, []).append(value)
+    return [sum(group) / len(group) for group in groups.values()]
 
 
 def _points(gap: float) -> float:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from judges.offline import evaluate
-from judges.offline.statistics.intervals import bounded_interval, student, wilson
+from judges.offline.statistics.intervals import bounded_interval, paired_interval, student, wilson
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], NDArray[np.float64]]
 """Draws the values of questions: simulations by questions."""
@@ -51,6 +51,20 @@ def test_an_interval_covers_what_it_says(n: int, mean: float, draw: Draw) -> Non
     intervals = np.array([bounded_interval(of_run) for of_run in values])
     assert 0.91 <= ((intervals[:, 0] <= mean) & (mean <= intervals[:, 1])).mean() <= 0.975
     assert (intervals[:, 1] > intervals[:, 0]).all()
+
+
+@pytest.mark.parametrize("n", [20, 50, 200])
+@pytest.mark.parametrize(("before", "after", "alike"), [(0.8, 0.85, 0.0), (0.95, 0.97, 0.0), (0.8, 0.85, 0.5)])
+def test_an_interval_of_differences_covers_where_few_differ(
+    n: int, before: float, after: float, alike: float
+) -> None:
+    """Of pass rates that differ on few questions at least 92 of 100 intervals hold the true difference."""
+    random = np.random.default_rng(n)
+    first, other, is_alike = random.random((3, 1_000, n))
+    gaps = (np.where(is_alike < alike, first, other) < after).astype(float) - (first < before)
+    intervals = np.array([paired_interval(of_run) for of_run in gaps.tolist()])
+    true = after - before
+    assert ((intervals[:, 0] <= true) & (true <= intervals[:, 1])).mean() >= 0.92
 
 
 def test_equal_values_have_a_width_and_passes_have_wilsons_interval() -> None:

@@ -58,6 +58,20 @@ def bounded_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[f
     return wilson(mean * effective, effective, level=level)
 
 
+def paired_interval(differences: Sequence[float], *, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a mean of differences from -1 to 1, such as those of two systems by question.
+
+    Agresti and Min's (Statistics in Medicine 24, 2005) with the quantile of t: two questions more of which half a
+    one differs as much as any does, and half a one as much the other way.
+    """
+    n, size = len(differences), len(differences) + 2
+    most = max(map(abs, differences), default=0.0) or 1.0
+    centre = math.fsum(differences) / size
+    variance = (math.fsum(one * one for one in differences) + most**2) / size - centre**2
+    half = student(max(1, n - 1), (1 + level) / 2) * math.sqrt(variance / size)
+    return max(-1.0, centre - half), min(1.0, centre + half)
+
+
 _EPSILON = 1e-12
 
 
