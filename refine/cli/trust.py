@@ -15,9 +15,9 @@ from judges.errors import BadSample, shortened
 from judges.offline import TrialPair, align, certify, try_judge
 from judges.offline.dataset.reading import read_mappings
 from judges.offline.statistics.certificates import AnyMethod
-from judges.offline.trust.calibration import read_labelled
 from judges.offline.trust.judge_trial import settings_of_cases
 from judges.offline.trust.label import NextLabel, labels_to_certify, labels_to_estimate, people_needed, write_queue
+from judges.offline.trust.loops import read_labelled
 from judges.offline.trust.report_text import Sampling
 from judges.offline.trust.rows import JudgedAnswer, RowSource, read_judged
 from refine.cli.judge_specs import load_judge

@@ -151,7 +151,7 @@ def _replay(sources: TrustSources, seed: int) -> LoopReplay | None:
 
 def _labels_of_attempts(sources: TrustSources) -> Path | None:
     """Return the labels that were named, where any of them is about a recorded attempt."""
-    from judges.offline.trust.calibration import label_keys, row_keys  # noqa: PLC0415 - needs numpy and scipy
+    from judges.offline.trust.loops import label_keys, row_keys  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.rows import read_judged, read_labels  # noqa: PLC0415 - likewise
 
     if sources.labels is None or sources.attempts is None:
@@ -165,8 +165,8 @@ def _labels_of_attempts(sources: TrustSources) -> Path | None:
 
 
 def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, bool]:
-    from judges.offline.trust.calibration import with_labels  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.certify import GOOD  # noqa: PLC0415 - likewise
+    from judges.offline.trust.loops import with_labels  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.rows import (  # noqa: PLC0415 - likewise
         labels_for,
         majority,

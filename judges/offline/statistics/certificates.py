@@ -14,8 +14,7 @@ from judges.offline.statistics.intervals import clopper_pearson, wilson
 from judges.offline.statistics.replay import Ratings, breaks_of, replay_each
 from judges.offline.statistics.resampling import chosen, finite, listed, recorded_runs, share, whole
 
-_LARGEST_LOGARITHM = 700.0
-_TINY = 1e-200
+_LARGEST_LOGARITHM, _TINY = 700.0, 1e-200
 
 
 def confidence_sequence(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:

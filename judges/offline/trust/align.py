@@ -24,9 +24,9 @@ from judges.offline.statistics import (
 from judges.offline.statistics.certificates import ALPHA, DELTA
 from judges.offline.statistics.judge_agreement import rating_figures
 from judges.offline.trust.benefit_report import BenefitReport, loops_among, report_benefit
-from judges.offline.trust.calibration import LabelledRows, read_labelled
 from judges.offline.trust.certify import GOOD, CertifySettings, certify_rows
 from judges.offline.trust.label import NextLabel, to_estimate, write_queue
+from judges.offline.trust.loops import LabelledRows, read_labelled
 from judges.offline.trust.report_text import (
     Item,
     PassRate,

@@ -24,25 +24,29 @@ from judges.offline.statistics.certificates import (
     AnyMethod,
     Certificate,
     PolicyRow,
-    heaviest,
     questions_needed,
 )
 from judges.offline.trust.calibration import (
     ESCALATION,
     CalibrationRun,
-    LabelledRows,
     PolicyTally,
     RunChoice,
+    answer_models,
     assist,
+    check_weights,
     checked_thresholds,
     choose_runs,
-    read_labelled,
+    final_bad,
+    heaviest_question,
+    recorded_attempts,
     release_gain,
     replay_chain,
     runs_of,
     tally_escalation,
     tally_thresholds,
+    weight_notes,
 )
+from judges.offline.trust.loops import LabelledRows, read_labelled
 from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
 from judges.offline.trust.spending import LabelUses
 from judges.verdict import HIGHEST, LOWEST
@@ -142,12 +146,6 @@ def _labels_missing(result: Certificate, alpha: float, delta: float) -> int | No
     return labels_needed(alpha, delta, best or None)
 
 
-def _answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:
-    """Return the models that answered in the runs; empty where an answer names none."""
-    named = {row.metadata.get("model") for run in runs for row in run.rows}
-    return () if None in named else tuple(sorted(str(name) for name in named))
-
-
 def _notes_of(result: Certificate, tallies: Sequence[PolicyTally], tested: float, alpha: float) -> list[str]:
     """Say what is odd about the labels, and what single answers were tested at."""
     notes = []
@@ -178,23 +176,19 @@ def _digest_of(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _dates_of(rows: Sequence[JudgedAnswer]) -> dict[str, str | None]:
-    """Return when the runs were recorded, where known, and the time now."""
+def _origin_of(rows: Sequence[JudgedAnswer]) -> dict[str, str | None]:
+    """Return when the runs were recorded, where known, the time now, and the version of this library."""
     times = sorted(str(row.metadata["at"]) for row in rows if row.metadata.get("at"))
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        written_by = version("selfrefine")
+    except PackageNotFoundError:
+        written_by = "unknown"
     return {
         "recorded_from": times[0] if times else None,
         "recorded_until": times[-1] if times else None,
-        "issued_at": now,
+        "issued_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "written_by": written_by,
     }
-
-
-def _library_version() -> str:
-    """Return the version of this library."""
-    try:
-        return version("selfrefine")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 GOOD = 3
@@ -260,47 +254,6 @@ def _checked_estimand(estimand: Estimand) -> Estimand:
     return estimand
 
 
-def _final_bad(runs: Sequence[CalibrationRun]) -> float | None:
-    """Return the share of bad ones among the final answers with labels, shown or not; None without any."""
-    known = [bad for run in runs if (bad := run.bad[-1]) is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _check_weights(rows: Sequence[JudgedAnswer], method: AnyMethod, largest_weight: float | None) -> None:
-    """Check that rows with weights get a test that takes them.
-
-    Raises:
-        ConfigurationError: If they do not, or `largest_weight` stands beside an exact test, or is not above 0.
-    """
-    probabilities = {row.probability for row in rows if row.probability is not None}
-    if method != "weighted" and (any(row.weight != 1 for row in rows) or len(probabilities) > 1):
-        raise ConfigurationError(
-            "the rows have weights, or were drawn with different probabilities, and an exact certificate needs a "
-            "simple random sample of runs: take the weaker test, method='weighted' (--method weighted)"
-        )
-    if largest_weight is not None and (method != "weighted" or largest_weight <= 0):
-        raise ConfigurationError(
-            f"largest_weight is above 0, and for method='weighted' (--method weighted), not "
-            f"{shortened(largest_weight)} with {method!r}"
-        )
-
-
-def _heaviest_question(runs: Sequence[CalibrationRun]) -> float:
-    """Return the largest sum of weights that the runs of a question have."""
-    return heaviest((run.question_id, run.weight) for run in runs) or 1.0
-
-
-def _weight_notes(runs: Sequence[CalibrationRun], method: AnyMethod, largest_weight: float | None) -> list[str]:
-    """Say by what harm is scaled, where that was not fixed before and questions differ."""
-    if method != "weighted" or largest_weight is not None or _heaviest_question(runs) == 1:
-        return []
-    note = (
-        f"a question weighs at most {_heaviest_question(runs):g}, as in these runs; the promise is strict if that "
-        f"was fixed before labels were seen (largest_weight, --largest-weight)"
-    )
-    return [note]
-
-
 def _tested_policies(
     tallies: Sequence[PolicyTally],
     runs: Sequence[CalibrationRun],
@@ -328,7 +281,7 @@ def _tested_policies(
             assisted=[tally.assisted for tally in tallies] if settings.method == "assisted" else None,
         )
         return certificate, counts
-    heaviest = _heaviest_question(runs)
+    heaviest = heaviest_question(runs)
     if largest is not None and largest < heaviest:
         raise ConfigurationError(
             f"largest_weight={largest:g} is exceeded: the runs of a question weigh {heaviest:g} together"
@@ -550,15 +503,14 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         subject=_certified_subject(calibration),
         **_terms_of(settings),
         delta=delta,
-        final_bad=None if settings.kind == "escalation" else _final_bad(calibration.runs),
+        final_bad=None if settings.kind == "escalation" else final_bad(calibration.runs),
         use_of_labels=use,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
         labels_needed=_labels_missing(result, tested, delta),
-        answer_models=_answer_models(calibration.runs),
+        answer_models=answer_models(calibration.runs),
         notes=(*calibration.notes, *cut_notes, *_notes_of(result, tallies, tested, settings.alpha), *added),
-        **_dates_of(read.rows),
-        written_by=_library_version(),
+        **_origin_of(read.rows),
     )
     if uses is not None:
         uses.enter(labels, key, use=use, delta=delta, once=settings.once)
@@ -638,7 +590,7 @@ def _as_recorded_in_pieces(read: LabelledRows, settings: CertifySettings) -> tup
 def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
     """Return the runs that count, and how they are looked at."""
     rows = [_with_weight(row) for row in read.rows] if settings.method == "weighted" else read.rows
-    _check_weights(rows, settings.method, settings.largest_weight)
+    check_weights(rows, settings.method, settings.largest_weight)
     judges = settings.judges
     if settings.kind != "escalation":
         judges = (judge_among(rows, judges[0] if judges else None),)
@@ -652,7 +604,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         least=min(settings.thresholds or (0.0,)) if settings.kind == "score" else _least_rating(settings),
     )
     runs, others, recorded_by, notes = choose_runs(rows, choice)
-    notes = [*read.notes, *notes, *_weight_notes(runs, settings.method, settings.largest_weight)]
+    notes = [*read.notes, *notes, *weight_notes(runs, settings.method, settings.largest_weight)]
     if read.strangers:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
     own = settings.subject or recorded_by
@@ -690,30 +642,6 @@ def _tested_alpha(calibration: _Calibration, settings: CertifySettings) -> float
     runs = runs_of(loops, good=settings.good, split=None)
     thresholds = checked_thresholds(None, on_scores=False)
     return settings.alpha * release_gain(runs, thresholds, calibration.judges[0], most) / most
-
-
-def recorded_attempts(
-    rows: Sequence[JudgedAnswer], subject: Subject, chosen: int | None, *, independent: bool
-) -> int:
-    """Return the most attempts of a loop: as chosen, or as recorded, or 1 where rows are no attempts of a loop.
-
-    Raises:
-        ConfigurationError: If nobody says.
-    """
-    recorded = subject.max_attempts or next(
-        (int(row.metadata["max_attempts"]) for row in rows if row.metadata.get("max_attempts") is not None), None
-    )
-    if recorded is None and all(row.attempt is None for row in rows) and not independent:
-        recorded = 1
-    most = chosen if chosen is not None else recorded
-    if most is None:
-        raise ConfigurationError(
-            "the rows do not say how many attempts the loop may make; give max_attempts=... (--max-attempts), the "
-            "number that is deployed"
-        )
-    if type(most) is not int or most < 1:
-        raise ConfigurationError(f"max_attempts is a whole number from 1, not {shortened(most)}")
-    return most
 
 
 def _tallies(

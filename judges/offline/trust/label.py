@@ -25,12 +25,12 @@ from judges.offline.trust.calibration import (
     draw_place,
     of_one_loop,
     one_per_question,
-    read_labelled,
+    recorded_attempts,
     replay_chain,
     runs_of,
-    with_labels,
 )
-from judges.offline.trust.certify import GOOD, recorded_attempts
+from judges.offline.trust.certify import GOOD
+from judges.offline.trust.loops import read_labelled, with_labels
 from judges.offline.trust.rows import (
     JudgedAnswer,
     JudgeMark,

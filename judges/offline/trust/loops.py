@@ -1,4 +1,4 @@
-"""Recorded loops: one question each, what was tried, and under which policy."""
+"""Recorded loops: one question each, what was tried under which policy, and the labels that belong to it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -17,15 +17,18 @@ from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
 from judges.offline.run.journaled import load_run
-from judges.offline.trust.calibration import LabelsBeside, answer_keys
 from judges.offline.trust.rows import (
+    JudgedAnswer,
     Opinion,
     RowSource,
     is_bad,
     is_tuned,
+    labels_for,
     merge_opinions,
+    naming_labels,
     opinions_in,
     read_judged,
+    read_labels,
 )
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
@@ -272,6 +275,155 @@ def _read(path: str | Path) -> Iterable[Sample | BadSample]:
     if not folder.is_dir():
         return read_rows(path, errors="keep")
     return [BadSample(row.error) if row.sample is None else row.sample for row in load_run(folder).rows]
+
+
+def with_labels(rows: Sequence[JudgedAnswer], labels: RowSource | None) -> tuple[list[JudgedAnswer], int]:
+    """Return rows with the labels of another file, and how many of these belong to no row.
+
+    A label belongs to the row with its `outcome_id` and `attempt`, or with its question and answer; with an
+    outcome alone, to the answer that was released.
+    """
+    beside = LabelsBeside(labels)
+    of_rows = map(beside.of, row_keys(rows)) if beside.labels else ([] for _ in rows)
+    labelled = [_labelled(row, of_row) for row, of_row in zip(rows, of_rows, strict=True)]
+    return labelled, beside.count_strangers()
+
+
+class LabelsBeside:
+    """Labels that are not in the rows, by what they belong to.
+
+    Args:
+        source: Where they are; None for none.
+
+    Raises:
+        ConfigurationError: If they cannot be read.
+    """
+
+    def __init__(self, source: RowSource | None) -> None:
+        self.labels = [] if source is None else read_labels(source)
+        self._asked: set[object] = set()
+        self._by_key: dict[object, list[JudgedAnswer]] = {}
+        for label in self.labels:
+            for key in label_keys(label):
+                self._by_key.setdefault(key, []).append(label)
+
+    def of(self, keys: Sequence[object]) -> list[JudgedAnswer]:
+        """Return the labels of an answer in the order of their file: those of its outcome, else of its texts.
+
+        Args:
+            keys: What identifies the answer; see `answer_keys`.
+        """
+        self._asked.update(keys)
+        *of_outcome, by_text = keys
+        labels = {label.index: label for key in of_outcome for label in self._by_key.get(key, ())}
+        labels = labels or {label.index: label for label in self._by_key.get(by_text, ())}
+        return [labels[index] for index in sorted(labels)]
+
+    def count_strangers(self) -> int:
+        """Return how many labels belong to no answer that was asked about.
+
+        Raises:
+            ConfigurationError: If that is all of them.
+        """
+        strangers = sum(self._asked.isdisjoint(label_keys(label)) for label in self.labels)
+        if self.labels and strangers == len(self.labels):
+            raise ConfigurationError(
+                "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and "
+                'the answer, of one, and labels: [{"by": ..., "rating": ...}]'
+            )
+        return strangers
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledRows:
+    """Judged rows with their labels, read once.
+
+    Args:
+        rows: The rows.
+        strangers: How many labels belong to no row.
+        notes: Which labels were taken without being named.
+        files: The files of labels and rows, as far as they are files.
+    """
+
+    rows: list[JudgedAnswer]
+    strangers: int = 0
+    notes: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+
+def read_labelled(source: RowSource, labels: RowSource | None = None) -> LabelledRows:
+    """Return judged rows with the labels that were named, or that lie beside them.
+
+    Raises:
+        ConfigurationError: If rows or labels cannot be read, or no label belongs to a row.
+    """
+    labels, notes = labels_for(source, labels)
+    with naming_labels(notes):
+        own = None if labels is None else read_labels(labels)
+        rows, strangers = with_labels(read_judged(source), own)
+        notes += _labelled_twice(own or ())
+    files = [Path(one) for one in (labels, source) if isinstance(one, str | os.PathLike)]
+    return LabelledRows(rows=rows, strangers=strangers, notes=tuple(notes), files=tuple(files))
+
+
+def _labelled_twice(labels: Sequence[JudgedAnswer]) -> list[str]:
+    """Say of how many answers a person changed their mind: the later label counts."""
+    first: dict[object, float] = {}
+    again: set[object] = set()
+    for label in labels:
+        for opinion in label.opinions:
+            key = (label_keys(label)[0], opinion.by, opinion.split)
+            if opinion.is_named and first.setdefault(key, opinion.rating) != opinion.rating:
+                again.add(key)
+    return [f"{len(again)} answers have two labels of the same person: the later one counts"] if again else []
+
+
+def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer:
+    """Return a row with labels of another file, and with what that says of how it was drawn."""
+    if not labels:
+        return row
+    opinions = merge_opinions([*row.opinions, *(opinion for label in labels for opinion in label.opinions)])
+    last = labels[-1]
+    return replace(
+        row,
+        opinions=opinions,
+        weight=last.weight if row.weight == 1 else row.weight,
+        probability=row.probability or last.probability,
+        drawn=row.drawn or last.drawn,
+    )
+
+
+def row_keys(rows: Sequence[JudgedAnswer]) -> list[list[object]]:
+    """Return what identifies the answer of each row: outcome and attempt, the release, last its texts."""
+    shown = _released_rows(rows)
+    return [
+        answer_keys(row.outcome_id, row.attempt or 1, row.key, is_released=place in shown)
+        for place, row in enumerate(rows)
+    ]
+
+
+def answer_keys(outcome_id: str | None, attempt: int, text: object, *, is_released: bool) -> list[object]:
+    """Return what identifies an answer: outcome and attempt, the release, last its texts."""
+    known = [] if outcome_id is None else [(outcome_id, attempt), *([(outcome_id, _RELEASED)] * is_released)]
+    return [*known, text]
+
+
+def label_keys(label: JudgedAnswer) -> list[object]:
+    """Return what identifies the answer that a label is about; with an outcome alone it is the one released."""
+    if label.outcome_id is None:
+        return [label.key]
+    return [(label.outcome_id, _RELEASED if label.attempt is None else label.attempt), label.key]
+
+
+def _released_rows(rows: Sequence[JudgedAnswer]) -> set[int]:
+    """Return the places of the rows whose answers were released; of a record that does not say so, the last."""
+    last = {row.outcome_id: place for place, row in enumerate(rows) if row.outcome_id is not None}
+    says = {row.outcome_id for row in rows if "released" in row.metadata}
+    released = {place for place, row in enumerate(rows) if row.outcome_id and row.metadata.get("released") is True}
+    return released | {place for outcome, place in last.items() if outcome not in says}
+
+
+_RELEASED = "released"
 
 
 def _loop(

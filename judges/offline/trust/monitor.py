@@ -13,8 +13,15 @@ from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, confidence_sequence, e_cusum, mcnemar
-from judges.offline.trust.calibration import read_labelled
-from judges.offline.trust.loops import LoopAttempt, LoopRows, RecordedLoop, is_score, read_loops, seconds_of
+from judges.offline.trust.loops import (
+    LoopAttempt,
+    LoopRows,
+    RecordedLoop,
+    is_score,
+    read_labelled,
+    read_loops,
+    seconds_of,
+)
 from judges.offline.trust.rows import (
     JudgedAnswer,
     RowSource,
@@ -329,9 +336,9 @@ def _standing(loops: Sequence[RecordedLoop], issued: IssuedCertificate | None) -
         answer = loop.released
         if answer is None or answer.bad is None or loop.metadata.get("certificate") != issued.id:
             continue
-        times = [time for opinion in answer.opinions if (time := seconds_of(opinion.at)) is not None]
-        audit = Audit.of(issued, answer.rating, answer.score, bad=answer.bad)
-        audits.append((min(times, default=loop.at or 0.0), audit))
+        audits.append(
+            (_audited_at(loop, answer)[0], Audit.of(issued, answer.rating, answer.score, bad=answer.bad))
+        )
     ordered = [audit for _, audit in sorted(audits, key=lambda one: one[0])]
     return follow(issued, ordered) if ordered else None
 
@@ -382,7 +389,7 @@ def _audited(
         if since is not None and loop.at is not None and loop.at <= since:
             calibration += 1
         else:
-            labelled.append((_audited_at(loop, answer), answer.bad))
+            labelled.append((_audited_at(loop, answer)[1], answer.bad))
     if calibration:
         notes.append(
             f"{calibration} labelled answers are those of the certificate, or older; audits are labels of answers "
@@ -396,10 +403,10 @@ def _audited(
     return _alarm(bads, p0), notes
 
 
-def _audited_at(loop: RecordedLoop, answer: LoopAttempt) -> float:
-    """Return when an answer was audited: when the last label was given, or else when it was released."""
+def _audited_at(loop: RecordedLoop, answer: LoopAttempt) -> tuple[float, float]:
+    """Return when an answer got its first and its last label; where nobody says, when it was released."""
     times = [time for opinion in answer.opinions if (time := seconds_of(opinion.at)) is not None]
-    return max(times, default=loop.at or 0.0)
+    return min(times or [loop.at or 0.0]), max(times or [loop.at or 0.0])
 
 
 def _alarm(bads: Sequence[bool], p0: float | None) -> Audits:

@@ -24,7 +24,7 @@ from judges.models.providers.local_models import finest_likeness
 from judges.models.resolve import as_model
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import cohen_kappa, loop_benefit
-from judges.offline.trust.calibration import read_labelled
+from judges.offline.trust.loops import read_labelled
 from judges.offline.trust.rows import JudgedAnswer, RowSource
 from judges.offline.trust.spending import LabelUses
 from judges.offline.tuning.cases import (
