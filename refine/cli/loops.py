@@ -353,7 +353,7 @@ def _print_gains(out: Console, gains: Sequence[AttemptGain], title: str) -> None
             cells.append(f"{gain.gain_low:+.2f} to {gain.gain_high:+.2f}" if known else "-")
             cells.append(f"{gain.rejudged:,}")
         rows.append(cells)
-    print_table(out, [Column("from"), *(Column(name, is_number=True) for name in names)], rows)
+    print_table(out, [Column("from", "from"), *(Column(name, is_number=True) for name in names)], rows)
 
 
 def _print_best(out: Console, result: LoopReplay) -> None:

@@ -121,7 +121,8 @@ def _stacked_lines(columns: Sequence[Column], row: Sequence[Text], width: int) -
     """Yield a row as lines of pairs of label and value; a pair is never divided."""
     title, *values = row
     if title.plain:
-        yield Text.assemble(title, style=columns[0].style or "bold")
+        label = f"{columns[0].label} " if columns[0].label else ""
+        yield Text.assemble(label, title, style=columns[0].style or "bold")
     line = Text()
     for column, value in zip(columns[1:], values, strict=True):
         label = column.label or column.header

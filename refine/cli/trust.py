@@ -178,7 +178,8 @@ def _print_certificate(certificate: IssuedCertificate, options: CertifyOptions) 
         return
     head, columns, rows, tail = certificate.report_parts
     print_text(head)
-    print_table(text_console(), [Column(name, is_number=place > 0) for place, name in enumerate(columns)], rows)
+    first, *others = columns
+    print_table(text_console(), [Column(first, first), *(Column(name, is_number=True) for name in others)], rows)
     print_text(f"{tail}\n\nwritten to {options.out}, id {certificate.id}")
     if certificate.certified:
         here, source, file = (quote(str(part)) for part in (Path.cwd(), options.attempts, options.out))

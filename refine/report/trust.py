@@ -151,17 +151,13 @@ def _replay(sources: TrustSources, seed: int) -> LoopReplay | None:
 
 def _labels_of_attempts(sources: TrustSources) -> Path | None:
     """Return the labels that were named, where any of them is about a recorded attempt."""
-    from judges.offline.trust.loops import label_keys, row_keys  # noqa: PLC0415 - needs numpy and scipy
-    from judges.offline.trust.rows import read_judged, read_labels  # noqa: PLC0415 - likewise
+    from judges.offline.trust.loops import LabelsBeside, row_keys  # noqa: PLC0415 - needs numpy and scipy
+    from judges.offline.trust.rows import read_judged  # noqa: PLC0415 - likewise
 
     if sources.labels is None or sources.attempts is None:
         return None
-    about = {key for of_row in row_keys(read_judged(sources.attempts)) for key in of_row}
-    return (
-        None
-        if about.isdisjoint(key for row in read_labels(sources.labels) for key in label_keys(row))
-        else sources.labels
-    )
+    beside = LabelsBeside(sources.labels)
+    return sources.labels if any(map(beside.of, row_keys(read_judged(sources.attempts)))) else None
 
 
 def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, bool]:
