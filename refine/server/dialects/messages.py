@@ -9,6 +9,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 
 from graphs.generators import Delta
+from judges.models.providers.openai_replies import chunks_in
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
     Json,
@@ -247,16 +248,15 @@ def delta_in(event: Json) -> Delta:
     return Delta(string(delta.get("text")) if is_text and isinstance(delta, dict) else "")
 
 
-def assembled(body: bytes, events: Sequence[Json]) -> Json:
+def assembled(body: bytes) -> Json:
     """Return the reply whose stream this is.
 
     Raises:
         UpstreamFailed: If it broke off.
     """
-    del body
     reply: Json = {}
     blocks: dict[int, Json] = {}
-    for event in events:
+    for event in filter(None, chunks_in(body)):
         match event.get("type"):
             case "message_start":
                 reply = dict(event["message"])

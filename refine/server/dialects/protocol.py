@@ -178,8 +178,8 @@ class ApiDialect(Protocol):
         """Return what an event of the upstream's stream adds to the answer."""
         ...
 
-    def assembled(self, body: bytes, events: Sequence[Json]) -> Json:
-        """Return the reply whose stream this is, as bytes and as the data of its events."""
+    def assembled(self, body: bytes) -> Json:
+        """Return the reply whose stream this is."""
         ...
 
     def with_released_text(self, reply: Json, text: str, *, is_filtered: bool) -> Json:
@@ -330,8 +330,8 @@ def read_count(body: Mapping[str, Any], name: str) -> int:
     return int(value)
 
 
-_TOLD = frozenset({"prompt_logprobs", "prompt_token_ids"})
-"""Fields in which servers repeat the prompt as numbers, on a retry with what was rejected, and why."""
+_TOLD = frozenset({"prompt_logprobs", "prompt_token_ids", "token_ids"})
+"""Fields in which servers repeat as numbers what was read and written, rejected drafts and reasoning included."""
 _WORD = re.compile(r"[a-z0-9_.]{0,60}|[A-Z_]{0,60}")
 _NAME = re.compile(r"[\w.:/+@=-]{0,200}")
 _ADDRESS = re.compile(r"https?://[^\s<>]{1,2000}")
@@ -503,6 +503,10 @@ _LONG = 19
 """From so many digits on a number may not fit into 64 bits."""
 
 
+_DEEPEST = 100
+"""Levels of what is read; functions that look into it call themselves at every one."""
+
+
 _DIGIT, _LONG_NUMBER = re.compile(rb"[0-9]"), re.compile(rb"[0-9]{%d}" % _LONG)
 
 
@@ -521,12 +525,32 @@ def read_json(body: bytes) -> object:
         ValueError: If it is none, or has a number that JSON has not, such as NaN, and could not be written.
         RecursionError: If it is nested too deeply.
     """
+    document: object = _UNREAD
     if not _has_long_number(body):
         try:
-            return orjson.loads(body)
+            document = orjson.loads(body)
         except ValueError:
             """Half a character, another encoding, or no JSON: the standard library tells."""
-    return json.loads(body, parse_constant=_refuse, parse_float=_finite)
+    if document is _UNREAD:
+        document = json.loads(body, parse_constant=_refuse, parse_float=_finite)
+    if body.count(b"[") + body.count(b"{") > _DEEPEST:
+        check_depth(document)
+    return document
+
+
+def check_depth(document: object) -> None:
+    """Refuse what is nested too deeply.
+
+    Raises:
+        RecursionError: If it is.
+    """
+    level = [document]
+    for _ in range(_DEEPEST):
+        holders = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [inner for holder in holders for inner in holder]
+        if not level:
+            return
+    raise RecursionError(f"nested deeper than {_DEEPEST} levels")
 
 
 def read_object(body: bytes, max_messages: int) -> Json:
