@@ -87,15 +87,12 @@ class PieceEvents(Protocol):
 
     def piece(self, text: str) -> bytes:
         """Return the events of a piece."""
-        ...
 
     def end(self, reply: Json) -> bytes:
         """Return the events of what did not go out yet, and of the end."""
-        ...
 
     def fail(self, body: Json) -> bytes:
         """Return the events of an error that ends the answer."""
-        ...
 
 
 def unsent(text: str, sent: str) -> str:
@@ -120,83 +117,63 @@ class ApiDialect(Protocol):
 
     def read_request(self, body: Json) -> JudgedRequest:
         """Read a request; the body is not changed."""
-        ...
 
     def conversation(self, payload: Json) -> list[AnyMessage]:
         """Return the messages for the judge, ending with the question or a tool's result."""
-        ...
 
     def with_feedback(self, payload: Json, added: Sequence[AnyMessage]) -> Json:
         """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
-        ...
 
     def read_answer(self, reply: Json) -> tuple[AIMessage, Usage]:
         """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
-        ...
 
     def without_reasoning(self, reply: Json) -> Json:
         """Return a reply without the reasoning in it, which may speak of a rejected draft."""
-        ...
 
     def without_text(self, reply: Json) -> Json:
         """Return a reply without its texts, such as what is said beside a call of a tool."""
-        ...
 
     def with_text(self, reply: Json, text: str) -> Json:
         """Return a reply whose answer is this text alone; what else may repeat the text it had is left out."""
-        ...
 
     def with_usage(self, reply: Json, usage: Usage) -> Json:
         """Return a reply whose own `usage` is another, without the details of the one it had."""
-        ...
 
     def read_part(self, reply: Json, read: ReadTexts) -> Json:
         """Return a reply without the texts in it that are no part of what was read."""
-        ...
 
     def write_reply(self, text: str, model: str) -> Json:
         """Return a reply of the guard's own: the fallback text."""
-        ...
 
     def events(self, reply: Json) -> list[bytes]:
         """Return a whole reply, with its `refine` object, as the events of a stream."""
-        ...
 
     def asks_for_form(self, payload: Json) -> bool:
         """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
-        ...
 
     def as_stream(self, payload: Json) -> Json:
         """Return a request whose reply comes as a stream."""
-        ...
 
     def going_on(self, payload: Json) -> Json:
         """Return a request whose last message the endpoint is to go on with."""
-        ...
 
     def delta_in(self, event: Json) -> Delta:
         """Return what an event of the upstream's stream adds to the answer."""
-        ...
 
     def assembled(self, body: bytes) -> Json:
         """Return the reply whose stream this is."""
-        ...
 
     def with_released_text(self, reply: Json, text: str, *, is_filtered: bool) -> Json:
         """Return a reply with another text; `is_filtered` says that it was stopped."""
-        ...
 
     def piece_writer(self, identifier: str, model: str) -> PieceEvents:
         """Return what writes the events of one answer, by what its id ends in and the name of the model."""
-        ...
 
     def error_body(self, error: ApiError) -> Json:
         """Return the body of an error of the guard's own."""
-        ...
 
     def error_events(self, body: Json) -> list[bytes]:
         """Return an error in the midst of a stream as events, the last of the stream included."""
-        ...
 
 
 _LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
