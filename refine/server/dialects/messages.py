@@ -25,7 +25,7 @@ from refine.server.dialects.protocol import (
     up_to_question,
     write_json,
 )
-from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
+from refine.server.errors import UpstreamFailed, anthropic_error
 
 PATH = "/messages"
 API = "anthropic"
@@ -40,10 +40,7 @@ _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 def read_request(body: Json) -> JudgedRequest:
     """Read a request; the body is not changed."""
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
-        raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
-    return judged_request(body, reason_in_messages(messages), ("max_tokens",))
+    return judged_request(body, reason_in_messages(body), ("max_tokens",))
 
 
 def conversation(payload: Json) -> list[AnyMessage]:

@@ -271,8 +271,15 @@ def _read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return refine
 
 
-def reason_in_messages(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return why an answer to these messages cannot be judged; empty where it can."""
+def reason_in_messages(body: Json) -> str:
+    """Return why an answer to the messages of a request cannot be judged; empty where it can.
+
+    Raises:
+        ApiError: If there are none.
+    """
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+        raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
     if messages[-1].get("role") == "assistant":
         return GOES_ON
     return "" if any(one.get("role") in ASKING for one in messages) else NO_QUESTION
