@@ -264,8 +264,17 @@ def without_reasoning(answer: AIMessage) -> AIMessage:
 
 
 def reply_without_reasoning(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return a chat completion without the reasoning in its messages; the rest is as it was."""
-    return {**reply, "choices": [_choice_without_reasoning(choice) for choice in reply["choices"]]}
+    """Return a chat completion without the reasoning in its messages, in numbers of tokens neither."""
+    choices = [_choice_without_reasoning(choice) for choice in reply["choices"]]
+    return {**_without_numbers(reply), "choices": choices}
+
+
+def _without_numbers(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without the numbers of tokens, which are those of the reasoning, too."""
+    return {name: value for name, value in fields.items() if name not in _NUMBERS}
+
+
+_NUMBERS = ("prompt_logprobs", "prompt_token_ids", "token_ids")
 
 
 def _choice_without_reasoning(choice: Any) -> Any:
@@ -275,7 +284,9 @@ def _choice_without_reasoning(choice: Any) -> Any:
     remaining = _without_keys(message)
     if isinstance(remaining.get("content"), list):
         remaining["content"] = [part for part in remaining["content"] if not _is_reasoning(part)]
-    return {**choice, "message": remaining}
+    is_left_out = any(value and remaining.get(name) != value for name, value in message.items())
+    told = {"logprobs": None} if is_left_out and choice.get("logprobs") else {}
+    return {**_without_numbers(choice), **told, "message": remaining}
 
 
 def _is_reasoning(block: object) -> bool:

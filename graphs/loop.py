@@ -566,7 +566,8 @@ class Loop:
         number = refinement.number - is_begun
         detail = f"{kind_of(error)} from the generator on attempt {number}{whereabouts}"
         failed = refinement.stop("generator_failed", detail, now=now, usage=spent)
-        if failed.attempts or failed.ending == "fallback":
+        is_empty = is_begun and last is not None and not any(piece.released for piece in last.pieces)
+        if len(failed.attempts) > is_empty or failed.ending == "fallback":
             return self._to_finish(failed)
         failure: Exception = error
         if isinstance(error, DraftError):

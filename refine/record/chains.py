@@ -61,7 +61,10 @@ class _Columns:
 
     def values(self, row: Stored) -> list[Any]:
         """Return what the table holds of a row, but for what is empty at its end: later columns change no hash."""
-        values = list(self._values_of(row))
+        try:
+            values = list(self._values_of(row))
+        except KeyError:  # a row that was not written yet may leave out what is empty
+            values = list(map(row.get, self._names))
         for at in self._floats:
             value = values[at]
             if value is not None and (type(value) is not float or not value or not isfinite(value)):
@@ -95,7 +98,7 @@ def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable
     Args:
         key: Key of the seals.
         link: Its chain, its position in it, and the hash of the one before.
-        outcome: Its row, with every column.
+        outcome: Its row; a column that it leaves out is empty.
         attempts: The rows of its attempts, in order; likewise.
         own: The hash that it has, in the form of which it is made.
     """

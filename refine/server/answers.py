@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -62,16 +63,19 @@ _OPERATORS = ("sample_rate", "skip")
 """Why an answer is not judged, where the policy says so."""
 _OWN_HEADERS = b"x-refine-"
 _WORDED = (
+    b"access-control-",
+    b"anthropic-ratelimit-",
     b"cache-control",
-    b"expires",
-    b"last-modified",
     b"link",
-    b"retry-after",
+    b"ratelimit",
     b"server-timing",
     b"vary",
     b"via",
+    b"x-ms-region",
+    b"x-ratelimit-",
 )
-"""Headers whose values have blanks and are no text of a model."""
+"""How headers begin whose values have blanks and are no text of a model."""
+_DATE = re.compile(rb"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} GMT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +307,11 @@ def _headers_to_client(headers: RawHeaders, guard: ServedGuard) -> RawHeaders:
     """Return an upstream's headers, without those that hold words which nobody judged."""
     if guard.unjudged == "pass":
         return headers
-    return [(name, value) for name, value in headers if b" " not in value or name.startswith(_WORDED)]
+    return [
+        (name, value)
+        for name, value in headers
+        if b" " not in value or name.startswith(_WORDED) or _DATE.fullmatch(value)
+    ]
 
 
 def _shown(outcome: Outcome) -> str:

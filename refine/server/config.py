@@ -55,6 +55,15 @@ def _off(value: object) -> object:
     return False if isinstance(value, str) and value.lower() in _OFF else value
 
 
+def _named(name: str) -> str:
+    if not name.strip():
+        raise ValueError("it is empty; leave it out")
+    return name
+
+
+_Named = Annotated[str, AfterValidator(_named)]
+
+
 def _host_pattern(name: str) -> str:
     if not re.fullmatch(r"[\w.*?-]+", name):
         raise ValueError("write a name without scheme and port, such as refine.example.org or *.example.org")
@@ -163,7 +172,7 @@ class NamedGuardSettings(GuardSettings):
         models: Patterns of the names of models that it serves, for instance `["gpt-*"]`.
     """
 
-    models: list[str] = []
+    models: list[_Named] = []
 
 
 class ServerKey(BaseModel):
@@ -283,7 +292,7 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
         extra="forbid", env_prefix=_PREFIX, env_nested_delimiter="__", env_ignore_empty=True, case_sensitive=False
     )
 
-    host: str = "127.0.0.1"
+    host: _Named = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65_535)
     guards: dict[Annotated[str, Field(pattern=_NAME)], NamedGuardSettings] = {}
     default_guard: str | None = None

@@ -433,7 +433,9 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
     _say(_exposure(settings, service))
     _say(*(f"warning: {doubt}" for doubt in doubts_about(settings, list(service.guards))))
     if check:
-        _say(*(f"warning: {doubt}" for doubt in _unusable(settings)))
+        _check_address(settings.host)
+        if doubt := doubt_about_record(open_guard_record(settings)):
+            _say(f"warning: {doubt}")
         if live:
             _check_live(settings, service)
         _say("the configuration can be used")
@@ -448,14 +450,14 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
         runner.run(server.serve([sock]))
 
 
-def _unusable(settings: ServerSettings) -> Iterator[str]:
-    """Yield what would fail at the start, or soon after: the address to listen at, and the record's database."""
+def _check_address(host: str) -> None:
+    """Refuse an address that the start could not listen at."""
     try:
-        listening_socket(settings.host, 0).close()
+        listening_socket(host, 0).close()
     except (ConfigurationError, OSError):
-        yield f"host = {settings.host!r} is no address of this machine; 127.0.0.1 is, 0.0.0.0 means all of them"
-    if reason := doubt_about_record(open_guard_record(settings)):
-        yield reason
+        raise ConfigurationError(
+            f"host = {host!r} is no address of this machine; 127.0.0.1 is, 0.0.0.0 means all of them"
+        ) from None
 
 
 def begin(file: Path, *, is_asked: bool, ask: Callable[[str, str], str]) -> None:

@@ -35,7 +35,15 @@ from judges.models.providers.sessions import Sessions
 from judges.models.wrappers.limiter import Breaker
 from judges.runtime.flow import in_thread
 from judges.verdict import Usage
-from refine.server.dialects.protocol import ApiDialect, Json, JudgedRequest, RawHeaders, read_json, write_json
+from refine.server.dialects.protocol import (
+    ApiDialect,
+    Json,
+    JudgedRequest,
+    RawHeaders,
+    check_depth,
+    read_json,
+    write_json,
+)
 from refine.server.errors import ApiError, UpstreamFailed
 
 _HOP_BY_HOP = frozenset(
@@ -508,23 +516,20 @@ class UpstreamGenerator:
     ) -> Draft:
         """Return the upstream's answer, and tell of it while it is written; otherwise as `adraft`."""
         del config
-        number, dialect, events = next(self._numbers), self._dialect, list[Json]()
+        number, dialect = next(self._numbers), self._dialect
         payload = dialect.as_stream(self._payload(prompt, number, temperature))
         if prompt[-1].type == "ai":
             payload = dialect.going_on(payload)
-
-        def on_event(event: Json) -> None:
-            events.append(event)
-            on_delta(dialect.delta_in(event))
-
-        reader = ChunkReader(on_event)
+        reader = ChunkReader(lambda event: on_delta(dialect.delta_in(event)))
         body, headers = write_json(payload), self._headers_of(number)
         reply = await self._upstream.post_stream(dialect.PATH, body, headers, reader.feed)
-        if not events or reply.status not in _OK:
+        reader.feed(b"\n\n")  # the end of a last event that came without
+        if not reader.has_begun or reply.status not in _OK:
             return self._draft(number, reply, _document(reply))
         try:
-            document = dialect.assembled(reply.body, events)
-        except (EndpointError, KeyError, TypeError, ValueError):
+            document = dialect.assembled(reply.body)
+            check_depth(document)
+        except (EndpointError, KeyError, TypeError, ValueError, RecursionError):
             text = "the stream of the upstream's reply broke off, or holds what is no part of one"
             raise UpstreamFailed(502, text, code="upstream_broken") from None
         if isinstance(document.get("error"), dict):

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from graphs import Bounds, Policy, self_refine
+from graphs import Bounds, Policy, reply_without_reasoning, self_refine
 from graphs.redaction import withhold
 from judges import Sample, Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -181,3 +181,16 @@ def test_a_reviewer_sees_one_draft_and_other_streams_none() -> None:
         )
         assert "the best" not in rest
         assert "the best" in repr(loop.invoke(Command(resume="accept"), THREAD)["messages"][-1])
+
+
+def test_numbers_of_tokens_stay_with_the_reasoning() -> None:
+    """They are those of what was thought, too; beside an answer without thoughts its probabilities stay."""
+    said = {"message": {"content": "x", "reasoning": None}, "token_ids": [1], "logprobs": {"content": []}}
+    thought = {**said, "message": {"content": "x", "reasoning": "thought"}, "logprobs": {"content": [1]}}
+    kept = reply_without_reasoning({"prompt_token_ids": [1], "choices": [said, thought]})
+    assert kept == {
+        "choices": [
+            {"message": {"content": "x"}, "logprobs": {"content": []}},
+            {"message": {"content": "x"}, "logprobs": None},
+        ]
+    }

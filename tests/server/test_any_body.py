@@ -145,6 +145,17 @@ def test_ids_and_types_of_any_kind_are_read() -> None:
             assert got == made
 
 
+def test_what_is_nested_deeply_is_refused() -> None:
+    """A reply of 400 levels is the upstream's fault, a request of as many the client's."""
+    deep = "[" * 400 + "]" * 400
+    whole = f'{{"choices": [{{"message": {{"role": "assistant", "content": "good"}}}}], "vendor": {deep}}}'
+    with serving(lambda _: answered(whole.encode())) as upstream, guarding(upstream.url) as guard:
+        response = guard.chat()
+        assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_reply")
+        response = guard.client.post(f"{guard.url}/chat/completions", content=f'{{"vendor": {deep}}}')
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
+
+
 def test_numbers_of_any_length_go_on_as_they_came() -> None:
     """Numbers beyond 64 bits, and those a float just holds, reach the upstream and the client unchanged."""
     numbers = [2**63, -(2**63) - 1, 2**64, 10**40, 9_007_199_254_740_993, 0.1 + 0.2, 5e-324, 1e300, -0.0, 12.5]

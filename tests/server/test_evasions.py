@@ -340,6 +340,7 @@ def test_thoughts_that_nobody_judged(upstream: ModelServer, judge: ModelServer) 
                 for dialect, streamed in product(get_args(Dialect), (False, True)):
                     status, received = send(guard.root, EVASIONS[0], dialect, streamed=streamed)
                     assert (status, MARK.encode() in received) == (200, is_out), (fail, dialect, received)
+                    assert b"987654" not in received
     finally:
         upstream.reply = leak
 
@@ -369,10 +370,14 @@ def test_what_is_known_stays(upstream: ModelServer) -> None:
         "citations": ["https://x.example/a?b=c"],
         "search_results": [{"title": "Its title", "url": "https://x.example"}],
     }
-    upstream.reply = lambda asked: answered(own)
+    heads = {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT", "x-ratelimit-limit-requests": "10, 10;w=60"}
+    heads |= {"x-ms-region": "East US", "server-timing": "a;dur=1, b;dur=2", "request-id": "req_1"}
+    upstream.reply = lambda asked: answered(own, headers=heads)
     try:
         with guarding(upstream.url) as guard:
-            body = guard.chat(metadata={"said": "sent by the client"}).json()
+            response = guard.chat(metadata={"said": "sent by the client"})
+        assert {name: response.headers.get(name) for name in heads} == heads
+        body = response.json()
     finally:
         upstream.reply = leak
     assert body.pop("refine")["passed"]

@@ -235,6 +235,30 @@ def test_nothing_beside_a_refused_piece_goes_out() -> None:
             assert "content_filter" in reply, name
 
 
+_SENT = _chunks_of({"content": "One is good."}, {"content": " Two is better."}).sent.partition(b"\r\n\r\n")[2]
+_SPELT = {
+    "CR": _SENT.replace(b"\n", b"\r"),
+    "CRLF": b": \n\n" + _SENT.replace(b"\n", b"\r\n"),
+    "BOM": b"\xef\xbb\xbf" + _SENT,
+    "data of several lines": _SENT.replace(b'"choices":', b'\ndata:"choices":'),
+    "no last line": _SENT.removesuffix(b"\n\ndata: [DONE]\n\n"),
+}
+
+
+def test_a_stream_is_read_however_it_is_spelt() -> None:
+    """Any end of a line, a mark of the encoding, and events of several lines; what breaks at once is an error."""
+    settings: Any = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
+    settings |= {"release": "pieces", "policy": {"piece_chars": 1}}
+    for name, sent in {**_SPELT, "broken": _SENT[: _SENT.index(b"data", 9)]}.items():
+        wire = answered(sent, kind="text/event-stream")
+        with serving(lambda _, wire=wire: wire) as upstream, guarding(upstream.url, **settings) as guard:  # type: ignore[misc]  # as above
+            reply = guard.chat()
+        if name == "broken":
+            assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_broken")
+        else:
+            assert reply.json()["choices"][0]["message"]["content"] == "One is good. Two is better.", name
+
+
 _TEXT = "One is good. Two is BAD. Three is BAD, too."
 _USAGE = {"input_tokens": 9, "output_tokens": 7, "note": "BAD", "output_tokens_details": {"note": "BAD"}}
 _LOGPROBS = [{"token": "BAD", "logprob": 0.0, "top_logprobs": [{"token": "BAD", "logprob": 0.0}]}]

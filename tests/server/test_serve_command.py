@@ -23,6 +23,7 @@ from tests.guarding import QUESTION, wait_until
 from tests.model_server import Asked, Reply, serving
 
 ROOT = Path(__file__).parents[2]
+_FINE = ["--upstream", "http://127.0.0.1:9/v1", "--judge", "tests.guarding:rates"]
 BODY = json.dumps({"model": "m", "messages": QUESTION})
 
 
@@ -204,11 +205,10 @@ def test_checking_looks_at_record_and_page_too(tmp_path: Path, monkeypatch: pyte
         (["--judge", "tests.guarding:rates"], "upstream is not set"),
         (["--upstream", "http://127.0.0.1:9/v1", "--judge", "helpfulnes"], "did you mean helpfulness"),
         (["--config", "/nowhere.toml"], "No such file"),
-        (
-            ["--upstream", "http://127.0.0.1:9/v1", "--judge", "tests.guarding:rates", "--host", "256.1.1.1"],
-            "--host",
-        ),
+        ([*_FINE, "--host", "256.1.1.1"], "--host"),
         (["--max-attempts", "0"], "max_attempts = 0"),
+        ([*_FINE, "--host", "no-such-host.invalid", "--check"], "'no-such-host.invalid' is no address of this"),
+        ([*_FINE, "--host", "", "--check"], "host = '': it is empty; leave it out"),
     ],
 )
 def test_wrong_settings_end_it_with_one_line(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -29,7 +31,7 @@ _DONE = "[DONE]"
 
 def is_stream(body: bytes) -> bool:
     """Check whether a body is a stream of events, which never begins like JSON."""
-    return body[:64].lstrip().startswith((b"data:", b":", b"event:", b"id:", b"retry:"))
+    return body[:64].removeprefix(BOM_UTF8).lstrip().startswith((b"data:", b":", b"event:", b"id:", b"retry:"))
 
 
 class ChunkReader:
@@ -42,21 +44,33 @@ class ChunkReader:
     def __init__(self, on_chunk: Callable[[dict[str, Any]], None]) -> None:
         self._on_chunk = on_chunk
         self._rest = b""
+        self._data: list[bytes] = []
         self.has_begun = False
 
     def feed(self, part: bytes) -> None:
         """Take what came; what is no chunk is left to whoever reads the whole."""
-        *lines, self._rest = (self._rest + part).split(b"\n")
+        known = self._rest + part
+        *lines, self._rest = _LINE_END.split(known if self.has_begun else known.removeprefix(BOM_UTF8))
         for line in lines:
-            data = line[5:].strip() if line.startswith(b"data:") else b""
-            if not data.startswith(b"{"):
-                continue
-            try:
-                chunk = json.loads(data)
-            except ValueError:
-                continue
-            self.has_begun = True
-            self._on_chunk(chunk)
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].strip())
+            elif not line and self._data:
+                data, self._data = b"\n".join(self._data), []
+                self._read(data)
+
+    def _read(self, data: bytes) -> None:
+        if not data.startswith(b"{"):
+            return
+        try:
+            chunk = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        self.has_begun = True
+        self._on_chunk(chunk)
+
+
+_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
+"""What ends a line; after a CR that came last an LF may follow."""
 
 
 def assembled(body: bytes) -> dict[str, Any]:
@@ -69,7 +83,7 @@ def assembled(body: bytes) -> dict[str, Any]:
     completion: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     is_done = False
-    for chunk in _chunks(body):
+    for chunk in chunks_in(body):
         is_done = is_done or chunk is None
         if chunk is None:
             break
@@ -84,9 +98,14 @@ def assembled(body: bytes) -> dict[str, Any]:
     return {**completion, "object": "chat.completion", "choices": listed}
 
 
-def _chunks(body: bytes) -> Iterator[dict[str, Any] | None]:
-    """Yield the chunks of a stream, and None where it says that it is done."""
-    for event in body.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
+def chunks_in(body: bytes) -> Iterator[dict[str, Any] | None]:
+    """Yield the chunks of a stream, and None where it says that it is done.
+
+    Raises:
+        ValueError: If it is no UTF-8, or an event is no JSON.
+        EndpointReplyError: If an event is no object.
+    """
+    for event in body.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
         lines = [line[5:].removeprefix(" ") for line in event.split("\n") if line.startswith("data:")]
         data = "\n".join(lines).strip()
         if not data:

@@ -33,7 +33,7 @@ from refine.server.dialects.protocol import (
     up_to_question,
     write_json,
 )
-from refine.server.errors import ApiError, UpstreamFailed, openai_error
+from refine.server.errors import UpstreamFailed, openai_error
 
 PATH = "/chat/completions"
 API = "openai"
@@ -47,9 +47,6 @@ _TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
 
 def read_request(body: Json) -> JudgedRequest:
     """Read a request; the body is not changed."""
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
-        raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
     request = judged_request(body, _reason_to_skip(body), _TOKEN_LIMITS)
     request.choices = read_count(body, "n")
     if request.choices > 1 and not request.skip_reason:
@@ -58,12 +55,12 @@ def read_request(body: Json) -> JudgedRequest:
 
 
 def _reason_to_skip(body: Json) -> str:
-    modalities = body.get("modalities")
+    reason, modalities = reason_in_messages(body), body.get("modalities")
     if modalities not in (None, [], ["text"]):
         return "answers other than text (modalities) are not judged"
     if read_flag(body, "store"):
         return STORED
-    return reason_in_messages(body["messages"])
+    return reason
 
 
 def conversation(payload: Json) -> list[AnyMessage]:
@@ -234,10 +231,7 @@ def delta_in(event: Json) -> Delta:
     return delta_of(event)
 
 
-def assembled(body: bytes, events: Sequence[Json]) -> Json:
-    """Return the reply whose stream this is."""
-    del events
-    return whole_completion(body)
+assembled = whole_completion
 
 
 def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:

@@ -9,6 +9,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 
 from graphs.generators import Delta
+from judges.models.providers.openai_replies import chunks_in
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
     Json,
@@ -24,7 +25,7 @@ from refine.server.dialects.protocol import (
     up_to_question,
     write_json,
 )
-from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
+from refine.server.errors import UpstreamFailed, anthropic_error
 
 PATH = "/messages"
 API = "anthropic"
@@ -39,10 +40,7 @@ _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 def read_request(body: Json) -> JudgedRequest:
     """Read a request; the body is not changed."""
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
-        raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
-    return judged_request(body, reason_in_messages(messages), ("max_tokens",))
+    return judged_request(body, reason_in_messages(body), ("max_tokens",))
 
 
 def conversation(payload: Json) -> list[AnyMessage]:
@@ -247,16 +245,15 @@ def delta_in(event: Json) -> Delta:
     return Delta(string(delta.get("text")) if is_text and isinstance(delta, dict) else "")
 
 
-def assembled(body: bytes, events: Sequence[Json]) -> Json:
+def assembled(body: bytes) -> Json:
     """Return the reply whose stream this is.
 
     Raises:
         UpstreamFailed: If it broke off.
     """
-    del body
     reply: Json = {}
     blocks: dict[int, Json] = {}
-    for event in events:
+    for event in filter(None, chunks_in(body)):
         match event.get("type"):
             case "message_start":
                 reply = dict(event["message"])

@@ -87,15 +87,12 @@ class PieceEvents(Protocol):
 
     def piece(self, text: str) -> bytes:
         """Return the events of a piece."""
-        ...
 
     def end(self, reply: Json) -> bytes:
         """Return the events of what did not go out yet, and of the end."""
-        ...
 
     def fail(self, body: Json) -> bytes:
         """Return the events of an error that ends the answer."""
-        ...
 
 
 def unsent(text: str, sent: str) -> str:
@@ -120,83 +117,63 @@ class ApiDialect(Protocol):
 
     def read_request(self, body: Json) -> JudgedRequest:
         """Read a request; the body is not changed."""
-        ...
 
     def conversation(self, payload: Json) -> list[AnyMessage]:
         """Return the messages for the judge, ending with the question or a tool's result."""
-        ...
 
     def with_feedback(self, payload: Json, added: Sequence[AnyMessage]) -> Json:
         """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
-        ...
 
     def read_answer(self, reply: Json) -> tuple[AIMessage, Usage]:
         """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
-        ...
 
     def without_reasoning(self, reply: Json) -> Json:
         """Return a reply without the reasoning in it, which may speak of a rejected draft."""
-        ...
 
     def without_text(self, reply: Json) -> Json:
         """Return a reply without its texts, such as what is said beside a call of a tool."""
-        ...
 
     def with_text(self, reply: Json, text: str) -> Json:
         """Return a reply whose answer is this text alone; what else may repeat the text it had is left out."""
-        ...
 
     def with_usage(self, reply: Json, usage: Usage) -> Json:
         """Return a reply whose own `usage` is another, without the details of the one it had."""
-        ...
 
     def read_part(self, reply: Json, read: ReadTexts) -> Json:
         """Return a reply without the texts in it that are no part of what was read."""
-        ...
 
     def write_reply(self, text: str, model: str) -> Json:
         """Return a reply of the guard's own: the fallback text."""
-        ...
 
     def events(self, reply: Json) -> list[bytes]:
         """Return a whole reply, with its `refine` object, as the events of a stream."""
-        ...
 
     def asks_for_form(self, payload: Json) -> bool:
         """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
-        ...
 
     def as_stream(self, payload: Json) -> Json:
         """Return a request whose reply comes as a stream."""
-        ...
 
     def going_on(self, payload: Json) -> Json:
         """Return a request whose last message the endpoint is to go on with."""
-        ...
 
     def delta_in(self, event: Json) -> Delta:
         """Return what an event of the upstream's stream adds to the answer."""
-        ...
 
-    def assembled(self, body: bytes, events: Sequence[Json]) -> Json:
-        """Return the reply whose stream this is, as bytes and as the data of its events."""
-        ...
+    def assembled(self, body: bytes) -> Json:
+        """Return the reply whose stream this is."""
 
     def with_released_text(self, reply: Json, text: str, *, is_filtered: bool) -> Json:
         """Return a reply with another text; `is_filtered` says that it was stopped."""
-        ...
 
     def piece_writer(self, identifier: str, model: str) -> PieceEvents:
         """Return what writes the events of one answer, by what its id ends in and the name of the model."""
-        ...
 
     def error_body(self, error: ApiError) -> Json:
         """Return the body of an error of the guard's own."""
-        ...
 
     def error_events(self, body: Json) -> list[bytes]:
         """Return an error in the midst of a stream as events, the last of the stream included."""
-        ...
 
 
 _LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
@@ -294,8 +271,15 @@ def _read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return refine
 
 
-def reason_in_messages(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return why an answer to these messages cannot be judged; empty where it can."""
+def reason_in_messages(body: Json) -> str:
+    """Return why an answer to the messages of a request cannot be judged; empty where it can.
+
+    Raises:
+        ApiError: If there are none.
+    """
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+        raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
     if messages[-1].get("role") == "assistant":
         return GOES_ON
     return "" if any(one.get("role") in ASKING for one in messages) else NO_QUESTION
@@ -330,8 +314,8 @@ def read_count(body: Mapping[str, Any], name: str) -> int:
     return int(value)
 
 
-_TOLD = frozenset({"prompt_logprobs", "prompt_token_ids"})
-"""Fields in which servers repeat the prompt as numbers, on a retry with what was rejected, and why."""
+_TOLD = frozenset({"prompt_logprobs", "prompt_token_ids", "token_ids"})
+"""Fields in which servers repeat as numbers what was read and written, rejected drafts and reasoning included."""
 _WORD = re.compile(r"[a-z0-9_.]{0,60}|[A-Z_]{0,60}")
 _NAME = re.compile(r"[\w.:/+@=-]{0,200}")
 _ADDRESS = re.compile(r"https?://[^\s<>]{1,2000}")
@@ -503,6 +487,10 @@ _LONG = 19
 """From so many digits on a number may not fit into 64 bits."""
 
 
+_DEEPEST = 100
+"""Levels of what is read; functions that look into it call themselves at every one."""
+
+
 _DIGIT, _LONG_NUMBER = re.compile(rb"[0-9]"), re.compile(rb"[0-9]{%d}" % _LONG)
 
 
@@ -521,12 +509,32 @@ def read_json(body: bytes) -> object:
         ValueError: If it is none, or has a number that JSON has not, such as NaN, and could not be written.
         RecursionError: If it is nested too deeply.
     """
+    document: object = _UNREAD
     if not _has_long_number(body):
         try:
-            return orjson.loads(body)
+            document = orjson.loads(body)
         except ValueError:
             """Half a character, another encoding, or no JSON: the standard library tells."""
-    return json.loads(body, parse_constant=_refuse, parse_float=_finite)
+    if document is _UNREAD:
+        document = json.loads(body, parse_constant=_refuse, parse_float=_finite)
+    if body.count(b"[") + body.count(b"{") > _DEEPEST:
+        check_depth(document)
+    return document
+
+
+def check_depth(document: object) -> None:
+    """Refuse what is nested too deeply.
+
+    Raises:
+        RecursionError: If it is.
+    """
+    level = [document]
+    for _ in range(_DEEPEST):
+        holders = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [inner for holder in holders for inner in holder]
+        if not level:
+            return
+    raise RecursionError(f"nested deeper than {_DEEPEST} levels")
 
 
 def read_object(body: bytes, max_messages: int) -> Json:

@@ -10,6 +10,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from graphs.generators import Delta
+from judges.models.providers.openai_replies import chunks_in
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
     ASKING,
@@ -319,10 +320,9 @@ def delta_in(event: Json) -> Delta:
     return Delta(string(event.get("delta")) if kind == "response.output_text.delta" else "", is_call)
 
 
-def assembled(body: bytes, events: Sequence[Json]) -> Json:
+def assembled(body: bytes) -> Json:
     """Return the reply whose stream this is: its last event has it whole."""
-    del body
-    for event in reversed(events):
+    for event in reversed([*filter(None, chunks_in(body))]):
         if isinstance(event.get("response"), dict) and event.get("type") in _ENDED:
             return event["response"]  # type: ignore[no-any-return]  # an object, by the line above
     raise UpstreamFailed(502, "the stream of the upstream's reply broke off", code="upstream_broken")
