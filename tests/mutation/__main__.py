@@ -56,6 +56,10 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
             "tests/refine/test_record.py",
             "tests/refine/test_recording.py",
             "tests/refine/test_record_rows.py",
+            "tests/refine/test_loop_record.py",
+            "tests/refine/test_sums.py",
+            "tests/loops/test_label.py",
+            "tests/loops/test_monitor.py",
         ],
     ),
 }
