@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from typing import Any
 
 import pytest
 
-from judges import ConfigurationError, discrete, numeric, ranking
+from judges import ConfigurationError, discrete, load, numeric, ranking
+from judges.prompting.prompts import LANGUAGES, prompt
 from judges.testing import ScriptedModel, raising
-from tests.kit import Shown, asked, replying
+from tests.catalogue.cases import sample_for
+from tests.catalogue.filling import FillingModel
+from tests.kit import Shown, asked, items, replying
+from tests.laws import for_every
 
 
 def reply(verdict: object) -> dict[str, Any]:
@@ -97,3 +102,50 @@ def test_wrong_settings_say_what_is_right() -> None:
         numeric("x", prompt="?", allowed=(5, 1), model=model)
     with pytest.raises(ConfigurationError, match="allowed is a whole number from 2"):
         ranking("x", prompt="?", allowed=1, model=model)
+
+
+@pytest.mark.parametrize("pack", ["answer_accuracy", "context_relevance", "response_groundedness"])
+def test_the_graders_have_tasks_of_their_own(pack: str) -> None:
+    """The questions are worded apart, in every language, that of the question, and each item says who gave it."""
+    for language in LANGUAGES:
+        model = FillingModel(language=language)
+        verdict = load(f"nvidia.{pack}", model=model)(sample_for("helpfulness", language=language))
+        assert [one.judge for one in verdict.items] == [pack, f"{pack}_second"]
+        tasks = [prompt(name, language).task for name in (pack, f"{pack}_second")]
+        told = [messages[0].text for messages in model.prompts]
+        assert sorted(sum(task in text for text in told) for task in tasks) == [1, 1]
+
+
+SOURCE = "s" * 310
+REPLIES = [{"keyphrases": ["phrase"]}, {"questions": ["One?", "Two?", "Three?"]}, items(*[True, True, False])]
+
+
+@for_every("coeff, length", itertools.product([0, 0.1, 0.3, 0.5, 0.9, 1], [1, 31, 150, 310, 400]))
+def test_the_score_lies_between_its_parts(coeff: float, length: int) -> None:
+    """It is never above 1, and never above both parts."""
+    judge = load("ragas.summarization_score", model=ScriptedModel(REPLIES), coeff=coeff)
+    verdict = judge(response="t" * length, reference_contexts=[SOURCE])
+    assert 0 <= (verdict.score or 0) <= max(2 / 3, 1 - length / 310) + 1e-12
+
+
+SENTENCES = {
+    "en": "You can send the shoes back within thirty days.",
+    "de": "Sie können die Schuhe innerhalb von dreißig Tagen zurücksenden.",
+    "fr": "Vous pouvez renvoyer les chaussures dans les trente jours.",
+    "es": "Puede devolver los zapatos en un plazo de treinta días.",
+    "ru": "Вы можете вернуть туфли в течение тридцати дней.",
+    "uk": "Ви можете повернути туфлі протягом тридцяти днів.",
+    "zh": "您可以在三十天内退回鞋子。",
+    "ja": "靴は三十日以内に返品できます。",
+    "ar": "يمكنك إرجاع الحذاء خلال ثلاثين يوما.",
+}
+
+
+@pytest.mark.parametrize("question", SENTENCES)
+def test_the_answer_is_in_the_language_of_the_question(question: str) -> None:
+    """Of nine languages each matches itself and no other, without a call; so it is where the language is set."""
+    judge, fixed = load("reply_language"), load("reply_language", language=question)
+    for answer, text in SENTENCES.items():
+        verdict = judge(question=SENTENCES[question], answer=text)
+        assert (verdict.passed, verdict.usage.calls) == (answer == question, 0), answer
+        assert fixed(question="?", answer=text).passed is (answer == question), answer

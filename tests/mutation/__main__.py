@@ -54,9 +54,12 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
         [f"refine/record/{name}.py" for name in ("database", "queries", "rows", "schema", "writer")],
         [
             "tests/refine/test_record.py",
-            "tests/refine/test_record_troubles.py",
             "tests/refine/test_recording.py",
             "tests/refine/test_record_rows.py",
+            "tests/refine/test_loop_record.py",
+            "tests/refine/test_sums.py",
+            "tests/loops/test_label.py",
+            "tests/loops/test_monitor.py",
         ],
     ),
 }
@@ -75,7 +78,7 @@ def copy_tree(folder: Path, sources: list[str], tests: list[str]) -> None:
     for file in TREE.glob("*.*"):
         if file.is_file():
             shutil.copy(file, folder)
-    copied = ["demos", "docs", "graphs", "judges", "refine", "selfrefine.py", "README.md", "CHANGELOG.md"]
+    copied = ["demos", "docs", "graphs", "judges", "refine", "README.md", "CHANGELOG.md"]
     options = ["-n0", "-p", "no:cacheprovider", "-k", " and ".join(f"not {name}" for name in SLOW)]
     settings = {
         "source_paths": sources,

@@ -109,6 +109,7 @@ def test_every_door_takes_it(certificate: Path) -> None:
         ({}, {"max_attempts": 2}, "max_attempts was 3 and is 2"),
         ({}, {"patience": 1}, "patience was None and is 1"),
         ({}, {"augment": "all_drafts"}, "what the generator is shown on a retry"),
+        ({}, {"augment": "all_drafts", "max_attempts": 4}, "shown on a retry.*max_attempts was 3 and is 4"),
         ({}, {"overrides": {2: {"temperature": 0.9}}}, "overrides was the default"),
         ({}, {"candidates": 2}, "candidates was the default and is 2"),
         ({}, {"release": "pieces", "piece_judge": "length:at_most=9"}, "release was the default and is 'pieces'"),

@@ -34,7 +34,8 @@ def test_a_gate_passes_or_fails_by_its_exit_code(tmp_path: Path) -> None:
     gate = ["--fail-under", "length=0.81", "--fail-under", "json=0", "--junit", report]
     assert refine(*judged, tmp_path / "2", *gate).exit_code == 1
     suites = ET.fromstring(report.read_bytes())  # noqa: S314 - our own file
-    assert (suites.get("tests"), suites.get("failures"), suites.get("errors")) == ("2", "1", "0")
+    figures = (suites.tag, suites.get("tests"), suites.get("failures"), suites.get("errors"))
+    assert figures == ("testsuites", "2", "1", "0")
     failure = suites.find(".//testcase[@classname='length']/failure")
     assert failure is not None
     assert "it is 0.800" in str(failure.get("message"))
@@ -63,6 +64,9 @@ def test_too_many_unscored_is_a_code_of_its_own(tmp_path: Path) -> None:
         assert result.exit_code == 3
         assert "1 of 10 rows could not be judged (10%), at most 5% may be: 1 invalid_output" in result.stderr
         assert refine("resume", tmp_path / "1", "--fail-under", "helpfulness=0.5").exit_code == 0
+        server.reply = lambda _: Reply(text="?")
+        nothing = refine(*judged, tmp_path / "2", "--baseline", tmp_path / "1")
+        assert (nothing.exit_code, "no row is scored in both runs" in nothing.stderr) == (3, True)
 
 
 def test_a_fall_since_the_baseline_fails(tmp_path: Path) -> None:

@@ -76,6 +76,21 @@ def test_what_changed_is_refused_unless_accepted(tmp_path: Path) -> None:
     assert "is gone; say where it is now with --rows FILE" in line_of(refine("resume", run))
 
 
+def test_results_are_gone_while_cells_are_missing_again(tmp_path: Path) -> None:
+    """Whoever reads the folder of a finished run that goes on finds no results that are out of date."""
+    results, found = tmp_path / "run" / "results.jsonl", []
+
+    def look(response: str) -> bool:
+        found.append(results.exists())
+        return True
+
+    for answer in "ab":
+        settings = RunSettings(folder=tmp_path / "run", resume=answer == "b", accept_changes=answer == "b")
+        evaluate([{"question": "q", "answer": answer}], {"look": look}, run=settings)
+        assert results.exists()
+    assert found == [False, False]
+
+
 def test_a_second_starter_is_refused(tmp_path: Path) -> None:
     """It is told who works on the run; a lock of a process that died is taken over."""
     rows, refusals = write_rows(tmp_path / "rows.jsonl", 3), []

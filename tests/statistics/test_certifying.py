@@ -189,6 +189,7 @@ def test_a_label_of_an_outcome_alone_is_about_the_answer_shown() -> None:
                     "rating": 2 * attempt,
                     "max_attempts": 2,
                     **({} if released is None else {"released": attempt == 2}),
+                    "at": f"2026-11-22T00:00:{n:02}",
                 },
             }
             for n in range(40)
@@ -197,6 +198,7 @@ def test_a_label_of_an_outcome_alone_is_about_the_answer_shown() -> None:
         labels = [{"outcome_id": f"o{n}", "labels": [{"by": "ann", "up": n > 0}]} for n in range(40)]
         found = certify(rows, labels, thresholds=[4])
         assert (found.released, found.bad, found.labels) == (40, 1, 40)
+        assert (found.recorded_from, found.recorded_until) == ("2026-11-22T00:00:00", "2026-11-22T00:00:39")
 
 
 def test_runs_of_another_loop_are_left_out() -> None:

@@ -144,7 +144,7 @@ CALLS: dict[str, Callable[[], object]] = {
         st.labels_needed(0.1, 0.05, 0.0),
     ],
     "questions needed": lambda: [questions_needed(0.1, 0.05, one) for one in (0.0, 0.02, 0.095, 0.2)],
-    "fallback": lambda: [fallback([0.01, 0.5, 0.02, 0.03], 0.1), fallback([], 0.1), fallback([0.04, 0.06], 0.1)],
+    "fallback": lambda: [fallback([0.01, 0.5, 0.02, 0.03], 0.1), fallback([], 0.1), fallback([0.05, 0.06], 0.1)],
     "rogan gladen": lambda: [
         st.rogan_gladen(780, 1000, 28, 40, 147, 160, level=0.9),
         st.rogan_gladen(5, 10, 2, 4, 2, 4),

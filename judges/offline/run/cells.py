@@ -235,13 +235,11 @@ class CellWorkers:
     def _judge(self, work: _CellWork, name: str) -> None:
         if isinstance(work.sample, BadSample):
             return self._finish(work, name, _verdict_on_unreadable(work.sample), None)
-        calls = self._store.watch(work, name)
-        with _watched_by(calls):
-            try:
-                verdict = self._judges[name](work.sample)
-            except Exception as error:  # noqa: BLE001 - sorted in one place
-                verdict = _verdict_on_fault(error, self._judges[name])
-        return self._finish(work, name, verdict, calls)
+        try:
+            verdict = self._judges[name](work.sample)
+        except Exception as error:  # noqa: BLE001 - sorted in one place
+            verdict = _verdict_on_fault(error, self._judges[name])
+        return self._finish(work, name, verdict, None)
 
     async def _ajudge(self, work: _CellWork, name: str) -> None:
         if isinstance(work.sample, BadSample):

@@ -44,8 +44,7 @@ def confidence_sequence(successes: int, n: int, *, level: float = 0.95) -> tuple
 
 
 def _root(function: Callable[[float], float], edge: float, centre: float) -> float:
-    tiny = 1e-300 if edge == 0 else 0.0
-    outer = edge + tiny if edge == 0 else math.nextafter(1.0, 0.0)
+    outer = 1e-300 if edge == 0 else math.nextafter(1.0, 0.0)
     if function(outer) <= 0:  # closer to the edge than a float can tell
         return edge
     return float(optimize.brentq(function, outer, centre, xtol=1e-14, rtol=1e-14))
