@@ -469,7 +469,7 @@ def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> Paragraph:
     known = all(run.manifest.judges for run in runs)
     same = "judge unchanged" if known else "nobody knows whether the judge is the same"
     if comparison.differences:
-        same = "NOT the same judge"
+        same = f"NOT the same {comparison.differing}"
     tone: Tone = "bad" if comparison.differences or worse else "good" if better else "soft"
     return Paragraph(f"{comparison.b} {difference}; {wording.plural(len(fell), 'row')} fell; {same}.", tone)
 
@@ -479,7 +479,9 @@ def _comparison_blocks(
 ) -> Iterator[Block]:
     if comparison.differences:
         yield Paragraph(
-            f"Not the same judge, so a change may be the judge's: {'; '.join(comparison.differences)}.", "bad"
+            f"Not the same {comparison.differing}, so a change may come from that: "
+            f"{'; '.join(comparison.differences)}.",
+            "bad",
         )
     yield Paragraph(
         f"Before: {before.name}. After: {after.name}. Only rows that both runs scored are compared.", "soft"
@@ -498,9 +500,6 @@ def _comparison_blocks(
     for name, judges in ((before.name, comparison.only_a), (after.name, comparison.only_b)):
         if judges:
             yield Paragraph(f"Not compared, since {name} alone has them: {', '.join(judges)}.", "unsure")
-    if comparison.unmatched:
-        unmatched = wording.plural(comparison.unmatched, "row")
-        yield Paragraph(f"{unmatched} ask what the other run does not ask, and are not compared.", "unsure")
     pairs = {pair.index: pair for pair in rows if None not in pair.sides}
     for change in comparison.changes.values():
         if change.regressions:

@@ -54,7 +54,7 @@ class Gate:
     Args:
         fail_under: Least mean score by judge, 0 to 1.
         max_unscored: Largest share of a judge's cells whose judging may fail, 0 to 1.
-        allow_other_judge: Whether the baseline may be of other judges, or of rows that expect other answers.
+        allow_other_judge: Whether the baseline may be of other judges, or of another dataset.
 
     Raises:
         ConfigurationError: If a figure is out of its range.
@@ -143,19 +143,23 @@ def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Ga
     return GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
 
 
-def refuse_other_judges(changes: Mapping[str, str], baseline: object) -> None:
-    """Refuse a baseline of other judges, before anything is spent.
+def refuse_baseline(judges: Mapping[str, str], rows: Sequence[str], baseline: object) -> None:
+    """Refuse a baseline of other judges or another dataset, before anything is spent.
 
     Args:
-        changes: In words what is another judge, by name.
+        judges: In words what is another judge, by name.
+        rows: In words what differs between the datasets besides the answers.
         baseline: The folder of the baseline.
 
     Raises:
-        ConfigurationError: If there are any.
+        ConfigurationError: If there is anything.
     """
-    if changes:
-        listed = "; ".join(f"{name} {change}" for name, change in changes.items())
+    if judges:
+        listed = "; ".join(f"{name} {change}" for name, change in judges.items())
         raise ConfigurationError(f"not the same judge as in {baseline}: {listed}; {_remedy(baseline)}")
+    if rows:
+        remedy = "judge the same rows, or allow it by --allow-other-judge"
+        raise ConfigurationError(f"not the same dataset as in {baseline}: {'; '.join(rows)}; {remedy}")
 
 
 def _remedy(baseline: object) -> str:
@@ -165,7 +169,7 @@ def _remedy(baseline: object) -> str:
 def _not_comparable(comparison: RunComparison) -> GateCheck:
     return GateCheck(
         judge=", ".join(comparison.other_judges) or "dataset",
-        condition=f"judges and expectations are those of {comparison.a}",
+        condition=f"judges and rows are those of {comparison.a}",
         result="unscored",
         detail=f"{'; '.join(comparison.differences)}; {_remedy(comparison.a)}",
     )
