@@ -617,7 +617,7 @@ def pair_rows(before: Iterable[Row], after: Iterable[Row]) -> list[tuple[Row, Ro
 
 
 def dataset_changes(before: Iterable[Row], after: Iterable[Row]) -> tuple[str, ...]:
-    """Return in words what differs between the datasets of two runs besides the answers; empty where nothing does."""
+    """Return in words what differs between the datasets of two runs, answers aside; empty where nothing does."""
     first, second = list(before), list(after)
     pairs = pair_rows(first, second)
     others = sum(_expectation(one) != _expectation(other) for one, other in pairs)

@@ -116,7 +116,9 @@ class RunComparison:
         return self.changes[judge]
 
     def __str__(self) -> str:
-        lines = [f"NOT THE SAME {self.differing.upper()}: {'; '.join(self.differences)}"] if self.differences else []
+        lines = (
+            [f"NOT THE SAME {self.differing.upper()}: {'; '.join(self.differences)}"] if self.differences else []
+        )
         lines.append(f"{self.b} against {self.a}")
         for change in self.changes.values():
             lines += [_line(change), *_second_line(change)]

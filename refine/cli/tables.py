@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from judges.errors import plural
 from judges.offline import Evaluation, Row, Summary
 
 _COLOURS = {1: "red", 2: "yellow", 3: "green", 4: "bright_green"}
@@ -207,7 +208,7 @@ def print_results(summary: Mapping[str, Summary], faults: Faults, *, place: Path
     for line in faults.lines():
         print_text(f" ! {line}", style="yellow")
     total = next(iter(summary.values())).n
-    print_text(f" {total:,} rows in {seconds:.1f} s, written to {place}", style="dim")
+    print_text(f" {plural(total, 'row')} in {seconds:.1f} s, written to {place}", style="dim")
 
 
 def _result_cells(summary: Summary, digits: int, *, bars: bool) -> list[str | Text]:

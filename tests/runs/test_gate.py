@@ -163,7 +163,7 @@ def test_runs_of_two_judges_are_not_taken_for_one(tmp_path: Path) -> None:
 
 
 def test_a_baseline_of_another_dataset_is_refused_and_told_first_elsewhere(tmp_path: Path) -> None:
-    """Rows that are new, missing or expect another answer are counted before a call; other answers are no change."""
+    """Rows that are new, missing or expect another answer are counted before a call; answers may differ."""
 
     def rows(name: str, *references: str) -> Path:
         pairs = ({"question": f"q {i}", "answer": name, "reference": one} for i, one in enumerate(references))

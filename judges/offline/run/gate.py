@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from judges.catalogue.registry import qualified_name
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, plural, shortened
 from judges.offline.results import Evaluation, Summary
 from judges.offline.run.journal import is_failure
 from judges.offline.statistics.intervals import p_text
@@ -135,10 +135,10 @@ def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Ga
     if summary.mean is None or share > max_unscored:
         allowed = f"at most {max_unscored:.0%} may be" if summary.mean is not None else "no row has a score"
         reasons = ", ".join(f"{count} {reason}" for reason, count in summary.unscored.items())
-        detail = f"{failed} of {summary.n} rows could not be judged ({share:.0%}), {allowed}: {reasons}"
+        detail = f"{failed} of {plural(summary.n, 'row')} could not be judged ({share:.0%}), {allowed}: {reasons}"
         return GateCheck(judge=name, condition=condition, result="unscored", detail=detail)
     interval = "" if summary.mean_interval is None else " (95 %: {:.3f} to {:.3f})".format(*summary.mean_interval)
-    detail = f"it is {summary.mean:.3f}{interval} over {summary.scored} rows{_repeats(summary)}"
+    detail = f"it is {summary.mean:.3f}{interval} over {plural(summary.scored, 'row')}{_repeats(summary)}"
     is_reached = summary.mean >= least or f"{summary.mean:.12f}" == f"{least:.12f}"  # as sums are rounded
     return GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
 
@@ -176,7 +176,7 @@ def _not_comparable(comparison: RunComparison) -> GateCheck:
 
 
 def _repeats(summary: Summary) -> str:
-    return "" if summary.questions is None else f" to {summary.questions} questions"
+    return "" if summary.questions is None else f" to {plural(summary.questions, 'question')}"
 
 
 def _not_worse(comparison: RunComparison) -> list[GateCheck]:
