@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from judges.errors import ConfigurationError
@@ -198,10 +198,7 @@ def compare_runs(
     return RunComparison(
         a=names[0],
         b=names[1],
-        changes={
-            change.judge: Change(**{**vars(change), "adjusted_p": adjusted.get(change.judge)})
-            for change in changes
-        },
+        changes={one.judge: replace(one, adjusted_p=adjusted.get(one.judge)) for one in changes},
         only_a=tuple(name for name in a.summary if name not in b.summary),
         only_b=tuple(name for name in b.summary if name not in a.summary),
         other_judges=_other_judges(judges, pairs, manifests),

@@ -178,12 +178,8 @@ _MOST_NAMED = 50
 
 def _contradicted_line(judge: str, rows: Sequence[int]) -> str:
     named = ", ".join(map(str, rows[:_MOST_NAMED])) + (", ..." if len(rows) > _MOST_NAMED else "")
-    have = (
-        "row has a claim that its evidence contradicts"
-        if len(rows) == 1
-        else ("rows have claims that their evidence contradicts")
-    )
-    return f"{len(rows):,} {have} ({judge}), at index {named}"
+    have = "has a claim that its" if len(rows) == 1 else "have claims that their"
+    return f"{plural(len(rows), 'row')} {have} evidence contradicts ({judge}), at index {named}"
 
 
 def print_results(summary: Mapping[str, Summary], faults: Faults, *, place: Path, seconds: float) -> None:
