@@ -52,6 +52,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> int:
     display = screen()
+    display.line("Starting a scripted chatbot, and the guard in front of it ...", "dim")
     with TemporaryDirectory() as folder, serving_upstream() as upstream:
         settings = {
             "upstream": upstream,

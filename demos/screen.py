@@ -120,7 +120,11 @@ class PlainScreen:
         paragraphs = printable(text).split("\n")
         wrapped = [
             textwrap.fill(
-                paragraph, self._width, initial_indent=others if place else first, subsequent_indent=others
+                paragraph,
+                self._width,
+                initial_indent=others if place else first,
+                subsequent_indent=others,
+                break_long_words=False,
             )
             for place, paragraph in enumerate(paragraphs)
         ]
@@ -147,7 +151,8 @@ class RichScreen:
 
     def line(self, text: str = "", tone: Tone = "plain") -> None:
         """Write a paragraph."""
-        self._console.print(printable(text), style=_STYLES[tone])
+        is_link = "://" in text and " " not in text  # one that is broken in two cannot be followed
+        self._console.print(printable(text), style=_STYLES[tone], soft_wrap=is_link)
 
     def rule(self, text: str) -> None:
         """Write a heading across the screen."""

@@ -88,6 +88,11 @@ _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 4 * _LONGEST  # what is cut there is cut again, at the end
 
 
+def plural(number: int, noun: str) -> str:
+    """Return a count with its noun, which is plural unless the number is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def shortened(value: object, *, longest: int = _LONGEST) -> str:
     """Return the repr of a value as one line for an error message, cut where it is long.
 

@@ -616,6 +616,36 @@ def pair_rows(before: Iterable[Row], after: Iterable[Row]) -> list[tuple[Row, Ro
     return pairs
 
 
+def dataset_changes(before: Iterable[Row], after: Iterable[Row]) -> tuple[str, ...]:
+    """Return in words what differs between the datasets of two runs, answers aside; empty where nothing does."""
+    first, second = list(before), list(after)
+    pairs = pair_rows(first, second)
+    others = sum(_expectation(one) != _expectation(other) for one, other in pairs)
+    counts = (
+        (len(first) - len(pairs), "row is missing", "rows are missing"),
+        (len(second) - len(pairs), "row is new", "rows are new"),
+        (others, "row expects another answer", "rows expect another answer"),
+    )
+    return tuple(f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count)
+
+
+_EXPECTATIONS = (
+    "reference",
+    "reference_contexts",
+    "expected_facts",
+    "guidelines",
+    "rubrics",
+    "reference_tool_calls",
+    "reference_topics",
+)
+
+
+def _expectation(row: Row) -> dict[str, object]:
+    """Return what the dataset expects of the answer in a row."""
+    expectations = {name: getattr(row.sample, name, None) for name in _EXPECTATIONS}
+    return {name: value for name, value in expectations.items() if value not in (None, "", ())}
+
+
 def question_of(row: Row) -> tuple[str, ...]:
     """Return what the user said in a row."""
     if row.sample is None:

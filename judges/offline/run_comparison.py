@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from judges.errors import ConfigurationError
-from judges.offline.results import Evaluation, Row, pair_rows, question_of
+from judges.offline.results import Evaluation, Row, dataset_changes, pair_rows, question_of
 from judges.offline.run.journaled import load_run
 from judges.offline.run.source import Manifest, changed_judges
 from judges.offline.statistics import (
@@ -25,15 +25,6 @@ from judges.offline.statistics.intervals import bounded_interval, p_text, paired
 from judges.verdict import Verdict
 
 _LEVEL = 0.05
-_EXPECTATIONS = (
-    "reference",
-    "reference_contexts",
-    "expected_facts",
-    "guidelines",
-    "rubrics",
-    "reference_tool_calls",
-    "reference_topics",
-)
 _PLANNED = 0.03
 """The change of a score or a pass rate that a plan is made for: 3 points of 100."""
 
@@ -96,10 +87,9 @@ class RunComparison:
         changes: The change by judge, of the judges that both runs have.
         only_a: Judges of run A alone.
         only_b: Judges of run B alone.
-        unmatched: Rows whose question the other run does not have.
         other_judges: In words, what is another judge in run B, by name: then a change may be the judge's.
-        other_expectations: Rows that expect another answer in run B: another reference, other facts or rules.
-        datasets: The files of the two runs, where their content differs.
+        other_rows: In words, what differs between the datasets besides the answers: rows that only one of the runs
+            has, and rows that expect another answer.
     """
 
     a: str
@@ -107,24 +97,29 @@ class RunComparison:
     changes: Mapping[str, Change]
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
-    unmatched: int = 0
     other_judges: Mapping[str, str] = field(default_factory=dict)
-    other_expectations: int = 0
-    datasets: tuple[str, ...] = ()
+    other_rows: tuple[str, ...] = ()
     seed: int = field(default=0)
 
     @property
     def differences(self) -> tuple[str, ...]:
         """What differs besides the answers, in a sentence each; empty where only the answers do."""
-        judges = [f"{name} {change}" for name, change in self.other_judges.items()]
-        rows = f"{self.other_expectations} rows expect another answer" if self.other_expectations else ""
-        return tuple(filter(None, [*judges, rows]))
+        return (*(f"{name} {change}" for name, change in self.other_judges.items()), *self.other_rows)
+
+    @property
+    def differing(self) -> str:
+        """What is not the same in both runs: judge, dataset, or both; empty where only the answers differ."""
+        if self.other_judges and self.other_rows:
+            return "judge and dataset"
+        return "judge" if self.other_judges else "dataset" if self.other_rows else ""
 
     def __getitem__(self, judge: str) -> Change:
         return self.changes[judge]
 
     def __str__(self) -> str:
-        lines = [f"NOT THE SAME JUDGE: {'; '.join(self.differences)}"] if self.differences else []
+        lines = (
+            [f"NOT THE SAME {self.differing.upper()}: {'; '.join(self.differences)}"] if self.differences else []
+        )
         lines.append(f"{self.b} against {self.a}")
         for change in self.changes.values():
             lines += [_line(change), *_second_line(change)]
@@ -133,10 +128,6 @@ class RunComparison:
         for name, judges in ((self.a, self.only_a), (self.b, self.only_b)):
             if judges:
                 lines.append(f"not compared, {name} alone has them: {', '.join(judges)}")
-        if self.datasets:
-            lines.append(f"the datasets have other content: {', '.join(self.datasets)}")
-        if self.unmatched:
-            lines.append(f"{self.unmatched} rows have a question that the other run does not have")
         return "\n".join(lines)
 
 
@@ -208,16 +199,11 @@ def compare_runs(
     return RunComparison(
         a=names[0],
         b=names[1],
-        changes={
-            change.judge: Change(**{**vars(change), "adjusted_p": adjusted.get(change.judge)})
-            for change in changes
-        },
+        changes={one.judge: replace(one, adjusted_p=adjusted.get(one.judge)) for one in changes},
         only_a=tuple(name for name in a.summary if name not in b.summary),
         only_b=tuple(name for name in b.summary if name not in a.summary),
-        unmatched=len(a.rows) + len(b.rows) - 2 * len(pairs),
         other_judges=_other_judges(judges, pairs, manifests),
-        other_expectations=sum(_expectation(one) != _expectation(other) for one, other in pairs),
-        datasets=_other_datasets(manifests),
+        other_rows=dataset_changes(a.rows, b.rows),
         seed=seed,
     )
 
@@ -238,20 +224,6 @@ def _other_judges(
 def _models(verdict: Verdict) -> set[str]:
     """Return the models that answered for a verdict and its parts."""
     return {verdict.model or ""}.union(*map(_models, verdict.items)) - {""}
-
-
-def _expectation(row: Row) -> dict[str, object]:
-    """Return what the dataset expects of the answer in a row."""
-    if row.sample is None:
-        return {}
-    expectations = {name: getattr(row.sample, name) for name in _EXPECTATIONS}
-    return {name: value for name, value in expectations.items() if value not in (None, "", ())}
-
-
-def _other_datasets(manifests: tuple[Manifest, Manifest] | None) -> tuple[str, ...]:
-    files = [] if manifests is None else [one.dataset for one in manifests if one.dataset is not None]
-    is_other = len({file.sha256 for file in files}) > 1
-    return tuple(f"{file.name} ({file.sha256[:8]})" for file in files) if is_other else ()
 
 
 def paired_rows(a: Evaluation, b: Evaluation) -> list[tuple[Row, Row]]:

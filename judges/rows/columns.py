@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeGuard
@@ -367,6 +368,7 @@ def _read_published(columns: dict[str, Any]) -> None:
     if isinstance(columns.get("instruction"), str) and not _holds(columns, _ASKED - {"input"}):
         parts = (columns.pop("instruction"), columns.pop("input", None))
         columns["user_input"] = "\n\n".join(str(part) for part in parts if part)
+    _read_transcripts(columns)
     prompt, pair = columns.get("prompt"), columns.get("chosen")
     if pair is not None and columns.get("rejected") is not None and not _holds(columns, _ANSWERS):
         columns["response"] = columns.pop("chosen")
@@ -382,6 +384,25 @@ def _read_published(columns: dict[str, Any]) -> None:
         columns["response"] = {"choices": columns.pop("choices")}
     _read_solutions(columns)
     _read_paragraphs(columns)
+
+
+_TURN = re.compile(r"(?:^|\n\n)(Human|Assistant): ?")
+
+
+def _read_transcripts(columns: dict[str, Any]) -> None:
+    """Take pairs of hh-rlhf, which are whole conversations as one text, as what was said and two last answers."""
+    pair = [columns.get(name) for name in ("chosen", "rejected")]
+    if not all(isinstance(text, str) and text.lstrip().startswith("Human: ") for text in pair):
+        return
+    turns = [_TURN.split(str(text).strip())[1:] for text in pair]
+    if any(parts[-2] != "Assistant" for parts in turns) or _holds(columns, _ASKED):
+        return
+    columns["chosen"], columns["rejected"] = (parts[-1].strip() for parts in turns)
+    roles, texts = turns[0][:-2:2], turns[0][1:-2:2]
+    columns["messages"] = [
+        {"role": "user" if role == "Human" else "assistant", "content": text.strip()}
+        for role, text in zip(roles, texts, strict=True)
+    ]
 
 
 def _read_paragraphs(columns: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from statistics import stdev
 
 from judges import ConfigurationError, Price, known_prices
-from judges.errors import shortened
+from judges.errors import plural, shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
 from judges.offline.run.estimate import Estimate, Range, estimate
 from judges.offline.run.settings import BatchSettings
@@ -84,7 +84,7 @@ def _regressions(comparison: RunComparison, before: Evaluation, after: Evaluatio
     for judge, change in comparison.changes.items():
         if not change.regressions:
             continue
-        lines.append(f"\n{judge}: {len(change.regressions)} rows score lower, the largest fall first")
+        lines.append(f"\n{judge}: {plural(len(change.regressions), 'row')} fell, the largest fall first")
         for index in change.regressions[:_MOST_REGRESSIONS]:
             scores = [row.verdicts[judge].score or 0.0 for row in pairs[index]]
             lines.append(f"  row {index}: {scores[0]:.3f} to {scores[1]:.3f}  {_question(pairs[index][1])}")
@@ -136,7 +136,7 @@ def _print_estimate(result: Estimate) -> None:
         for one in result.judges
     ]
     print_table(text_console(), columns, rows)
-    total = f" {result.rows:,} rows: {_range(result.calls)} calls, {_range(result.tokens)} tokens"
+    total = f" {plural(result.rows, 'row')}: {_range(result.calls)} calls, {_range(result.tokens)} tokens"
     print_text(f"{total}, {_cost(result.cost)} US dollars", style="bold")
     for model in result.unpriced:
         print_text(f" ! the price of {model} is unknown; give it by --prices FILE", style="yellow")
@@ -248,7 +248,7 @@ def _from_pilots(name: str, pilots: list[Evaluation], options: PlanOptions) -> _
         return _Sizing(judge=name, questions=None, basis="its scores never differ")
     questions = math.ceil(n_pairs(options.points / 100, sd=sd, alpha=options.alpha, power=options.power))
     return _Sizing(
-        judge=name, questions=questions, basis=f"scores differ by {sd:.3f} on {len(scores):,} rows, {how}"
+        judge=name, questions=questions, basis=f"scores differ by {sd:.3f} on {plural(len(scores), 'row')}, {how}"
     )
 
 

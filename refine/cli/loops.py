@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, Judge, Sample
+from judges.errors import plural
 from judges.offline.trust.benefit_report import AttemptGain, BenefitReport, CurvePoint
 from judges.offline.trust.monitor import Audits, CanaryResult, LiveRate, MonitorReport, monitor
 from judges.offline.trust.replay import LoopReplay, ReplayedPolicy, replay
@@ -47,7 +48,7 @@ def run_export(options: ExportOptions) -> int:
     with open_database(options.record) as record, closing(record.export(_filter(options.where))) as rows:
         count = _write_rows(rows, options.out, write)
     place = "" if options.out is None else f" in {options.out}"
-    sys.stderr.write(f"{count} rows{place}\n")
+    sys.stderr.write(f"{plural(count, 'row')}{place}\n")
     return 0 if count else 1
 
 
@@ -277,7 +278,7 @@ def _show_replay(out: Console, result: LoopReplay) -> None:
     if result.benefit is not None:
         _show_benefit(out, result.benefit)
     questions = "" if result.questions == result.loops else f" to {result.questions:,} questions"
-    out.print(Text(f"{_count(result.loops, 'loop')}{questions}, recorded with {result.policy}", style="bold"))
+    out.print(Text(f"{plural(result.loops, 'loop')}{questions}, recorded with {result.policy}", style="bold"))
     _print_left_out(result)
     _print_curve(out, result.curve)
     if result.curve_note:
@@ -430,10 +431,6 @@ def _explain_policies(result: LoopReplay) -> list[str]:
             f"counts as bad. A policy that is chosen here needs fresh labels to be certified."
         )
     return notes
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _share(value: float | None) -> str:

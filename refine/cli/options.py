@@ -224,7 +224,7 @@ class GateOptions(OptionGroup):
         "Least mean score of a judge; exit code 1 below. Repeatable.", "JUDGE=SCORE", default=list
     )
     baseline: Path | None = _option("A run before: exit code 1 if a judge's scores fell since.", "RUN")
-    allow_other_judge: bool = _flag("Let the run before be of another judge: model, prompt, language, settings.")
+    allow_other_judge: bool = _flag("Let the run before be of another judge (model, prompt, settings) or dataset.")
     max_unscored: float = _option(
         "Share of rows that a judge of the gate may fail to judge; exit code 3 above.",
         "SHARE",

@@ -22,11 +22,11 @@ from rich.table import Column
 
 from judges import BadSample, ConfigurationError, Judge, Price, Sample, known_prices
 from judges.errors import shortened
-from judges.offline import Evaluation, load_run, read_rows
+from judges.offline import Evaluation, Row, load_run, read_rows
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
-from judges.offline.results import RowOutput
-from judges.offline.run.gate import Gate, GateCheck, junit, refuse_other_judges, result_of
+from judges.offline.results import RowOutput, dataset_changes
+from judges.offline.run.gate import Gate, GateCheck, junit, refuse_baseline, result_of
 from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source, with_fingerprints
 from judges.offline.run.outputs import SUMMARY, TIMING
 from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
@@ -85,14 +85,15 @@ class _RunGate:
             )
 
     def check_baseline(self, manifest: Manifest, judges: Mapping[str, Judge]) -> None:
-        """Check, before any model is asked, that the baseline was judged by the same judges.
+        """Check, before any model is asked, that the baseline has the same judges and the same rows.
 
         Raises:
-            ConfigurationError: If it was not, and other judges are not allowed.
+            ConfigurationError: If it has not, and that is not allowed.
         """
-        if self._baseline is not None and self._is_strict:
-            now = with_fingerprints(manifest, judges)
-            refuse_other_judges(changed_judges(Manifest.read(self._baseline), now), self._baseline)
+        if self._before is not None and self._baseline is not None and self._is_strict:
+            others = changed_judges(Manifest.read(self._baseline), with_fingerprints(manifest, judges))
+            rows = (Row.of(index, sample, {}) for index, sample in _source(manifest))
+            refuse_baseline(others, dataset_changes(self._before.rows, rows), self._baseline)
 
     @property
     def is_set(self) -> bool:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from judges.errors import plural
 from judges.offline import Evaluation, Row, Summary
 
 _COLOURS = {1: "red", 2: "yellow", 3: "green", 4: "bright_green"}
@@ -178,12 +179,8 @@ _MOST_NAMED = 50
 
 def _contradicted_line(judge: str, rows: Sequence[int]) -> str:
     named = ", ".join(map(str, rows[:_MOST_NAMED])) + (", ..." if len(rows) > _MOST_NAMED else "")
-    have = (
-        "row has a claim that its evidence contradicts"
-        if len(rows) == 1
-        else ("rows have claims that their evidence contradicts")
-    )
-    return f"{len(rows):,} {have} ({judge}), at index {named}"
+    have = "has a claim that its" if len(rows) == 1 else "have claims that their"
+    return f"{plural(len(rows), 'row')} {have} evidence contradicts ({judge}), at index {named}"
 
 
 def print_results(summary: Mapping[str, Summary], faults: Faults, *, place: Path, seconds: float) -> None:
@@ -208,7 +205,7 @@ def print_results(summary: Mapping[str, Summary], faults: Faults, *, place: Path
     for line in faults.lines():
         print_text(f" ! {line}", style="yellow")
     total = next(iter(summary.values())).n
-    print_text(f" {total:,} rows in {seconds:.1f} s, written to {place}", style="dim")
+    print_text(f" {plural(total, 'row')} in {seconds:.1f} s, written to {place}", style="dim")
 
 
 def _result_cells(summary: Summary, digits: int, *, bars: bool) -> list[str | Text]:

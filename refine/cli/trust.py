@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from judges import ConfigurationError
 from judges.certificate import Estimand, IssuedCertificate
-from judges.errors import BadSample, shortened
+from judges.errors import BadSample, plural, shortened
 from judges.offline import TrialPair, align, certify, try_judge
 from judges.offline.dataset.reading import read_mappings
 from judges.offline.statistics.certificates import AnyMethod
@@ -72,8 +72,8 @@ def _choose(rows: RowSource, options: AlignOptions, sampling: Sampling, file: Pa
     write_queue(chosen, file)
     drawn = "active" if sampling == "active" else "by-rating"
     print_text(
-        f"{len(chosen)} rows in {file}. Have people label them, `refine label {file}`, then name the file as "
-        f"--labels, with --drawn {drawn}."
+        f"{plural(len(chosen), 'row')} in {file}. Have people label them, `refine label {file}`, then name "
+        f"the file as --labels, with --drawn {drawn}."
     )
     return 0
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judges.errors import shortened
+from judges.errors import plural, shortened
 from judges.offline import Evaluation, Row, Summary, load_run
 from judges.offline.results import pair_rows
 from judges.offline.run.journal import is_failure
@@ -191,11 +191,9 @@ def build_report(
 def _headline(run: RunData) -> str:
     """Return in one sentence what was judged, with what, and when."""
     source = f"{run.dataset}, " if run.dataset else ""
-    judges = wording.plural(len(run.evaluation.summary), "judge")
+    judges = plural(len(run.evaluation.summary), "judge")
     took = "" if run.seconds is None else f" (last start took {wording.seconds(run.seconds)})"
-    return (
-        f"{source}{wording.plural(len(run.rows), 'row')}, {judges}, finished {wording.moment(run.finished)}{took}"
-    )
+    return f"{source}{plural(len(run.rows), 'row')}, {judges}, finished {wording.moment(run.finished)}{took}"
 
 
 def _worst_rows(rows: Sequence[RowPair]) -> tuple[WorstRow, ...]:
@@ -218,7 +216,7 @@ def _failed_rows(rows: Sequence[RowPair]) -> Iterator[RowList]:
                 reason = wording.reason(str(verdict.unscored))
                 faults.setdefault(name, []).append((pair.index, f"{reason}: {question}"))
     for name, failed in faults.items():
-        title = f"{name}: judging failed on {wording.plural(len(failed), 'row')}"
+        title = f"{name}: judging failed on {plural(len(failed), 'row')}"
         yield RowList(title, tuple(failed[:_MOST_ROWS]), max(0, len(failed) - _MOST_ROWS))
 
 
@@ -272,7 +270,7 @@ def _pair(sides: tuple[Row | None, ...], words: Mapping[int, str]) -> RowPair:
 def _judges(run: RunData) -> Iterator[Block]:
     unreadable = sum(bool(row.error) for row in run.rows)
     if unreadable:
-        yield Paragraph(f"{wording.plural(unreadable, 'row')} could not be read, and count as unscored.", "unsure")
+        yield Paragraph(f"{plural(unreadable, 'row')} could not be read, and count as unscored.", "unsure")
     summaries = run.evaluation.summary
     silent = [name for name, summary in summaries.items() if not summary.scored]
     if silent:
@@ -297,7 +295,7 @@ def _contradicted_rows(judge: str, run: RunData) -> Iterator[RowList]:
     rows = [(index, "; ".join(claims)) for index, claims in contradicted if claims]
     if rows:
         have = "has a claim that its" if len(rows) == 1 else "have claims that their"
-        title = f"{wording.plural(len(rows), 'row')} {have} evidence contradicts, by {judge}"
+        title = f"{plural(len(rows), 'row')} {have} evidence contradicts, by {judge}"
         yield RowList(title, tuple(rows[:_MOST_CONTRADICTED]), len(rows[_MOST_CONTRADICTED:]))
 
 
@@ -459,7 +457,7 @@ def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> Paragraph:
     real = [change.difference.value or 0.0 for change in comparison.changes.values() if change.is_real]
     better, worse = sum(gap > 0 for gap in real), sum(gap < 0 for gap in real)
     fell = {row for change in comparison.changes.values() for row in change.regressions}
-    judges = wording.plural(len(comparison.changes), "judge")
+    judges = plural(len(comparison.changes), "judge")
     if better and worse:
         difference = f"is better on {better} and worse on {worse} of {judges}"
     elif real:
@@ -469,9 +467,9 @@ def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> Paragraph:
     known = all(run.manifest.judges for run in runs)
     same = "judge unchanged" if known else "nobody knows whether the judge is the same"
     if comparison.differences:
-        same = "NOT the same judge"
+        same = f"NOT the same {comparison.differing}"
     tone: Tone = "bad" if comparison.differences or worse else "good" if better else "soft"
-    return Paragraph(f"{comparison.b} {difference}; {wording.plural(len(fell), 'row')} fell; {same}.", tone)
+    return Paragraph(f"{comparison.b} {difference}; {plural(len(fell), 'row')} fell; {same}.", tone)
 
 
 def _comparison_blocks(
@@ -479,7 +477,9 @@ def _comparison_blocks(
 ) -> Iterator[Block]:
     if comparison.differences:
         yield Paragraph(
-            f"Not the same judge, so a change may be the judge's: {'; '.join(comparison.differences)}.", "bad"
+            f"Not the same {comparison.differing}, so a change may come from that: "
+            f"{'; '.join(comparison.differences)}.",
+            "bad",
         )
     yield Paragraph(
         f"Before: {before.name}. After: {after.name}. Only rows that both runs scored are compared.", "soft"
@@ -498,9 +498,6 @@ def _comparison_blocks(
     for name, judges in ((before.name, comparison.only_a), (after.name, comparison.only_b)):
         if judges:
             yield Paragraph(f"Not compared, since {name} alone has them: {', '.join(judges)}.", "unsure")
-    if comparison.unmatched:
-        unmatched = wording.plural(comparison.unmatched, "row")
-        yield Paragraph(f"{unmatched} ask what the other run does not ask, and are not compared.", "unsure")
     pairs = {pair.index: pair for pair in rows if None not in pair.sides}
     for change in comparison.changes.values():
         if change.regressions:
@@ -530,7 +527,7 @@ def _reach(change: Change) -> float:
 
 
 def _change_row(change: Change, reach: float) -> tuple[TableCell, ...]:
-    excluded = f"{wording.plural(change.excluded, 'row')} scored in one run only" if change.excluded else ""
+    excluded = f"{plural(change.excluded, 'row')} scored in one run only" if change.excluded else ""
     needed = wording.DASH if change.questions_needed is None else wording.count(change.questions_needed)
     counts = (("up", change.wins, "higher"), ("equal", change.ties, "equal"), ("down", change.losses, "lower"))
     return (
@@ -575,7 +572,7 @@ def _at_equal_length(figure: Figure) -> str:
 def _regressions(change: Change, pairs: Mapping[int, RowPair]) -> RowList:
     indexes = change.regressions[:_MOST_ROWS]
     return RowList(
-        f"{change.judge}: {wording.plural(len(change.regressions), 'row')} fell, the largest fall first",
+        f"{change.judge}: {plural(len(change.regressions), 'row')} fell, the largest fall first",
         tuple((index, _fall(pairs[index], change.judge)) for index in indexes),
         len(change.regressions) - len(indexes),
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from judges import ConfigurationError, Verdict
-from judges.errors import one_line
+from judges.errors import one_line, plural
 from judges.offline import Evaluation, Row
 from judges.runtime.validation import naming_settings
 from refine.report import wording
@@ -60,9 +60,9 @@ def trial_document(trial: Trial, folder: Path, title: str = "") -> Document:
     """
     questions = len({row.question for row in trial.rows})
     rows = len(trial.by_arm[trial.arms[0]])
-    draws = f", {wording.plural(rows, 'draw')}" if rows != questions else ""
+    draws = f", {plural(rows, 'draw')}" if rows != questions else ""
     headline = (
-        f"{wording.plural(questions, 'question')}{draws}, {wording.plural(len(trial.arms), 'arm')}, at most "
+        f"{plural(questions, 'question')}{draws}, {plural(len(trial.arms), 'arm')}, at most "
         f"{trial.max_attempts} answers each, the first one shared"
     )
     sections = [Section("arms", "What each arm makes of the first answers", tuple(_arms(trial)))]
@@ -79,7 +79,7 @@ def trial_document(trial: Trial, folder: Path, title: str = "") -> Document:
 
 def _arms(trial: Trial) -> Iterator[Block]:
     if trial.failed:
-        n = wording.plural(len(trial.failed), "first answer")
+        n = plural(len(trial.failed), "first answer")
         yield Paragraph(f"{n} could not be generated, and is in no arm.", "unsure")
     if trial.stopped:
         yield Paragraph(

@@ -11,6 +11,7 @@ from itertools import accumulate
 from xml.etree.ElementTree import Element, tostring
 
 from judges import Message, Sample, Verdict
+from judges.errors import plural
 from judges.offline import Row
 from refine.report import wording
 from refine.report.document import (
@@ -156,7 +157,7 @@ def _draw_reliability(mark: ReliabilityDiagram, text: str | None) -> Element:
     most = max((point.n for point in mark.points), default=1)
 
     def point_at(point: DiagramPoint) -> Element:
-        said = f"said {point.said:.2f}, true {point.true:.2f}, {wording.plural(point.n, 'answer')}"
+        said = f"said {point.said:.2f}, true {point.true:.2f}, {plural(point.n, 'answer')}"
         return _dot(point.said, point.true, said, 2.5 + 4 * (point.n / most) ** 0.5)
 
     def bounds_of(point: DiagramPoint) -> Element:
@@ -171,7 +172,7 @@ def _draw_scatter(mark: ScatterPlot, text: str | None) -> Element:
     """Draw before against after; what lies above the diagonal got better."""
     most = max((n for _, _, n in mark.points), default=1)
     dots = (
-        _dot(before, after, f"{before:.2f} to {after:.2f}, {wording.plural(n, 'row')}", 2 + 5 * (n / most) ** 0.5)
+        _dot(before, after, f"{before:.2f} to {after:.2f}, {plural(n, 'row')}", 2 + 5 * (n / most) ** 0.5)
         for before, after, n in mark.points
     )
     return _square(text, *dots, *_axis_names("before", "after"))
@@ -572,7 +573,7 @@ def _rows_section(document: Document) -> Element:
         ),
         _h(
             "p",
-            f"{wording.plural(len(document.rows), 'row')}: the table needs a screen, and JavaScript.",
+            f"{plural(len(document.rows), 'row')}: the table needs a screen, and JavaScript.",
             class_="note soft on-paper",
         ),
         id="rows",

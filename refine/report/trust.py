@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judges import ConfigurationError
+from judges.errors import plural
 from judges.offline import Evaluation
 from judges.offline.statistics.intervals import Figure
 from refine.report import wording
@@ -210,7 +211,7 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
     if replay.reason is not None:
         yield Paragraph(f"Not identified: {replay.detail}.", "unsure")
         return
-    yield Paragraph(f"{wording.plural(replay.loops, 'recorded loop')} under {replay.policy}.", "soft")
+    yield Paragraph(f"{plural(replay.loops, 'recorded loop')} under {replay.policy}.", "soft")
     if replay.left_out:
         left_out = ", ".join(f"{n:,} {reason}" for reason, n in replay.left_out.items())
         yield Paragraph(f"Left out: {left_out}.", "unsure")
@@ -263,9 +264,7 @@ def _gain_row(gain: AttemptGain) -> tuple[TableCell, ...]:
     clean = UNKNOWN
     if gain.gain is not None:
         interval = wording.span(gain.gain_low, gain.gain_high, "+.2f")
-        clean = TableCell(
-            f"{gain.gain:+.2f}", ", ".join(filter(None, [interval, wording.plural(gain.rejudged, "loop")]))
-        )
+        clean = TableCell(f"{gain.gain:+.2f}", ", ".join(filter(None, [interval, plural(gain.rejudged, "loop")])))
     return (
         TableCell(str(gain.attempt)),
         TableCell(wording.count(gain.n)),
@@ -281,7 +280,7 @@ def _bad_bounds(policy: ReplayedPolicy) -> tuple[float, ...]:
 
 def _policy_row(policy: ReplayedPolicy, end: float) -> tuple[TableCell, ...]:
     patience = "" if policy.patience is None else f", patience {policy.patience}"
-    name = f"{policy.acceptance}, {wording.plural(policy.max_attempts, 'attempt')}{patience}"
+    name = f"{policy.acceptance}, {plural(policy.max_attempts, 'attempt')}{patience}"
     low, high = policy.mean_attempts
     attempts = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
     return (
@@ -462,7 +461,7 @@ def _people(one: Alignment) -> TableCell:
     if one.people is None:
         return TableCell("one label a row", tone="soft")
     ceiling, alpha = wording.number(one.people.ceiling, ".2f"), wording.number(one.people.alpha, ".2f")
-    return TableCell(f"kappa {ceiling}", f"alpha {alpha}, {wording.plural(one.people.rows, 'row')}")
+    return TableCell(f"kappa {ceiling}", f"alpha {alpha}, {plural(one.people.rows, 'row')}")
 
 
 def _reliability(one: Alignment) -> Iterator[TableCell]:
@@ -475,7 +474,7 @@ def _reliability(one: Alignment) -> Iterator[TableCell]:
 
 def _remarks(one: Alignment) -> Iterator[Paragraph]:
     if one.questions < 30:  # noqa: PLR2004 - below it, intervals are rough
-        questions = wording.plural(one.questions, "labelled question")
+        questions = plural(one.questions, "labelled question")
         yield Paragraph(f"With {questions} all of this is only indicative.", "unsure")
     if one.agreement.monotone is False:
         yield Paragraph(f"{one.judge}: a higher rating is not always better in the eyes of people.", "bad")
@@ -485,7 +484,7 @@ def _remarks(one: Alignment) -> Iterator[Paragraph]:
             f"{one.judge}: nearly all answers are good, so kappa is low by itself; AC1 is {ac1}.", "unsure"
         )
     if one.ties:
-        rows = f"{wording.plural(one.ties, 'row')} on which people are divided"
+        rows = f"{plural(one.ties, 'row')} on which people are divided"
         yield Paragraph(f"Left out of what is good and bad: {rows}.", "soft")
 
 
@@ -566,7 +565,7 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
         ("Accepts from", "Released", "Bad", "Share of bad ones", "Finding", "Questions answered", "Attempts each"),
         tuple(_certified_row(row, certificate, place, end) for place, row in enumerate(certificate.rows)),
         frozenset({1, 2, 6}),
-        f"By threshold, strictest first, over {wording.plural(certificate.runs, 'run')}: the share of bad "
+        f"By threshold, strictest first, over {plural(certificate.runs, 'run')}: the share of bad "
         f"answers among those released, with its upper bound; drawn up to {end:.0%}, the line is what is "
         f"tolerated, {certificate.alpha:.1%}",
     )

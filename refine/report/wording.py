@@ -85,11 +85,6 @@ def p_value(p: float | None) -> str:
     return "< 0.001" if p is not None and p < 0.001 else number(p)  # noqa: PLR2004 - three digits are shown
 
 
-def plural(n: int, noun: str) -> str:
-    """Return a count with its noun."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
 def moment(time: str | None) -> str:
     """Return a time of ISO 8601 as a reader writes it."""
     if time is None:

@@ -471,12 +471,14 @@ def test_json_lines_are_read(written: Written) -> None:
 
 def test_csv_is_read(written: Written) -> None:
     """Columns are fields, lists are JSON in their cells, an empty cell is an empty answer or a missing field."""
-    path = written("r.csv", 'question,answer,contexts,id\nq,"a, b","[""c""]",7\nr,,,\n')
-
-    assert list(read_rows(path)) == [
+    rows = [
         Sample(user_input="q", response="a, b", retrieved_contexts=("c",), metadata={"id": "7"}),
         Sample(user_input="r", response="", metadata={"id": ""}),
     ]
+    path = written("r.csv", 'question,answer,contexts,id\nq,"a, b","[""c""]",7\nr,,,\n')
+    assert list(read_rows(path)) == rows
+    path = written("r.csv", 'sep=;\n question ; answer;contexts ;id\nq;a, b;"[""c""]";7\nr;;;\n')
+    assert list(read_rows(path)) == rows
 
 
 @pytest.mark.parametrize(
@@ -487,7 +489,7 @@ def test_csv_is_read(written: Written) -> None:
         ("r.jsonl", '\n["a"]\n', r"line 2: a row is a JSON object .*, not \[\"a\"\]"),
         ("r.jsonl", '{"score": NaN}\n', "line 1: NaN is not a JSON number"),
         ("r.jsonl", "[" * 100_000, "line 1: not readable JSON"),
-        ("r.csv", "answer\na\nb,c\n", "line 3: there are more cells than columns"),
+        ("r.csv", "sep=,\nanswer\nb,c\n", "line 3: there are more cells than columns"),
         ("r.csv", 'answer,contexts\n"a\nb",[c\n', "line 2: field 'contexts': in a CSV file it is written as JSON"),
         ("r.csv", "answer,answer\na,b\n", "line 1: the column 'answer' appears twice"),
         ("r.csv", 'answer\n"a\n', "line 2: "),

@@ -620,6 +620,10 @@ EXCHANGE: list[dict[str, str]] = [{"role": "user", "content": "q"}, {"role": "as
         ({"prompt": "q", "completion": "a"}, ("q", "a", None)),
         ({"prompt": EXCHANGE[:1], "completion": EXCHANGE[1:]}, ("q", "a", None)),
         ({"prompt": "q", "chosen": "a", "rejected": "b"}, ("q", "a", None)),
+        (
+            {"chosen": "\n\nHuman: q\n\nAssistant: a", "rejected": "\n\nHuman: q\n\nAssistant: b"},
+            ("q", "a", None),
+        ),
         ({"chosen": EXCHANGE, "rejected": [EXCHANGE[0], {"role": "assistant", "content": "b"}]}, ("q", "a", None)),
         ({"messages": EXCHANGE[:1], "choices": [{"index": 0, "message": EXCHANGE[1]}]}, ("q", "a", None)),
         ({"attributes.input.value": "q", "attributes.output.value": "a"}, ("q", "a", None)),

@@ -65,7 +65,7 @@ def test_several_judges_are_one_family() -> None:
     assert "+0.000 (95 %: -0.278 to +0.278)" in str(comparison)
     assert "new against old" in str(comparison)
     other = compare_runs(both(0.2, 0.5), evaluate([{"question": "0", "answer": "a"}], {"x": lambda s: 1.0}))
-    assert (other.only_a, other.unmatched) == (("y",), 9)
+    assert (other.only_a, other.other_rows) == (("y",), ("9 rows are missing",))
 
 
 def test_runs_that_cannot_be_compared_are_refused() -> None:
@@ -84,13 +84,13 @@ def test_rows_are_paired_by_what_they_ask() -> None:
     rows = [{"question": f"q {i % 7}", "answer": "a" * (i % 5)} for i in range(14)]
     judge = {"long": lambda sample: len(sample.answer) / 4}
     whole = evaluate(rows, judge)
-    for other, unmatched in ((rows[:3] + rows[4:], 1), (rows[::-1], 0)):
+    for other, changes in ((rows[:3] + rows[4:], ("1 row is missing",)), (rows[::-1], ())):
         comparison = compare_runs(whole, evaluate(other, judge))
-        assert comparison.unmatched == unmatched
+        assert comparison.other_rows == changes
         assert comparison["long"].difference.n == 7
     moved = compare_runs(whole, evaluate([*rows[:13], {"question": "q 6", "answer": ""}, rows[0]][1:], judge))
     assert 12 in moved["long"].regressions
-    assert moved.unmatched == 0
+    assert moved.other_rows == ()
     alone = [{"answer": "a" * (i % 5)} for i in range(10)]
     change = compare_runs(evaluate(alone, judge), evaluate(alone[::-1], judge))["long"]
     assert change.difference.n == 10

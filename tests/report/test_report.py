@@ -149,7 +149,7 @@ def test_two_runs_are_paired_by_row_and_question() -> None:
     text = markdown(report)
     assert "# runs/2 against runs/1" in text
     assert "- row 1: 0.667 to 0.000: 'question 1'" in text
-    assert "3 rows ask what the other run does not ask" in text
+    assert "Not the same dataset, so a change may come from that: 2 rows are missing; 1 row is new." in text
     assert "helpfulness: 8 rows fell, the largest fall first" in text
     assert "| 0 up, 8 down (10 equal) | 27.8%" in text
 

@@ -166,14 +166,34 @@ def test_runs_of_two_judges_are_not_taken_for_one(tmp_path: Path) -> None:
         assert "one of the two" in line_of(refine("rescore", tmp_path / "a"))
 
 
-def test_rows_that_expect_something_else_are_not_compared_by_a_gate(tmp_path: Path) -> None:
-    """A reference that was changed since the baseline makes the gate say nothing, with the number of rows."""
-    old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
-    for file, reference in ((old, "b"), (new, "c")):
-        pairs = ({"question": f"q {i}", "answer": "b", "reference": reference if i else "b"} for i in range(5))
+def test_a_baseline_of_another_dataset_is_refused_and_told_first_elsewhere(tmp_path: Path) -> None:
+    """Rows that are new, missing or expect another answer are counted before a call; answers may differ."""
+
+    def rows(name: str, *references: str) -> Path:
+        pairs = ({"question": f"q {i}", "answer": name, "reference": one} for i, one in enumerate(references))
+        file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in pairs))
-    judge = ["--judge", "exact_match", "--out"]
-    assert refine("evaluate", old, *judge, tmp_path / "a").exit_code == 0
-    result = refine("evaluate", new, *judge, tmp_path / "b", "--baseline", tmp_path / "a")
-    assert (result.exit_code, "4 rows expect another answer" in result.stderr) == (3, True)
-    assert "the datasets have other content" in refine("compare", tmp_path / "a", tmp_path / "b").stdout
+        return file
+
+    def judged(file: Path, *more: object) -> Result:
+        return refine("evaluate", file, "--judge", "exact_match", "--out", tmp_path / file.stem, *more)
+
+    assert judged(rows("a", "a", "b")).exit_code == 0
+    against = ("--baseline", tmp_path / "a")
+    others = {
+        "more": (("a", "b", "c", "d"), "2 rows are new;"),
+        "fewer": (("a",), "1 row is missing;"),
+        "changed": (("c", "d"), "2 rows expect another answer;"),
+    }
+    for name, (references, change) in others.items():
+        line = line_of(judged(rows(name, *references), *against))
+        assert change in line
+        assert "--allow-other-judge" in line
+        assert not (tmp_path / name).exists()
+        assert judged(rows(name, *references), *against, "--allow-other-judge").exit_code == 0
+        told = refine("compare", tmp_path / "a", tmp_path / name).stdout.splitlines()[0]
+        assert told == f"NOT THE SAME DATASET: {change[:-1]}"
+        page = refine("report", tmp_path / "a", tmp_path / name, "--out", "-", "--format", "md").stdout
+        assert "Not the same dataset" in page
+    assert judged(rows("answers", "a", "b"), *against).exit_code == 0
+    assert "NOT THE SAME" not in refine("compare", tmp_path / "a", tmp_path / "answers").stdout

@@ -141,29 +141,34 @@ def _plain(value: Any) -> Any:
 
 
 _DELIMITERS = ",;\t|"
+_DELIMITER_LINE = re.compile(rf"sep=[{_DELIMITERS}]\r?\n")
 _Record = dict[str | None, Any]
 
 
 def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, _Record]]:
     """Yield each record with the number of the line it begins in; a cell may hold line breaks.
 
-    What separates the cells is what separates the names in the first line: commas, semicolons, tabs or bars.
+    What separates the cells is what separates the names in the first line, or what `sep=;` above them says:
+    commas, semicolons, tabs or bars.
     """
     with path.open(encoding=encoding, errors="surrogateescape", newline="") as file:
-        delimiter = _delimiter(file.readline())
-        file.seek(0)
+        first = file.readline()
+        delimiter = _delimiter(first)
+        named = _DELIMITER_LINE.fullmatch(first)  # a line for Excel, above that of the names
+        if named is None:
+            file.seek(0)
         reader = csv.reader(_decoded_lines(file), strict=True, delimiter=delimiter)
         columns: list[str] = []
-        line = 1
+        line = before = 1 if named is None else 2
         try:
             for cells in reader:
                 if cells and columns:
                     yield line, _record(columns, cells)
                 elif cells:
-                    columns = _checked_columns(cells)
-                line = reader.line_num + 1
+                    columns = _checked_columns([name.strip() for name in cells])
+                line = reader.line_num + before
         except UnicodeEncodeError as error:
-            where = f"{path}, line {reader.line_num + 1}"
+            where = f"{path}, line {reader.line_num + before}"
             raise BadSample(f"{where}: {_not_encoded(encoding, error.start)}") from None
         except (csv.Error, BadSample) as error:
             raise BadSample(f"{path}, line {line}: {_csv_fault(error)}") from error

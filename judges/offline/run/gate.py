@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from judges.catalogue.registry import qualified_name
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, plural, shortened
 from judges.offline.results import Evaluation, Summary
 from judges.offline.run.journal import is_failure
 from judges.offline.statistics.intervals import p_text
@@ -54,7 +54,7 @@ class Gate:
     Args:
         fail_under: Least mean score by judge, 0 to 1.
         max_unscored: Largest share of a judge's cells whose judging may fail, 0 to 1.
-        allow_other_judge: Whether the baseline may be of other judges, or of rows that expect other answers.
+        allow_other_judge: Whether the baseline may be of other judges, or of another dataset.
 
     Raises:
         ConfigurationError: If a figure is out of its range.
@@ -135,27 +135,31 @@ def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Ga
     if summary.mean is None or share > max_unscored:
         allowed = f"at most {max_unscored:.0%} may be" if summary.mean is not None else "no row has a score"
         reasons = ", ".join(f"{count} {reason}" for reason, count in summary.unscored.items())
-        detail = f"{failed} of {summary.n} rows could not be judged ({share:.0%}), {allowed}: {reasons}"
+        detail = f"{failed} of {plural(summary.n, 'row')} could not be judged ({share:.0%}), {allowed}: {reasons}"
         return GateCheck(judge=name, condition=condition, result="unscored", detail=detail)
     interval = "" if summary.mean_interval is None else " (95 %: {:.3f} to {:.3f})".format(*summary.mean_interval)
-    detail = f"it is {summary.mean:.3f}{interval} over {summary.scored} rows{_repeats(summary)}"
+    detail = f"it is {summary.mean:.3f}{interval} over {plural(summary.scored, 'row')}{_repeats(summary)}"
     is_reached = summary.mean >= least or f"{summary.mean:.12f}" == f"{least:.12f}"  # as sums are rounded
     return GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
 
 
-def refuse_other_judges(changes: Mapping[str, str], baseline: object) -> None:
-    """Refuse a baseline of other judges, before anything is spent.
+def refuse_baseline(judges: Mapping[str, str], rows: Sequence[str], baseline: object) -> None:
+    """Refuse a baseline of other judges or another dataset, before anything is spent.
 
     Args:
-        changes: In words what is another judge, by name.
+        judges: In words what is another judge, by name.
+        rows: In words what differs between the datasets besides the answers.
         baseline: The folder of the baseline.
 
     Raises:
-        ConfigurationError: If there are any.
+        ConfigurationError: If there is anything.
     """
-    if changes:
-        listed = "; ".join(f"{name} {change}" for name, change in changes.items())
+    if judges:
+        listed = "; ".join(f"{name} {change}" for name, change in judges.items())
         raise ConfigurationError(f"not the same judge as in {baseline}: {listed}; {_remedy(baseline)}")
+    if rows:
+        remedy = "judge the same rows, or allow it by --allow-other-judge"
+        raise ConfigurationError(f"not the same dataset as in {baseline}: {'; '.join(rows)}; {remedy}")
 
 
 def _remedy(baseline: object) -> str:
@@ -165,14 +169,14 @@ def _remedy(baseline: object) -> str:
 def _not_comparable(comparison: RunComparison) -> GateCheck:
     return GateCheck(
         judge=", ".join(comparison.other_judges) or "dataset",
-        condition=f"judges and expectations are those of {comparison.a}",
+        condition=f"judges and rows are those of {comparison.a}",
         result="unscored",
         detail=f"{'; '.join(comparison.differences)}; {_remedy(comparison.a)}",
     )
 
 
 def _repeats(summary: Summary) -> str:
-    return "" if summary.questions is None else f" to {summary.questions} questions"
+    return "" if summary.questions is None else f" to {plural(summary.questions, 'question')}"
 
 
 def _not_worse(comparison: RunComparison) -> list[GateCheck]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from judges.errors import BadSample, ConfigurationError
+from judges.errors import BadSample, ConfigurationError, plural
 from judges.offline.dataset.reading import RowInput, RowsFile, read_sample
 from judges.offline.run.journal import open_private, replacing
 from judges.sample import Sample
@@ -245,7 +245,7 @@ class Manifest(BaseModel):
             and before.dataset is not None
             and self.dataset.sha256 != before.dataset.sha256
         ):
-            rows = f" ({before.dataset.rows:,} rows then, {self.dataset.rows:,} now)"
+            rows = f" ({plural(before.dataset.rows, 'row')} then, {self.dataset.rows:,} now)"
             changes.append(
                 f"the dataset {self.dataset.name}{rows if self.dataset.rows != before.dataset.rows else ''}"
             )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from judges.certificate import IssuedCertificate
 from judges.compose.panel import as_judge
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, plural, shortened
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, confidence_sequence, e_cusum, mcnemar
 from judges.offline.trust.loops import (
@@ -157,7 +157,7 @@ def _compared(pairs: list[tuple[bool, bool]], *, rows: int, left_out: int) -> Ca
         only_now=only_now,
     )
     if n < (1 - _MOST_UNSCORED) * rows or n < _LEAST_ROWS:
-        detail = f"{rows - n} of {rows} rows could not be judged, so nothing can be said"
+        detail = f"{rows - n} of {plural(rows, 'row')} could not be judged, so nothing can be said"
         return replace(result, reason="not_identified", detail=detail)
     p0 = clopper_pearson(n - before, n, level=0.9)[1]
     p = mcnemar(only_before, only_now)
