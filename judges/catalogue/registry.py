@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 import warnings
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,12 @@ from functools import cache
 from heapq import nlargest
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from importlib.resources import files
 from pathlib import Path
 from pkgutil import walk_packages
 from statistics import fmean, pstdev
 from typing import Any
 
-from judges.entry import Entry, Subject
+from judges.entry import Entry, Subject, own_tables
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.hints import translate_settings
 from judges.judge import Judge
@@ -44,8 +42,8 @@ _HELD = {
 }
 """What one may call a field, besides its names in other libraries."""
 
-_NAMED, _TAGGED, _DESCRIBED = 3.0, 2.5, 2.0
-"""What a word weighs that stands in the names, in the tags and the question, or elsewhere."""
+_WEIGHTS = (3.0, 2.5, 2.0, 0.5)
+"""What a word weighs that stands in the names, in the tags and the question, in other fields, in the docstring."""
 
 _BEGINNING, _SYNONYM = 0.9, 0.6
 """The shares of it that count for the beginning of a word, and for a synonym."""
@@ -140,28 +138,15 @@ def _is_called(entry: Entry, text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Index:
-    """The words by which a judge is found, as texts of words between blanks, from the weightiest on."""
-
-    names: str
-    tags: str
-    others: str
-
-    @property
-    def texts(self) -> tuple[str, str, str]:
-        return self.names, self.tags, self.others
-
-
-@dataclass(frozen=True)
 class _Term:
     """A word that is looked for, and beginnings of words that stand for it."""
 
     word: str
     synonyms: frozenset[str] = frozenset()
 
-    def weight(self, index: _Index) -> float:
+    def weight(self, index: Sequence[str]) -> float:
         """Return how much it says that a judge is meant; 0 where it is nowhere."""
-        ranks = tuple(zip(index.texts, (_NAMED, _TAGGED, _DESCRIBED), strict=True))
+        ranks = tuple(zip(index, _WEIGHTS, strict=True))
         for words, weight in ranks:
             if f" {self.word} " in words:
                 return weight
@@ -188,7 +173,7 @@ def _terms(text: str, said: str, entries: Sequence[Entry]) -> list[_Term]:
 def _known(word: str, entries: Sequence[Entry]) -> str:
     """Return a word, or the one of the index that it is nearly spelt like, where nobody knows it."""
     is_known = len(word) <= _LONGEST_WHOLE or _standing_for(word)
-    if is_known or any(_is_in(word, words) for entry in entries for words in _indexed(entry).texts):
+    if is_known or any(_is_in(word, words) for entry in entries for words in _indexed(entry)):
         return word
     return next(iter(get_close_matches(word, _all_words(), n=1, cutoff=_MISSPELT)), word)
 
@@ -197,7 +182,7 @@ def _known(word: str, entries: Sequence[Entry]) -> str:
 def _all_words() -> frozenset[str]:
     """Return the words of the index of all judges, and those that stand for others."""
     entries = default_registry().entries.values()
-    indexed = {word for entry in entries for words in _indexed(entry).texts for word in words.split()}
+    indexed = {word for entry in entries for words in _indexed(entry) for word in words.split()}
     return frozenset(indexed.union(*_alike_groups()))
 
 
@@ -216,33 +201,30 @@ def _same_beginning(word: str, member: str) -> bool:
 
 
 @cache
-def _vocabulary() -> Mapping[str, object]:
-    return tomllib.loads(files(__package__).joinpath("finding.toml").read_text(encoding="utf-8"))
-
-
-@cache
 def _no_help() -> frozenset[str]:
-    return frozenset(str(_vocabulary()["no_help"]).split())
+    return frozenset(own_tables(__file__, "finding.toml")["no_help"].split())
 
 
 @cache
 def _alike_groups() -> tuple[frozenset[str], ...]:
-    groups: Collection[str] = _vocabulary()["alike"]  # type: ignore[assignment]  # a file of our own
-    return tuple(frozenset(group.split(", ")) for group in groups)
+    return tuple(frozenset(group.split(", ")) for group in own_tables(__file__, "finding.toml")["alike"])
 
 
 @cache
-def _indexed(entry: Entry) -> _Index:
-    return _Index(
-        names=_words_between_blanks(entry.name, *entry.aliases),
-        tags=_words_between_blanks(entry.asks, *entry.tags, _own_words(entry)),
-        others=_words_between_blanks(entry.subject, *entry.needs, *_dialects(entry), entry.source),
+def _indexed(entry: Entry) -> tuple[str, ...]:
+    """Return the words by which a judge is found, as texts of words between blanks, from the weightiest on."""
+    registry = default_registry()
+    described = registry.maker(entry.name).__doc__ or "" if entry.name in registry else ""
+    return (
+        _words_between_blanks(entry.name, *entry.aliases),
+        _words_between_blanks(entry.asks, *entry.tags, _own_words(entry)),
+        _words_between_blanks(entry.subject, *entry.needs, *_dialects(entry), entry.source),
+        _words_between_blanks(described),
     )
 
 
 def _own_words(entry: Entry) -> str:
-    said: Mapping[str, str] = _vocabulary()["judges"]  # type: ignore[assignment]  # a file of our own
-    return said.get(entry.name, "")
+    return str(own_tables(__file__, "finding.toml")["judges"].get(entry.name, ""))
 
 
 def _words_between_blanks(*texts: str) -> str:
