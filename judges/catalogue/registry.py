@@ -74,8 +74,8 @@ def find(
     Args:
         entries: The entries to choose from.
         text: A sentence or some words. One is enough to find a judge; those count most that few judges have.
-            They are looked for in names, question, needs, subject, tags and source, and so is what stands for
-            them. A word of more than three letters may be the beginning of one.
+            They are looked for in names, question, needs, subject, tags, source and what the class says of
+            itself, and so is what stands for them. A word of more than three letters may be the beginning of one.
         fields: Fields of a sample, separated by commas or blanks, by any name of a dataset: judges that can
             be used with these, question and answer alone; those that use most of them come first.
         subject: What is judged: answer, retriever, agent or conversation.
@@ -101,12 +101,14 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     """Return the entries that a text's words find, or all that it means, the heaviest first."""
     terms = _terms(text, _words_between_blanks(text), entries)
     weights = [0.0] * len(entries)
+    by = finest_likeness()
+    has_vectors = len(terms) >= _SENTENCE and by == "pieces" and text.isascii()
+    told = len(_WEIGHTS) - has_vectors  # the many words of docstrings outweigh what vectors tell
     for term in terms:
-        found = [term.weight(_indexed(entry)) for entry in entries]
+        found = [term.weight(_indexed(entry)[:told]) for entry in entries]
         rarity = math.log((len(found) + 1) / max(1, sum(weight > 0 for weight in found)))
         weights = [weight + one * rarity for weight, one in zip(weights, found, strict=True)]
-    by = finest_likeness()
-    if len(terms) >= _SENTENCE and entries and by == "pieces" and text.isascii():
+    if has_vectors and entries:
         most = max(weights) or 1.0
         meant = _meant(entries, text, by)
         weights = [weight / most + _MEANING * one for weight, one in zip(weights, meant, strict=True)]
@@ -146,7 +148,7 @@ class _Term:
 
     def weight(self, index: Sequence[str]) -> float:
         """Return how much it says that a judge is meant; 0 where it is nowhere."""
-        ranks = tuple(zip(index, _WEIGHTS, strict=True))
+        ranks = tuple(zip(index, _WEIGHTS, strict=False))
         for words, weight in ranks:
             if f" {self.word} " in words:
                 return weight

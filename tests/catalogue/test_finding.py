@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 import judges
 from judges import ConfigurationError, Entry, catalogue, load
 from judges.catalogue.registry import find
+from judges.models.providers.local_models import finest_likeness
 from refine.cli.app import app
 from tests.laws import for_every
 
@@ -57,7 +58,6 @@ WORDS: list[tuple[str, set[str], set[str]]] = [
         {"hallucination", "ragas.faithfulness", "databricks.groundedness", "nvidia.response_groundedness"},
         {"length", "ragas.bleu_score", "helpfulness"},
     ),
-    ("toxicity", {"harm", "databricks.safety"}, {"ragas.faithfulness", "json"}),
     ("citation", {"citations", "ragas.quoted_spans_alignment"}, {"harm", "json"}),
     ("agent", {"tool_use", "task_completion", "trajectory_match", "ragas.tool_call_accuracy"}, {"json", "bias"}),
     ("conversation", {"turn_relevancy", "mlflow.user_frustration", "ragas.topic_adherence"}, {"json", "bias"}),
@@ -120,9 +120,9 @@ def missed(sentences: dict[str, list[str]]) -> list[str]:
 
 
 def test_a_sentence_finds_its_judges() -> None:
-    """As somebody writes who knows no judge by name, in three languages: of 192 at most 28 find none."""
+    """As somebody writes who knows no judge by name, in three languages: of 192 at most 28, with vectors 20, find none."""
     assert len(HELD_OUT) == 192
-    assert len(missed(HELD_OUT)) <= 28, missed(HELD_OUT)
+    assert len(missed(HELD_OUT)) <= (20 if finest_likeness() == "pieces" else 28), missed(HELD_OUT)
 
 
 def test_every_need_on_the_page_finds_its_judges() -> None:
