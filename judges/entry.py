@@ -107,6 +107,9 @@ class Entry:
     parts_reason: str = ""
 
     def __post_init__(self) -> None:
+        for key, value in vars(self).items():
+            if isinstance(value, list):  # nothing that has a list can be remembered
+                object.__setattr__(self, key, tuple(value))
         reason = self.parts_reason or _WHOLE.get(self.subject) or ("reference" in self.needs and _WHOLE_REFERENCE)
         if self.judges_parts is None and reason:
             object.__setattr__(self, "judges_parts", False)
@@ -235,14 +238,13 @@ class Explanation:
 
 def own_entry(name: str) -> Entry:
     """Return the entry of a judge of this package: `entries.toml` has all of them, each under its name."""
-    written = _own_tables()[name].items()
-    table: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in written}
-    return Entry(name=name, **table)
+    return Entry(name=name, **own_tables(__file__, "entries.toml")[name])
 
 
 @cache
-def _own_tables() -> Mapping[str, Mapping[str, Any]]:
-    return tomllib.loads(Path(__file__).with_name("entries.toml").read_text(encoding="utf-8"))
+def own_tables(module: str, name: str) -> Mapping[str, Any]:
+    """Return the tables of a file of data that lies beside a module of this package."""
+    return tomllib.loads(Path(module).with_name(name).read_text(encoding="utf-8"))
 
 
 def _calls_of(term: str, items: int) -> int:

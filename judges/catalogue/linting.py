@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import combinations, pairwise
 from math import inf
 from pathlib import Path
@@ -21,6 +20,7 @@ from pydantic import ValidationError
 
 from judges.catalogue.names import JudgesFile, JudgeSpec, is_reference
 from judges.catalogue.registry import default_registry
+from judges.entry import own_tables
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.hints import translate_settings
 from judges.prompting.prompts import Prompt
@@ -225,7 +225,7 @@ def _doubled(key: str, text: str) -> Iterator[Fault]:
 
 
 def _unseen(key: str, text: str, needs: frozenset[str]) -> Iterator[Fault]:
-    for kind in _vocabulary()["unseen"]:
+    for kind in own_tables(__file__, "linting.toml")["unseen"]:
         words = [word for word in kind["words"].split(", ") if _is_in(word, _plain(text))]
         if words and not any(need in one for need in kind["needs"] for one in needs):
             yield Fault(
@@ -332,10 +332,6 @@ def _is_in(word: str, text: str) -> bool:
 
 
 @cache
-def _vocabulary() -> Mapping[str, Any]:
-    return tomllib.loads(files(__package__).joinpath("linting.toml").read_text(encoding="utf-8"))
-
-
-@cache
 def _listed(kind: str) -> frozenset[str]:
-    return frozenset(word.strip() for word in str(_vocabulary()[kind]).split(",") if word.strip())
+    listed = own_tables(__file__, "linting.toml")[kind]
+    return frozenset(word.strip() for word in listed.split(",") if word.strip())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 import warnings
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,12 @@ from functools import cache
 from heapq import nlargest
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from importlib.resources import files
 from pathlib import Path
 from pkgutil import walk_packages
 from statistics import fmean, pstdev
 from typing import Any
 
-from judges.entry import Entry, Subject
+from judges.entry import Entry, Subject, own_tables
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.hints import translate_settings
 from judges.judge import Judge
@@ -44,8 +42,8 @@ _HELD = {
 }
 """What one may call a field, besides its names in other libraries."""
 
-_NAMED, _TAGGED, _DESCRIBED = 3.0, 2.5, 2.0
-"""What a word weighs that stands in the names, in the tags and the question, or elsewhere."""
+_WEIGHTS = (3.0, 2.5, 2.0, 0.5)
+"""What a word weighs that stands in the names, in the tags and the question, in other fields, in the docstring."""
 
 _BEGINNING, _SYNONYM = 0.9, 0.6
 """The shares of it that count for the beginning of a word, and for a synonym."""
@@ -76,8 +74,8 @@ def find(
     Args:
         entries: The entries to choose from.
         text: A sentence or some words. One is enough to find a judge; those count most that few judges have.
-            They are looked for in names, question, needs, subject, tags and source, and so is what stands for
-            them. A word of more than three letters may be the beginning of one.
+            They are looked for in names, question, needs, subject, tags, source and what the class says of
+            itself, and so is what stands for them. A word of more than three letters may be the beginning of one.
         fields: Fields of a sample, separated by commas or blanks, by any name of a dataset: judges that can
             be used with these, question and answer alone; those that use most of them come first.
         subject: What is judged: answer, retriever, agent or conversation.
@@ -103,12 +101,14 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     """Return the entries that a text's words find, or all that it means, the heaviest first."""
     terms = _terms(text, _words_between_blanks(text), entries)
     weights = [0.0] * len(entries)
+    by = finest_likeness()
+    has_vectors = len(terms) >= _SENTENCE and by == "pieces" and text.isascii()
+    told = len(_WEIGHTS) - has_vectors  # the many words of docstrings outweigh what vectors tell
     for term in terms:
-        found = [term.weight(_indexed(entry)) for entry in entries]
+        found = [term.weight(_indexed(entry)[:told]) for entry in entries]
         rarity = math.log((len(found) + 1) / max(1, sum(weight > 0 for weight in found)))
         weights = [weight + one * rarity for weight, one in zip(weights, found, strict=True)]
-    by = finest_likeness()
-    if len(terms) >= _SENTENCE and entries and by == "pieces" and text.isascii():
+    if has_vectors and entries:
         most = max(weights) or 1.0
         meant = _meant(entries, text, by)
         weights = [weight / most + _MEANING * one for weight, one in zip(weights, meant, strict=True)]
@@ -140,28 +140,15 @@ def _is_called(entry: Entry, text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Index:
-    """The words by which a judge is found, as texts of words between blanks, from the weightiest on."""
-
-    names: str
-    tags: str
-    others: str
-
-    @property
-    def texts(self) -> tuple[str, str, str]:
-        return self.names, self.tags, self.others
-
-
-@dataclass(frozen=True)
 class _Term:
     """A word that is looked for, and beginnings of words that stand for it."""
 
     word: str
     synonyms: frozenset[str] = frozenset()
 
-    def weight(self, index: _Index) -> float:
+    def weight(self, index: Sequence[str]) -> float:
         """Return how much it says that a judge is meant; 0 where it is nowhere."""
-        ranks = tuple(zip(index.texts, (_NAMED, _TAGGED, _DESCRIBED), strict=True))
+        ranks = tuple(zip(index, _WEIGHTS, strict=False))
         for words, weight in ranks:
             if f" {self.word} " in words:
                 return weight
@@ -188,7 +175,7 @@ def _terms(text: str, said: str, entries: Sequence[Entry]) -> list[_Term]:
 def _known(word: str, entries: Sequence[Entry]) -> str:
     """Return a word, or the one of the index that it is nearly spelt like, where nobody knows it."""
     is_known = len(word) <= _LONGEST_WHOLE or _standing_for(word)
-    if is_known or any(_is_in(word, words) for entry in entries for words in _indexed(entry).texts):
+    if is_known or any(_is_in(word, words) for entry in entries for words in _indexed(entry)):
         return word
     return next(iter(get_close_matches(word, _all_words(), n=1, cutoff=_MISSPELT)), word)
 
@@ -197,7 +184,7 @@ def _known(word: str, entries: Sequence[Entry]) -> str:
 def _all_words() -> frozenset[str]:
     """Return the words of the index of all judges, and those that stand for others."""
     entries = default_registry().entries.values()
-    indexed = {word for entry in entries for words in _indexed(entry).texts for word in words.split()}
+    indexed = {word for entry in entries for words in _indexed(entry) for word in words.split()}
     return frozenset(indexed.union(*_alike_groups()))
 
 
@@ -216,33 +203,30 @@ def _same_beginning(word: str, member: str) -> bool:
 
 
 @cache
-def _vocabulary() -> Mapping[str, object]:
-    return tomllib.loads(files(__package__).joinpath("finding.toml").read_text(encoding="utf-8"))
-
-
-@cache
 def _no_help() -> frozenset[str]:
-    return frozenset(str(_vocabulary()["no_help"]).split())
+    return frozenset(own_tables(__file__, "finding.toml")["no_help"].split())
 
 
 @cache
 def _alike_groups() -> tuple[frozenset[str], ...]:
-    groups: Collection[str] = _vocabulary()["alike"]  # type: ignore[assignment]  # a file of our own
-    return tuple(frozenset(group.split(", ")) for group in groups)
+    return tuple(frozenset(group.split(", ")) for group in own_tables(__file__, "finding.toml")["alike"])
 
 
 @cache
-def _indexed(entry: Entry) -> _Index:
-    return _Index(
-        names=_words_between_blanks(entry.name, *entry.aliases),
-        tags=_words_between_blanks(entry.asks, *entry.tags, _own_words(entry)),
-        others=_words_between_blanks(entry.subject, *entry.needs, *_dialects(entry), entry.source),
+def _indexed(entry: Entry) -> tuple[str, ...]:
+    """Return the words by which a judge is found, as texts of words between blanks, from the weightiest on."""
+    registry = default_registry()
+    described = registry.maker(entry.name).__doc__ or "" if entry.name in registry else ""
+    return (
+        _words_between_blanks(entry.name, *entry.aliases),
+        _words_between_blanks(entry.asks, *entry.tags, _own_words(entry)),
+        _words_between_blanks(entry.subject, *entry.needs, *_dialects(entry), entry.source),
+        _words_between_blanks(described),
     )
 
 
 def _own_words(entry: Entry) -> str:
-    said: Mapping[str, str] = _vocabulary()["judges"]  # type: ignore[assignment]  # a file of our own
-    return said.get(entry.name, "")
+    return str(own_tables(__file__, "finding.toml")["judges"].get(entry.name, ""))
 
 
 def _words_between_blanks(*texts: str) -> str:

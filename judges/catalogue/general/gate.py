@@ -10,94 +10,13 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import takewhile
 from typing import Literal
 
+from judges.entry import own_tables
 from judges.prompting.prompts import Language
-
-OPENERS = """
-Solution | The solution | Solutions | Solution process | Solution steps | Thought process | My thought process |
-Thinking process | Reasoning process | Let's solve this problem step by step | Let's solve this |
-Let's solve this step by step | Let's solve the problem | Let's solve the problem step by step |
-Let's solve it | Let us solve this problem step by step | Let's think step by step |
-Let's think about this step by step | Let's think | Let's think about this | Let us think step by step |
-Let's work through this step by step | Let's work this out step by step | Let's go step by step |
-Let's break this down | Let's break it down | Let's break this down step by step |
-Let's break down the problem | Let's analyze this | Let's begin | Let's start | Let's get started |
-Let me think | Let me think about this | Let me think step by step | Let me solve this |
-Let me solve this step by step | I will solve this step by step | I will think step by step |
-I'll solve this step by step | I'll think step by step | We need to solve this step by step |
-To solve this problem | To solve this | To solve the problem | To answer this question |
-To answer the question | To find the answer | To find the solution | To solve this problem, we need to |
-First, let's | Here is the answer | Here's the answer | Here is my answer | Here's my answer |
-Here is the solution | Here's the solution | Here is a step-by-step solution | Here's a step-by-step solution |
-Here is my reasoning | Sure, here is the answer | Sure, here's the answer | Sure, here is the solution |
-Sure, let's solve this | Step-by-step solution | Step by step | Step by step solution | Detailed solution |
-The answer is | The answer is as follows | The final answer is | The correct answer is | My answer is |
-The solution is | The solution is as follows | Final answer | Answer is | Reasoning |
-My reasoning | Explanation
-
-解 | 解答 | 解法 | 解析 | 解题过程 | 解题思路 | 解题步骤 | 思考过程 | 思路 | 推理过程 | 分析过程 | 答案 |
-答案是 | 答案如下 | 解答如下 | 回答如下 | 让我们一步一步来解决这个问题 | 让我们一步步解决这个问题 |
-让我们一步一步地解决这个问题 | 让我们一步一步思考 | 让我们一步步思考 | 让我们逐步思考 | 让我们来思考 |
-我们来一步一步解决 | 首先让我们分析 | 最终答案 | 最终答案是 | 下面是答案 | 以下是答案 | 以下是解答 |
-好的，让我们开始 | 解題過程 | 思考過程 | 解題思路
-
-かいせつ | 解説 | かいとう | 回答 | 答え | こたえ | 解き方 | 思考プロセス | 考え方 | 解答の過程 |
-この問題を段階的に解いていきましょう | この問題をステップバイステップで解きましょう | 一歩ずつ考えましょう |
-段階的に考えましょう | ステップバイステップで考えましょう | ステップバイステップで考えてみましょう |
-考えてみましょう | では、解いていきましょう | 答えは | 答えは以下の通りです | 最終的な答え |
-解答は以下の通りです
-
-풀이 | 해설 | 정답 | 사고 과정 | 풀이 과정 | 단계별로 생각해 봅시다 | 단계별로 풀어 봅시다 |
-이 문제를 단계별로 풀어봅시다 | 답은
-
-Решение | Решения | Ход решения | Ход мыслей | Ход рассуждений | Процесс мышления | Мыслительный процесс |
-Рассуждение | Рассуждения | Ответ | Давайте решим эту задачу шаг за шагом | Давайте решим эту задачу пошагово |
-Давайте решим эту задачу | Решим эту задачу шаг за шагом | Давайте подумаем шаг за шагом | Давайте подумаем |
-Давай подумаем шаг за шагом | Давайте разберёмся | Давайте рассуждать пошагово | Шаг за шагом |
-Пошаговое решение | Вот решение | Вот ответ | Вот мой ответ | Чтобы решить эту задачу |
-Чтобы ответить на этот вопрос | Окончательный ответ | Итоговый ответ | Правильный ответ
-
-Respuesta | La respuesta | La respuesta es | Respuesta final | Solución | La solución | La solución es |
-Proceso de pensamiento | Proceso de razonamiento | Razonamiento | Resolvamos este problema paso a paso |
-Vamos a resolver este problema paso a paso | Vamos a resolverlo paso a paso | Resolvamos esto paso a paso |
-Pensemos paso a paso | Vamos a pensar paso a paso | Paso a paso | Para resolver este problema |
-Aquí está la respuesta | Aquí está la solución | Veamos
-
-Lösung | Die Lösung | Lösungsweg | Die Lösung lautet | Antwort | Die Antwort | Die Antwort lautet |
-Die Antwort ist | Gedankengang | Denkprozess | Überlegung | Lösen wir dieses Problem Schritt für Schritt |
-Lass uns dieses Problem Schritt für Schritt lösen | Lassen Sie uns dieses Problem Schritt für Schritt lösen |
-Lass uns Schritt für Schritt denken | Lass uns Schritt für Schritt nachdenken |
-Denken wir Schritt für Schritt nach | Gehen wir Schritt für Schritt vor | Schritt für Schritt |
-Hier ist die Antwort | Hier ist die Lösung | Um dieses Problem zu lösen | Endgültige Antwort
-
-Réponse | La réponse | La réponse est | Réponse finale | La solution | La solution est |
-Processus de réflexion | Processus de pensée | Raisonnement | Résolvons ce problème étape par étape |
-Résolvons ce problème pas à pas | Résolvons cela étape par étape | Réfléchissons étape par étape |
-Réfléchissons pas à pas | Pensons étape par étape | Étape par étape | Pour résoudre ce problème |
-Voici la réponse | Voici la solution
-
-Resposta | Solução | Processo de pensamento | Raciocínio | Vamos resolver este problema passo a passo |
-Vamos pensar passo a passo | Risposta | Soluzione | Processo di pensiero | Ragionamento |
-Risolviamo questo problema passo dopo passo | Pensiamo passo dopo passo
-"""
-"""Words that open an answer but give none; a single word passes where a question asks for a word."""
-
-_ANNOUNCERS = """
-Answer | Answers | The answer | My answer | Analysis | Thought | Thoughts | My thoughts | Think | Thinking |
-Boxed | Conclusion | Result | Output | Response | Reply | Proof | Approach | Assistant | AI | Bot | Rationale |
-Step 1 | Step one | First step | Summary | Question | Problem | Task | User | Given | Hmm | 分析 | 结论 | 步骤 |
-步骤一 | 第一步 | 首先 | 结果 | 证明 | 解释 | 说明 | 问题 | 题目 | 助手 | 回复 | 答 | 问 | 結論 | 証明 | 説明 |
-推論 | 質問 | 問題 | まず | ステップ1 | アシスタント | Анализ | Вывод | Объяснение | Доказательство | Шаг 1 |
-Первый шаг | Результат | Вопрос | Задача | Ассистент | Análisis | Explicación | Conclusión | Paso 1 |
-Resultado | Pregunta | Problema | Demostración | Analyse | Erklärung | Schlussfolgerung | Schritt 1 | Ergebnis |
-Frage | Aufgabe | Beweis | Explication | Étape 1 | Résultat | Question | Problème | Démonstration | Análise |
-Explicação | Passo 1 | Pergunta | Analisi | Spiegazione | Domanda
-"""
-"""Words that may be an answer, unless a colon, dots, a heading's mark or tags say that something follows."""
 
 _ASKS_FOR_A_SYMBOL = re.compile(
     r"\b(?:symbols?|signs?|characters?|operators?|punctuation|emojis?|emoticons?|brackets?|parenthes[ei]s|braces?|"
@@ -149,24 +68,9 @@ _VALUES = set("∞∅⊤⊥")
 _LONE = set(".,:;!?…。：，；！？、")
 _PROSE = ".,:;?!'\"()-_*#/\\`~、。，：；？！「」『』（）《》“”‘’«»…—–·¿¡"
 
-_WHY: dict[Language, dict[_NonAnswer, str]] = {
-    "en": {
-        "symbols": "There is no answer, only punctuation or symbols.",
-        "opener": "There is no answer, only the words that would open one.",
-        "echo": "There is no answer, only the question over again.",
-    },
-    "zh": {
-        "symbols": "没有作答，只有标点或符号。",
-        "opener": "没有作答，只有开场的套话。",
-        "echo": "没有作答，只是重复了问题。",
-    },
-    "ru": {
-        "symbols": "Ответа нет: только знаки препинания или символы.",
-        "opener": "Ответа нет: только вступительные слова.",
-        "echo": "Ответа нет: только повторён вопрос.",
-    },
-}
-_MEND: dict[Language, str] = {"en": "Answer the question. ", "zh": "请回答问题。", "ru": "Ответь на вопрос. "}
+_WORDS = own_tables(__file__, "gate.toml")
+_WHY: Mapping[str, Mapping[_NonAnswer, str]] = _WORDS["why"]
+_MEND: Mapping[str, str] = _WORDS["mend"]
 
 
 def classify_non_answer(answer: str, *, question: str = "", reference: str | None = None) -> _NonAnswer | None:
@@ -251,8 +155,8 @@ def _words(listed: str) -> set[str]:
     return {"".join(_letters(word)) for word in re.split(r"\||\n\n", listed)} - {""}
 
 
-_ONLY = frozenset(_words(OPENERS))
-_EITHER = _ONLY | _words(_ANNOUNCERS)
+_ONLY = frozenset(_words(_WORDS["openers"]))
+_EITHER = _ONLY | _words(_WORDS["announcers"])
 _LONGEST = max(map(len, _EITHER))
 _BEGINNING = 4
 _BEGINNINGS = {word[:_BEGINNING] for word in _EITHER}

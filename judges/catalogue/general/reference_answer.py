@@ -17,7 +17,7 @@ from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.questions import finding_schema
 from judges.catalogue.parts.similarity import Likeness, import_extra
 from judges.catalogue.parts.text import Tokenizer, f_of_counts, tokens
-from judges.entry import Entry, own_entry
+from judges.entry import Entry, own_entry, own_tables
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
@@ -25,59 +25,7 @@ from judges.sample import Sample
 from judges.settings import means
 from judges.verdict import Verdict
 
-_UNITS: Mapping[str, Mapping[str, float]] = {
-    "length": {
-        "mm millimetre millimetres millimeter millimeters мм 毫米": 1e-3,
-        "cm centimetre centimetres centimeter centimeters см 厘米": 1e-2,
-        "m metre metres meter meters м метр метра метров 米": 1.0,
-        "km kilometre kilometres kilometer kilometers км километр километра километров 公里 千米": 1e3,
-        "in inch inches": 0.0254,
-        "ft foot feet": 0.3048,
-        "yd yard yards": 0.9144,
-        "mi mile miles": 1609.344,
-    },
-    "mass": {
-        "mg milligram milligrams мг 毫克": 1e-6,
-        "g gram grams г грамм грамма граммов 克": 1e-3,
-        "kg kilogram kilograms кг килограмм килограмма килограммов 公斤 千克": 1.0,
-        "t tonne tonnes т тонна тонны тонн 吨": 1e3,
-        "lb lbs pound pounds": 0.45359237,
-        "oz ounce ounces": 0.028349523125,
-    },
-    "time": {
-        "ms millisecond milliseconds мс 毫秒": 1e-3,
-        "s sec second seconds с сек секунда секунды секунд 秒": 1.0,
-        "min minute minutes мин минута минуты минут 分钟": 60.0,
-        "h hour hours hr hrs ч час часа часов 小时": 3600.0,
-        "day days день дня дней 天": 86400.0,
-        "week weeks неделя недели недель 周": 604800.0,
-    },
-    "volume": {
-        "ml millilitre millilitres milliliter milliliters мл 毫升": 1e-3,
-        "l litre litres liter liters л литр литра литров 升": 1.0,
-    },
-    "speed": {"km/h kmh kph км/ч 公里/小时": 1 / 3.6, "m/s м/с 米/秒": 1.0, "mph": 0.44704},
-    "area": {"m² m2 м²": 1.0, "km² km2 км²": 1e6, "ha га": 1e4},
-    "energy": {"j": 1.0, "kj": 1e3, "cal": 4.184, "kcal": 4184.0, "wh": 3600.0, "kwh": 3.6e6},
-    "power": {"w вт": 1.0, "kw квт": 1e3, "megawatt megawatts мвт": 1e6},
-    "data": {
-        "byte bytes": 1.0,
-        "kb": 1e3,
-        "mb": 1e6,
-        "gb": 1e9,
-        "tb": 1e12,
-        "kib": 2**10,
-        "mib": 2**20,
-        "gib": 2**30,
-    },
-    "share": {"% percent per cent процент процента процентов": 1.0, "‰": 0.1},
-    "kelvin": {"kelvin": 1.0},
-    "euro": {"€ eur euro euros евро 欧元": 1.0},
-    "dollar": {"$ usd dollar dollars доллар доллара долларов 美元": 1.0},
-    "rouble": {"₽ rub рубль рубля рублей руб": 1.0},
-    "yuan": {"¥ cny rmb yuan 元 人民币": 1.0},
-    "sterling": {"£ gbp": 1.0},
-}
+_UNITS: Mapping[str, Mapping[str, float]] = own_tables(__file__, "units.toml")["units"]
 """Factors to one unit of each dimension, by the names of units; currencies are not converted."""
 
 _FAHRENHEIT = frozenset(["°f", "f", "fahrenheit", "华氏度"])
@@ -88,23 +36,7 @@ _UNIT_OF = {
     for names, factor in units.items()
     for name in names.split()
 }
-_TIMES = {
-    "thousand": 1e3,
-    "million": 1e6,
-    "billion": 1e9,
-    "trillion": 1e12,
-    "тыс": 1e3,
-    "тысяч": 1e3,
-    "млн": 1e6,
-    "миллионов": 1e6,
-    "миллиона": 1e6,
-    "млрд": 1e9,
-    "mio": 1e6,
-    "mrd": 1e9,
-    "миллиардов": 1e9,
-    "万": 1e4,
-    "亿": 1e8,
-}
+_TIMES: Mapping[str, float] = own_tables(__file__, "units.toml")["times"]
 _MAGNITUDE = "|".join(sorted(_TIMES, key=len, reverse=True))
 _QUANTITY = re.compile(
     rf"(?P<before>[€$£¥₽]?)\s*(?P<sign>[-+\u2212]?)\s*(?P<number>\d[\d.,' \u00a0\u202f]*(?<![ ,'])|\.\d+)"

@@ -14,7 +14,7 @@ from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.fields import answer_in
 from judges.catalogue.parts.languages import checked_language, english_name, is_in, load_identifier, prose
 from judges.catalogue.parts.text import sentences
-from judges.entry import Entry, own_entry
+from judges.entry import Entry, own_entry, own_tables
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened, unfit
 from judges.sample import Sample
 from judges.settings import means, own_words
@@ -74,48 +74,13 @@ class _Counted(_Rule):
         return "too_few" if number < self.at_least else "too_many"
 
 
-class _Words(_Counted):
-    kind: Literal["words"]
+class _Units(_Counted):
+    """An instruction about how many there are of what any answer has."""
+
+    kind: Literal["words", "sentences", "bullets", "highlights", "placeholders", "capital_words"]
 
     def count(self, answer: str) -> int:
-        return len(_WORD.findall(answer))
-
-
-class _Sentences(_Counted):
-    kind: Literal["sentences"]
-
-    def count(self, answer: str) -> int:
-        return len(sentences(answer))
-
-
-class _Bullets(_Counted):
-    kind: Literal["bullets"]
-
-    def count(self, answer: str) -> int:
-        return len(_BULLET.findall(answer))
-
-
-class _Highlights(_Counted):
-    kind: Literal["highlights"]
-
-    def count(self, answer: str) -> int:
-        return sum(
-            bool(highlight.strip("*").strip()) for form in _HIGHLIGHTS for highlight in form.findall(answer)
-        )
-
-
-class _Placeholders(_Counted):
-    kind: Literal["placeholders"]
-
-    def count(self, answer: str) -> int:
-        return len(_PLACEHOLDER.findall(answer))
-
-
-class _CapitalWords(_Counted):
-    kind: Literal["capital_words"]
-
-    def count(self, answer: str) -> int:
-        return sum(word.isupper() for word in re.findall(r"\w+(?:-\w+)*", answer))
+        return _COUNTS[self.kind](answer)
 
 
 class _Keyword(_Counted):
@@ -172,21 +137,12 @@ class _Paragraphs(_Counted):
 
 
 class _Keywords(_Rule):
-    kind: Literal["keywords"]
+    kind: Literal["keywords", "forbidden_words"]
     words: Annotated[tuple[_Text, ...], Field(min_length=1)]
 
     def fault(self, answer: str) -> str | None:
-        return None if all(word.casefold() in answer.casefold() for word in self.words) else "missing"
-
-    def fills(self) -> dict[str, object]:
-        return {"words": ", ".join(self.words)}
-
-
-class _ForbiddenWords(_Rule):
-    kind: Literal["forbidden_words"]
-    words: Annotated[tuple[_Text, ...], Field(min_length=1)]
-
-    def fault(self, answer: str) -> str | None:
+        if self.kind == "keywords":
+            return None if all(word.casefold() in answer.casefold() for word in self.words) else "missing"
         used = any(re.search(rf"\b{re.escape(word)}\b", answer, re.IGNORECASE) for word in self.words)
         return "used" if used else None
 
@@ -194,18 +150,10 @@ class _ForbiddenWords(_Rule):
         return {"words": ", ".join(self.words)}
 
 
-class _LetterCase(_Rule):
-    kind: Literal["upper_case", "lower_case"]
-
-    def fault(self, answer: str) -> str | None:
-        kept = answer.isupper() if self.kind == "upper_case" else answer.islower()
-        return None if kept else "wrong"
-
-
 class _Form(_Rule):
     """An instruction about the whole answer that has no settings."""
 
-    kind: Literal["no_commas", "quotation", "title", "json", "two_answers"]
+    kind: Literal["upper_case", "lower_case", "no_commas", "quotation", "title", "json", "two_answers"]
 
     def fault(self, answer: str) -> str | None:
         return None if _FORMS[self.kind](answer) else "wrong"
@@ -239,20 +187,14 @@ class _LanguageRule(_Rule):
         return {"language": english_name(code), "code": code}
 
 
-class _StartsWith(_Rule):
-    kind: Literal["starts_with"]
+class _End(_Rule):
+    kind: Literal["starts_with", "ends_with"]
     text: _Text
 
     def fault(self, answer: str) -> str | None:
-        return None if answer.strip().lower().startswith(self.text.strip().lower()) else "wrong"
-
-
-class _EndsWith(_Rule):
-    kind: Literal["ends_with"]
-    text: _Text
-
-    def fault(self, answer: str) -> str | None:
-        return None if answer.strip().strip('"').lower().endswith(self.text.strip().lower()) else "wrong"
+        whole, text = answer.strip().lower(), self.text.strip().lower()
+        kept = whole.startswith(text) if self.kind == "starts_with" else whole.strip('"').endswith(text)
+        return None if kept else "wrong"
 
 
 class _OneOf(_Rule):
@@ -267,24 +209,16 @@ class _OneOf(_Rule):
 
 
 _Instruction = Annotated[
-    _Words
-    | _Sentences
-    | _Bullets
-    | _Highlights
-    | _Placeholders
-    | _CapitalWords
+    _Units
     | _Keyword
     | _Letter
     | _Sections
     | _Paragraphs
     | _Keywords
-    | _ForbiddenWords
-    | _LetterCase
     | _Form
     | _Postscript
     | _LanguageRule
-    | _StartsWith
-    | _EndsWith
+    | _End
     | _OneOf,
     Field(discriminator="kind"),
 ]
@@ -393,94 +327,34 @@ def _instructions_after_ifeval(names: list[Any], settings: object, prompt: str) 
         BadSample: If an instruction is none of IFEval's, or lacks a setting.
     """
     every = settings if isinstance(settings, list) else [{}] * len(names)
+    known = own_tables(__file__, "ifeval.toml")
     for name, one in zip(names, every, strict=False):
-        read = _IFEVAL.get(str(name))
-        if read is None:
-            raise BadSample(f"instruction_id_list: {shortened(name)} is none of {', '.join(_IFEVAL)}")
+        form = known.get(str(name))
+        if form is None:
+            raise BadSample(f"instruction_id_list: {shortened(name)} is none of {', '.join(known)}")
         try:
-            yield read(
-                {
-                    "prompt_to_repeat": prompt,
-                    **{key: value for key, value in dict(one).items() if value is not None},
-                }
-            )
+            given = {key: value for key, value in dict(one).items() if value is not None}
+            yield _translated(form, {"prompt_to_repeat": prompt, **given})
         except (KeyError, TypeError, ValueError) as error:
             raise BadSample(f"kwargs of {name!r}: {one_line(error)} cannot be read") from error
 
 
-def _bounds(relation: str, number: int) -> dict[str, int]:
-    """Return the bounds that `"at least"` or `"less than"` a number means."""
-    return {"at_least": number} if relation == "at least" else {"at_most": number - 1}
+def _translated(form: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an instruction in our words: a text `<name>` stands for a setting of that name.
 
-
-def _exactly(number: int) -> dict[str, int]:
-    return {"at_least": number, "at_most": number}
-
-
-_IFEVAL: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "change_case:capital_word_frequency": lambda one: {
-        "kind": "capital_words",
-        **_bounds(one["capital_relation"], one["capital_frequency"]),
-    },
-    "change_case:english_capital": lambda _: {"kind": "upper_case"},
-    "change_case:english_lowercase": lambda _: {"kind": "lower_case"},
-    "combination:repeat_prompt": lambda one: {"kind": "starts_with", "text": one["prompt_to_repeat"]},
-    "combination:two_responses": lambda _: {"kind": "two_answers"},
-    "detectable_content:number_placeholders": lambda one: {
-        "kind": "placeholders",
-        "at_least": one["num_placeholders"],
-    },
-    "detectable_content:postscript": lambda one: {"kind": "postscript", "marker": one["postscript_marker"]},
-    "detectable_format:constrained_response": lambda _: {
-        "kind": "one_of",
-        "options": ("My answer is yes.", "My answer is no.", "My answer is maybe."),
-    },
-    "detectable_format:json_format": lambda _: {"kind": "json"},
-    "detectable_format:multiple_sections": lambda one: {
-        "kind": "sections",
-        "heading": one["section_spliter"],
-        "at_least": one["num_sections"],
-    },
-    "detectable_format:number_bullet_lists": lambda one: {"kind": "bullets", **_exactly(one["num_bullets"])},
-    "detectable_format:number_highlighted_sections": lambda one: {
-        "kind": "highlights",
-        "at_least": one["num_highlights"],
-    },
-    "detectable_format:title": lambda _: {"kind": "title"},
-    "keywords:existence": lambda one: {"kind": "keywords", "words": one["keywords"]},
-    "keywords:forbidden_words": lambda one: {"kind": "forbidden_words", "words": one["forbidden_words"]},
-    "keywords:frequency": lambda one: {
-        "kind": "keyword",
-        "keyword": one["keyword"],
-        **_bounds(one["relation"], one["frequency"]),
-    },
-    "keywords:letter_frequency": lambda one: {
-        "kind": "letter",
-        "letter": one["letter"],
-        **_bounds(one["let_relation"], one["let_frequency"]),
-    },
-    "language:response_language": lambda one: {"kind": "language", "language": one["language"]},
-    "length_constraints:nth_paragraph_first_word": lambda one: {
-        "kind": "paragraphs",
-        **_exactly(one["num_paragraphs"]),
-        "number": one["nth_paragraph"],
-        "first_word": one["first_word"],
-    },
-    "length_constraints:number_paragraphs": lambda one: {
-        "kind": "paragraphs",
-        "divider": "***",
-        **_exactly(one["num_paragraphs"]),
-    },
-    "length_constraints:number_sentences": lambda one: {
-        "kind": "sentences",
-        **_bounds(one["relation"], one["num_sentences"]),
-    },
-    "length_constraints:number_words": lambda one: {"kind": "words", **_bounds(one["relation"], one["num_words"])},
-    "punctuation:no_comma": lambda _: {"kind": "no_commas"},
-    "startend:end_checker": lambda one: {"kind": "ends_with", "text": one["end_phrase"]},
-    "startend:quotation": lambda _: {"kind": "quotation"},
-}
-"""How IFEval names its instructions and their settings."""
+    Raises:
+        KeyError: If a setting is missing.
+    """
+    read = {
+        key: given[text[1:-1]] if isinstance(text, str) and text.startswith("<") else text
+        for key, text in form.items()
+    }
+    relation, number = read.pop("relation", "at least"), read.pop("number_of", None)
+    if relation == "exactly":
+        return {**read, "at_least": number, "at_most": number}
+    if number is not None:
+        read |= {"at_least": number} if relation == "at least" else {"at_most": number - 1}
+    return read
 
 
 def _is_json(answer: str) -> bool:
@@ -508,7 +382,21 @@ def _has_two_answers(answer: str) -> bool:
     return all(parts[1:-1]) and len(written) == 2 and written[0] != written[1]  # noqa: PLR2004 - two answers
 
 
+def _count_highlights(answer: str) -> int:
+    return sum(bool(highlight.strip("*").strip()) for form in _HIGHLIGHTS for highlight in form.findall(answer))
+
+
+_COUNTS: Mapping[str, Callable[[str], int]] = {
+    "words": lambda answer: len(_WORD.findall(answer)),
+    "sentences": lambda answer: len(sentences(answer)),
+    "bullets": lambda answer: len(_BULLET.findall(answer)),
+    "highlights": _count_highlights,
+    "placeholders": lambda answer: len(_PLACEHOLDER.findall(answer)),
+    "capital_words": lambda answer: sum(word.isupper() for word in re.findall(r"\w+(?:-\w+)*", answer)),
+}
 _FORMS: Mapping[str, Callable[[str], bool]] = {
+    "upper_case": str.isupper,
+    "lower_case": str.islower,
     "no_commas": lambda answer: "," not in answer,
     "quotation": _is_quotation,
     "title": _has_title,

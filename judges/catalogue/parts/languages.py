@@ -11,6 +11,7 @@ from typing import Any
 from unicodedata import name as character_name
 
 from judges.catalogue.parts.similarity import import_extra
+from judges.entry import own_tables
 from judges.errors import unfit
 
 _CODES = (
@@ -18,30 +19,7 @@ _CODES = (
     "lo lt lv mk ml mn mr ms my ne nl no pa pl ps pt ro ru sk sl sq sr sv sw ta te th tl tr uk ur uz vi zh"
 )
 _KNOWN = tuple(_CODES.split())
-_SCRIPTS: Mapping[str, str] = {
-    "ARABIC": "ar fa ps ur",
-    "ARMENIAN": "hy",
-    "BENGALI": "bn",
-    "CJK": "zh ja ko",
-    "CYRILLIC": "be bg kk mk mn ru sr uk uz",
-    "DEVANAGARI": "hi mr ne",
-    "GEORGIAN": "ka",
-    "GREEK": "el",
-    "GUJARATI": "gu",
-    "GURMUKHI": "pa",
-    "HANGUL": "ko",
-    "HEBREW": "he",
-    "HIRAGANA": "ja",
-    "KANNADA": "kn",
-    "KATAKANA": "ja",
-    "KHMER": "km",
-    "LAO": "lo",
-    "MALAYALAM": "ml",
-    "MYANMAR": "my",
-    "TAMIL": "ta",
-    "TELUGU": "te",
-    "THAI": "th",
-}
+_SCRIPTS: Mapping[str, str] = own_tables(__file__, "languages.toml")["scripts"]
 _OTHER_THAN_LATIN = {language for languages in _SCRIPTS.values() for language in languages.split()} - {"sr", "uz"}
 _NOT_PROSE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\S+@\S+|<[^<>\n]*>", re.DOTALL)
 _SURE, _LIKELY, _UNLIKELY = 0.5, 0.2, 0.05
@@ -133,92 +111,7 @@ def load_identifier(judge: str) -> Any:
     return identifier
 
 
-_NAMES: Mapping[str, str] = {
-    "af": "afrikaans",
-    "ar": "arabic | arabisch | arabe | árabe | арабск | 阿拉伯语 | 阿拉伯文 | アラビア語 | 아랍어 | العربية",
-    "az": "azerbaijani",
-    "be": "belarusian | белорусск",
-    "bg": "bulgarian | bulgarisch | болгарск | 保加利亚语",
-    "bn": "bengali | bangla | 孟加拉语",
-    "ca": "catalan | catalán | català | katalanisch",
-    "cs": "czech | tschechisch | tchèque | checo | чешск | 捷克语",
-    "cy": "welsh",
-    "da": "danish | dänisch | danois | danés | датск | 丹麦语",
-    "de": "german | deutsch | allemand | alemán | alemão | tedesco | немецк | 德语 | 德文 | ドイツ語 | 독일어",
-    "el": "greek | griechisch | grec | griego | греческ | 希腊语",
-    "en": "english | englisch | anglais | inglés | inglês | inglese | английск | 英语 | 英文 | 英語 | 영어",
-    "es": (
-        "spanish | spanisch | espagnol | español | castellano | "
-        "espanhol | spagnolo | испанск | 西班牙语 | スペイン語"
-    ),
-    "et": "estonian | estnisch",
-    "eu": "basque",
-    "fa": "persian | farsi | persisch | персидск | 波斯语",
-    "fi": "finnish | finnisch | finnois | финск | 芬兰语",
-    "fr": (
-        "french | französisch | français | francés | francês | "
-        "francese | французск | 法语 | 法文 | フランス語 | 프랑스어"
-    ),
-    "ga": "irish",
-    "gl": "galician | gallego",
-    "gu": "gujarati",
-    "he": "hebrew | hebräisch | hébreu | иврит | 希伯来语 | עברית",
-    "hi": "hindi | хинди | 印地语",
-    "hr": "croatian | kroatisch | хорватск",
-    "hu": "hungarian | ungarisch | hongrois | húngaro | венгерск | 匈牙利语",
-    "hy": "armenian | армянск",
-    "id": "indonesian | bahasa indonesia | indonesisch | 印尼语",
-    "is": "icelandic | isländisch",
-    "it": "italian | italienisch | italien | italiano | итальянск | 意大利语 | 意大利文 | イタリア語 | 이탈리아어",
-    "ja": (
-        "japanese | japanisch | japonais | japonés | japonês | giapponese | японск | 日语 | 日文 | 日本語 | 일본어"
-    ),
-    "ka": "georgian | грузинск",
-    "kk": "kazakh | казахск",
-    "km": "khmer",
-    "kn": "kannada",
-    "ko": "korean | koreanisch | coréen | coreano | корейск | 韩语 | 韩文 | 韓国語 | 한국어",
-    "lo": "lao",
-    "lt": "lithuanian | litauisch | литовск",
-    "lv": "latvian | lettisch | латышск",
-    "mk": "macedonian",
-    "ml": "malayalam",
-    "mn": "mongolian | 蒙古语",
-    "mr": "marathi",
-    "ms": "malay | 马来语",
-    "my": "burmese",
-    "ne": "nepali",
-    "nl": (
-        "dutch | niederländisch | néerlandais | holandés | "
-        "olandese | nederlands | нидерландск | голландск | 荷兰语"
-    ),
-    "no": "norwegian | norwegisch | norvégien | noruego | норвежск | 挪威语",
-    "pa": "punjabi",
-    "pl": "polish | polnisch | polonais | polaco | polacco | polsku | польск | 波兰语",
-    "ps": "pashto",
-    "pt": "portuguese | portugiesisch | portugais | portugués | português | portoghese | португальск | 葡萄牙语",
-    "ro": "romanian | rumänisch | roumain | rumano | румынск | 罗马尼亚语",
-    "ru": "russian | russisch | russe | ruso | russo | русск | 俄语 | 俄文 | ロシア語 | 러시아어",
-    "sk": "slovak | slowakisch | словацк",
-    "sl": "slovene | slovenian | slowenisch | словенск",
-    "sq": "albanian",
-    "sr": "serbian | serbisch | сербск",
-    "sv": "swedish | schwedisch | suédois | sueco | шведск | 瑞典语",
-    "sw": "swahili | суахили",
-    "ta": "tamil",
-    "te": "telugu",
-    "th": "thai | thailändisch | тайск | 泰语 | タイ語",
-    "tl": "tagalog | filipino",
-    "tr": "turkish | türkisch | turc | turco | türkçe | турецк | 土耳其语",
-    "uk": "ukrainian | ukrainisch | ukrainien | ucraniano | украинск | українськ | 乌克兰语",
-    "ur": "urdu",
-    "uz": "uzbek | узбекск",
-    "vi": "vietnamese | vietnamesisch | vietnamien | вьетнамск | 越南语 | ベトナム語",
-    "zh": (
-        "chinese | mandarin | chinesisch | chinois | chino | chinês | "
-        "cinese | китайск | 中文 | 汉语 | 漢語 | 中国語 | 중국어"
-    ),
-}
+_NAMES: Mapping[str, str] = own_tables(__file__, "languages.toml")["names"]
 """The names of languages in the languages in which they are asked for; Russian ones without their endings."""
 
 _CODE_BY_NAME: Mapping[str, str] = {

@@ -22,11 +22,11 @@ from judges.catalogue.safety.personal.finding import (
     without_overlaps,
 )
 from judges.catalogue.safety.personal.identifiers import (
-    COUNTRIES,
     cards,
     emails,
     ibans,
     ip_addresses,
+    known_countries,
     national_ids,
     phones,
 )
@@ -61,7 +61,7 @@ def find(
     """
     plain = Plain(text)
     regions = _PHONE_REGIONS if countries is None else tuple(sorted(countries))
-    packs = COUNTRIES if countries is None else countries
+    packs = known_countries() if countries is None else countries
     findings = without_overlaps(one for one in _all(plain, regions, packs) if one.kind in kinds)
     places = [(finding, plain.original(finding.start, finding.end)) for finding in findings]
     return [replace(finding, start=start, end=end) for finding, (start, end) in places]
@@ -396,7 +396,7 @@ def _places(item: Person, answer: str) -> list[tuple[int, int]]:
 def _checked_countries(countries: Collection[str] | None) -> frozenset[str] | None:
     if countries is None:
         return None
-    return frozenset(chosen(countries, sorted({*COUNTRIES, *_PHONE_REGIONS}), setting="countries"))
+    return frozenset(chosen(countries, sorted({*known_countries(), *_PHONE_REGIONS}), setting="countries"))
 
 
 def _check_extra() -> None:
