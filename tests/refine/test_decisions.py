@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from typing import Any, Literal
 
 import pytest
@@ -212,7 +211,7 @@ def test_a_middleware_outside_that_asks_keeps_its_decisions() -> None:
 
 def test_all_models_inside_an_attempt_say_again_what_a_human_decided_on() -> None:
     """Another model than the agent's, which says something else each time, has nobody asked anew; nor its text."""
-    signs = ScriptedModel(lambda prompt, numbers=count(): f"signed {next(numbers)}")  # type: ignore[misc]  # mypy infers no default
+    signs = ScriptedModel(["signed 0", "signed 1"])
     middleware: list[Any] = [SelfRefineMiddleware("length:at_most=80"), AsksAfterEachCall(signs)]
     agent = create_agent(ScriptedModel(["draft"]), [], middleware=middleware, checkpointer=InMemorySaver())
     assert question_of(agent.invoke(ASKED, THREAD)) == {"judge this": "draft, signed 0"}
