@@ -303,9 +303,7 @@ class HeardReplies(BaseCallbackHandler):
         """Keep a reply, also for a loop around."""
         new = []
         for prompt, generations in zip(self._prompts.pop(run_id, ()), response.generations, strict=False):
-            earlier = (
-                self.again.lookup(dumps([_nameless(one) for one in prompt]), "") if self.again.is_open else ()
-            )
+            earlier = self.again.is_open and self.again.lookup(dumps([_nameless(one) for one in prompt]), "")
             for generation, known in zip(generations, earlier or (), strict=False):
                 vars(generation).update(vars(known))  # the object that the caller reads, too
             new.append((prompt, [_copied(generation) for generation in generations]))
