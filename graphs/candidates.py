@@ -310,26 +310,13 @@ class CandidatesLoop(Loop):
         allowance = refinement.allowance(now, purpose="the candidates were done", bounds_retries=False)
         shared = Allowance() if allowance is None else allowance
         events: _Events = partial(started_events, refinement, len(results.calls))
+        effect = partial(Effect, config=context.config, refinement=refinement, allowance=shared)
         start, astart = _within(shared, race.start), _awithin(shared, race.astart)
         try:
-            yield Effect(
-                run=start,
-                arun=astart,
-                config=context.config,
-                events=events,
-                refinement=refinement,
-                allowance=shared,
-            )
+            yield effect(run=start, arun=astart, events=events)
             events = tuple
             while race.is_running and not (self.policy.first_accepted and _is_accepted(results)):
-                number, end = yield Effect(
-                    run=race.next,
-                    arun=race.anext,
-                    config=context.config,
-                    events=events,
-                    refinement=refinement,
-                    allowance=shared,
-                )
+                number, end = yield effect(run=race.next, arun=race.anext, events=events)
                 results.ended[number] = end
                 events = partial(candidate_events, end.refinement) if number in results.drafted else tuple
         finally:

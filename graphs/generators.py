@@ -88,12 +88,6 @@ def _tool_result_in(messages: Sequence[Any]) -> AIMessage | None:
     return AIMessage([part for content in contents for part in _parts(content)])
 
 
-def _fault_in(messages: Sequence[Any]) -> str:
-    """Return what tools say is wrong, where messages end with their results and one failed; otherwise nothing."""
-    results = _last_calls(messages)[1]
-    return "\n".join(str(result.text) for result in results if result.status == "error")
-
-
 def _last_calls(messages: Sequence[Any]) -> tuple[int | None, list[ToolMessage]]:
     """Return the place of the message before the results of tools that messages end with, and the results."""
     ending = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
@@ -150,6 +144,11 @@ class Draft:
     def kind(self) -> AnswerKind:
         """The kind of the answer."""
         return kind_of_answer(self.answer)
+
+    def fields(self, *, checks_calls: bool) -> dict[str, Any]:
+        """Return what an `Attempt` has of it beside the answer; `misfit` only where calls are checked."""
+        fields = {name: getattr(self, name) for name in ("steps", "evidence", "raw", "fault", "kept")}
+        return {**fields, "misfit": self.misfit if checks_calls else ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +231,8 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
             "the question"
         )
     draft = Draft(answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls)
-    fault = _fault_in(messages)
+    failed = [str(tool.text) for tool in _last_calls(messages)[1] if tool.status == "error"]
+    fault = "\n".join(failed)
     return replace(draft, fault=fault) if fault else replace(draft, skip_reason=RETURN_DIRECT)
 
 
@@ -338,7 +338,7 @@ def delta_of(chunk: Mapping[str, Any]) -> Delta:
     return Delta(text if isinstance(text, str) else "", is_call)
 
 
-class RequestGenerator:
+class RequestGenerator(_DirectGenerator):
     """Answers one raw chat-completions request, for a door that must lose nothing of it.
 
     The first attempt sends the request as it came, whatever fields it has; a retry sends it with the messages
@@ -354,7 +354,7 @@ class RequestGenerator:
         ConfigurationError: If `messages` are none of chat completions; on the first use of `conversation`.
     """
 
-    may_interrupt = False
+    writes_in_chunks = False
 
     def __init__(
         self,
@@ -363,7 +363,7 @@ class RequestGenerator:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._client = client
+        super().__init__(client)
         self._request = {name: value for name, value in request.items() if name not in _OF_A_STREAM}
         self._headers = headers
 
@@ -372,24 +372,18 @@ class RequestGenerator:
         """The request's messages as LangChain's: the question for the loop."""
         return to_messages(self._request.get("messages") or ())
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft, blocking until it is complete."""
-        del config
-        return self._draft(self._client.chat(self._attempt(prompt, temperature), headers=self._headers))
-
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft without blocking the event loop."""
-        del config
-        return self._draft(await self._client.achat(self._attempt(prompt, temperature), headers=self._headers))
-
-    def _attempt(self, prompt: list[BaseMessage], temperature: float | None) -> dict[str, Any]:
+    def _call(
+        self, prompt: list[BaseMessage], temperature: float | None, on_delta: OnDelta | None
+    ) -> dict[str, Any]:
+        """Return the request with its headers; it is not sent as a stream."""
+        del on_delta
         added = prompt[len(self.conversation) :]
         messages = self._request.get("messages") or []
         messages = [*messages, *to_dicts(added)] if added else messages
-        return {**self._request, **_request(messages, temperature)}
+        return {"request": {**self._request, **_request(messages, temperature)}, "headers": self._headers}
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
-        return _draft_of_completion(completion, str(self._request.get("model") or self._client.name))
+        return _draft_of_completion(completion, str(self._request.get("model") or self.client.name))
 
 
 def _dicts(prompt: list[BaseMessage]) -> list[MessageDict]:

@@ -78,8 +78,12 @@ def build_loop(
     Raises:
         ConfigurationError: If generator or judge is unusable, or the policy's certificate is about another loop.
     """
-    _check_name(name)
-    _check_bounds(bounds)
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"name is a text, not {shortened(name)}")
+    if not isinstance(bounds, Bounds | None):
+        raise ConfigurationError(
+            f"bounds is a graphs.Bounds, for instance Bounds(max_attempts=5), not {shortened(bounds)}"
+        )
     coerced = judge_for(generator, judge)
     if any(model.is_model(generator) for model in coerced.models):
         warnings.warn(
@@ -202,18 +206,6 @@ def _is_model(generator: object) -> bool:
     if isinstance(generator, str | OpenAICompatible):
         return True
     return looks_like_chat_model(generator) and not hasattr(generator, "arefine")
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"name is a text, not {shortened(name)}")
-
-
-def _check_bounds(bounds: object) -> None:
-    if not isinstance(bounds, Bounds | None):
-        raise ConfigurationError(
-            f"bounds is a graphs.Bounds, for instance Bounds(max_attempts=5), not {shortened(bounds)}"
-        )
 
 
 _Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -456,9 +448,6 @@ _UNSEEN_SETTINGS = frozenset({"context"})
 """Settings of a run that have nothing to do with its steps."""
 
 
-_Evidence = dict[str, Any]
-
-
 _EDGES: dict[Node, dict[str, str]] = {
     "generate": {"judge": "", "finish": ""},
     "judge": {"generate": "augment", "finish": ""},
@@ -480,7 +469,7 @@ class NodeInput(TypedDict):
 class GraphInput(NodeInput, total=False):
     """Input of the graph: the conversation and, if there is any, evidence (fields of a sample)."""
 
-    evidence: Annotated[_Evidence, EphemeralValue]
+    evidence: Annotated[dict[str, Any], EphemeralValue]
 
 
 class GraphOutput(NodeInput):
@@ -568,7 +557,9 @@ class _StepNode(Runnable[Any, Any]):
     def _apply(self, transition: Transition, config: RunnableConfig) -> Any:
         _write(transition.refinement, config, transition.outcome)
         ended = self.name == "finish" and transition.goto is None
-        _write_status("done" if ended else transition.refinement.status, config, always=self.name == "finish")
+        status = "done" if ended else transition.refinement.status
+        if self.name == "finish" or status != "running":  # until its last step a turn is running, stored as that
+            langgraph_private.write(config, langgraph_private.STATUS, status)
         decision = langgraph_private.decision_of(config)
         if decision is not None:
             decision.error = transition.refusal
@@ -609,12 +600,6 @@ def _write(refinement: Refinement, config: RunnableConfig, outcome: Outcome | No
     data = refinement.to_state()
     langgraph_private.records_of(config).keep(data, _StepRecord(refinement, outcome))
     langgraph_private.write(config, langgraph_private.RECORD, data)
-
-
-def _write_status(status: Status, config: RunnableConfig, *, always: bool = False) -> None:
-    """Write the status where it changed: until its last step a turn is running, and stored as that."""
-    if always or status != "running":
-        langgraph_private.write(config, langgraph_private.STATUS, status)
 
 
 @naming_settings("self_refine(generator, judge), for instance self_refine(model, 'helpfulness')")

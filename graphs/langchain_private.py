@@ -263,6 +263,9 @@ class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
 class HeardReplies(BaseCallbackHandler):
     """Keeps what models reply that are called inside, each with its prompt, for as long as one draft takes.
 
+    Where `again` says what they replied before a human was asked, a model that is asked the same, and has no
+    `RepliesAgain`, is asked, and its reply taken for the earlier one: whoever decided did so on that.
+
     It is no callback of the config, since what runs inside would take it for somebody who listens.
     """
 
@@ -270,6 +273,7 @@ class HeardReplies(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.replies: list[tuple[Sequence[object], list[Any]]] = []
+        self.again = RepliesAgain((), before=None)
         self._prompts: dict[UUID, Sequence[Sequence[object]]] = {}
         self.outer = _heard.get()
 
@@ -297,7 +301,12 @@ class HeardReplies(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Keep a reply, also for a loop around."""
-        new = list(zip(self._prompts.pop(run_id, ()), response.generations, strict=False))
+        new = []
+        for prompt, generations in zip(self._prompts.pop(run_id, ()), response.generations, strict=False):
+            earlier = self.again.is_open and self.again.lookup(dumps([_nameless(one) for one in prompt]), "")
+            for generation, known in zip(generations, earlier or (), strict=False):
+                vars(generation).update(vars(known))  # the object that the caller reads, too
+            new.append((prompt, [_copied(generation) for generation in generations]))
         heard: HeardReplies | None = self
         while heard is not None:
             heard.replies += new
@@ -309,6 +318,14 @@ HEARD = "__refine_heard"
 
 _heard: ContextVar[HeardReplies | None] = ContextVar("graphs.heard_replies", default=None)
 register_configure_hook(_heard, inheritable=True)
+
+
+def _copied(generation: Any) -> Any:
+    """Return a copy, since who gets a reply may write into its message."""
+    twin = copy(generation)
+    if hasattr(twin, "message"):
+        twin.message = copy(twin.message)
+    return twin
 
 
 def _content_of(generation: Any) -> object:
@@ -332,11 +349,16 @@ class RepliesAgain(BaseCache):
         self.before = before
         self._replies = [(dumps([_nameless(one) for one in prompt]), reply) for prompt, reply in replies]
 
+    @property
+    def is_open(self) -> bool:
+        """True if a reply is left."""
+        return bool(self._replies)
+
     def lookup(self, prompt: str, llm_string: str) -> list[Any] | None:
         """Return the reply to a prompt; None has the model asked."""
         del llm_string
         index = next((index for index, (known, _) in enumerate(self._replies) if known == prompt), None)
-        return None if index is None else [copy(generation) for generation in self._replies.pop(index)[1]]
+        return None if index is None else [_copied(generation) for generation in self._replies.pop(index)[1]]
 
     def update(self, prompt: str, llm_string: str, return_val: object) -> None:
         """Keep nothing that is new."""

@@ -237,11 +237,7 @@ class PieceLoop(Loop):
         before = refinement.pause(attempt.void, now=now) if attempt.void else refinement
         return before.add_draft(
             answer,
-            steps=draft.steps,
-            evidence=draft.evidence,
-            raw=draft.raw,
-            fault=draft.fault,
-            misfit=draft.misfit if self.policy.check_tool_calls else "",
+            **draft.fields(checks_calls=self.policy.check_tool_calls),
             skip_reason=draft.skip_reason,
             usage=usage,
             latency_s=time.perf_counter() - started,

@@ -204,16 +204,12 @@ class Attempt(Frozen):
             "mended": [span.model_dump() for span in self.mended],
             "pieces": [piece.model_dump(mode="json") for piece in self.pieces],
         }
+        plain = ("number", "answer", "evidence", "fault", "latency_s", "review")
         return {
-            "number": self.number,
-            "answer": self.answer,
+            **{name: getattr(self, name) for name in plain},
             "steps": list(self.steps),
-            "evidence": self.evidence,
             "verdict": None if self.verdict is None else self.verdict.model_dump(mode="json"),
-            "fault": self.fault,
             "usage": self.usage.model_dump(mode="json"),
-            "latency_s": self.latency_s,
-            "review": self.review,
             **{name: value for name, value in rare.items() if value},
         }
 
@@ -326,6 +322,10 @@ Decision = Literal["accepted", "rewritten", "rejected"]
 _FINAL = ("blocked", "question_refused", "withdrawn")
 """Stops after which no draft is released, whatever the policy says of the best one."""
 
+_STORED_AS_THEY_ARE = (
+    *("question", "stop_reason", "detail", "started_at", "ended_at", "updated_at"),
+    *("released", "id", "refiner", "decision"),
+)
 _STORED = ("sampled", "sent_back")
 """Names in a checkpoint, where turns of earlier releases wait, of `is_judged` and `revisions`."""
 
@@ -400,44 +400,15 @@ class Refinement:
         return evolve(self, overrides=overrides, policy=policy, evidence=evidence, outdated=outdated)
 
     def add_draft(
-        self,
-        answer: AIMessage,
-        *,
-        steps: Sequence[AnyMessage] = (),
-        evidence: Mapping[str, JsonValue] | None = None,
-        raw: dict[str, JsonValue] | None = None,
-        fault: str = "",
-        misfit: str = "",
-        is_echo: bool = False,
-        kept: str = "",
-        skip_reason: str = "",
-        usage: Usage | None = None,
-        latency_s: float = 0.0,
-        now: float | None = None,
-        pieces: Sequence[Piece] = (),
-        is_estimated: bool = False,
+        self, answer: AIMessage, *, skip_reason: str = "", now: float | None = None, **fields: Any
     ) -> Self:
-        """Record a draft; end the refinement if the draft is not to be judged."""
+        """Record a draft, with other `fields` of its `Attempt`; end the refinement if it is not to be judged."""
         self._require_running()
         attempts = self.attempts
         if len(attempts) >= self.max_attempts_now or (attempts and attempts[-1].verdict is None):
             raise ValueError(f"attempt {self.number} cannot be drafted: no draft is wanted after the last one")
-        attempt = Attempt(
-            number=len(attempts) + 1,
-            answer=answer,
-            steps=tuple(steps),
-            evidence=dict(evidence or {}),
-            raw=raw,
-            fault=fault,
-            misfit=misfit,
-            usage=Usage() if usage is None else usage,
-            latency_s=latency_s,
-            copied="echo" if is_echo else None,
-            kept=kept,
-            pieces=tuple(pieces),
-            is_estimated=is_estimated,
-        )
-        if not pieces and attempt.copied is None and self._twin_of(attempt) is not None:
+        attempt = Attempt(number=len(attempts) + 1, answer=answer, **fields)
+        if not attempt.pieces and attempt.copied is None and self._twin_of(attempt) is not None:
             attempt = attempt.model_copy(update={"copied": "repeat"})
         updated_at = self.updated_at if now is None else now
         extended = evolve(self, attempts=(*attempts, attempt), updated_at=updated_at)
@@ -757,10 +728,7 @@ class Refinement:
         policy = self.policy
         if not self.has_limits and not policy.prices:
             return None
-        if not self._has_budget:
-            seconds, retries = self.seconds_left(now), policy.max_retries if bounds_retries else None
-            return Allowance(seconds=seconds, retries=retries, prices=policy.prices, purpose=purpose)
-        usage = self.usage
+        usage = self.usage if self._has_budget else Usage()
         return Allowance(
             calls=None if policy.max_calls is None else max(0, policy.max_calls - usage.calls - reserved_calls),
             tokens=None if policy.max_tokens is None else policy.max_tokens - usage.tokens,
@@ -769,7 +737,7 @@ class Refinement:
             retries=policy.max_retries if bounds_retries else None,
             prices=policy.prices,
             spent=usage,
-            unpriced=next(_unpriced_models(self.attempts), None),
+            unpriced=next(_unpriced_models(self.attempts), None) if self._has_budget else None,
             purpose=purpose,
         )
 
@@ -884,23 +852,14 @@ class Refinement:
             "question_verdict": None if verdict is None else verdict.model_dump(mode="json"),
         }
         return {
-            "question": self.question,
+            **{name: getattr(self, name) for name in _STORED_AS_THEY_ARE},
             "evidence": dict(self.evidence),
             "attempts": [self.memo.recall(f"attempt {one.number}", (one,), one.to_state) for one in self.attempts],
             "added": list(self.added),
-            "stop_reason": self.stop_reason,
-            "detail": self.detail,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "updated_at": self.updated_at,
             "unfinished": self.unfinished.model_dump(mode="json"),
             "sampled": self.is_judged,
-            "released": self.released,
-            "id": self.id,
-            "refiner": self.refiner,
             "overrides": dict(self.overrides),
             "sent_back": list(self.revisions),
-            "decision": self.decision,
             **{name: value for name, value in rare.items() if value},
         }
 

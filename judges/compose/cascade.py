@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from judges.compose.panel import CompositeJudge, checked_success, judges_by_name, without_missing
+from judges.compose.panel import (
+    CompositeJudge,
+    as_refusal,
+    checked_success,
+    judges_by_name,
+    lacking,
+    without_missing,
+)
 from judges.errors import unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.settings import means
-from judges.verdict import LOWEST, NOTHING_TO_JUDGE, Verdict
+from judges.verdict import LOWEST, Verdict
 
 
 class Cascade(CompositeJudge):
@@ -112,9 +119,11 @@ class Escalation(CompositeJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult judge after judge until one is sure."""
         verdict = yield from self.first_to_decide(sample, self._is_sure, called="judge")
-        missing = [one for one in verdict.items[:-1] if one.unscored not in {None, *NOTHING_TO_JUDGE}]
-        if self._sure_bad is None or not missing or verdict.rating is None or self._refuses(verdict):
+        missing = lacking(verdict.items[:-1])
+        if self._sure_bad is None or not missing or verdict.rating is None:
             return verdict
+        if self._refuses(verdict):
+            return as_refusal(verdict)
         return without_missing(verdict.items, missing).model_copy(update={"judge": self.name})
 
     def _is_sure(self, verdict: Verdict) -> bool:

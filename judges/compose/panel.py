@@ -31,9 +31,19 @@ def _called_to_vote(verdicts: Sequence[Verdict]) -> int:
     return sum(verdict.unscored not in NOTHING_TO_JUDGE for verdict in verdicts)
 
 
-def _failed(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the verdicts of judges that had something to judge, and failed to."""
-    return [one for one in verdicts if one.unscored is not None and one.unscored not in NOTHING_TO_JUDGE]
+def lacking(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts that could have been worse: judges failed, or refuse without a member of theirs."""
+    return [
+        one
+        for one in verdicts
+        if one.unscored not in NOTHING_TO_JUDGE
+        and (one.unscored is not None or (one.passed is False and not one.rated_natively and one.missing))
+    ]
+
+
+def as_refusal(verdict: Verdict) -> Verdict:
+    """Return a refusal as no rating that a loop with a lower `success_rating` could accept."""
+    return verdict.model_copy(update={"value": float(verdict.rating or LOWEST), "passed": False})
 
 
 def without_missing(verdicts: Sequence[Verdict], missing: Sequence[Verdict]) -> Verdict:
@@ -41,7 +51,7 @@ def without_missing(verdicts: Sequence[Verdict], missing: Sequence[Verdict]) -> 
     reason: Unscored = next(
         (limit for limit in _LIMITS if limit in [one.unscored for one in missing]), "too_few_votes"
     )
-    names = ", ".join(f"{one.judge} ({one.unscored})" for one in missing)
+    names = ", ".join(f"{name} ({why})" for one in missing for name, why in one.missing.items())
     detail = f"{names} gave no verdict and could have refused; quorum=... lets the others decide"
     return Verdict.without_score(reason, detail, items=tuple(verdicts))
 
@@ -283,7 +293,7 @@ class Panel(CompositeJudge):
             return too_few_votes(verdicts, len(valid), quorum)
         ballots = {verdict.judge: self._ballot(verdict) for verdict in valid}
         rating, note = self._combine(ballots, {verdict.judge for verdict in failing})
-        failed = _failed(verdicts) if self._quorum is None else []
+        failed = lacking(verdicts) if self._quorum is None else []
         missing = failed if rating >= self._success else []
         lowest = dict.fromkeys((verdict.judge for verdict in missing), LOWEST)
         if self._combine({**ballots, **lowest}, lowest.keys())[0] < rating:
@@ -299,7 +309,7 @@ class Panel(CompositeJudge):
         )
         verdict = verdict if verdict.passed else _with_replacement(verdict, failing, sample.answer or "")
         counts_as_rating = verdict.passed or not (failed or any(not one.rated_natively for one in failing))
-        return verdict if counts_as_rating else verdict.model_copy(update={"value": float(rating)})
+        return verdict if counts_as_rating else as_refusal(verdict)
 
     def _decides(self, failing: Sequence[Verdict]) -> bool:
         """Check whether failing members decide alone: under `"min"` any does, under `"veto"` one with a veto."""
@@ -506,7 +516,7 @@ class Repeat(OneInside):
         if len(valid) < self._quorum:
             return too_few_votes(verdicts, len(valid), self._quorum)
         strictest, most, tied = _most_frequent(valid)
-        missing = [] if self._lets_others_decide else _failed(verdicts)
+        missing = [] if self._lets_others_decide else lacking(verdicts)
         lowest = [Verdict.rated(LOWEST) for _ in missing]
         if strictest.passed and not _most_frequent([*valid, *lowest])[0].passed:
             return without_missing(verdicts, missing)

@@ -183,6 +183,8 @@ class ModelCall:
     def _hearing(self, config: RunnableConfig, on_delta: OnDelta | None) -> Iterator[Callable[[Draft], Draft]]:
         """Hear what the model writes, and keep its replies for a middleware that asks a human about one."""
         replies = langchain_private.HeardReplies.of(config)
+        if replies is not None and self._turn.replies:
+            replies.again = langchain_private.RepliesAgain(self._turn.replies, before=None)
         chunks = None if on_delta is None else _Heard(on_delta)
         try:
             with nullcontext() if chunks is None else langchain_private.hearing(config, chunks.handler):

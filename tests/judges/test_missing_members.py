@@ -35,10 +35,12 @@ KINDS: dict[str, Callable[[Members], Any]] = {
     "strict panel": lambda members: Panel(members, rule="mean", success_rating=4),
     "cascade": Cascade,
     "escalation": Escalation,
-    "escalation that refuses": lambda members: Escalation(members, sure_bad=1),
+    "escalation that refuses": lambda members: Escalation(members, sure_bad=2),
     "panel in a panel": lambda members: Panel([Panel(members[:2], rule="mean", name="two"), members[2]]),
     "panel in a cascade": lambda members: Cascade([members[0], Panel(members[1:], name="two")]),
+    "panel in a mean": lambda members: Panel([Panel(members[:2], name="two"), members[2]], rule="mean"),
     "panel in an escalation": lambda members: Escalation([members[0], Panel(members[1:], name="two")]),
+    "panel that refuses": lambda members: Escalation([Panel(members[:2], name="two"), members[2]], sure_bad=1),
     "repeated panel": lambda members: Repeat(Panel(members, rule="majority"), 2),
 }
 

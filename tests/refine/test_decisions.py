@@ -155,13 +155,19 @@ class AsksBeforeEachCall(AgentMiddleware[Any, Any, Any]):
 
 
 class AsksAfterEachCall(AgentMiddleware[Any, Any, Any]):
-    """Asks a human about each reply of the model, and replaces what is refused."""
+    """Asks a human about each reply of the model, signed by another, and replaces what is refused."""
+
+    def __init__(self, signs: ScriptedModel | None = None) -> None:
+        super().__init__()
+        self.signs = signs
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Return the reply that a human agreed to."""
         reply = handler(request)
+        if self.signs is not None:
+            reply.result[-1].content += f", {self.signs.invoke('sign it').text}"
         return reply if interrupt({"judge this": reply.result[-1].text}) else ModelResponse([AIMessage("no")])
 
 
@@ -201,6 +207,15 @@ def test_a_middleware_outside_that_asks_keeps_its_decisions() -> None:
         state = agent.invoke(Command(resume=decision), THREAD)
     assert state["messages"][-1].text == "draft 3"
     assert set(made) == {"yes to call 1"}
+
+
+def test_all_models_inside_an_attempt_say_again_what_a_human_decided_on() -> None:
+    """Another model than the agent's, which says something else each time, has nobody asked anew; nor its text."""
+    signs = ScriptedModel(["signed 0", "signed 1"])
+    middleware: list[Any] = [SelfRefineMiddleware("length:at_most=80"), AsksAfterEachCall(signs)]
+    agent = create_agent(ScriptedModel(["draft"]), [], middleware=middleware, checkpointer=InMemorySaver())
+    assert question_of(agent.invoke(ASKED, THREAD)) == {"judge this": "draft, signed 0"}
+    assert agent.invoke(Command(resume=True), THREAD)["messages"][-1].text == "draft, signed 0"
 
 
 def test_a_reply_that_is_given_again_is_as_the_model_gave_it() -> None:
