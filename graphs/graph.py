@@ -6,7 +6,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import cache, partial
-from typing import Annotated, Any, Literal, NamedTuple, Unpack, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Unpack, cast, get_args
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -78,7 +78,7 @@ def build_loop(
     Raises:
         ConfigurationError: If generator or judge is unusable, or the policy's certificate is about another loop.
     """
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(cast("object", name), str) or not name.strip():
         raise ConfigurationError(f"name is a text, not {shortened(name)}")
     if not isinstance(bounds, Bounds | None):
         raise ConfigurationError(

@@ -179,21 +179,6 @@ class RefineState(AgentState[Any]):
     refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge_turns]]
 
 
-class _Name(str):
-    """A middleware's name, which says what to do where a set of names, as LangChain makes one, gets it twice."""
-
-    __slots__ = ()
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is _Name and other is not self and str.__eq__(self, other):
-            raise ConfigurationError(
-                f"an agent takes the name {str(self)!r} once; give the other SelfRefineMiddleware one of its "
-                f"own: SelfRefineMiddleware(judge, name='outer')"
-            )
-        return str.__eq__(self, other)
-
-
 class _TakesAJudgeAlone(HintsAtCalls):
     """A middleware, which leaves the model to its agent, and says so where it is given both, or asked itself."""
 
@@ -277,7 +262,7 @@ class SelfRefineMiddleware(
     ) -> None:
         super().__init__()
         self.policy = policy_of(policy, settings)
-        self._name, self._name_in_agent = name, _Name(name)
+        self._name = name
         judge = as_judge(judge)
         questions = input_judging(input_judge, input_mode)
         self._loop = loop_of(judge, self.policy, name, bounds, piece_judge=piece_judge, questions=questions)
@@ -315,7 +300,7 @@ class SelfRefineMiddleware(
     @property
     def name(self) -> str:
         """Name of the middleware in the agent."""
-        return self._name_in_agent
+        return self._name
 
     def __repr__(self) -> str:
         settings = f"{self.policy.acceptance}, max_attempts={self.policy.max_attempts}"

@@ -167,7 +167,7 @@ class AsksAfterEachCall(AgentMiddleware[Any, Any, Any]):
         """Return the reply that a human agreed to."""
         reply = handler(request)
         if self.signs is not None:
-            reply.result[-1].content += f", {self.signs.invoke('sign it').text}"
+            reply.result[-1].content = f"{reply.result[-1].text}, {self.signs.invoke('sign it').text}"
         return reply if interrupt({"judge this": reply.result[-1].text}) else ModelResponse([AIMessage("no")])
 
 

@@ -397,7 +397,6 @@ GUESSED_CALLS = (
     ("SelfRefineMiddleware()", "write SelfRefineMiddleware(judge)"),
     ("SelfRefineMiddleware(model=ScriptedModel(['x']), judge='json')", "the model is the agent's"),
     ("SelfRefineMiddleware('json').invoke('Hi')", "create_agent(model, tools, middleware="),
-    ("create_agent(ScriptedModel([]), middleware=[SelfRefineMiddleware('json') for _ in 'ab'])", "name='outer'"),
     ("refine.Webhook('https://a')", "write refine.Webhook(url, secret)"),
     ("refine.Webhook('https://a', None)", "the secret of a webhook is whsec_"),
     ("Policy(3)", "write Policy(max_attempts=3"),
