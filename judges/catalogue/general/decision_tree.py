@@ -22,7 +22,7 @@ from judges.verdict import Verdict
 _DEEPEST = 12
 
 
-class _End(BaseModel):
+class _Leaf(BaseModel):
     """Where a way through the tree ends."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,7 +46,7 @@ class _Branch(BaseModel):
         return [1 + depth for node in nodes for depth in (node.depths() if isinstance(node, _Branch) else [0])]
 
 
-_Node = _Branch | _End | Annotated[float, Field(ge=0, le=1)]
+_Node = _Branch | _Leaf | Annotated[float, Field(ge=0, le=1)]
 _Branch.model_rebuild()
 _TREE: TypeAdapter[_Branch] = TypeAdapter(_Branch)
 _STEP: Question[Any] = Question(prompt="decision_tree", reply=finding_schema())
@@ -106,7 +106,7 @@ class DecisionTree(ModelJudge):
                 Verdict.checked(reply.verdict, subject=node.ask, rationale=reply.rationale, feedback=feedback)
             )
             node = node.yes if reply.verdict else node.no
-        end = node if isinstance(node, _End) else _End(score=node)
+        end = node if isinstance(node, _Leaf) else _Leaf(score=node)
         way = [
             f"{item.subject} {self.say('yes' if item.passed else 'no', sample)} - {item.rationale}"
             for item in items
