@@ -21,7 +21,7 @@ from judges.entry import Entry, Subject, own_tables
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.hints import translate_settings
 from judges.judge import Judge
-from judges.models.providers.local_models import Likeness, alike, finest_likeness, traits_of
+from judges.models.providers.local_models import MiniLM, alike, finest_likeness, whole_minilm, word_pieces
 from judges.runtime.validation import judge_name, one_of, suggestion
 from judges.sample import FIELD_NAMES, canonical_field
 from judges.settings import NamedJudgeError, settings_of
@@ -48,8 +48,11 @@ _WEIGHTS = (3.0, 2.5, 2.0, 0.5)
 _BEGINNING, _SYNONYM = 0.9, 0.6
 """The shares of it that count for the beginning of a word, and for a synonym."""
 
-_MEANING = 0.25
-"""What it weighs, beside all the words of the best match, that a sentence means one of a judge's phrases."""
+_MEANING, _CLOSE_MEANING = 0.25, 0.8
+"""What it weighs, beside all the words of the best match, that a sentence means a judge's phrases; read closely."""
+
+_READ_CLOSELY, _MEANT = 12, 5
+"""Best matches whose phrases are read by all of MiniLM's layers, some milliseconds each; what is left of them."""
 
 _SENTENCE = 3
 """Words that tell something from which on a text is a sentence, compared as a whole as well."""
@@ -101,38 +104,51 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     """Return the entries that a text's words find, or all that it means, the heaviest first."""
     terms = _terms(text, _words_between_blanks(text), entries)
     weights = [0.0] * len(entries)
-    by = finest_likeness()
-    has_vectors = len(terms) >= _SENTENCE and by == "pieces" and text.isascii()
+    has_vectors = len(terms) >= _SENTENCE and finest_likeness() == "pieces" and text.isascii()
     told = len(_WEIGHTS) - has_vectors  # the many words of docstrings outweigh what vectors tell
     for term in terms:
         found = [term.weight(_indexed(entry)[:told]) for entry in entries]
         rarity = math.log((len(found) + 1) / max(1, sum(weight > 0 for weight in found)))
         weights = [weight + one * rarity for weight, one in zip(weights, found, strict=True)]
-    if has_vectors and entries:
-        most = max(weights) or 1.0
-        meant = _meant(entries, text, by)
-        weights = [weight / most + _MEANING * one for weight, one in zip(weights, meant, strict=True)]
-    least = max(weights, default=0.0) * _MUCH_LESS
-    ranked = [(weight, entry) for weight, entry in zip(weights, entries, strict=True) if weight > 0]
-    ranked = [(weight, entry) for weight, entry in ranked if weight >= least]
+    ranked = list(zip(weights, entries, strict=True))
+    if has_vectors:
+        most = max(weights, default=0.0) or 1.0
+        ranked = [(weight / most, entry) for weight, entry in ranked]
+        meant = _with_meaning(ranked, text, word_pieces(), nearest=2, weight=_MEANING)
+        best = nlargest(_READ_CLOSELY, range(len(ranked)), key=lambda place: meant[place][0])
+        candidates = [ranked[place] for place in best]
+        close = _with_meaning(candidates, text, whole_minilm(), nearest=3, weight=_CLOSE_MEANING)
+        ranked = nlargest(_MEANT, close, key=lambda one: one[0])
+    else:
+        least = max(weights, default=0.0) * _MUCH_LESS
+        ranked = [(weight, entry) for weight, entry in ranked if weight > 0 and weight >= least]
     return [entry for _, entry in sorted(ranked, key=lambda one: (not _is_called(one[1], text), -one[0]))]
 
 
-def _meant(entries: Sequence[Entry], text: str, by: Likeness) -> list[float]:
-    """Return how much nearer a sentence is to what is said of each judge than to most, in standard deviations.
+def _with_meaning(
+    ranked: Sequence[tuple[float, Entry]], text: str, model: MiniLM, *, nearest: int, weight: float
+) -> list[tuple[float, Entry]]:
+    """Return the entries with what it weighs that a sentence is nearer to what is said of each than of most.
 
-    What is said of a judge are its question, its name, its tags and phrases; the two nearest count.
+    What is said of a judge are its question, its name, its tags and phrases; as many as `nearest` of them count.
+    The unit is a standard deviation over the entries.
     """
-    (said,) = traits_of([text], by)
-    near = [fmean(nlargest(2, (alike(said, phrase) for phrase in _phrases(entry, by)))) for entry in entries]
-    spread = pstdev(near)
-    return [(one - fmean(near)) / spread if spread else 0.0 for one in near]
+    (said,) = model.embed([text]).vectors
+    near = [
+        fmean(nlargest(nearest, (alike(said, phrase) for phrase in _phrases(entry, model)))) for _, entry in ranked
+    ]
+    middle, spread = (fmean(near), pstdev(near)) if near else (0.0, 0.0)
+    return [
+        (own + weight * (one - middle) / (spread or 1.0), entry)
+        for one, (own, entry) in zip(near, ranked, strict=True)
+    ]
 
 
 @cache
-def _phrases(entry: Entry, by: Likeness) -> tuple[Any, ...]:
+def _phrases(entry: Entry, model: MiniLM) -> tuple[list[float], ...]:
     name = entry.name.rpartition(".")[2].replace("_", " ")
-    return tuple(traits_of([entry.asks, name, ", ".join(entry.tags), *_own_words(entry).split(", ")], by))
+    said = [entry.asks, name, ", ".join(entry.tags), *_own_words(entry).split(", ")]
+    return tuple(model.embed([phrase for phrase in said if phrase]).vectors)
 
 
 def _is_called(entry: Entry, text: str) -> bool:

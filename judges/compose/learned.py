@@ -18,7 +18,7 @@ from judges.entry import Explanation
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import EmbeddingModel
-from judges.models.providers.local_models import MiniLM, word_pieces
+from judges.models.providers.local_models import MiniLM, whole_minilm, word_pieces
 from judges.requests import Deliberation, Embed
 from judges.runtime.faults import write_whole
 from judges.sample import Sample
@@ -40,7 +40,7 @@ _SHORT_WORD = 4
 @cache
 def vectors_of(kind: Vectors) -> EmbeddingModel | None:
     """Return the model of a kind of vectors, whose weights are in memory once; None for no vectors."""
-    return None if kind == "none" else word_pieces() if kind == "pieces" else MiniLM()
+    return None if kind == "none" else word_pieces() if kind == "pieces" else whole_minilm()
 
 
 def look_at(sample: Sample, model: EmbeddingModel | None) -> Generator[Any, Any, list[float]]:

@@ -118,6 +118,12 @@ def word_pieces() -> MiniLM:
 
 
 @cache
+def whole_minilm() -> MiniLM:
+    """Return MiniLM with all its layers, whose weights are in memory once."""
+    return MiniLM()
+
+
+@cache
 def finest_likeness() -> Likeness:
     """Return by what texts are best compared with what is installed."""
     return "words" if any(find_spec(one) is None for one in (*_LIBRARIES, _PACKAGE)) else "pieces"
