@@ -49,7 +49,7 @@ _BEGINNING, _SYNONYM = 0.9, 0.6
 """The shares of it that count for the beginning of a word, and for a synonym."""
 
 _MEANING, _CLOSE_MEANING = 0.25, 0.8
-"""What it weighs, beside all the words of the best match, that a sentence means a judge's phrases; read closely."""
+"""What it weighs, beside all words of the best match, that a sentence means a judge's phrases; read closely."""
 
 _READ_CLOSELY, _MEANT = 12, 5
 """Best matches whose phrases are read by all of MiniLM's layers, some milliseconds each; what is left of them."""
