@@ -279,6 +279,7 @@ class _DirectGenerator:
     """
 
     may_interrupt = False
+    writes_in_chunks = True
 
     def __init__(self, client: OpenAICompatible) -> None:
         self.client = client
@@ -305,8 +306,6 @@ class _DirectGenerator:
         """Return a draft without blocking the event loop; otherwise as `draft`."""
         del config
         return self._draft(await self.client.achat(**self._call(prompt, temperature, on_delta)))
-
-    draft_stream, adraft_stream = draft, adraft
 
     def _call(
         self, prompt: list[BaseMessage], temperature: float | None, on_delta: OnDelta | None
@@ -418,7 +417,8 @@ class AsyncGenerator(Protocol):
     Attributes:
         may_interrupt: Whether a step inside may interrupt for a human, so that an attempt must be resumable.
 
-    One that knows the name of the model that it asks has it as `asks`, for errors.
+    One that knows the name of the model that it asks has it as `asks`, for errors. One whose `writes_in_chunks` is
+    true takes a fourth argument, a function that is told of the draft while it is written.
     """
 
     may_interrupt: bool
@@ -564,8 +564,6 @@ class _RunnableGenerator:
                 chunks = [_told(chunk, on_delta) async for chunk in stream]
         return self._draft_of(_sum_of(chunks), prompt)
 
-    draft_stream, adraft_stream = draft, adraft
-
     @property
     def writes_in_chunks(self) -> bool:
         """True if its answer can be read while it is written; a graph streams states instead."""
@@ -704,6 +702,7 @@ class _NamedGenerator:
     """A chat model specified by name, created on first use."""
 
     may_interrupt = False
+    writes_in_chunks = True
 
     def __init__(self, name: str) -> None:
         self._name = self.asks = name
@@ -715,13 +714,23 @@ class _NamedGenerator:
             self._cached = _RunnableGenerator(chat_model(self._name))
         return self._cached
 
-    def draft(self, *call: Any) -> Draft:
-        return self._generator.draft(*call)
+    def draft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
+    ) -> Draft:
+        return self._generator.draft(prompt, config, temperature, on_delta)
 
-    async def adraft(self, *call: Any) -> Draft:
-        return await self._generator.adraft(*call)
-
-    draft_stream, adraft_stream = draft, adraft
+    async def adraft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
+    ) -> Draft:
+        return await self._generator.adraft(prompt, config, temperature, on_delta)
 
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:

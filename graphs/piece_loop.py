@@ -543,10 +543,8 @@ class _Writer:
 
     def _call(self, form: str, on_delta: OnDelta) -> Callable[[], Any]:
         """Return the call, which tells of what is written where the generator writes in chunks."""
-        given, in_chunks = (self.prompt, self.config, self.temperature), f"{form}_stream"
-        if hasattr(self.generator, in_chunks) and getattr(self.generator, "writes_in_chunks", True):
-            return partial(getattr(self.generator, in_chunks), *given, on_delta)
-        return partial(getattr(self.generator, form), *given)
+        told = (on_delta,) if getattr(self.generator, "writes_in_chunks", False) else ()
+        return partial(getattr(self.generator, form), self.prompt, self.config, self.temperature, *told)
 
 
 _Happening = Callable[[], None]

@@ -130,7 +130,7 @@ class ModelCall:
         silent: Whether to drop what middleware inside writes to the agent's custom stream.
     """
 
-    may_interrupt = True
+    may_interrupt = writes_in_chunks = True
     reports_usage = True
 
     def __init__(
@@ -176,8 +176,6 @@ class ModelCall:
                 return heard(self._draft(await self._handler(self._next_request(prompt, temperature))))
             except StructuredOutputError as error:
                 return heard(self._draft(error))
-
-    draft_stream, adraft_stream = draft, adraft
 
     @contextmanager
     def _hearing(self, config: RunnableConfig, on_delta: OnDelta | None) -> Iterator[Callable[[Draft], Draft]]:

@@ -475,8 +475,8 @@ class UpstreamGenerator:
         models: Another model's name from an attempt number on.
     """
 
-    may_interrupt = False
-    uses_langchain = False
+    may_interrupt = uses_langchain = False
+    writes_in_chunks = True
 
     def __init__(
         self,
@@ -497,8 +497,16 @@ class UpstreamGenerator:
         self._numbers = count(1)
         self.answers: dict[str, RawAnswer] = {}
 
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+    async def adraft(
+        self,
+        prompt: list[BaseMessage],
+        config: RunnableConfig,
+        temperature: float | None,
+        on_delta: OnDelta | None = None,
+    ) -> Draft:
         """Return the upstream's answer; its raw reply is in `answers` by the id of the message.
+
+        With `on_delta` it is streamed, and told of while it is written.
 
         Raises:
             UpstreamRefused: If the upstream answers with an error.
@@ -507,18 +515,16 @@ class UpstreamGenerator:
         del config
         number = next(self._numbers)
         payload = self._payload(prompt, number, temperature)
+        if on_delta is not None:
+            return await self._streamed(number, payload, on_delta, goes_on=prompt[-1].type == "ai")
         reply = await self._upstream.post(self._dialect.PATH, payload, self._headers_of(number))
         reply = _uncompress(reply)
         return self._draft(number, reply, _document(reply))
 
-    async def adraft_stream(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None, on_delta: OnDelta
-    ) -> Draft:
-        """Return the upstream's answer, and tell of it while it is written; otherwise as `adraft`."""
-        del config
-        number, dialect = next(self._numbers), self._dialect
-        payload = dialect.as_stream(self._payload(prompt, number, temperature))
-        if prompt[-1].type == "ai":
+    async def _streamed(self, number: int, payload: Json, on_delta: OnDelta, *, goes_on: bool) -> Draft:
+        dialect = self._dialect
+        payload = dialect.as_stream(payload)
+        if goes_on:
             payload = dialect.going_on(payload)
         reader = ChunkReader(lambda event: on_delta(dialect.delta_in(event)))
         body, headers = write_json(payload), self._headers_of(number)
