@@ -285,8 +285,8 @@ def _choice_without_reasoning(choice: Any) -> Any:
     if isinstance(remaining.get("content"), list):
         remaining["content"] = [part for part in remaining["content"] if not _is_reasoning(part)]
     is_left_out = any(value and remaining.get(name) != value for name, value in message.items())
-    told = {"logprobs": None} if is_left_out and choice.get("logprobs") else {}
-    return {**_without_numbers(choice), **told, "message": remaining}
+    logprobs = {"logprobs": None} if is_left_out and choice.get("logprobs") else {}
+    return {**_without_numbers(choice), **logprobs, "message": remaining}
 
 
 def _is_reasoning(block: object) -> bool:

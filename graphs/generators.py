@@ -545,7 +545,7 @@ class _RunnableGenerator:
                 return self._draft_of(runnable.invoke(given, own, **settings), prompt)
             stream: Any = runnable.stream(given, own, **settings)
             with closing(stream):
-                chunks = [_told(chunk, on_delta) for chunk in stream]
+                chunks = [_pass_on(chunk, on_delta) for chunk in stream]
         return self._draft_of(_sum_of(chunks), prompt)
 
     async def adraft(
@@ -561,7 +561,7 @@ class _RunnableGenerator:
                 return self._draft_of(await runnable.ainvoke(given, own, **settings), prompt)
             stream: Any = runnable.astream(given, own, **settings)
             async with aclosing(stream):
-                chunks = [_told(chunk, on_delta) async for chunk in stream]
+                chunks = [_pass_on(chunk, on_delta) async for chunk in stream]
         return self._draft_of(_sum_of(chunks), prompt)
 
     @property
@@ -613,7 +613,8 @@ class _RunnableGenerator:
             )
 
 
-def _told(chunk: T, on_delta: OnDelta) -> T:
+def _pass_on(chunk: T, on_delta: OnDelta) -> T:
+    """Tell of a chunk, and return it."""
     on_delta(delta_in(chunk))
     return chunk
 

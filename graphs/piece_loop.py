@@ -543,8 +543,8 @@ class _Writer:
 
     def _call(self, form: str, on_delta: OnDelta) -> Callable[[], Any]:
         """Return the call, which tells of what is written where the generator writes in chunks."""
-        told = (on_delta,) if getattr(self.generator, "writes_in_chunks", False) else ()
-        return partial(getattr(self.generator, form), self.prompt, self.config, self.temperature, *told)
+        listener = (on_delta,) if getattr(self.generator, "writes_in_chunks", False) else ()
+        return partial(getattr(self.generator, form), self.prompt, self.config, self.temperature, *listener)
 
 
 _Happening = Callable[[], None]

@@ -105,17 +105,17 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     terms = _terms(text, _words_between_blanks(text), entries)
     weights = [0.0] * len(entries)
     has_vectors = len(terms) >= _SENTENCE and finest_likeness() == "pieces" and text.isascii()
-    told = len(_WEIGHTS) - has_vectors  # the many words of docstrings outweigh what vectors tell
+    depth = len(_WEIGHTS) - has_vectors  # the many words of docstrings outweigh what vectors tell
     for term in terms:
-        found = [term.weight(_indexed(entry)[:told]) for entry in entries]
-        rarity = math.log((len(found) + 1) / max(1, sum(weight > 0 for weight in found)))
-        weights = [weight + one * rarity for weight, one in zip(weights, found, strict=True)]
+        own = [term.weight(_indexed(entry)[:depth]) for entry in entries]
+        rarity = math.log((len(own) + 1) / max(1, sum(weight > 0 for weight in own)))
+        weights = [weight + one * rarity for weight, one in zip(weights, own, strict=True)]
     ranked = list(zip(weights, entries, strict=True))
     if has_vectors:
         most = max(weights, default=0.0) or 1.0
         ranked = [(weight / most, entry) for weight, entry in ranked]
-        meant = _with_meaning(ranked, text, word_pieces(), nearest=2, weight=_MEANING)
-        best = nlargest(_READ_CLOSELY, range(len(ranked)), key=lambda place: meant[place][0])
+        rough = _with_meaning(ranked, text, word_pieces(), nearest=2, weight=_MEANING)
+        best = nlargest(_READ_CLOSELY, range(len(ranked)), key=lambda place: rough[place][0])
         candidates = [ranked[place] for place in best]
         close = _with_meaning(candidates, text, whole_minilm(), nearest=3, weight=_CLOSE_MEANING)
         ranked = nlargest(_MEANT, close, key=lambda one: one[0])
@@ -133,9 +133,10 @@ def _with_meaning(
     What is said of a judge are its question, its name, its tags and phrases; as many as `nearest` of them count.
     The unit is a standard deviation over the entries.
     """
-    (said,) = model.embed([text]).vectors
+    (vector,) = model.embed([text]).vectors
     near = [
-        fmean(nlargest(nearest, (alike(said, phrase) for phrase in _phrases(entry, model)))) for _, entry in ranked
+        fmean(nlargest(nearest, (alike(vector, phrase) for phrase in _phrases(entry, model))))
+        for _, entry in ranked
     ]
     middle, spread = (fmean(near), pstdev(near)) if near else (0.0, 0.0)
     return [
@@ -147,8 +148,8 @@ def _with_meaning(
 @cache
 def _phrases(entry: Entry, model: MiniLM) -> tuple[list[float], ...]:
     name = entry.name.rpartition(".")[2].replace("_", " ")
-    said = [entry.asks, name, ", ".join(entry.tags), *_own_words(entry).split(", ")]
-    return tuple(model.embed([phrase for phrase in said if phrase]).vectors)
+    phrases = [entry.asks, name, ", ".join(entry.tags), *_own_words(entry).split(", ")]
+    return tuple(model.embed(list(filter(None, phrases))).vectors)
 
 
 def _is_called(entry: Entry, text: str) -> bool:

@@ -193,8 +193,8 @@ class _End(_Rule):
 
     def fault(self, answer: str) -> str | None:
         whole, text = answer.strip().lower(), self.text.strip().lower()
-        kept = whole.startswith(text) if self.kind == "starts_with" else whole.strip('"').endswith(text)
-        return None if kept else "wrong"
+        is_kept = whole.startswith(text) if self.kind == "starts_with" else whole.strip('"').endswith(text)
+        return None if is_kept else "wrong"
 
 
 class _OneOf(_Rule):
@@ -333,20 +333,20 @@ def _instructions_after_ifeval(names: list[Any], settings: object, prompt: str) 
         if form is None:
             raise BadSample(f"instruction_id_list: {shortened(name)} is none of {', '.join(known)}")
         try:
-            given = {key: value for key, value in dict(one).items() if value is not None}
-            yield _translated(form, {"prompt_to_repeat": prompt, **given})
+            settings = {key: value for key, value in dict(one).items() if value is not None}
+            yield _translated(form, {"prompt_to_repeat": prompt, **settings})
         except (KeyError, TypeError, ValueError) as error:
             raise BadSample(f"kwargs of {name!r}: {one_line(error)} cannot be read") from error
 
 
-def _translated(form: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _translated(form: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return an instruction in our words: a text `<name>` stands for a setting of that name.
 
     Raises:
         KeyError: If a setting is missing.
     """
     read = {
-        key: given[text[1:-1]] if isinstance(text, str) and text.startswith("<") else text
+        key: settings[text[1:-1]] if isinstance(text, str) and text.startswith("<") else text
         for key, text in form.items()
     }
     relation, number = read.pop("relation", "at least"), read.pop("number_of", None)

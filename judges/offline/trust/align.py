@@ -157,9 +157,9 @@ def _said_and_good(
     pairs = []
     for row in rows:
         mark, verdict = row.marks.get(judge), majority(row.opinions, good)
-        said = None if mark is None else mark.score if name == "score" else mark.p_pass
-        if said is not None and verdict is not None:
-            pairs.append((said, verdict, row.weight))
+        number = None if mark is None else mark.score if name == "score" else mark.p_pass
+        if number is not None and verdict is not None:
+            pairs.append((number, verdict, row.weight))
     return pairs
 
 
