@@ -438,11 +438,7 @@ class ResumeAnswers:
         numbers: defaultdict[str, count[int]] = defaultdict(count)
         asking: set[str] = set()
         size = len(self._values)  # as it is now: one that grows while another asks would count as an answer
-
-        if heard is not None:
-            earlier = self._entry.get("replies", {}).get(subject, ())
-            heard.again = langchain_private.RepliesAgain(earlier, before=None)
-            heard.is_decided = _is_decided_inside
+        inside = config if heard is None else self._heard_again(subject, heard).hearing(config)
 
         def here() -> str:
             """Return the subject, and of judges side by side the one that asks, since threads race."""
@@ -464,8 +460,8 @@ class ResumeAnswers:
                     self._check_inside(subject, heard, is_answered=answer is not None)
                 return answer
             asking.discard(own)
-            self._ask(own)
             self._keep(subject, heard)
+            self._ask(own)
             return None
 
         own = replace(
@@ -474,8 +470,7 @@ class ResumeAnswers:
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
-        configurable = (config if heard is None else heard.hearing(config))["configurable"]
-        return {**config, "configurable": {**configurable, _SCRATCHPAD: own, _SEND: self._store}}
+        return {**config, "configurable": {**inside["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
 
     @property
     def _entry(self) -> dict[str, Any]:
@@ -521,6 +516,13 @@ class ResumeAnswers:
             self._place = self._scratchpad.interrupt_counter()
             self._values.insert(self._place, _AnswersEntry({_ENTRY: {}, "asked": None}))
         return self._entry
+
+    def _heard_again(self, subject: str, heard: langchain_private.HeardReplies) -> langchain_private.HeardReplies:
+        """Return what hears models, which has those replies given again that a human was asked about."""
+        earlier = self._entry.get("replies", {}).get(subject, ())
+        heard.again = langchain_private.RepliesAgain(earlier, before=None)
+        heard.is_decided = _is_decided_inside
+        return heard
 
     def _keep(self, subject: str, heard: langchain_private.HeardReplies | None) -> None:
         """Keep what models replied that a human is asked about; in a graph inside, in the tasks that ask."""
