@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, Token, copy_context
@@ -16,7 +16,7 @@ from copy import copy
 from functools import lru_cache, partial
 from hashlib import sha256
 from threading import Thread
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from langchain_core.caches import BaseCache
@@ -34,7 +34,7 @@ from langchain_core.callbacks.manager import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generation, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import (  # the mixins of all stream handlers
@@ -48,6 +48,7 @@ from langgraph.callbacks import GraphCallbackHandler
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.pregel._tools import _tool_call_writer
 
+from judges.errors import ConfigurationError
 from judges.first_guesses import guesses
 from judges.judge import waited_for
 
@@ -260,21 +261,49 @@ class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
         return output
 
 
+class HeardReply(NamedTuple):
+    """What a model replied.
+
+    Args:
+        task: The task of a graph in which it was asked; empty outside of any.
+        prompt: The messages, or the texts, that it was asked.
+        generations: What it replied.
+    """
+
+    task: str
+    prompt: Sequence[object]
+    generations: list[Any]
+
+    def to_plain(self) -> list[Any]:
+        """Return it as data that a checkpoint holds: with a digest of the prompt, and messages or texts."""
+        replies = [getattr(one, "message", one.text) for one in self.generations]
+        return [self.task, _digest_of(dumps(list(map(_nameless, self.prompt)))), replies]
+
+
 class HeardReplies(BaseCallbackHandler):
     """Keeps what models reply that are called inside, each with its prompt, for as long as one draft takes.
 
     Where `again` says what they replied before a human was asked, a model that is asked the same, and has no
-    `RepliesAgain`, is asked, and its reply taken for the earlier one: whoever decided did so on that.
+    `RepliesAgain`, is asked, and its reply taken for the earlier one: whoever decided did so on that. One whose
+    reply is read as it comes keeps the new one.
 
     It is no callback of the config, since what runs inside would take it for somebody who listens.
+
+    Attributes:
+        is_decided: Tells whether a human has decided on what the task made that runs now.
+        is_saved: Whether a checkpoint holds the replies where a human is asked about them. Otherwise a loop
+            inside, which may go on without its earlier calls, is not given them again.
     """
 
-    run_inline = True
+    run_inline = raise_error = True
 
     def __init__(self) -> None:
-        self.replies: list[tuple[Sequence[object], list[Any]]] = []
+        self.replies: list[HeardReply] = []
         self.again = RepliesAgain((), before=None)
-        self._prompts: dict[UUID, Sequence[Sequence[object]]] = {}
+        self.is_decided: Callable[[], bool] = lambda: False
+        self.is_saved = True
+        self._started: dict[UUID, tuple[str, Sequence[Sequence[object]]]] = {}
+        self._streamed: set[UUID] = set()
         self.outer = _heard.get()
 
     @classmethod
@@ -290,27 +319,54 @@ class HeardReplies(BaseCallbackHandler):
     @property
     def digest(self) -> str:
         """Tells these replies from all others, in whichever order they came; empty before the first."""
-        replies = [repr([_content_of(generation) for generation in reply]) for _, reply in self.replies]
+        replies = [repr(list(map(_content_of, reply.generations))) for reply in self.replies]
         return sha256("".join(sorted(replies)).encode(errors="surrogatepass")).hexdigest() if replies else ""
 
-    def on_chat_model_start(self, *started: Any, run_id: UUID, **_: Any) -> None:
+    def on_chat_model_start(
+        self, *started: Any, run_id: UUID, metadata: dict[str, Any] | None = None, **_: Any
+    ) -> None:
         """Note the prompts of a call."""
-        self._prompts[run_id] = started[1]
+        self._started[run_id] = (metadata or {}).get("langgraph_checkpoint_ns", ""), started[1]
 
     on_llm_start = on_chat_model_start
 
+    def on_llm_new_token(self, *_: Any, run_id: UUID, **__: Any) -> None:
+        """Note that a reply is read while it is written."""
+        self._streamed.add(run_id)
+
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Keep a reply, also for a loop around."""
-        new = []
-        for prompt, generations in zip(self._prompts.pop(run_id, ()), response.generations, strict=False):
-            earlier = self.again.is_open and self.again.lookup(dumps([_nameless(one) for one in prompt]), "")
-            for generation, known in zip(generations, earlier or (), strict=False):
-                vars(generation).update(vars(known))  # the object that the caller reads, too
-            new.append((prompt, [_copied(generation) for generation in generations]))
-        heard: HeardReplies | None = self
-        while heard is not None:
+        """Keep a reply, also for a loop around.
+
+        Raises:
+            ConfigurationError: If a human decided on another reply, which cannot be given again.
+        """
+        task, prompts = self._started.pop(run_id, ("", ()))
+        chain, new = [self], []
+        while chain[-1].outer is not None:
+            chain.append(chain[-1].outer)
+        for prompt, generations in zip(prompts, response.generations, strict=False):
+            reply = HeardReply(task, prompt, generations)
+            remembering = [heard for heard in chain if heard.again.is_open and (heard is self or heard.is_saved)]
+            is_about_it = any(heard.again.is_open_in(task) for heard in remembering)
+            is_given_again = any(heard._give_again(reply, run_id) for heard in remembering)  # noqa: SLF001 - its own
+            if is_about_it and not is_given_again and self.is_decided():
+                raise ConfigurationError(
+                    "a human has decided on a reply that the model does not give again, as it is asked something "
+                    "else, or its reply is streamed; ask the human in a node of its own, as after_model does"
+                )
+            new.append(reply._replace(generations=list(map(_copied, generations))))
+        for heard in chain:
             heard.replies += new
-            heard = heard.outer
+
+    def _give_again(self, reply: HeardReply, run_id: UUID) -> bool:
+        """Put an earlier reply to the same prompt into the place of a new one; False where there is none."""
+        earlier = self.again.lookup(dumps(list(map(_nameless, reply.prompt))), "")
+        pairs = list(zip(reply.generations, earlier or (), strict=False))
+        if run_id in self._streamed and any(_content_of(new) != _content_of(known) for new, known in pairs):
+            return False
+        for new, known in pairs:
+            vars(new).update(vars(known))  # the object that the caller reads, too
+        return earlier is not None
 
 
 HEARD = "__refine_heard"
@@ -335,30 +391,37 @@ def _content_of(generation: Any) -> object:
     return message.content, [(call["name"], call["args"]) for call in getattr(message, "tool_calls", ())]
 
 
+def _digest_of(prompt: str) -> str:
+    return sha256(prompt.encode(errors="surrogatepass")).hexdigest()
+
+
 class RepliesAgain(BaseCache):
     """Has a chat model whose cache it is give replies again, each once, where it is asked the same.
 
     Args:
-        replies: The replies with their prompts, as `HeardReplies` keeps them.
+        replies: The replies, as `HeardReply.to_plain` returns them.
         before: The model's own cache.
     """
 
-    def __init__(
-        self, replies: Sequence[tuple[Sequence[Any], list[Any]]], *, before: BaseCache | bool | None
-    ) -> None:
+    def __init__(self, replies: Iterable[Sequence[Any]], *, before: BaseCache | bool | None) -> None:
         self.before = before
-        self._replies = [(dumps([_nameless(one) for one in prompt]), reply) for prompt, reply in replies]
+        self._replies = list(replies)
 
     @property
     def is_open(self) -> bool:
         """True if a reply is left."""
         return bool(self._replies)
 
+    def is_open_in(self, task: str) -> bool:
+        """Check whether a reply of a task is left."""
+        return any(known == task for known, _, _ in self._replies)
+
     def lookup(self, prompt: str, llm_string: str) -> list[Any] | None:
         """Return the reply to a prompt; None has the model asked."""
         del llm_string
-        index = next((index for index, (known, _) in enumerate(self._replies) if known == prompt), None)
-        return None if index is None else [_copied(generation) for generation in self._replies.pop(index)[1]]
+        digest = _digest_of(prompt)
+        index = next((index for index, (_, known, _) in enumerate(self._replies) if known == digest), None)
+        return None if index is None else list(map(_generation_of, self._replies.pop(index)[2]))
 
     def update(self, prompt: str, llm_string: str, return_val: object) -> None:
         """Keep nothing that is new."""
@@ -368,7 +431,12 @@ class RepliesAgain(BaseCache):
         self._replies = []
 
 
-def replying_again(model: BaseChatModel, replies: Sequence[tuple[Sequence[Any], list[Any]]]) -> BaseChatModel:
+def _generation_of(reply: Any) -> Generation:
+    """Return a generation of its own for a message or a text."""
+    return Generation(text=reply) if isinstance(reply, str) else ChatGeneration(message=copy(reply))
+
+
+def replying_again(model: BaseChatModel, replies: Sequence[Sequence[Any]]) -> BaseChatModel:
     """Return a chat model that gives these replies again, and none that a loop around would have given again."""
     own = model.cache.before if isinstance(model.cache, RepliesAgain) else model.cache
     cache = RepliesAgain(replies, before=own) if replies else own

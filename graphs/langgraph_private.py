@@ -12,13 +12,16 @@ No other module names a key that LangGraph keeps to itself; what is private of L
 from __future__ import annotations
 
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from itertools import count
 from threading import Lock
+from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -29,7 +32,8 @@ from langgraph._internal._config import DEFAULT_RECURSION_LIMIT as LANGGRAPH_LIM
 from langgraph._internal._config import recast_checkpoint_ns
 from langgraph.errors import ParentCommand
 from langgraph.pregel import Pregel
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
+from pydantic_core import to_jsonable_python
 
 from graphs import langchain_private
 from graphs.langchain_private import run_task
@@ -399,6 +403,7 @@ class ResumeAnswers:
         self._send = send
         self._values: list[Any] = scratchpad.resume
         self._asks_at: tuple[int, ...] | None = None
+        self._asked_inside: list[str] = []
         self._asking = Lock()
         places = (place for place, value in enumerate(self._values) if isinstance(value, dict) and _ENTRY in value)
         self._place = next(places, None)
@@ -433,10 +438,11 @@ class ResumeAnswers:
         numbers: defaultdict[str, count[int]] = defaultdict(count)
         asking: set[str] = set()
         size = len(self._values)  # as it is now: one that grows while another asks would count as an answer
+        inside = config if heard is None else self._heard_again(subject, heard).hearing(config)
 
         def here() -> str:
             """Return the subject, and of judges side by side the one that asks, since threads race."""
-            parts = (subject, "" if heard is None else heard.digest, current.get().place)
+            parts = (subject, "" if heard is None else heard.digest or _question(), current.get().place)
             return " ".join(str(part) for part in parts if part)
 
         def next_number() -> int:
@@ -449,8 +455,12 @@ class ResumeAnswers:
             """Return nothing to a question of this call, which has no answer yet; to a graph inside, its own."""
             own = here()
             if own not in asking:
-                return self._scratchpad.get_null_resume(consume)
+                answer = self._scratchpad.get_null_resume(consume)
+                if heard is not None and consume:
+                    self._check_inside(subject, heard, is_answered=answer is not None)
+                return answer
             asking.discard(own)
+            self._keep(subject, heard)
             self._ask(own)
             return None
 
@@ -460,8 +470,7 @@ class ResumeAnswers:
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
-        configurable = (config if heard is None else heard.hearing(config))["configurable"]
-        return {**config, "configurable": {**configurable, _SCRATCHPAD: own, _SEND: self._store}}
+        return {**config, "configurable": {**inside["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
 
     @property
     def _entry(self) -> dict[str, Any]:
@@ -499,16 +508,73 @@ class ResumeAnswers:
             if self._asks_at is not None and self._asks_at < place:
                 return
             self._asks_at = place
-            if self._place is None:
-                self._place = self._scratchpad.interrupt_counter()
-                self._values.insert(self._place, _AnswersEntry({_ENTRY: {}}))
-            self._entry.update(asked=subject, values=len(self._values))
+            self._open_entry().update(asked=subject, values=len(self._values))
             self._store()
+
+    def _open_entry(self) -> dict[str, Any]:
+        if self._place is None:
+            self._place = self._scratchpad.interrupt_counter()
+            self._values.insert(self._place, _AnswersEntry({_ENTRY: {}, "asked": None}))
+        return self._entry
+
+    def _heard_again(self, subject: str, heard: langchain_private.HeardReplies) -> langchain_private.HeardReplies:
+        """Return what hears models, which has those replies given again that a human was asked about."""
+        earlier = self._entry.get("replies", {}).get(subject, ())
+        heard.again = langchain_private.RepliesAgain(earlier, before=None)
+        heard.is_decided = _is_decided_inside
+        return heard
+
+    def _keep(self, subject: str, heard: langchain_private.HeardReplies | None) -> None:
+        """Keep what models replied that a human is asked about; in a graph inside, in the tasks that ask."""
+        if heard is not None and heard.is_saved:
+            tasks = self._asked_inside
+            replies = [reply.to_plain() for reply in heard.replies if not tasks or reply.task in tasks]
+            self._open_entry().setdefault("replies", {})[subject] = replies
+            self._store()
+
+    def _check_inside(self, subject: str, heard: langchain_private.HeardReplies, *, is_answered: bool) -> None:
+        """Note which task of a graph inside asks a human; check that an answer goes to the one that asked.
+
+        Raises:
+            ConfigurationError: If that task is gone, since nothing saved the graph.
+        """
+        configurable = ensure_config()["configurable"]
+        if isinstance(configurable[_SCRATCHPAD].resume, _AnswersAbout):  # a loop inside, which checks its own
+            return
+        task = configurable["checkpoint_ns"]
+        with self._asking:
+            if not is_answered:
+                self._asked_inside.append(task)
+                self._open_entry()["inside"] = self._asked_inside
+                self._keep(subject, heard)
+            elif task not in self._entry.get("inside", [task]):
+                raise ConfigurationError(
+                    "a human has decided on a draft that is gone, as the graph inside began anew; leave out its "
+                    "checkpointer=False, so that it goes on where it asked"
+                )
 
     def _store(self, _: object = None) -> None:
         """Store all answers; `interrupt` calls it, too, once an answer is of the kind that was asked for."""
         values = [dict(value) if isinstance(value, _AnswersEntry) else value for value in self._values]
         self._send([(_RESUME, values)])
+
+
+def _is_decided_inside() -> bool:
+    """Check whether a task of a graph inside, which runs now, has a human's answer, or is about to get one."""
+    scratchpad = ensure_config()["configurable"][_SCRATCHPAD]
+    if isinstance(scratchpad.resume, _AnswersAbout):
+        return False
+    return bool(scratchpad.resume) or scratchpad.get_null_resume(False) is not None  # noqa: FBT003 - as LangGraph does
+
+
+def _question() -> str:
+    """Return what tells the question from others that `interrupt` is putting to a human now."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - it is told to nobody before an answer is asked for
+    while frame is not None and frame.f_code is not interrupt.__code__:
+        frame = frame.f_back
+    question = None if frame is None else frame.f_locals["value"]
+    plain = to_jsonable_python(question, bytes_mode="base64", fallback=lambda value: type(value).__name__)
+    return sha256(repr(plain).encode(errors="surrogatepass")).hexdigest()
 
 
 class _AnswersEntry(dict[str, Any]):

@@ -67,6 +67,7 @@ _SAME: Mapping[str, tuple[str, ...]] = {
     "min": ("at_least",),
     "max": ("at_most",),
     "aggregation": ("rule",),
+    "mode": ("rule",),
     "strategy": ("rule",),
     "metrics": ("judges",),
     "evaluators": ("judges",),
@@ -124,6 +125,13 @@ _INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("credential", "azure_ai_project", "is_reasoning_model", "model_config"), _NO_SERVICE),
     **dict.fromkeys(("prompt", "template", "system_prompt", "evaluation_template", "rubricPrompt"), _OWN_PROMPTS),
     **dict.fromkeys(("n", "repeats", "n_repeats", "num_samples", "strictness"), _REPEATS),
+    **dict.fromkeys(
+        ("mode", "strategy", "aggregation", "mode", "operator"),
+        "a panel has a rule: judges.Panel(..., rule='min')",
+    ),
+    **dict.fromkeys(
+        ("ratings", "verdicts", "scores", "responses", "replies"), "the lines come first: ScriptedJudge([1, 4])"
+    ),
     "continuous": "a number in a range is judges.load('numeric', prompt=..., allowed=(0, 1))",
     "choices": "labels of your own are judges.load('discrete', prompt=..., allowed=[...])",
     "evaluation_steps": "put the steps into the criterion: judges.load('rubric', criteria=..., levels=...)",

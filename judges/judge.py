@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, BadSample, CannotJudge, ConfigurationError
-from judges.first_guesses import HintsAtGuesses, MiddlewareHook
+from judges.first_guesses import HintsAtGuesses, MiddlewareHook, guesses
 from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel
 from judges.models import retry, structured
 from judges.models.identity import handle_of
@@ -412,6 +412,18 @@ class Judge(HintsAtGuesses, ABC):
 
     if not TYPE_CHECKING:  # for type checkers a judge has no attribute to set, and is no middleware
         wrap_tool_call = MiddlewareHook()
+
+        def __and__(self, other: object) -> Any:
+            """Say how judges are combined.
+
+            Raises:
+                TypeError: If the other one is a judge.
+            """
+            if isinstance(other, Judge):
+                raise TypeError(f"judges have no operators; {guesses(self._guesses_at)['and']}")
+            return NotImplemented
+
+        __or__ = __add__ = __and__
 
         def __setattr__(self, name: str, value: object) -> None:
             """Set a setting of a judge of this package, which is made anew, as code for other libraries does.

@@ -28,13 +28,13 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from judges.compose.coerce import verdict_of
 from judges.errors import ConfigurationError, shortened
-from judges.first_guesses import no_such_name, of_package
+from judges.first_guesses import HintsAtGuesses, no_such_name, of_package
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.models.retry import pause
 from judges.requests import Deliberation
 from judges.runtime.observation import observing
-from judges.runtime.validation import no_model_requests
+from judges.runtime.validation import naming_settings, no_model_requests
 from judges.sample import Sample
 
 __all__ = [
@@ -153,7 +153,7 @@ class Likely:
         return [*([before] if head else []), *tokens, *([behind] if tail else [])]
 
 
-class ScriptedModel(BaseChatModel):
+class ScriptedModel(HintsAtGuesses, BaseChatModel):
     """A real LangChain chat model whose replies come from a script.
 
     A line of the script is one of: a text; an `AIMessage`; a `ToolCall` or a list of them; a mapping or a
@@ -176,6 +176,7 @@ class ScriptedModel(BaseChatModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
+    _guesses_at: ClassVar[str] = "a scripted model"
     model_name: str = "scripted"
     temperature: float | None = None
     delay_s: float = 0.0
@@ -185,6 +186,10 @@ class ScriptedModel(BaseChatModel):
     _script: _Script[Any] = PrivateAttr()
     _calls: list[tuple[list[BaseMessage], dict[str, Any]]] = PrivateAttr(default_factory=list)
 
+    @naming_settings(
+        "ScriptedModel(['first reply', 'second reply'])",
+        **dict.fromkeys(("responses", "replies", "messages", "answers", "outputs", "lines"), "script"),
+    )
     def __init__(
         self,
         script: Sequence[object] | Callable[[list[BaseMessage]], object],

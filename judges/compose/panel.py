@@ -296,7 +296,7 @@ class Panel(CompositeJudge):
         failed = lacking(verdicts) if self._quorum is None else []
         missing = failed if rating >= self._success else []
         lowest = dict.fromkeys((verdict.judge for verdict in missing), LOWEST)
-        if self._combine({**ballots, **lowest}, lowest.keys())[0] < rating:
+        if missing and self._combine({**ballots, **lowest}, lowest.keys())[0] < rating:
             return without_missing(verdicts, missing)
         passing = [verdict for verdict in valid if verdict.reaches(self._success)]
         verdict = Verdict.rated(

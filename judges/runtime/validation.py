@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from judges.errors import ConfigurationError, ModelRequestError, shortened, unfit
+from judges.first_guesses import guesses as guesses_at
 
 _C = TypeVar("_C")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -51,7 +52,8 @@ def naming_settings(example: str, /, **guesses: str) -> Callable[[_F], _F]:
         def check(settings: Mapping[str, Any]) -> None:
             unknown = next((name for name in settings if name not in known), None)
             if unknown is not None and (unknown in guesses or not takes_any):
-                hint = f"here it is {guesses[unknown]}=..." if unknown in guesses else suggestion(unknown, known)
+                elsewhere = guesses_at("arguments").get(unknown) or suggestion(unknown, known)
+                hint = f"here it is {guesses[unknown]}=..." if unknown in guesses else elsewhere
                 raise TypeError(f"{called}() has no argument {unknown!r}; {hint}")
 
         def explain(error: TypeError) -> None:

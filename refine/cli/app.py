@@ -54,7 +54,8 @@ class _Commands(TyperGroup):
         except Exception as error:
             meant = _guesses("commands").get(args[0])
             if meant is not None and hasattr(error, "message"):
-                error.message = f"No such command {args[0]!r}. Did you mean {meant!r}?"
+                hint = f"; {meant}" if " " in meant else f". Did you mean {meant!r}?"
+                error.message = f"No such command {args[0]!r}{hint}"
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer passes it

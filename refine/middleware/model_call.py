@@ -181,14 +181,15 @@ class ModelCall:
     def _hearing(self, config: RunnableConfig, on_delta: OnDelta | None) -> Iterator[Callable[[Draft], Draft]]:
         """Hear what the model writes, and keep its replies for a middleware that asks a human about one."""
         replies = langchain_private.HeardReplies.of(config)
-        if replies is not None and self._turn.replies:
+        if replies is not None:
+            replies.is_saved = False  # drafts of an agent are in no checkpoint
             replies.again = langchain_private.RepliesAgain(self._turn.replies, before=None)
         chunks = None if on_delta is None else _Heard(on_delta)
         try:
             with nullcontext() if chunks is None else langchain_private.hearing(config, chunks.handler):
                 yield (lambda draft: draft) if chunks is None else chunks.end
         except GraphBubbleUp:
-            self._turn.replies = () if replies is None else replies.replies
+            self._turn.replies = () if replies is None else [reply.to_plain() for reply in replies.replies]
             raise
         self._turn.replies = ()
 

@@ -69,7 +69,7 @@ class Turn:
     steps: dict[str, AnyMessage] = field(default_factory=dict)
     refinement: Refinement | None = None
     next_step: Node = "generate"
-    replies: Sequence[tuple[Sequence[object], list[Any]]] = ()
+    replies: Sequence[Sequence[Any]] = ()
     responses: dict[int, Response] = field(default_factory=dict)
     originals: dict[str, AIMessage] = field(default_factory=dict)
     continued_by: str | None = None

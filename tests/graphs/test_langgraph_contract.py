@@ -1024,3 +1024,9 @@ def test_fields_that_one_may_guess_are_in_no_copy_of_a_message() -> None:
     assert not hasattr(answer, "rating")
     answer.rating = 4  # type: ignore[attr-defined]  # as messages allow
     assert answer.rating == answer.model_dump()["rating"] == 4  # type: ignore[attr-defined]  # as above
+
+
+def test_the_question_is_read_while_interrupt_puts_it() -> None:
+    """It is the variable `value` of `interrupt`, whose frame is there while it asks for an answer."""
+    assert interrupt.__code__.co_varnames[0] == "value"
+    assert "get_null_resume" in interrupt.__code__.co_names

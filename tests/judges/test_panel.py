@@ -67,6 +67,7 @@ def members(*lines: object) -> dict[str, ScriptedJudge]:
         ({"rule": "veto"}, (4, 4, 2), 2, "vetoed by c"),
         ({"rule": "veto", "veto": ["a"]}, (4, 4, 1), 3, "mean 3.00"),
         ({"rule": "veto", "veto": ["c", "b"]}, (4, 2, 1), 1, "vetoed by b, c"),
+        ({"rule": "veto", "veto": ["a"]}, (2, 1, 1), 2, "vetoed by a"),
     ],
 )
 def test_each_rule_combines_ratings(

@@ -27,6 +27,7 @@ from judges import (
     Price,
     Sample,
     Verdict,
+    as_judge,
     first_guesses,
     known_prices,
     load,
@@ -259,7 +260,8 @@ _FIRST_IMPORTS = {
     "SelfRefineRunnable LLMJudge load_judge Feedback certify SelfRefineAgent",
     "graphs": "interrupt StateGraph SelfRefine selfrefine create_graph Judge evaluate Outcomes NotAcceptedError "
     "RefineState SelfRefineGraph",
-    "judges": "ragas SelfRefine evaluate LLMJudge Faithfulness faithfulness score RAGEvaluator Helpfullness",
+    "judges": "BaseJudge Evaluation ragas SelfRefine evaluate LLMJudge Faithfulness faithfulness score "
+    "RAGEvaluator Helpfullness",
     "judges.catalogue": "load Judge",
     "judges.offline": "evalute load Dataset SelfRefine",
     "judges.testing": "ScriptedModle FakeModel MockJudge Length evaluate",
@@ -299,6 +301,7 @@ _FIRST_MODULES = {
     "judges.llm": "from judges import load",
     "judges.models.xyzzy": "the packages are graphs, judges, judges.authoring",
     "graphs.nodes": "from refine import SelfRefine",
+    "judges.panel": "from judges import Panel",
 }
 
 
@@ -432,46 +435,40 @@ GUESSED_CALLS = (
     ("Verdict.scored('high')", "a score lies from 0 to 1, not a str"),
     ("Verdict.checked('yes')", "a check is True or False"),
     ("evaluate(None, 'json')", "samples are rows such as [{'question'"),
-    (
-        "evaluate([{'answer': 'a'}])",
-        "missing 1 required positional argument: 'judges'; write evaluate(",
-    ),
+    ("evaluate([{'answer': 'a'}])", "missing 1 required positional argument: 'judges'; write evaluate("),
+    ("evaluate([{'answer': 'a'}], 'json', verbose=True)", "print(evaluation) sums it up"),
+    ("as_judge('Is it polite?', model='openai:gpt-5')", "load('rubric', criteria=..., levels=...)"),
+    ("load('json') & load('code')", "Panel([first, second], rule='min')"),
+    ("load('json') | load('code')", "Panel([first, second], rule='min')"),
+    ("Panel(['json', 'code'], mode='all')", "here it is rule=..."),
+    ("ScriptedModel(responses=['a'])", "here it is script=..."),
+    ("ScriptedModel(['a']).calls", "prompts has the messages of each call"),
+    ("ScriptedJudge(ratings=[1])", "ScriptedJudge([1, 4])"),
+    ("graph().draw_mermaid()", "graph.get_graph().draw_mermaid()"),
     ("evaluate([{'answer': 'a'}], 'json', seed=1)", "has no argument 'seed'; known are batch, judges"),
     ("compare('runs/a', 'runs/b')", "compare_runs('runs/a', 'runs/b')"),
     ("refine.write_report(evaluate([{'answer': 'a'}], 'json'))", "evaluate(rows, judge, run='runs/1')"),
     ("refine.DatabaseRecord(path='r.db')", "here it is url=..."),
     ("refine.DatabaseRecord('sqlite:///r.db', keep_days='a week')", "keep_days is a finite number"),
-    (
-        "refiner(max_attempts=1).invoke('Hi').rating",
-        "response_metadata['refine'] sums it up",
-    ),
+    ("refiner(max_attempts=1).invoke('Hi').rating", "response_metadata['refine'] sums it up"),
     ("refiner(max_attempts=1).refine('Hi').answer.score", "refine(question) returns the record"),
     ("graph(max_attempts=1).invoke({'messages': 'Hi'})['messages'][-1].outcome", "the record, an Outcome"),
     ("refiner(max_attempts=1).refine('Hi').verdicts", "they are in outcome.attempts"),
     ("refiner().get_state({})", "the graph has it: refiner.graph"),
     ("refiner().invoke('Hi', session_id='1')", "{'configurable': {'thread_id': '1'}}"),
     ("refiner().invoke('Hi', max_concurrency=2)", "it belongs to the config"),
-    (
-        "list(refiner().stream('Hi', stream_mode='values'))",
-        "self_refine(...) has LangGraph's modes",
-    ),
+    ("list(refiner().stream('Hi', stream_mode='values'))", "self_refine(...) has LangGraph's modes"),
     ("refiner().with_structured_output(int)", "a schema is a pydantic class"),
     ("SelfRefine.from_llm(ScriptedModel(['x']), 'json')", "it is made by its name: SelfRefine(generator, judge)"),
     ("SelfRefineMiddleware.from_llm('json')", "it is made by its name: SelfRefineMiddleware(judge)"),
     ("SelfRefineMiddleware('json')('Hi')", "a SelfRefineMiddleware is not called: the agent is asked"),
     ("SelfRefineMiddleware('json').last_outcome", "outcome(result) returns the record"),
-    (
-        "create_agent(ScriptedModel(['x']), middleware=[SelfRefineMiddleware])",
-        "middleware=[SelfRefineMiddleware(judge)]",
-    ),
+    ("create_agent(ScriptedModel(['x']), middleware=[SelfRefineMiddleware])", "[SelfRefineMiddleware(judge)]"),
     ("create_agent(ScriptedModel(['x']), middleware=[refiner()])", "middleware=[SelfRefineMiddleware(judge)]"),
     ("create_agent(ScriptedModel(['x']), middleware=[load('json')])", "middleware=[SelfRefineMiddleware(judge)]"),
     ("graph()('Hi')", "a LoopGraph is not called: it is invoke({'messages'"),
     ("Policy.from_dict({'max_attempts': 3})", "Policy(**settings)"),
-    (
-        "Policy(max_attempts=3).replace(max_attempts=5)",
-        "another is Policy(**{**policy.model_dump(exclude_unset=True)",
-    ),
+    ("Policy(max_attempts=3).replace(max_attempts=5)", "another is Policy(**{**policy.model_dump(exclude_unset"),
     ("load('json')('q', 'a')", "fields by name: judge(question=..., answer=...)"),
     ("load('json')('a')", "keywords such as question=... and answer=..."),
     ("Sample('q', 'a')", "it is Sample(question=..., answer=...)"),
@@ -489,7 +486,7 @@ GUESSED_CALLS = (
 def test_a_guessed_call_says_in_one_line_what_to_write() -> None:
     """Calls as one who knows other libraries writes them first; what is judged is in none of the lines."""
     names = {**globals(), "SelfRefineMiddleware": refine.SelfRefineMiddleware, "compare": offline.compare}
-    names |= {"load_settings": load_settings, "create_agent": create_agent, "Sample": Sample}
+    names |= {"load_settings": load_settings, "create_agent": create_agent, "Sample": Sample, "as_judge": as_judge}
     unclear = []
     for source, remedy in GUESSED_CALLS:
         with pytest.raises((ValueError, TypeError, AttributeError, KeyError, ImportError)) as raised:
@@ -513,6 +510,8 @@ OPTIONS = (
     ("serve --api-key SECRET", "the key is read from the environment"),
     ("evaluate rows.jsonl --judge json --force", "a run is never overwritten"),
     ("evaluate rows.jsonl -o out", "here it is --out"),
+    ("config", "No such command 'config'; settings are options, or a file of the guard"),
+    ("demo", "No such command 'demo'; the demo is `python -m demos.weather`"),
     ("report --xyzzy", "No such option: --xyzzy (see refine report --help)"),
 )
 
