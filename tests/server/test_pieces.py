@@ -215,6 +215,8 @@ _BESIDE: dict[str, Wire] = {
     "single tokens": _chunks_of(_SAID, logprobs={"content": [{"token": "BAD", "logprob": 0.0}]}),
     "a refusal": _chunks_of(_SAID, {"refusal": "BAD"}),
     "a call": _chunks_of(_SAID, {"tool_calls": [_CALL]}, finish_reason="tool_calls"),
+    "a call alone": _chunks_of({"content": "One is good."}, {"tool_calls": [_CALL]}, finish_reason="tool_calls"),
+    "half a character": _chunks_of({"content": "One is good. \ud83d Two is BAD."}),
     "a filter": _chunks_of(_SAID, {"content": " BAD"}, finish_reason="content_filter"),
     "annotations": _chunks_of(_SAID, {"annotations": [{"type": "url_citation", "title": "BAD"}]}),
     "a cut": _chunks_of(_SAID, {"content": " BA"}, finish_reason="length"),
