@@ -273,7 +273,8 @@ def _is_end(before: str, blank: str, word: str) -> bool:
         return False
     context = f"{before[-_LONG_SENTENCE:]}{blank}"
     place, opened = 0, word.lstrip(f"{_OPENING}\"'") or word  # an open quotation would hold what is before it
-    for part in _segmenter()(_language_of(context), f"{context}{opened}"):
+    whole = f"{context}{opened}".encode(errors="replace").decode()  # half a character ends the segmenter
+    for part in _segmenter()(_language_of(context), whole):
         place += len(part)
         if len(context) - len(blank) <= place <= len(context):
             return True

@@ -302,7 +302,7 @@ class McpServer:
         return self.service.guards.choose(None, "", None if caller is None else caller.guards)
 
     def _spend(self, caller: Caller | None, usage: Usage) -> None:
-        if caller is not None and self.service is not None and self.service.budgets is not None:
+        if caller is not None and self.service is not None:
             self.service.budgets.add(caller.name, usage)
 
     @contextmanager
@@ -315,8 +315,7 @@ class McpServer:
         if caller is None or self.service is None:
             yield
             return
-        if self.service.budgets is not None:
-            self.service.budgets.enter(caller.name)
+        self.service.budgets.enter(caller.name)
         with self.service.admission.place(caller.name):
             yield
 

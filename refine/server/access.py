@@ -51,7 +51,7 @@ class Budgets:
     """
 
     def __init__(self, keys: Iterable[ServerKey] = (), *, clock: Callable[[], float] = time.time) -> None:
-        self._keys = {key.name: key for key in keys if key.has_budget}
+        self._keys = {key.name: key for key in keys}
         self._clock = clock
         self._day = 0
         self._spent: dict[str, _DaySpending] = {}
@@ -66,12 +66,8 @@ class Budgets:
         if key is None:
             return
         spent = self._of_today(name)
-        for what, limit in (
-            ("requests", key.requests_per_day),
-            ("tokens", key.tokens_per_day),
-            ("dollars", key.dollars_per_day),
-        ):
-            used = getattr(spent, what)
+        for what in ("requests", "tokens", "dollars"):
+            used, limit = getattr(spent, what), getattr(key, f"{what}_per_day")
             if limit is not None and used >= limit:
                 raise ApiError(
                     429,

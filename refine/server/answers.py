@@ -310,7 +310,7 @@ def _headers_to_client(headers: RawHeaders, guard: ServedGuard) -> RawHeaders:
     return [
         (name, value)
         for name, value in headers
-        if b" " not in value or name.startswith(_WORDED) or _DATE.fullmatch(value)
+        if len(value.split()) <= 1 or name.startswith(_WORDED) or _DATE.fullmatch(value)
     ]
 
 
@@ -418,10 +418,15 @@ def _bare_error(document: Json) -> Json:
     plain = {
         name: value[:_LONGEST_ERROR] if isinstance(value, str) else value
         for name, value in fields.items()
-        if value is None or isinstance(value, str | int | float)
+        if value is None or isinstance(value, int | float) or _is_plain(name, value)
     }
-    around = {name: document[name] for name in ("type", "request_id") if isinstance(document.get(name), str)}
+    around = {name: document[name] for name in ("type", "request_id") if _is_plain(name, document.get(name))}
     return {**around, "error": plain if isinstance(error, dict) else str(error)[:_LONGEST_ERROR]}
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """Check for the message of an error, or for a word of its API, which has no blanks."""
+    return isinstance(value, str) and (name == "message" or len(value.split()) <= 1)
 
 
 def _error_in(body: bytes) -> Json | None:

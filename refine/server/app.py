@@ -45,7 +45,6 @@ from refine.server.service import (
     JudgedRoute,
     PostRoute,
     Service,
-    report_unexpected,
     respond,
 )
 from refine.server.upstream import UpstreamGenerator
@@ -299,7 +298,7 @@ class _LiteLLMRoute(PostRoute):
 
 
 async def _respond(work: Coroutine[Any, Any, GuardReply], client: Client, service: Service) -> GuardReply | None:
-    return await respond(work, client, chat, keep_alive_s=None, catch=report_unexpected, running=service.running)
+    return await respond(work, client, chat, keep_alive_s=None, running=service.running)
 
 
 def _operations(service: Service, metrics: Metrics | None) -> list[Route]:

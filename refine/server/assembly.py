@@ -61,7 +61,7 @@ def make_service(settings: ServerSettings) -> Service:
         raise ConfigurationError("keys: two of them have one name; give each its own")
     return Service(
         guards=Guards(guards, by_header=settings.route_by_header),
-        budgets=Budgets(settings.keys) if any(key.has_budget for key in settings.keys) else None,
+        budgets=Budgets(settings.keys),
         keys=Keys(settings.keys, allowed_hosts=(settings.host, *settings.allowed_hosts)),
         limits=settings,
         keep_alive_s=settings.keep_alive_s,

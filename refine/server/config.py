@@ -198,11 +198,6 @@ class ServerKey(BaseModel):
     dollars_per_day: _Positive | None = None
     labels: bool = False
 
-    @property
-    def has_budget(self) -> bool:
-        """True if anything of it is limited by the day."""
-        return (self.requests_per_day, self.tokens_per_day, self.dollars_per_day) != (None, None, None)
-
 
 Notified = Literal["alarm", "spend", "withheld"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -102,31 +102,6 @@ class ClientGone(Exception):  # noqa: N818 - what happened
     """The client left before its request was complete."""
 
 
-class _HeldBytes:
-    """The bytes of one request that are held in memory.
-
-    Args:
-        budget: What all requests may hold.
-    """
-
-    def __init__(self, budget: ByteBudget) -> None:
-        self._budget = budget
-        self.size = 0
-
-    def take(self, size: int) -> None:
-        """Hold so many more.
-
-        Raises:
-            ApiError: If all requests together hold too many (503).
-        """
-        if size > self._budget.left:
-            raise ApiError(
-                503, "the server holds as many bytes as it may; try again", code="server_busy", retry_after_s=1
-            )
-        self._budget.left -= size
-        self.size += size
-
-
 class ByteBudget:
     """Counts the bytes of all bodies that are held at once.
 
@@ -138,17 +113,29 @@ class ByteBudget:
         self.left = most
 
     @contextmanager
-    def request(self) -> Iterator[_HeldBytes]:
-        """Count the bytes of one request, in a `with` block that ends with the request."""
-        held = _HeldBytes(self)
+    def request(self) -> Iterator[Callable[[int], None]]:
+        """Count the bytes of one request, in a `with` block that ends with the request; yields what holds some.
+
+        Raises:
+            ApiError: If all requests together would hold too many (503).
+        """
+        held: list[int] = []
+
+        def take(size: int) -> None:
+            if size > self.left:
+                text = "the server holds as many bytes as it may; try again"
+                raise ApiError(503, text, code="server_busy", retry_after_s=1)
+            self.left -= size
+            held.append(size)
+
         try:
-            yield held
+            yield take
         finally:
-            self.left += held.size
+            self.left += sum(held)
 
 
 async def read_body(
-    receive: Receive, headers: Mapping[str, str], limits: RequestLimits, held: _HeldBytes
+    receive: Receive, headers: Mapping[str, str], limits: RequestLimits, hold: Callable[[int], None]
 ) -> bytes:
     """Read the body of a request.
 
@@ -159,12 +146,12 @@ async def read_body(
     too_large = _promised(headers) > limits.max_body_bytes
     try:
         async with asyncio.timeout(limits.body_timeout_s):
-            return await _read(receive, limits.max_body_bytes, held, too_large=too_large)
+            return await _read(receive, limits.max_body_bytes, hold, too_large=too_large)
     except TimeoutError:
         raise _too_slow(limits) from None
 
 
-async def _read(receive: Receive, most: int, held: _HeldBytes, *, too_large: bool) -> bytes:
+async def _read(receive: Receive, most: int, hold: Callable[[int], None], *, too_large: bool) -> bytes:
     parts: list[bytes] = []
     size, more = 0, True
     while more and size <= most * _DRAINED:
@@ -174,7 +161,7 @@ async def _read(receive: Receive, most: int, held: _HeldBytes, *, too_large: boo
         if too_large:
             parts.clear()
         else:
-            held.take(len(part))
+            hold(len(part))
             parts.append(part)
     if too_large:
         raise _too_large(most)

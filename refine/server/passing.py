@@ -90,8 +90,7 @@ class PassThroughRoute:
         try:
             caller = self._service.keys.caller(incoming)
             exchange.caller = caller.name
-            if self._service.budgets is not None:
-                self._service.budgets.enter(caller.name)
+            self._service.budgets.enter(caller.name)
             with self._service.admission.place(caller.name):
                 status = await self._pass(scope, exchange, client, caller, form)
         except ClientGone:
@@ -109,23 +108,16 @@ class PassThroughRoute:
         is_choice = len(self._service.guards.upstreams) > 1 and GUARD_HEADER not in headers
         if is_choice and method == "GET" and path.rstrip("/") == "/models":
             listing = _list_models(self._service.guards, exchange, caller, form, query)
-            reply = await respond(
-                listing,
-                client,
-                form,
-                keep_alive_s=None,
-                catch=report_unexpected,
-                running=self._service.running,
-            )
+            reply = await respond(listing, client, form, keep_alive_s=None, running=self._service.running)
             return None if reply is None else reply.status
-        with self._service.bytes_held.request() as held:
+        with self._service.bytes_held.request() as hold:
             body: bytes | PassedBody | None = None
             if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
                 body = client.body = PassedBody(client.receive, headers, self._service.limits)
             model = path.removeprefix("/models/") if path.startswith("/models/") else ""
             if is_choice and isinstance(body, PassedBody) and _is_json(headers):
                 body = client.body = None
-                body = await read_body(client.receive, headers, self._service.limits, held)
+                body = await read_body(client.receive, headers, self._service.limits, hold)
                 model = _model_in(body)
             elif is_choice and isinstance(body, PassedBody):
                 model = _model_in_form(await body.peek(_BEGINNING))

@@ -229,8 +229,8 @@ async def respond(
     form: ApiDialect,
     *,
     keep_alive_s: float | None,
-    catch: Callable[[Exception], ApiError],
     running: set[_RequestTask],
+    catch: Callable[[Exception], ApiError] | None = None,
     pieces: PieceOutlet | None = None,
 ) -> GuardReply | None:
     """Do the work and send what it came to; return that, or None where the client left.
@@ -240,8 +240,8 @@ async def respond(
         client: Where to send it.
         form: How events and errors are written.
         keep_alive_s: Seconds between comments to a streaming client; None sends one whole response.
-        catch: Turns an error of the work into one to send.
         running: Where the work is kept while it goes on; whoever cancels it there ends the request with an error.
+        catch: Turns an error of the work into one to send; None sends a 500, and logs where it happened.
         pieces: What of the answer went out already, where it goes out in pieces.
     """
     under_way = _RequestTask(client, running, keep_alive=form.KEEP_ALIVE, keep_alive_s=keep_alive_s)
@@ -252,7 +252,7 @@ async def respond(
     except _CutOff:
         reply = failure(refuse_at_end(), form)
     except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-        reply = failure(error if isinstance(error, ApiError) else catch(error), form)
+        reply = failure(error if isinstance(error, ApiError) else (catch or report_unexpected)(error), form)
     if keep_alive_s is None:
         await client.whole(reply)
     else:
@@ -401,7 +401,7 @@ class Service:
         guards: The guards.
         keys: The keys that are let in.
         limits: RequestLimits of a request.
-        budgets: What keys may consume in a day; None where no key has a budget.
+        budgets: What keys may consume in a day.
         keep_alive_s: Seconds between comments to a waiting client that streams.
         observers: Told of every request served.
         draining: Whether the server is about to stop.
@@ -410,7 +410,7 @@ class Service:
     guards: Guards
     keys: Keys = field(default_factory=Keys)
     limits: RequestLimits = field(default_factory=RequestLimits)
-    budgets: Budgets | None = None
+    budgets: Budgets = field(default_factory=Budgets)
     keep_alive_s: float = 10.0
     observers: tuple[_Observer, ...] = ()
     draining: bool = False
@@ -422,7 +422,7 @@ class Service:
 
     def observe(self, served: ServedRequest) -> None:
         """Count what was consumed, and tell the observers; one that raises costs nobody an answer."""
-        if self.budgets is not None and (served.records or served.verdicts):
+        if served.caller and (served.records or served.verdicts):
             self.budgets.add(served.caller, served.usage)
         for observer in self.observers:
             try:
@@ -542,10 +542,9 @@ class PostRoute(ABC):
             raise ApiError(405, "this path takes POST", code="method_not_allowed", allow="POST")
         caller = service.keys.caller(incoming)
         exchange.caller = caller.name
-        if service.budgets is not None:
-            service.budgets.enter(caller.name)
-        with service.admission.place(caller.name), service.bytes_held.request() as held:
-            body = await read_body(client.receive, incoming.headers, service.limits, held)
+        service.budgets.enter(caller.name)
+        with service.admission.place(caller.name), service.bytes_held.request() as hold:
+            body = await read_body(client.receive, incoming.headers, service.limits, hold)
             if incoming.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
                 raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
             read = partial(read_object, body, service.limits.max_messages)
@@ -593,7 +592,6 @@ class JudgedRoute(PostRoute):
             client,
             self._dialect,
             keep_alive_s=service.keep_alive_s if request.streamed else None,
-            catch=report_unexpected,
             running=service.running,
             pieces=pieces,
         )

@@ -24,7 +24,7 @@ from yarl import URL
 
 from graphs import Draft, RefineError
 from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED, misfit_of, schemas_in
-from graphs.generators import OnDelta
+from graphs.generators import Delta, OnDelta
 from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
@@ -540,7 +540,11 @@ class UpstreamGenerator:
             raise UpstreamFailed(502, text, code="upstream_broken") from None
         if isinstance(document.get("error"), dict):
             raise UpstreamRefused(replace(reply, status=_status_in(document["error"]), body=write_json(document)))
-        return self._draft(number, reply, document)
+        draft = self._draft(number, reply, document)
+        if draft.answer.response_metadata.get(CALL_AS_TEXT):  # or nobody would judge what the stream had as a call
+            text, said = str(draft.answer.text), str(self._read(document)[0].text)
+            on_delta(Delta(text.removeprefix(said) if said.strip() else text))
+        return draft
 
     def _draft(self, number: int, reply: UpstreamReply, document: Json) -> Draft:
         answer, usage = self._read(document)

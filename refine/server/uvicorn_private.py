@@ -30,6 +30,8 @@ _KEEP_ALIVE_S = 75
 
 _LINGER_S = 2.0
 """Seconds in which the rest of a body is thrown away after the response, before the connection is closed."""
+_LAST_READ_S = 0.1
+"""Seconds in which a connection without a request is kept at the server's end, since one may lie there unread."""
 _log = logging.getLogger("refine.server")
 
 
@@ -86,6 +88,13 @@ class _Protocol(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
         self.data_received(b"".join([*lines, b"\r\n", rest]))
 
+    def shutdown(self) -> None:
+        """Close the connection at the server's end; what was sent, and nobody has read yet, is answered."""
+        if self._has_cycle and not self.cycle.response_complete:
+            super().shutdown()
+        else:
+            self.loop.call_later(_LAST_READ_S, super().shutdown)
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._read = self._counted = 0
@@ -102,6 +111,12 @@ class _Protocol(HttpToolsProtocol):
         self._is_upgrade = self.parser.should_upgrade()
         if self._is_upgrade and (self._get_upgrade() == b"websocket" or self.parser.get_method() == b"CONNECT"):
             self._refuse(ApiError(400, "there is nothing but HTTP here; ask without `Upgrade`", code="no_upgrade"))
+        named = dict(self.headers)
+        if named.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
+            text = "of transfer codings there is chunked alone; send the body plain"
+            self._refuse(ApiError(501, text, code="unknown_coding"))
+        if not named.get(b"host") and self.parser.get_http_version() == "1.1":
+            self._refuse(ApiError(400, "the request names no host, as HTTP/1.1 wants", code="no_host"))
         if not self._is_refused and not self._is_upgrade:
             super().on_headers_complete()
             self._has_cycle = True

@@ -1,9 +1,10 @@
 """What the guard costs: `python -m tests.bench.guard` prints latency added, CPU, and requests a second.
 
 Upstream and judge answer at once, in a process of their own; the CPU is that of the server's process, the least of
-all rounds. Compared in turns with plain proxies on the same server, and with the loop over LangChain's client,
-since the machine's other load changes milliseconds more than ratios. `two_calls` is the floor of every guard on
-this server and client: a proxy that makes a second call and reads nothing. `judging` adds the judge alone.
+all rounds. Compared in turns with plain proxies of the same requests on the same server, and with the loop over
+LangChain's client, since the machine's other load changes milliseconds more than ratios. `two_calls` is the floor
+of every guard on this server and client: a proxy that makes a second call and reads nothing. `judging` adds the
+judge alone.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ CASES = (
     Case("two_calls"),
     Case("judging"),
     Case("guard"),
-    Case("guard", messages=12),
     Case("guard", attempts=3),
+    Case("proxy", messages=12),
+    Case("guard", messages=12),
     Case("chat_openai"),
 )
 
@@ -155,7 +157,7 @@ def one_at_a_time(root: str, rounds: int) -> None:
     alone_ms = _quantile(direct, 0.5)
     print(f"one client, no latency (upstream alone: p50 {alone_ms:.2f} ms)")
     print(f"{'':<34}{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}  attempt:{'added p50':>9}{'added p99':>10}{'CPU':>13}")
-    base = min(result.cpu_ms for result in loads[CASES[0]])
+    bases = {case.messages: min(one.cpu_ms for one in loads[case]) for case in CASES if case.name == "proxy"}
     for case, results in loads.items():
         cpu = min(result.cpu_ms for result in results)
         middle, high = _quantile(results, 0.5), _quantile(results, 0.99)
@@ -163,7 +165,7 @@ def one_at_a_time(root: str, rounds: int) -> None:
         text = f"{case.name}, {case.attempts} attempts, {case.messages} messages"
         print(
             f"{text:<34}{middle:>8.2f}{high:>8.2f}{cpu:>8.2f}{'':<16}{added[0]:>10.2f}{added[1]:>10.2f}"
-            f"{cpu / case.attempts / base:>6.1f} x proxy"
+            f"{cpu / case.attempts / bases[case.messages]:>6.1f} x proxy"
         )
 
 

@@ -43,6 +43,7 @@ HIDDEN: Mapping[str, tuple[str, Json]] = {
     "a tier": ("envelope", {"service_tier": MARK}),
     "a summary": ("answer", {"summary": MARK}),
     "a seal that is a text": ("answer", {"signature": f"I say {MARK}"}),
+    "a seal in lines": ("answer", {"signature": f"I\nsay\n{MARK}"}),
     "a parsed form": ("answer", {"parsed": {"text": MARK}}),
     "a list of texts": ("answer", {"vendor": {"said": ["This", [MARK]]}}),
     "images that are texts": ("answer", {"images": [MARK], "video": {"url": MARK}}),
@@ -61,6 +62,7 @@ HIDDEN: Mapping[str, tuple[str, Json]] = {
     "a refusal in a text": ("part", {"refusal": [MARK]}),
     "tokens of another text": ("part", {"logprobs": [{"token": MARK, "logprob": 0.0}]}),
     "tokens of old": ("choice", {"logprobs": {"tokens": [MARK], "token_logprobs": [0.0]}}),
+    "a token that is in no list": ("choice", {"logprobs": {"content": {"token": MARK}}}),
     "a note on a token": ("choice", {"logprobs": {"content": [{"token": "good", "logprob": 0.0, "note": MARK}]}}),
 }
 """Where a text may stand that no judge reads, beside one that it accepts: in which object, and what is added."""

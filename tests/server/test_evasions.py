@@ -48,7 +48,7 @@ def leak(asked: Asked) -> Wire:
         reply |= {"prompt_logprobs": [{"1": {"decoded_token": MARK}}], "prompt": MARK, "input_messages": [MARK]}
         reply |= {"output_messages": [MARK], "output_text": MARK, "raw_output": MARK}
     if model == "heads":
-        said = {"x-said": f"I say {MARK}"}
+        said = {"x-said": f"I say {MARK}", "x-parted": f"I\tsay\t{MARK}"}
         return answered(json.loads(json.dumps(reply).replace(MARK, "This is good.")), headers=said)
     wire = answered(reply)
     return Wire(wire.parts, pause_s=0.05) if model == "late" else wire
@@ -69,8 +69,8 @@ def _failure(model: str, asked: Json) -> Wire:
     """Fail as some providers do, whose errors quote what the model wrote."""
     if model == "fails plainly":
         return answered(MARK.encode(), status=400, kind="text/plain")
-    error: Json = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": MARK}
-    document: Json = {"error": error}
+    error: Json = {"message": "Failed to call a function.", "code": f"wrote {MARK}", "failed_generation": MARK}
+    document: Json = {"error": error, "request_id": f"I say {MARK}"}
     if model == "fails at length":
         document = {"error": {"message": f"Failed to parse: {'words ' * 60}{MARK}", "type": "server_error"}}
     if model == "fails with an answer":

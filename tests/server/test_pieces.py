@@ -78,11 +78,12 @@ def _script(*texts: str) -> Any:
 
 
 @contextmanager
-def _guarding(*texts: str, **settings: Any) -> Iterator[tuple[Guarded, ModelServer]]:
+def _guarding(*texts: str, reply: Any = None, **settings: Any) -> Iterator[tuple[Guarded, ModelServer]]:
+    """Run a guard of pieces before an upstream that says these texts in turn, or what `reply` returns."""
     policy = {"piece_chars": 1, **settings.pop("policy", {})}
     common = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
     with (
-        serving(_script(*texts)) as upstream,
+        serving(reply or _script(*texts)) as upstream,
         guarding(upstream.url, **{**common, "release": "pieces", "policy": policy, **settings}) as guard,
     ):
         yield guard, upstream
@@ -215,6 +216,8 @@ _BESIDE: dict[str, Wire] = {
     "single tokens": _chunks_of(_SAID, logprobs={"content": [{"token": "BAD", "logprob": 0.0}]}),
     "a refusal": _chunks_of(_SAID, {"refusal": "BAD"}),
     "a call": _chunks_of(_SAID, {"tool_calls": [_CALL]}, finish_reason="tool_calls"),
+    "a call alone": _chunks_of({"content": "One is good."}, {"tool_calls": [_CALL]}, finish_reason="tool_calls"),
+    "half a character": _chunks_of({"content": "One is good. \ud83d Two is BAD."}),
     "a filter": _chunks_of(_SAID, {"content": " BAD"}, finish_reason="content_filter"),
     "annotations": _chunks_of(_SAID, {"annotations": [{"type": "url_citation", "title": "BAD"}]}),
     "a cut": _chunks_of(_SAID, {"content": " BA"}, finish_reason="length"),
@@ -224,11 +227,8 @@ _BESIDE: dict[str, Wire] = {
 def test_nothing_beside_a_refused_piece_goes_out() -> None:
     """Whatever an upstream says of it in other fields stays here, streamed and whole."""
     for name, wire in _BESIDE.items():
-        with serving(lambda _, wire=wire: wire) as upstream:  # type: ignore[misc]  # a default is no argument
-            settings: Any = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
-            settings |= {"release": "pieces", "policy": {"piece_chars": 1, "max_attempts": 2}}
-            with guarding(upstream.url, **settings) as guard:
-                replies = [guard.chat(stream=True).text, guard.chat().text]
+        with _guarding(reply=lambda _, wire=wire: wire, policy={"max_attempts": 2}) as (guard, _):
+            replies = [guard.chat(stream=True).text, guard.chat().text]
         for reply in replies:
             assert "One is good." in reply, name
             assert "BAD" not in reply, name
@@ -247,11 +247,9 @@ _SPELT = {
 
 def test_a_stream_is_read_however_it_is_spelt() -> None:
     """Any end of a line, a mark of the encoding, and events of several lines; what breaks at once is an error."""
-    settings: Any = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
-    settings |= {"release": "pieces", "policy": {"piece_chars": 1}}
     for name, sent in {**_SPELT, "broken": _SENT[: _SENT.index(b"data", 9)]}.items():
         wire = answered(sent, kind="text/event-stream")
-        with serving(lambda _, wire=wire: wire) as upstream, guarding(upstream.url, **settings) as guard:  # type: ignore[misc]  # as above
+        with _guarding(reply=lambda _, wire=wire: wire) as (guard, _):
             reply = guard.chat()
         if name == "broken":
             assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_broken")
@@ -356,9 +354,7 @@ def test_no_field_beside_a_refused_piece_goes_out(dialect: Any, second: str | No
             return answered(sent.encode(), kind="text/event-stream")
         return answered(json.dumps(whole).encode())
 
-    settings: Any = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
-    settings |= {"release": "pieces", "policy": {"piece_chars": 1, "max_attempts": 2}}
-    with serving(reply) as upstream, guarding(upstream.url, **settings) as guard:
+    with _guarding(reply=reply, policy={"max_attempts": 2}) as (guard, _):
         replies = [guard.post(PATHS[dialect], body_in(dialect, stream=stream)) for stream in (True, False)]
     for one in replies:
         assert "One is good." in one.text
@@ -404,9 +400,7 @@ def test_a_client_that_leaves_ends_everything() -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
     delta = {"choices": [{"index": 0, "delta": {"content": "One is good. Two is good. Three"}}]}
     hanging = Wire((head + f"data: {json.dumps(delta)}\n\n".encode(),), then="hang")
-    settings: Any = {"judge": "tests.guarding:accepts", "piece_judge": "tests.server.test_pieces:refuses"}
-    settings |= {"release": "pieces", "policy": {"piece_chars": 1}}
-    with serving(lambda _: hanging) as upstream, guarding(upstream.url, **settings) as guard:
+    with _guarding(reply=lambda _: hanging) as (guard, upstream):
         body = {"model": "m", "messages": QUESTION, "stream": True}
         with guard.client.stream("POST", f"{guard.url}/chat/completions", json=body) as response:
             first = next(response.iter_text())

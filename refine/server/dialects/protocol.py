@@ -385,7 +385,7 @@ class ReadTexts:
             is_read = (
                 is_read
                 or value in self.text
-                or (name in _SEALED and " " not in value)
+                or (name in _SEALED and len(value.split()) <= 1)
                 or value in self._words_sent()
             )
             return value if is_read else _UNREAD
@@ -401,6 +401,8 @@ class ReadTexts:
     def _has_read_tokens(self, logprobs: Any) -> bool:
         """Check that the tokens whose probabilities are told are those of the text."""
         rows = logprobs if isinstance(logprobs, list) else [*logprobs.values()]
+        if rows is not logprobs and any(isinstance(row, str | dict) for row in rows):
+            return False
         listed = [one for row in rows if isinstance(row, list) for one in row] if rows is not logprobs else rows
         tokens = [string(one.get("token")) if isinstance(one, dict) else string(one) for one in listed]
         return all(token in self.text or _NO_WORD.sub("", token) in self.text for token in tokens)
@@ -452,8 +454,9 @@ def check_message(role: object, content: object, where: str) -> None:
     """
     if role not in _ROLES:
         raise ApiError(400, f"{where}.role is none of {', '.join(_ROLES)}", code="invalid", param=f"{where}.role")
-    is_list = isinstance(content, list) and all(isinstance(part, str | dict) for part in content)
-    if not is_list and not isinstance(content, str | None):
+    if content is None or isinstance(content, str):
+        return
+    if not isinstance(content, list) or not all(isinstance(part, str | dict) for part in content):
         raise ApiError(400, f"{where}.content is neither text nor a list of parts", code="invalid", param=where)
 
 
