@@ -235,6 +235,9 @@ STATE = Table(
 )
 """How far the record is: `sealed` since when, `summed` up to which outcome of an older version."""
 
+SEALED_FROM_THE_FIRST = "first"
+"""Id of the state `sealed` of a record in which every outcome has a seal, so that one without was put there."""
+
 _REQUEST_ENDS = ("passed_through", "left")
 
 
@@ -304,11 +307,18 @@ def _add_indexes(connection: Connection) -> None:
         connection.execute(text(f"CREATE INDEX IF NOT EXISTS outcome_{name} ON outcome ({terms})"))
 
 
+def _note_a_record_sealed_from_the_first(connection: Connection) -> None:
+    bare = select(OUTCOME.c.id).where(OUTCOME.c.chain.is_(None)).limit(1)
+    if connection.execute(bare).first() is None:
+        connection.execute(STATE.update().filter_by(name="sealed").values(id=SEALED_FROM_THE_FIRST))
+
+
 _MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _TABLES.create_all,
     _add_missing_columns,
     _begin_seals_and_sums,
     _add_indexes,
+    _note_a_record_sealed_from_the_first,
 )
 """Each brings the tables from one version to the next; the first makes them."""
 
