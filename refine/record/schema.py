@@ -292,7 +292,7 @@ _INDEXES = {
     "cost": "cost DESC{last}",
     "attempts": "attempts DESC, at DESC",
     "rating": "rating, at DESC",
-    **{name: f'"{name}") WHERE ("{name}" IS NOT NULL' for name in ("user", "session", "thread")},
+    **{f"{name}_at": f'"{name}", at) WHERE ("{name}" IS NOT NULL' for name in ("user", "session", "thread")},
 }
 """For each way to sort a list, and for who asked; in SQLite nulls sort below all else by themselves."""
 
@@ -307,7 +307,11 @@ def _add_indexes(connection: Connection) -> None:
         connection.execute(text(f"CREATE INDEX IF NOT EXISTS outcome_{name} ON outcome ({terms})"))
 
 
-def _note_a_record_sealed_from_the_first(connection: Connection) -> None:
+def _order_by_time_and_note_what_is_sealed(connection: Connection) -> None:
+    """Let indexes of who asked have the time, too, and note where every outcome has a seal."""
+    for name in ("user", "session", "thread"):
+        connection.execute(text(f"DROP INDEX IF EXISTS outcome_{name}"))
+    _add_indexes(connection)
     bare = select(OUTCOME.c.id).where(OUTCOME.c.chain.is_(None)).limit(1)
     if connection.execute(bare).first() is None:
         connection.execute(STATE.update().filter_by(name="sealed").values(id=SEALED_FROM_THE_FIRST))
@@ -318,7 +322,7 @@ _MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _add_missing_columns,
     _begin_seals_and_sums,
     _add_indexes,
-    _note_a_record_sealed_from_the_first,
+    _order_by_time_and_note_what_is_sealed,
 )
 """Each brings the tables from one version to the next; the first makes them."""
 
