@@ -243,7 +243,7 @@ class DatabaseRecord(SharedByCopies):
         """
         return self._read(lambda connection: queries.table(connection, by, where))
 
-    def newest(self, where: OutcomeFilter, *, by: str = "refiner", most: int = 10_000) -> OutcomeFilter:
+    def newest(self, where: OutcomeFilter, *, by: str = "refiner", most: int = 5_000) -> OutcomeFilter:
         """Return a filter whose figures are quick: without what is older than the newest of very many outcomes.
 
         A filter that the sums answer is returned as it is, whatever it chooses. Others have to be looked at one

@@ -122,22 +122,38 @@ def _has_label(which: str) -> ColumnElement[bool]:
     return OUTCOME.c.id.in_(labelled.where(differ))
 
 
-_NEWEST = 10_000
+_NEWEST = 5_000
 """Outcomes that are looked at one by one, where no sums answer."""
+_MOST_SUBTRACTED = 2_000
+"""Labels of which the outcomes are taken away from the sums of all, where those without are wanted."""
 
 
 def newest(connection: Connection, where: OutcomeFilter, *, by: str, most: int = _NEWEST) -> OutcomeFilter:
     """Return a filter without what is older than its newest outcomes; see `DatabaseRecord.newest`."""
-    if sums.can_sum(where) and by in SERIES.c:
+    labels = select(LABEL.c.outcome).limit(_MOST_SUBTRACTED + 1).subquery()
+    are_labels_few = where.labelled is None or (
+        connection.execute(select(func.count()).select_from(labels)).scalar_one() <= _MOST_SUBTRACTED
+    )
+    if sums.can_sum(where) and by in SERIES.c and are_labels_few:
         return where
     looked, order = where, OUTCOME.c.at.desc()
     if where.text is not None:  # each is searched, whether the words are in it or not
         looked = OutcomeFilter(**{name: getattr(where, name) for name in ("since", "until", *CALLER[1:])})
-    elif where.labelled is not None:
+    elif where.labelled in {"yes", "disagree"}:
         order = (OUTCOME.c.at + 0).desc()  # labels are few: all outcomes by time would take seconds
     query = select(OUTCOME.c.at).where(_conditions(looked)).order_by(order).offset(most).limit(1)
     last = connection.execute(query).scalar()
     return where if last is None else where.model_copy(update={"since": last + 1})
+
+
+def _chosen(connection: Connection, where: OutcomeFilter) -> ColumnElement[bool]:
+    """Return a filter as a condition for several queries: labels that differ, dear to find, are found once."""
+    condition = _conditions(where)
+    if where.labelled != "disagree":
+        return condition
+    found = select(OUTCOME.c.id).where(condition).limit(_NEWEST + 1)
+    identifiers = connection.execute(found).scalars().all()
+    return OUTCOME.c.id.in_(identifiers) if len(identifiers) <= _NEWEST else condition
 
 
 _ORDERS = {
@@ -226,7 +242,7 @@ def dataset_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
 
 def attempt_rows(connection: Connection, where: OutcomeFilter, *, texts: bool = False) -> Iterator[Row]:
     """Yield what is known of every attempt, oldest outcome first, with labels, and on demand with texts."""
-    chosen = _conditions(where)
+    chosen = _chosen(connection, where)
     labels = _labels(connection, chosen, times=True)
     query = _attempts(chosen, texts=texts)
     for row in connection.execution_options(yield_per=500).execute(query).mappings():
@@ -322,7 +338,7 @@ def figures(connection: Connection, where: OutcomeFilter, *, buckets: int) -> Ro
         tally: Mapping[str, Mapping[int, int]] = sums.tallied(connection, where, None, edges)[""]
         latency = {name: sums.percentile(tally.get("", {}), share) for name, share in _PERCENTILES.items()}
     else:
-        chosen = _conditions(where)
+        chosen = _chosen(connection, where)
         answers = chosen if where.stop_reason else chosen & ~of_requests(OUTCOME.c.stop_reason)
         every, tally = _summed(connection, chosen, width), _ratings(connection, answers)
         latency = _latency(connection, answers)

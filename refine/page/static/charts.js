@@ -134,7 +134,7 @@ export function figuresRow(figures) {
 }
 
 // What is not kept in sums is counted one by one, and of very many the newest alone.
-export const counted = (since) => (since ? [h("p", { class: "counted" }, `The newest 10,000 are looked at here, those since ${fullTime(since)}.`)] : []);
+export const counted = (since) => (since ? [h("p", { class: "counted" }, `The newest 5,000 are looked at here, those since ${fullTime(since)}.`)] : []);
 
 // A table of guards, keys or the like, sorted by whatever column is pressed; a row narrows the filter to itself.
 const COLUMNS = [
