@@ -128,7 +128,7 @@ def recorded(folder: Path) -> dict[str, Any]:
                     "o6" if number < 7 else "o5", number - 4 if number == 7 else 1, by=str(number), **label
                 )  # type: ignore[arg-type]
             for which in ("no", "yes", "disagree"):
-                found = record.outcomes(OutcomeFilter(labelled=which))  # type: ignore[arg-type]
+                found = record.outcomes(OutcomeFilter(labelled=which))
                 results[f"{name}: labelled {which}"] = [one["id"] for one in found]
             results[f"{name}: outcomes"] = record.outcomes()
             results[f"{name}: each"] = [record.outcome(f"o{number}") for number in range(1, 10)]
