@@ -153,6 +153,8 @@ def _lines(result: Verification, what: str) -> Iterator[str]:
     yield f"{result.sealed:,} {what} sealed {under}, in {chains}"
     if result.older:
         yield f"{result.older:,} of them have seals in the form of versions before 0.10"
+    if result.keyed and result.unkeyed:
+        yield f"{result.unkeyed:,} of them are sealed without it, from before there was one"
     if result.removed:
         yield f"{result.removed:,} {what} were removed by retention or a review, and left sealed gaps"
     if result.unsealed:

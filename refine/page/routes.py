@@ -426,6 +426,8 @@ class _Page:
             raise ConfigurationError("limit, skip and before_at are whole numbers")
         before = (int(at), identifier) if at else None
         where = OutcomeFilter.read(settings)
+        if where.text is not None:
+            where = await asyncio.to_thread(self._record.newest, where)
         read = partial(self._record.outcomes, where, limit=int(limit[:4]), before=before)
         return _json(await asyncio.to_thread(read, order=order, skip=int(skip[:9])))
 
@@ -439,14 +441,20 @@ class _Page:
         return _json(row)
 
     async def figures(self, request: Request) -> Response:
-        """Answer with the figures of a filter."""
-        return _json(await asyncio.to_thread(self._record.figures, OutcomeFilter.read(request.query_params)))
+        """Answer with the figures of a filter; `newest_since` says from when on, where older ones do not count."""
+        where = OutcomeFilter.read(request.query_params)
+        counted = await asyncio.to_thread(self._record.newest, where)
+        figures = await asyncio.to_thread(self._record.figures, counted)
+        return _json({**figures, "newest_since": _later(counted, where)})
 
     async def table(self, request: Request) -> Response:
         """Answer with a row for each guard, key or the like."""
         settings = dict(request.query_params)
         by = settings.pop("by", "refiner")
-        return _json(await asyncio.to_thread(self._record.table, by, OutcomeFilter.read(settings)))
+        where = OutcomeFilter.read(settings)
+        counted = await asyncio.to_thread(partial(self._record.newest, where, by=by))
+        rows = await asyncio.to_thread(self._record.table, by, counted)
+        return _json({"rows": rows, "newest_since": _later(counted, where)})
 
     async def benefit(self, request: Request) -> Response:
         """Answer with whether the loop helps, by the labels of a filter's answers."""
@@ -504,6 +512,14 @@ class _Page:
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
+def _later(counted: OutcomeFilter, asked: OutcomeFilter) -> int | None:
+    return counted.since if counted.since != asked.since else None
+
+
+_MOST_LABELLED = 1_000
+"""Labelled answers that are compared within half a second."""
+
+
 def _describe_benefit(record: DatabaseRecord, where: OutcomeFilter) -> dict[str, Any]:
     """Return whether the loop helps, in words: of the labelled answers of a filter."""
     if find_spec("scipy") is None:
@@ -511,9 +527,13 @@ def _describe_benefit(record: DatabaseRecord, where: OutcomeFilter) -> dict[str,
     from judges.offline.trust.replay import benefit_of  # noqa: PLC0415 - needs numpy and scipy
 
     labelled = where if where.labelled else where.model_copy(update={"labelled": "yes"})
-    report = benefit_of(record.attempts(labelled))
+    counted = record.newest(labelled, most=_MOST_LABELLED)
+    report = benefit_of(record.attempts(counted))
     effect = report.benefit.effect if report.is_known else ""
-    return {"headline": report.headline, "effect": effect, "entries": list(report.entries())}
+    entries = list(report.entries())
+    if counted != labelled:
+        entries.append(("Compared", f"the newest {_MOST_LABELLED:,} labelled answers"))
+    return {"headline": report.headline, "effect": effect, "entries": entries}
 
 
 async def _lines_of(events: AsyncIterator[Event]) -> AsyncIterator[str]:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, fields, replace
+from itertools import chain as joined
 from itertools import groupby
 from math import isfinite
 from operator import itemgetter
@@ -28,13 +29,24 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    true,
     tuple_,
     update,
 )
 
 from judges import ConfigurationError
 from refine.record.rows import OutcomeRows, now_ms
-from refine.record.schema import ANCHOR, ATTEMPT, GAP, OUTCOME, SEAL, STATE, Stored, lock_tables
+from refine.record.schema import (
+    ANCHOR,
+    ATTEMPT,
+    GAP,
+    OUTCOME,
+    SEAL,
+    SEALED_FROM_THE_FIRST,
+    STATE,
+    Stored,
+    lock_tables,
+)
 from refine.record.seals import KEY_VARIABLE, Row, Verification, digest_of, digest_of_bytes
 
 _SLICE = 500
@@ -42,6 +54,8 @@ _GRACE_MS = 24 * 60 * 60 * 1_000
 """How long a process of an older version may go on writing without seals beside newer ones."""
 
 
+_KEYED = "keyed"
+"""Name of the state that says from which chain on all are under the key; those before it had none."""
 _FORM = "2:"
 """How the hashes of outcomes begin that are of values in the order of the columns; others are of names, too."""
 
@@ -166,6 +180,11 @@ def _seal_of(entry: Anchor | Gap, key: bytes) -> str:
     return digest_of(key, "anchor" if isinstance(entry, Anchor) else "gap", *astuple(entry))
 
 
+def _seal_of_first(number: int, key: bytes) -> str:
+    """Return the seal of the number from which on all chains are under the key."""
+    return digest_of(key, _KEYED, number)
+
+
 def _row_of(entry: Anchor | Gap, key: bytes) -> Row:
     """Return the row of an anchor or a gap, with a seal of its own."""
     return {**asdict(entry), "seal": _seal_of(entry, key)}
@@ -215,6 +234,10 @@ class Chain:
             return _read(Anchor, row)
         lock_tables(connection)  # two processes that begin at once have different numbers
         number = connection.execute(select(func.coalesce(func.max(ANCHOR.c.number), 0))).scalar_one() + 1
+        if self._key and connection.execute(select(STATE).filter_by(name=_KEYED)).first() is None:
+            bare = select(func.coalesce(func.max(ANCHOR.c.number), 0)).where(~ANCHOR.c.keyed)
+            first = connection.execute(bare).scalar_one() + 1
+            connection.execute(STATE.insert().values(name=_KEYED, at=first, id=_seal_of_first(first, self._key)))
         anchor = Anchor(chain=self._id, number=number, begun=now_ms(), keyed=bool(self._key))
         connection.execute(ANCHOR.insert().values(**_row_of(anchor, self._key)))
         return anchor
@@ -298,26 +321,28 @@ def verify_record(
     """
     result = Verification()
     anchors, fits = _anchors(connection, key, result)
+    keys = {chain: key if anchor.keyed else b"" for chain, anchor in anchors.items()}
     gaps: dict[str, list[Gap]] = defaultdict(list)
     for row in connection.execute(select(GAP).order_by(GAP.c.chain, GAP.c.first)).mappings():
         gap = _read(Gap, row)
         gaps[gap.chain].append(gap)
-        if _seal_of(gap, key) != row["seal"]:
+        if row["seal"] not in {_seal_of(gap, one) for one in (key, keys.get(gap.chain, key))}:
             result.add(f"a gap was changed: outcomes {gap.first} to {gap.last} of chain {gap.chain[:8]}")
-    seen = set()
-    for chain, outcomes in groupby(_outcomes(connection), key=lambda pair: str(pair[0]["chain"])):
-        seen.add(chain)
-        walk = _Walk(chain, key, result, dict(heads or {}))
+    sealed_chains = groupby(_outcomes(connection), key=lambda pair: str(pair[0]["chain"]))
+    for chain, outcomes in joined(sealed_chains, ((chain, iter(())) for chain in anchors)):
+        if chain in result.heads:
+            continue
+        anchor, sealed, intact = anchors.get(chain), result.sealed, result.sealed - result.changed
+        walk = _Walk(chain, keys.get(chain, key), result, dict(heads or {}))
         walk.along(outcomes, gaps.get(chain, []))
-        walk.end(anchors.get(chain))
-    for chain, anchor in anchors.items():
-        if chain not in seen:
-            walk = _Walk(chain, key, result, dict(heads or {}))
-            walk.along(iter(()), gaps.get(chain, []))
-            walk.end(anchor)
-    for chain in sorted({*gaps, *(heads or {})} - anchors.keys() - seen):
+        walk.end(anchor)
+        if anchor is None or anchor.keyed:
+            fits = fits or result.sealed - result.changed > intact
+        else:
+            result.unkeyed += result.sealed - sealed
+    for chain in sorted({*gaps, *(heads or {})} - result.heads.keys()):
         result.add(f"all of chain {chain[:8]} is missing")
-    if not fits and result.sealed and result.changed == result.sealed and (result.keyed or key):
+    if not fits and result.sealed and (result.keyed or key):
         wanted = (
             f"set {KEY_VARIABLE} to the one that it was written with" if result.keyed else f"unset {KEY_VARIABLE}"
         )
@@ -331,14 +356,22 @@ def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[
     """Return the anchors by chain, and whether any fits the key; note those that were changed or are missing."""
     rows = connection.execute(select(ANCHOR).order_by(ANCHOR.c.number)).mappings().all()
     anchors = {row["chain"]: _read(Anchor, row) for row in rows}
-    changed = [row["chain"] for row in rows if _seal_of(anchors[row["chain"]], key) != row["seal"]]
-    for chain in changed:
-        result.add(f"the anchor of chain {chain[:8]} was changed")
+    state = connection.execute(select(STATE.c.at, STATE.c.id).filter_by(name=_KEYED)).first()
+    first = state.at if state is not None and state.id == _seal_of_first(state.at, key) else 1
+    fits = False
+    for row in rows:
+        anchor = anchors[row["chain"]]
+        if _seal_of(anchor, key if anchor.keyed else b"") != row["seal"]:
+            result.add(f"the anchor of chain {anchor.chain[:8]} was changed")
+        elif anchor.keyed:
+            fits = True
+        elif key and anchor.number >= first:
+            result.add(f"chain {anchor.chain[:8]} is sealed without the key, unlike those before it")
     result.keyed = any(anchor.keyed for anchor in anchors.values())
     numbers = {anchor.number for anchor in anchors.values()}
     for number in sorted(set(range(1, max(numbers, default=0))) - numbers)[:_SLICE]:
         result.add(f"chain number {number} is missing, with all its outcomes")
-    return anchors, len(changed) < len(rows)
+    return anchors, fits
 
 
 def _outcomes(connection: Connection) -> Iterator[tuple[RowMapping, list[RowMapping]]]:
@@ -438,12 +471,13 @@ class _Walk:
 def _look_at_the_rest(connection: Connection, result: Verification) -> None:
     """Count outcomes without a seal, and note those that are younger than seals are; likewise lone attempts."""
     bare = OUTCOME.c.chain.is_(None)
-    since = connection.execute(select(STATE.c.at).where(STATE.c.name == "sealed")).scalar()
-    if since is None:
+    state = connection.execute(select(STATE).filter_by(name="sealed")).first()
+    if state is None:
         result.add("the record does not say any more since when it is sealed")
-    late = select(func.count()).where(bare, OUTCOME.c.at > (since or now_ms()) + _GRACE_MS)
     result.unsealed = connection.execute(select(func.count()).where(bare)).scalar_one()
-    if young := connection.execute(late).scalar_one():
+    since = now_ms() if state is None else state.at
+    late = true() if state is not None and state.id == SEALED_FROM_THE_FIRST else OUTCOME.c.at > since + _GRACE_MS
+    if young := connection.execute(select(func.count()).where(bare, late)).scalar_one():
         result.add(f"{young} outcomes have no seal, though they are younger than the record's seals")
     alone = select(func.count()).select_from(ATTEMPT).where(~exists().where(OUTCOME.c.id == ATTEMPT.c.outcome))
     if lone := connection.execute(alone).scalar_one():

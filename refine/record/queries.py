@@ -122,6 +122,40 @@ def _has_label(which: str) -> ColumnElement[bool]:
     return OUTCOME.c.id.in_(labelled.where(differ))
 
 
+_NEWEST = 5_000
+"""Outcomes that are looked at one by one, where no sums answer."""
+_MOST_SUBTRACTED = 2_000
+"""Labels of which the outcomes are taken away from the sums of all, where those without are wanted."""
+
+
+def newest(connection: Connection, where: OutcomeFilter, *, by: str, most: int = _NEWEST) -> OutcomeFilter:
+    """Return a filter without what is older than its newest outcomes; see `DatabaseRecord.newest`."""
+    labels = select(LABEL.c.outcome).limit(_MOST_SUBTRACTED + 1).subquery()
+    are_labels_few = where.labelled is None or (
+        connection.execute(select(func.count()).select_from(labels)).scalar_one() <= _MOST_SUBTRACTED
+    )
+    if sums.can_sum(where) and by in SERIES.c and are_labels_few:
+        return where
+    looked, order = where, OUTCOME.c.at.desc()
+    if where.text is not None:  # each is searched, whether the words are in it or not
+        looked = OutcomeFilter(**{name: getattr(where, name) for name in ("since", "until", *CALLER[1:])})
+    elif where.labelled in {"yes", "disagree"}:
+        order = (OUTCOME.c.at + 0).desc()  # labels are few: all outcomes by time would take seconds
+    query = select(OUTCOME.c.at).where(_conditions(looked)).order_by(order).offset(most).limit(1)
+    last = connection.execute(query).scalar()
+    return where if last is None else where.model_copy(update={"since": last + 1})
+
+
+def _chosen(connection: Connection, where: OutcomeFilter) -> ColumnElement[bool]:
+    """Return a filter as a condition for several queries: labels that differ, dear to find, are found once."""
+    condition = _conditions(where)
+    if where.labelled != "disagree":
+        return condition
+    found = select(OUTCOME.c.id).where(condition).limit(_NEWEST + 1)
+    identifiers = connection.execute(found).scalars().all()
+    return OUTCOME.c.id.in_(identifiers) if len(identifiers) <= _NEWEST else condition
+
+
 _ORDERS = {
     "newest": OUTCOME.c.at.desc(),
     "slowest": OUTCOME.c.latency_s.desc().nulls_last(),
@@ -208,18 +242,28 @@ def dataset_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
 
 def attempt_rows(connection: Connection, where: OutcomeFilter, *, texts: bool = False) -> Iterator[Row]:
     """Yield what is known of every attempt, oldest outcome first, with labels, and on demand with texts."""
-    chosen = _conditions(where)
+    chosen = _chosen(connection, where)
     labels = _labels(connection, chosen, times=True)
-    for row in connection.execution_options(yield_per=100).execute(_attempts(chosen)).mappings():
+    query = _attempts(chosen, texts=texts)
+    for row in connection.execution_options(yield_per=500).execute(query).mappings():
         own = labels.get((row["id"], row["attempt_number"]), [])
-        data = {"user_input": _data(row["conversation"]) or row["question"], "response": row["attempt_draft"]}
-        known = {name: value for name, value in data.items() if value is not None} if texts else {}
+        known: Row = {}
+        if texts:
+            data = {"user_input": _data(row["conversation"]) or row["question"], "response": row["attempt_draft"]}
+            known = {name: value for name, value in data.items() if value is not None}
         yield {**_metadata(row), **({"labels": own} if own else {}), **known}
 
 
-def _attempts(chosen: ColumnElement[bool]) -> Select[Any]:
-    attempt = (column.label(f"attempt_{column.name}") for column in ATTEMPT.c)
-    joined = select(OUTCOME, *attempt).join(ATTEMPT, ATTEMPT.c.outcome == OUTCOME.c.id).where(chosen)
+_ATTEMPT_NAMES = tuple(column.name for column in ATTEMPT.columns)
+_TEXTS = frozenset({"question", "conversation", "evidence", "answer", "draft", "steps"})
+
+
+def _attempts(chosen: ColumnElement[bool], *, texts: bool = True) -> Select[Any]:
+    attempt = (
+        column.label(f"attempt_{column.name}") for column in ATTEMPT.c if texts or column.name not in _TEXTS
+    )
+    outcome = (column for column in OUTCOME.c if texts or column.name not in _TEXTS)
+    joined = select(*outcome, *attempt).join(ATTEMPT, ATTEMPT.c.outcome == OUTCOME.c.id).where(chosen)
     return joined.order_by(OUTCOME.c.at, OUTCOME.c.id, ATTEMPT.c.number)
 
 
@@ -256,7 +300,8 @@ def _dataset_row(row: RowMapping, labels: list[Row]) -> Row:
 
 
 def _metadata(row: RowMapping) -> Row:
-    return metadata_of(dict(row), {name: row[f"attempt_{name}"] for name in ATTEMPT.columns.keys()})  # noqa: SIM118 - not a dict
+    known = dict(row)
+    return metadata_of(known, {name: known.get(f"attempt_{name}") for name in _ATTEMPT_NAMES})
 
 
 _SECOND = 1_000
@@ -293,7 +338,7 @@ def figures(connection: Connection, where: OutcomeFilter, *, buckets: int) -> Ro
         tally: Mapping[str, Mapping[int, int]] = sums.tallied(connection, where, None, edges)[""]
         latency = {name: sums.percentile(tally.get("", {}), share) for name, share in _PERCENTILES.items()}
     else:
-        chosen = _conditions(where)
+        chosen = _chosen(connection, where)
         answers = chosen if where.stop_reason else chosen & ~of_requests(OUTCOME.c.stop_reason)
         every, tally = _summed(connection, chosen, width), _ratings(connection, answers)
         latency = _latency(connection, answers)
@@ -366,7 +411,6 @@ def _buckets_of(rows: list[Row], starts: range, buckets: int) -> list[Row]:
 _GROUPS = ("refiner", "model", "judge", "stop_reason", "key", "user", "session", "thread")
 _UNJUDGED = frozenset({"judge_failed", "skipped"})
 _MOST_GROUPS = 100
-_LATEST = 20_000
 
 
 def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
@@ -381,7 +425,7 @@ def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
         tallies = sums.tallied(connection, where, by, edges)
         times = {name: judges.get("", Counter()) for name, judges in tallies.items()}
     else:
-        rows, times = _latest(connection, by, where)
+        rows, times = _one_by_one(connection, by, where)
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row[by] or ""].append(row)
@@ -389,13 +433,15 @@ def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
     return sorted(table, key=lambda row: (-row["outcomes"], row["name"]))[:_MOST_GROUPS]
 
 
-def _latest(connection: Connection, by: str, where: OutcomeFilter) -> tuple[list[Row], dict[str, Counter[int]]]:
-    """Return the latest outcomes as rows of sums, and how long those of each group took."""
+def _one_by_one(
+    connection: Connection, by: str, where: OutcomeFilter
+) -> tuple[list[Row], dict[str, Counter[int]]]:
+    """Return outcomes as rows of sums, and how long those of each group took."""
     names = dict.fromkeys((by, "passed", "stop_reason", "attempts", "latency_s", "cost"))
     query = select(*(OUTCOME.c[name] for name in names)).where(_conditions(where))
     times: dict[str, Counter[int]] = defaultdict(Counter)
     rows = []
-    for row in connection.execute(query.order_by(OUTCOME.c.at.desc()).limit(_LATEST)).mappings():
+    for row in connection.execute(query).mappings():
         unknown = row["cost"] is None
         rows.append({**row, "outcomes": 1, "cost": round((row["cost"] or 0) * 1e9), "cost_unknown": int(unknown)})
         if row["latency_s"] is not None and not is_request(row["stop_reason"]):

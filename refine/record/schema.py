@@ -235,6 +235,9 @@ STATE = Table(
 )
 """How far the record is: `sealed` since when, `summed` up to which outcome of an older version."""
 
+SEALED_FROM_THE_FIRST = "first"
+"""Id of the state `sealed` of a record in which every outcome has a seal, so that one without was put there."""
+
 _REQUEST_ENDS = ("passed_through", "left")
 
 
@@ -289,7 +292,7 @@ _INDEXES = {
     "cost": "cost DESC{last}",
     "attempts": "attempts DESC, at DESC",
     "rating": "rating, at DESC",
-    **{name: f'"{name}") WHERE ("{name}" IS NOT NULL' for name in ("user", "session", "thread")},
+    **{f"{name}_at": f'"{name}", at) WHERE ("{name}" IS NOT NULL' for name in ("user", "session", "thread")},
 }
 """For each way to sort a list, and for who asked; in SQLite nulls sort below all else by themselves."""
 
@@ -304,11 +307,22 @@ def _add_indexes(connection: Connection) -> None:
         connection.execute(text(f"CREATE INDEX IF NOT EXISTS outcome_{name} ON outcome ({terms})"))
 
 
+def _order_by_time_and_note_what_is_sealed(connection: Connection) -> None:
+    """Let indexes of who asked have the time, too, and note where every outcome has a seal."""
+    for name in ("user", "session", "thread"):
+        connection.execute(text(f"DROP INDEX IF EXISTS outcome_{name}"))
+    _add_indexes(connection)
+    bare = select(OUTCOME.c.id).where(OUTCOME.c.chain.is_(None)).limit(1)
+    if connection.execute(bare).first() is None:
+        connection.execute(STATE.update().filter_by(name="sealed").values(id=SEALED_FROM_THE_FIRST))
+
+
 _MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _TABLES.create_all,
     _add_missing_columns,
     _begin_seals_and_sums,
     _add_indexes,
+    _order_by_time_and_note_what_is_sealed,
 )
 """Each brings the tables from one version to the next; the first makes them."""
 

@@ -69,6 +69,7 @@ class Verification:
         removed: Outcomes that were removed on purpose, by retention or a review.
         chains: Number of chains.
         keyed: Whether the seals are under a key.
+        unkeyed: Those of the sealed ones that are not, from before there was a key.
         changed: Those of the sealed ones that are not what was sealed.
         faults: A line for each fault.
         heads: Position and hash of the last outcome of each chain; kept elsewhere, they show what is cut later.
@@ -80,6 +81,7 @@ class Verification:
     removed: int = 0
     chains: int = 0
     keyed: bool = False
+    unkeyed: int = 0
     changed: int = 0
     faults: list[str] = field(default_factory=list)
     heads: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -202,11 +204,13 @@ class _LookAtRows:
             if is_last is False:
                 result.add(f"the end of the export, after its row {number}, is missing")
         result.chains = len(self._ends)
+        if self._key and result.unkeyed:
+            result.add(f"{result.unkeyed} rows are sealed without the key: anybody could have written them")
         return result
 
     def _look(self, number: int, row: Row, link: Row, own: object) -> None:
         result, is_keyed, file = self._result, bool(link.get("keyed")), str(link.get("file"))
-        result.keyed = result.keyed or is_keyed
+        result.keyed, result.unkeyed = result.keyed or is_keyed, result.unkeyed + (not is_keyed)
         if is_keyed and not self._key:
             raise ConfigurationError(f"the rows are sealed under a key: set {KEY_VARIABLE} to it")
         if _row_hash(self._key if is_keyed else b"", row, link) != own:

@@ -15,7 +15,6 @@ from hashlib import blake2b
 from typing import Any
 
 from sqlalchemy import (
-    Column,
     ColumnElement,
     Connection,
     Table,
@@ -314,23 +313,31 @@ def tallied(
 ) -> dict[str, dict[str, Counter[int]]]:
     """Return how often each value was seen, by the value of a dimension and by judge; "" is for times.
 
-    Rows are grouped by numbers alone, which takes a third of what grouping by names does; times, of which there
-    are most, have no judge. Without a dimension all stand under "".
+    Rows are grouped by the rank of a dimension's value, a number, which takes a third of what grouping by names
+    does, and little however many series there are. Without a dimension all stand under "", with the ratings.
     """
     tallies: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     wanted = _of_filter(where)
     if where.stop_reason is None:
         wanted = and_(wanted, ~of_requests(SERIES.c.stop_reason))
-    chosen = and_(_within(TALLY, where, _WIDTHS), TALLY.c.series.in_(select(SERIES.c.id).where(wanted)))
-    columns = select(SERIES.c.id, SERIES.c[by or "refiner"])
-    names = {} if by is None else {row.id: row[1] for row in connection.execute(columns)}
-    by_series = literal(0) if by is None else TALLY.c.series
-    is_time = TALLY.c.judge == _LATENCY
-    for by_judge, of_kind in ((literal(_LATENCY), is_time), (TALLY.c.judge, ~is_time)):
-        groups = [column for column in (by_series, by_judge, TALLY.c.value) if isinstance(column, Column)]
-        query = select(by_series, by_judge, TALLY.c.value, func.sum(TALLY.c.n)).where(chosen, of_kind)
-        for one, name, value, count in connection.execute(query.group_by(*groups)):
-            tallies[names.get(one) or ""][name][value] += int(count)
+    dimension = SERIES.c[by or "refiner"]
+    rank = literal(0) if by is None else func.dense_rank().over(order_by=dimension)
+    ranked = select(SERIES.c.id, dimension.label("name"), rank.label("rank")).where(wanted).cte("ranked")
+    names = (
+        {}
+        if by is None
+        else {row.rank: row.name for row in connection.execute(select(ranked.c.rank, ranked.c.name).distinct())}
+    )
+    source = TALLY if by is None else TALLY.join(ranked, ranked.c.id == TALLY.c.series)
+    chosen = TALLY.c.series.in_(select(ranked.c.id)) if by is None else true()
+    by_rank, ranks = (literal(0), []) if by is None else (ranked.c.rank, [ranked.c.rank])
+    of_times = (literal(_LATENCY), ranks, TALLY.c.judge == _LATENCY)
+    of_ratings = (TALLY.c.judge, [TALLY.c.judge], TALLY.c.judge != _LATENCY)
+    for by_judge, groups, of_kind in (of_times, of_ratings) if by is None else (of_times,):
+        query = select(by_rank, by_judge, TALLY.c.value, func.sum(TALLY.c.n)).select_from(source)
+        query = query.where(_within(TALLY, where, _WIDTHS), of_kind, chosen).group_by(*groups, TALLY.c.value)
+        for one, judge, value, count in connection.execute(query):
+            tallies[names.get(one) or ""][judge][value] += int(count)
     for (_, series, judge, value), count in edges.tally.items():
         if where.stop_reason is None and is_request(edges.series[series]["stop_reason"]):
             continue

@@ -18,8 +18,6 @@ from mutmut.stats import status_by_exit_code
 from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir, setup_source_paths, walk_mutatable_files
 from mutmut.utils.format_utils import mangled_name_from_mutant_name
 
-SEED = 19
-
 
 def mutate_words(node: libcst.BaseString) -> Iterable[libcst.BaseString]:
     """Mutate a string that is one word, as keys and names are; how a sentence is put is nobody's contract."""
@@ -51,8 +49,8 @@ def described(name: str, file: SourceFileMutationData, code: int | None) -> dict
 
 
 def main() -> None:
-    """Test a sample of mutants, of the size that is named first, and write what became of them to a file."""
-    size, out = int(sys.argv[1]), Path(sys.argv[2])
+    """Test a sample of mutants, of the size and seed that are named first; write what became of them to a file."""
+    size, seed, out = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     operators: Any = mutators.mutation_operators
     place = next(i for i, (_, operator) in enumerate(operators) if operator is mutators.operator_string)
     operators[place] = (libcst.BaseString, mutate_words)
@@ -62,7 +60,7 @@ def main() -> None:
     setup_source_paths()
     mutmut.create_mutants(1)
     names = sorted(mutants())
-    sample = random.Random(SEED).sample(names, min(size or len(names), len(names)))
+    sample = random.Random(seed).sample(names, min(size or len(names), len(names)))
     mutmut._run(sample, 1)
     results = [described(name, *one) for name, one in mutants().items() if name in set(sample)]
     out.write_text(json.dumps({"all": len(names), "tested": results}))

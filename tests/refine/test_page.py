@@ -220,6 +220,8 @@ def test_whoever_is_on_call_sees_it(browser: Browser, record: DatabaseRecord) ->
     with serving(record) as address, opened(browser, address) as page:
         expect(page.locator("#groups tbody tr")).to_have_count(1)
         expect(page.locator("#groups tbody tr")).to_contain_text("100 %")
+        page.get_by_label("group by").select_option("stop_reason")
+        expect(page.locator("#groups tbody tr")).to_have_count(2)
         page.goto(f"{address}/?id={outcome.id}")
         expect(page.locator(".text.set strong")).to_have_text("this")
         expect(page.locator("pre.code")).to_have_text("git reset <b>")

@@ -174,11 +174,11 @@ def test_poison_is_cleaned_at_the_door(url: str) -> None:
         assert record.flush()
         assert record.stats().written == 2 * len(POISON) + 1
         assert balanced(record)
-        nul, cut = record.outcome("nul"), record.outcome("long")
-        assert nul is not None
-        assert nul["attempts"][0]["draft"] == "a\ufffdb"
-        assert cut is not None
-        assert 0 < len(cut["attempts"][0]["draft"]) <= 1_000_000
+        first = {name: (record.outcome(name) or {})["attempts"][0] for name in POISON}
+        assert first["nul"]["draft"] == first["surrogate"]["draft"] == "a\ufffdb"
+        assert first["long"]["draft"] == f"{'x' * 999_994} [...]"
+        assert first["name"]["model"] == f"{'m' * 194} [...]"
+        assert (first["number"]["calls"], first["nan"]["cost"]) == (2**63 - 1, None)
 
 
 def test_a_row_that_the_database_refuses_goes_alone(url: str, caplog: pytest.LogCaptureFixture) -> None:

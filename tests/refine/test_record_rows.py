@@ -81,6 +81,9 @@ def outcomes() -> list[Outcome]:
     full = attempt(2, verdict(4), steps=steps, evidence={"reference": "secret"})
     failed = Verdict.without_score("invalid_output", "secret detail", judge="tone")
     shadow = attempt(3, verdict(1, rated_natively=False))
+    asked = verdict(2, judge="asking")
+    long = verdict(3, p_pass=0.75, probabilities={"3": 0.75, "4": 0.25}, rationale="secret\x00")
+    odd = attempt(1, long, evidence={"deep": [float("inf"), "\ud83d", {"\x00": 1}]})
     talk = (SystemMessage("be brief"), HumanMessage("hi"), AIMessage("hello"), HumanMessage("what of the secret?"))
     return [
         outcome(1, (attempt(1, verdict(1)), full), "accepted", released=2, evidence=evidence, certificate="cert"),
@@ -89,6 +92,8 @@ def outcomes() -> list[Outcome]:
         outcome(4, (), "skipped", conversation=talk),
         outcome(5, (attempt(1, verdict(2)), attempt(2, verdict(3)), shadow), "accepted", released=2, answer=None),
         outcome(6, (attempt(1, verdict(2)),), "max_attempts", released=1),
+        outcome(7, (), "question_refused", question_verdict=asked),
+        outcome(8, (odd,), "accepted", released=1, detail="n" * 300, certificate="c" * 300),
     ]
 
 
@@ -118,8 +123,15 @@ def recorded(folder: Path) -> dict[str, Any]:
                 assert record.flush(10)
             record.label("o1", 2, by="ann", rating=3, note="fine", split="tune")
             record.label("o1", 1, by="bob", up=False)
+            for number, label in enumerate(({"rating": 3}, {"up": True}, {"rating": 1}, {"rating": 4}), 5):
+                record.label(
+                    "o6" if number < 7 else "o5", number - 4 if number == 7 else 1, by=str(number), **label
+                )  # type: ignore[arg-type]
+            for which in ("no", "yes", "disagree"):
+                found = record.outcomes(OutcomeFilter(labelled=which))
+                results[f"{name}: labelled {which}"] = [one["id"] for one in found]
             results[f"{name}: outcomes"] = record.outcomes()
-            results[f"{name}: each"] = [record.outcome(f"o{number}") for number in range(1, 8)]
+            results[f"{name}: each"] = [record.outcome(f"o{number}") for number in range(1, 10)]
             results[f"{name}: attempts"] = list(record.attempts())
             results[f"{name}: choices"] = record.choices()
             results[f"{name}: figures"] = record.figures(buckets=1)
@@ -170,7 +182,7 @@ def test_a_series_holds_every_outcome(tmp_path: Path) -> None:
             record.add(one, ORIGIN)
         assert record.flush(10)
         parts = record.figures(buckets=3)["series"]["buckets"]
-    assert sum(part["outcomes"] for part in parts) == 6
+    assert sum(part["outcomes"] for part in parts) == 8
     assert sum(part["passed_at"].get("2", 0) for part in parts) == 2
 
 

@@ -40,7 +40,10 @@ def outcomes(number: int) -> Iterator[tuple[Outcome, Origin]]:
         reason = chance.choice(["accepted", "accepted", "max_attempts", "judge_failed", "broken_off"])
         update = {"id": f"{number}-{one}", "attempts": attempts, "usage": used, "latency_s": chance.random() * 9}
         update |= {"stop_reason": reason, "passed": reason == "accepted", "released": len(attempts)}
-        yield first.model_copy(update=update), Origin(refiner=chance.choice(["x", "y"]), judge="a", model="m")
+        yield (
+            first.model_copy(update=update),
+            Origin(refiner=chance.choice(["x", "y"]), judge="a", model="m", user="ann"),
+        )
 
 
 def write(url: str, *numbers: int) -> None:
@@ -118,6 +121,26 @@ def test_sums_are_those_of_counting(url: str, monkeypatch: pytest.MonkeyPatch) -
         assert record.outcomes()
         assert record.verify().faults == []
     assert_sums_agree(url, monkeypatch)
+
+
+def test_of_what_no_sums_know_the_newest_count(url: str) -> None:
+    """Those of a user, labelled ones, and those that are searched; what sums answer is counted in full."""
+    write(url, 30)
+    with DatabaseRecord(url) as record:
+        for one in record.outcomes(limit=9, skip=9):
+            record.label(one["id"], 1, by="ann", rating=1)
+        ids = [one["id"] for one in record.outcomes()]
+        chosen: list[tuple[dict[str, Any], list[str]]]
+        chosen = [({"user": "ann"}, ids[:4]), ({"text": "no such words"}, []), ({"labelled": "yes"}, ids[9:13])]
+        for settings, wanted in chosen:
+            where = OutcomeFilter(**settings)
+            narrowed = record.newest(where, most=4)
+            assert record.newest(where) == where
+            assert narrowed.since is not None
+            assert [one["id"] for one in record.outcomes(narrowed)] == wanted
+        every = OutcomeFilter(refiner="x")
+        assert record.newest(every, most=4) == every
+        assert record.newest(every, by="user", most=4) != every
 
 
 def test_an_older_record_is_summed_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

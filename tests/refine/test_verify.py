@@ -153,6 +153,7 @@ def test_what_is_dropped_changed_or_cut_off_is_named(url: str) -> None:
         "DELETE FROM attempt WHERE outcome = 'w0-4' AND number = 2": "w0-4 was changed",
         "DELETE FROM outcome WHERE id = 'w0-5'": "its end, are missing",
         f"DELETE FROM record_anchor WHERE chain = '{names[1]}'": "chain number 2 is missing",
+        "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('x', 1, true, '', 0)": "have no seal",
         f"DELETE FROM record_anchor WHERE chain = '{names[2]}'": f"the anchor of chain {names[2][:8]} is missing",
     }
     for statement, fault in cases.items():
@@ -202,6 +203,26 @@ def test_with_a_key_nobody_else_can_seal_anew(tmp_path: Path, monkeypatch: pytes
             faults(url)
     monkeypatch.setenv("REFINE_RECORD_SEAL_KEY", "short")
     assert "16 to 64" in command("verify", url).output
+
+
+def test_a_key_may_come_later_and_does_not_go_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sealed before there was a key is told apart, and is no fault; without the key after it, it is."""
+    url, out = f"sqlite:///{tmp_path}/record.db", tmp_path / "rows.jsonl"
+    fill(url, 2, writers=1)
+    assert command("export", url, "--out", str(out)).exit_code == 0
+    monkeypatch.setenv("REFINE_RECORD_SEAL_KEY", "a key of thirty-two characters!!")
+    with pytest.raises(ConfigurationError, match="unset REFINE_RECORD_SEAL_KEY"):
+        faults(url)
+    assert "6 rows are sealed without the key" in command("verify", str(out)).output
+    for number in range(2):
+        with DatabaseRecord(url) as record:
+            record.add(answered(1, of=f"later{number}")[0])
+            assert record.flush(30)
+            found = record.verify()
+        assert (found.faults, found.sealed, found.unkeyed) == ([], 3 + number, 2)
+    assert "2 of them are sealed without it" in command("verify", url).output
+    run_sql(url, "UPDATE record_state SET at = 9 WHERE name = 'keyed'")
+    assert any("sealed without the key" in one for one in faults(url))
 
 
 def test_heads_kept_elsewhere_show_a_cut_that_the_anchor_follows(tmp_path: Path) -> None:

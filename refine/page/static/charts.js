@@ -1,6 +1,6 @@
 // Charts in SVG: each says in words what it shows, and each bar what it stands for.
 
-import { count, dollars, percent, reason, seconds, tick } from "./format.js";
+import { count, dollars, fullTime, percent, reason, seconds, tick } from "./format.js";
 import { h, s } from "./dom.js";
 
 const HEIGHT = 138, LEFT = 50, BOTTOM = 18, TOP = 8, TICK = 62;
@@ -129,15 +129,19 @@ export function figuresRow(figures) {
     [seconds(figures.latency_p50), "median time", `95 % within ${seconds(figures.latency_p95)}`],
     [figures.cost_unknown && !figures.cost ? "–" : dollars(figures.cost), "cost", !figures.cost && figures.cost_unknown ? 'unknown: set prices = "known"' : figures.cost_unknown ? `unknown of ${count(figures.cost_unknown)} answers` : `${count((figures.input_tokens ?? 0) + (figures.output_tokens ?? 0))} tokens`],
   ];
-  return all.map(([value, name, more]) => h("div", { class: "card figure" }, h("strong", {}, value), h("span", {}, name), h("small", {}, more || "\u00a0")));
+  return [...all.map(([value, name, more]) => h("div", { class: "card figure" }, h("strong", {}, value), h("span", {}, name), h("small", {}, more || "\u00a0"))),
+    ...counted(figures.newest_since)];
 }
+
+// What is not kept in sums is counted one by one, and of very many the newest alone.
+export const counted = (since) => (since ? [h("p", { class: "counted" }, `The newest 5,000 are looked at here, those since ${fullTime(since)}.`)] : []);
 
 // A table of guards, keys or the like, sorted by whatever column is pressed; a row narrows the filter to itself.
 const COLUMNS = [
   ["name", "", (row) => row.name || "–"], ["outcomes", "answers", (row) => count(row.outcomes)],
-  ["passed", "passed", (row) => percent(row.passed, row.outcomes), (row) => row.passed / row.outcomes],
+  ["passed", "passed", (row) => percent(row.passed, row.outcomes), (row) => (row.outcomes ? row.passed / row.outcomes : -1)],
   ["unjudged", "unjudged", (row) => count(row.unjudged)], ["left", "left", (row) => count(row.left)], ["errors", "errors", (row) => count(row.errors)],
-  ["mean_attempts", "attempts", (row) => row.mean_attempts.toFixed(2)], ["latency_p50", "median", (row) => seconds(row.latency_p50)],
+  ["mean_attempts", "attempts", (row) => row.mean_attempts?.toFixed(2) ?? "–"], ["latency_p50", "median", (row) => seconds(row.latency_p50)],
   ["latency_p95", "95 %", (row) => seconds(row.latency_p95)], ["cost", "cost", (row) => dollars(row.cost)],
 ];
 

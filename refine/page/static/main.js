@@ -190,14 +190,15 @@ async function drawGroups() {
     box.open = innerWidth > 860;
   }
   if (!box.open) return;
-  groups.rows = await get("/table", { ...where(), by: groups.by });
+  Object.assign(groups, await get("/table", { ...where(), by: groups.by }));
   sortGroups(groups.sorted);
 }
 
 function sortGroups(sorted) {
   groups.sorted = sorted;
   byId("groups").lastChild.replaceChildren(groups.rows.length
-    ? charts.table(groups.rows, sorted, sortGroups, (name) => changeFilter({ ...state.filter, [groups.by]: name })) : h("p", { class: "nothing" }, "nothing yet"));
+    ? charts.table(groups.rows, sorted, sortGroups, (name) => changeFilter({ ...state.filter, [groups.by]: name })) : h("p", { class: "nothing" }, "nothing yet"),
+    ...charts.counted(groups.newest_since));
 }
 
 // What the figures are put beside: the time before, as long as the one that is shown, or another guard.
