@@ -48,6 +48,9 @@ _WEIGHTS = (3.0, 2.5, 2.0, 0.5)
 _BEGINNING, _SYNONYM = 0.9, 0.6
 """The shares of it that count for the beginning of a word, and for a synonym."""
 
+_SAID = 4.0
+"""What it weighs, beside all words of the best match, that each word of a sentence is among what people say."""
+
 _MEANING, _CLOSE_MEANING = 0.25, 0.8
 """What it weighs, beside all words of the best match, that a sentence means a judge's phrases; read closely."""
 
@@ -110,10 +113,12 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
         own = [term.weight(_indexed(entry)[:depth]) for entry in entries]
         rarity = math.log((len(own) + 1) / max(1, sum(weight > 0 for weight in own)))
         weights = [weight + one * rarity for weight, one in zip(weights, own, strict=True)]
+    if len(terms) >= _SENTENCE:
+        most = max(weights, default=0.0) or 1.0
+        shares = _shares_said(entries, text)
+        weights = [weight / most + _SAID * share for weight, share in zip(weights, shares, strict=True)]
     ranked = list(zip(weights, entries, strict=True))
     if has_vectors:
-        most = max(weights, default=0.0) or 1.0
-        ranked = [(weight / most, entry) for weight, entry in ranked]
         rough = _with_meaning(ranked, text, word_pieces(), nearest=2, weight=_MEANING)
         best = nlargest(_READ_CLOSELY, range(len(ranked)), key=lambda place: rough[place][0])
         candidates = [ranked[place] for place in best]
@@ -123,6 +128,26 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
         least = max(weights, default=0.0) * _MUCH_LESS
         ranked = [(weight, entry) for weight, entry in ranked if weight > 0 and weight >= least]
     return [entry for _, entry in sorted(ranked, key=lambda one: (not _is_called(one[1], text), -one[0]))]
+
+
+def _shares_said(entries: Sequence[Entry], text: str) -> list[float]:
+    """Return of each entry the share of a sentence's words, the rare ones counting most, that people say of it."""
+    asked = _stems(text)
+    said = [asked & _stems_said(entry) for entry in entries]
+    rarity = {
+        word: math.log((len(said) + 1) / count) for word in asked if (count := sum(word in own for own in said))
+    }
+    total = math.fsum(rarity.values()) or 1.0
+    return [math.fsum(rarity[word] for word in own) / total for own in said]
+
+
+@cache
+def _stems_said(entry: Entry) -> frozenset[str]:
+    return _stems("\n".join((entry.asks, _own_words(entry), *_said(entry))))
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(_stem(word) for word in _words(text) if word not in _no_help())
 
 
 def _with_meaning(
@@ -148,7 +173,7 @@ def _with_meaning(
 @cache
 def _phrases(entry: Entry, model: MiniLM) -> tuple[list[float], ...]:
     name = entry.name.rpartition(".")[2].replace("_", " ")
-    phrases = [entry.asks, name, ", ".join(entry.tags), *_own_words(entry).split(", ")]
+    phrases = [entry.asks, name, ", ".join(entry.tags), *_said(entry)]
     return tuple(model.embed(list(filter(None, phrases))).vectors)
 
 
@@ -240,6 +265,11 @@ def _indexed(entry: Entry) -> tuple[str, ...]:
         _words_between_blanks(entry.subject, *entry.needs, *_dialects(entry), entry.source),
         _words_between_blanks(described),
     )
+
+
+def _said(entry: Entry) -> list[str]:
+    """Return what people say who miss a judge."""
+    return str(own_tables(__file__, "finding.toml")["said"].get(entry.name, "")).splitlines()
 
 
 def _own_words(entry: Entry) -> str:
