@@ -68,7 +68,8 @@ _SEED_ALONE = re.compile(
 _SEED_LENGTHS = (12, 15, 18, 21, 24)
 _NO_SEED = words(
     "and are but did does for from had has have her his its let may nor not our own she the their them these "
-    "those was were which who with would your been being could should into than too four five seven eight nine eleven"
+    "those was were which who with would your been being could should into than too "
+    "four five seven eight nine eleven"
 )
 """Words that no list of such phrases has, and hardly a sentence lacks."""
 
