@@ -99,7 +99,7 @@ def find(
         usable = [
             entry for entry in matches if all(_alternatives(need) & (held | _ALWAYS) for need in entry.needs)
         ]
-        matches = sorted(usable, key=lambda entry: -_count_used(entry, held))
+        matches = sorted(usable, key=lambda entry: -sum(bool(_alternatives(need) & held) for need in entry.needs))
     return matches if text is None else _best_by_words(matches, text)
 
 
@@ -128,9 +128,8 @@ def _shares_said(entries: Sequence[Entry], text: str) -> list[float]:
     """Return of each entry the share of a sentence's words, the rare ones counting most, that people say of it."""
     asked = _stems(text)
     said = [asked & _stems_said(entry) for entry in entries]
-    rarity = {
-        word: math.log((len(said) + 1) / count) for word in asked if (count := sum(word in own for own in said))
-    }
+    judges = {word: sum(word in own for own in said) for word in asked}
+    rarity = {word: math.log((len(said) + 1) / count) for word, count in judges.items() if count}
     total = math.fsum(rarity.values()) or 1.0
     return [math.fsum(rarity[word] for word in own) / total for own in said]
 
@@ -147,17 +146,15 @@ def _stems(text: str) -> frozenset[str]:
 def _with_meaning(ranked: Sequence[tuple[float, Entry]], text: str) -> list[tuple[float, Entry]]:
     """Return the entries with what it weighs that a sentence is nearer to what is said of each than of most.
 
-    What is said of a judge are its question, its name, its tags and phrases; the nearest few of them count.
-    The unit is a standard deviation over the entries.
+    What is said of a judge are its question, its name, its tags and what people say; the nearest few
+    of them count. The unit is a standard deviation over the entries.
     """
     (vector,) = whole_minilm().embed([text]).vectors
     nearest = [nlargest(_NEAREST, (alike(vector, phrase) for phrase in _phrases(entry))) for _, entry in ranked]
     near = [fmean(of_one) for of_one in nearest]
     middle, spread = (fmean(near), pstdev(near)) if near else (0.0, 0.0)
-    return [
-        (own + _MEANING * (one - middle) / (spread or 1.0), entry)
-        for one, (own, entry) in zip(near, ranked, strict=True)
-    ]
+    weights = (_MEANING * (one - middle) / (spread or 1.0) for one in near)
+    return [(own + weight, entry) for weight, (own, entry) in zip(weights, ranked, strict=True)]
 
 
 @cache
@@ -192,8 +189,11 @@ class _Term:
 
 def _is_in(word: str, words: str) -> bool:
     """Return whether a word, or the beginning of one, is among words; a short one must be there as a whole."""
-    is_whole = len(word) <= _LONGEST_WHOLE and not _HAN.search(word)
-    return (f" {word} " if is_whole else f" {word}") in words
+    return (f" {word} " if _is_whole(word) else f" {word}") in words
+
+
+def _is_whole(word: str) -> bool:
+    return len(word) <= _LONGEST_WHOLE and not _HAN.search(word)
 
 
 def _terms(text: str, entries: Sequence[Entry]) -> list[_Term]:
@@ -207,8 +207,8 @@ def _terms(text: str, entries: Sequence[Entry]) -> list[_Term]:
 
 def _known(word: str, entries: Sequence[Entry]) -> str:
     """Return a word, or the one of the index that it is nearly spelt like, where nobody knows it."""
-    is_known = len(word) <= _LONGEST_WHOLE or _standing_for(word)
-    if is_known or any(_is_in(word, words) for entry in entries for words in _indexed(entry)):
+    indexed = (words for entry in entries for words in _indexed(entry))
+    if len(word) <= _LONGEST_WHOLE or _standing_for(word) or any(_is_in(word, words) for words in indexed):
         return word
     return next(iter(get_close_matches(word, _all_words(), n=1, cutoff=_MISSPELT)), word)
 
@@ -222,15 +222,12 @@ def _all_words() -> frozenset[str]:
 
 
 def _standing_for(word: str) -> frozenset[str]:
-    if len(word) <= _LONGEST_WHOLE and not _HAN.search(word):
-        groups = [group for group in _alike_groups() if word in group]
-    else:
-        groups = [group for group in _alike_groups() if any(_same_beginning(word, member) for member in group)]
+    groups = [group for group in _alike_groups() if any(_same_beginning(word, member) for member in group)]
     return frozenset(member for group in groups for member in group)
 
 
 def _same_beginning(word: str, member: str) -> bool:
-    if len(member) <= _LONGEST_WHOLE and not _HAN.search(member):
+    if _is_whole(word) or _is_whole(member):
         return word == member
     return word.startswith(member) or (member.startswith(word) and " " not in member)
 
@@ -299,10 +296,6 @@ def _dialects(entry: Entry) -> list[str]:
 
 def _alternatives(need: str) -> set[str]:
     return set(need.split(" or "))
-
-
-def _count_used(entry: Entry, held: frozenset[str]) -> int:
-    return sum(bool(_alternatives(need) & held) for need in entry.needs)
 
 
 def _fields(text: str, entries: Sequence[Entry]) -> frozenset[str]:

@@ -120,8 +120,7 @@ def missed(sentences: dict[str, list[str]]) -> list[str]:
 
 def test_a_sentence_finds_its_judges() -> None:
     """As somebody writes who knows no judge by name: of 192 at most 12 find none."""
-    assert len(HELD_OUT) == 192
-    assert len(missed(HELD_OUT)) <= 12, missed(HELD_OUT)
+    assert len(missed(HELD_OUT)) <= len(HELD_OUT) - 180 == 12, missed(HELD_OUT)
 
 
 def test_every_need_on_the_page_finds_its_judges() -> None:
