@@ -21,7 +21,7 @@ from judges.entry import Entry, Subject, own_tables
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.hints import translate_settings
 from judges.judge import Judge
-from judges.models.providers.local_models import MiniLM, alike, finest_likeness, whole_minilm, word_pieces
+from judges.models.providers.local_models import alike, finest_likeness, whole_minilm
 from judges.runtime.validation import judge_name, one_of, suggestion
 from judges.sample import FIELD_NAMES, canonical_field
 from judges.settings import NamedJudgeError, settings_of
@@ -48,11 +48,14 @@ _WEIGHTS = (3.0, 2.5, 2.0, 0.5)
 _BEGINNING, _SYNONYM = 0.9, 0.6
 """The shares of it that count for the beginning of a word, and for a synonym."""
 
-_MEANING, _CLOSE_MEANING = 0.25, 0.8
-"""What it weighs, beside all words of the best match, that a sentence means a judge's phrases; read closely."""
+_SAID = 4.0
+"""What it weighs, beside all words of the best match, that each word of a sentence is among what people say."""
+
+_MEANING, _NEAREST = 0.8, 3
+"""What it weighs, beside all words of the best match, that a sentence means these few phrases of a judge."""
 
 _READ_CLOSELY, _MEANT = 12, 5
-"""Best matches whose phrases are read by all of MiniLM's layers, some milliseconds each; what is left of them."""
+"""Best matches whose phrases are read by MiniLM, some milliseconds each; what is left of them."""
 
 _SENTENCE = 3
 """Words that tell something from which on a text is a sentence, compared as a whole as well."""
@@ -96,60 +99,69 @@ def find(
         usable = [
             entry for entry in matches if all(_alternatives(need) & (held | _ALWAYS) for need in entry.needs)
         ]
-        matches = sorted(usable, key=lambda entry: -_count_used(entry, held))
+        matches = sorted(usable, key=lambda entry: -sum(bool(_alternatives(need) & held) for need in entry.needs))
     return matches if text is None else _best_by_words(matches, text)
 
 
 def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     """Return the entries that a text's words find, or all that it means, the heaviest first."""
-    terms = _terms(text, _words_between_blanks(text), entries)
+    terms = _terms(text, entries)
     weights = [0.0] * len(entries)
-    has_vectors = len(terms) >= _SENTENCE and finest_likeness() == "pieces" and text.isascii()
-    depth = len(_WEIGHTS) - has_vectors  # the many words of docstrings outweigh what vectors tell
     for term in terms:
-        own = [term.weight(_indexed(entry)[:depth]) for entry in entries]
+        own = [term.weight(_indexed(entry)) for entry in entries]
         rarity = math.log((len(own) + 1) / max(1, sum(weight > 0 for weight in own)))
         weights = [weight + one * rarity for weight, one in zip(weights, own, strict=True)]
-    ranked = list(zip(weights, entries, strict=True))
-    if has_vectors:
+    if len(terms) >= _SENTENCE:
         most = max(weights, default=0.0) or 1.0
-        ranked = [(weight / most, entry) for weight, entry in ranked]
-        rough = _with_meaning(ranked, text, word_pieces(), nearest=2, weight=_MEANING)
-        best = nlargest(_READ_CLOSELY, range(len(ranked)), key=lambda place: rough[place][0])
-        candidates = [ranked[place] for place in best]
-        close = _with_meaning(candidates, text, whole_minilm(), nearest=3, weight=_CLOSE_MEANING)
+        shares = _shares_said(entries, text)
+        weights = [weight / most + _SAID * share for weight, share in zip(weights, shares, strict=True)]
+    ranked = [(weight, entry) for weight, entry in zip(weights, entries, strict=True) if weight > 0]
+    if len(terms) >= _SENTENCE and finest_likeness() == "pieces" and text.isascii():
+        close = _with_meaning(nlargest(_READ_CLOSELY, ranked, key=lambda one: one[0]), text)
         ranked = nlargest(_MEANT, close, key=lambda one: one[0])
     else:
-        least = max(weights, default=0.0) * _MUCH_LESS
-        ranked = [(weight, entry) for weight, entry in ranked if weight > 0 and weight >= least]
+        ranked = [one for one in ranked if one[0] >= max(weights) * _MUCH_LESS]
     return [entry for _, entry in sorted(ranked, key=lambda one: (not _is_called(one[1], text), -one[0]))]
 
 
-def _with_meaning(
-    ranked: Sequence[tuple[float, Entry]], text: str, model: MiniLM, *, nearest: int, weight: float
-) -> list[tuple[float, Entry]]:
-    """Return the entries with what it weighs that a sentence is nearer to what is said of each than of most.
-
-    What is said of a judge are its question, its name, its tags and phrases; as many as `nearest` of them count.
-    The unit is a standard deviation over the entries.
-    """
-    (vector,) = model.embed([text]).vectors
-    near = [
-        fmean(nlargest(nearest, (alike(vector, phrase) for phrase in _phrases(entry, model))))
-        for _, entry in ranked
-    ]
-    middle, spread = (fmean(near), pstdev(near)) if near else (0.0, 0.0)
-    return [
-        (own + weight * (one - middle) / (spread or 1.0), entry)
-        for one, (own, entry) in zip(near, ranked, strict=True)
-    ]
+def _shares_said(entries: Sequence[Entry], text: str) -> list[float]:
+    """Return of each entry the share of a sentence's words, the rare ones counting most, that people say of it."""
+    asked = _stems(text)
+    said = [asked & _stems_said(entry) for entry in entries]
+    judges = {word: sum(word in own for own in said) for word in asked}
+    rarity = {word: math.log((len(said) + 1) / count) for word, count in judges.items() if count}
+    total = math.fsum(rarity.values()) or 1.0
+    return [math.fsum(rarity[word] for word in own) / total for own in said]
 
 
 @cache
-def _phrases(entry: Entry, model: MiniLM) -> tuple[list[float], ...]:
+def _stems_said(entry: Entry) -> frozenset[str]:
+    return _stems(f"{entry.asks}\n{_told(entry, 'judges')}\n{_told(entry, 'said')}")
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(_stem(word) for word in _words(text) if word not in _no_help())
+
+
+def _with_meaning(ranked: Sequence[tuple[float, Entry]], text: str) -> list[tuple[float, Entry]]:
+    """Return the entries with what it weighs that a sentence is nearer to what is said of each than of most.
+
+    What is said of a judge are its question, its name, its tags and what people say; the nearest few
+    of them count. The unit is a standard deviation over the entries.
+    """
+    (vector,) = whole_minilm().embed([text]).vectors
+    nearest = [nlargest(_NEAREST, (alike(vector, phrase) for phrase in _phrases(entry))) for _, entry in ranked]
+    near = [fmean(of_one) for of_one in nearest]
+    middle, spread = (fmean(near), pstdev(near)) if near else (0.0, 0.0)
+    weights = (_MEANING * (one - middle) / (spread or 1.0) for one in near)
+    return [(own + weight, entry) for weight, (own, entry) in zip(weights, ranked, strict=True)]
+
+
+@cache
+def _phrases(entry: Entry) -> tuple[list[float], ...]:
     name = entry.name.rpartition(".")[2].replace("_", " ")
-    phrases = [entry.asks, name, ", ".join(entry.tags), *_own_words(entry).split(", ")]
-    return tuple(model.embed(list(filter(None, phrases))).vectors)
+    phrases = [entry.asks, name, ", ".join(entry.tags), *_told(entry, "said").splitlines()]
+    return tuple(whole_minilm().embed(list(filter(None, phrases))).vectors)
 
 
 def _is_called(entry: Entry, text: str) -> bool:
@@ -177,12 +189,16 @@ class _Term:
 
 def _is_in(word: str, words: str) -> bool:
     """Return whether a word, or the beginning of one, is among words; a short one must be there as a whole."""
-    is_whole = len(word) <= _LONGEST_WHOLE and not _HAN.search(word)
-    return (f" {word} " if is_whole else f" {word}") in words
+    return (f" {word} " if _is_whole(word) else f" {word}") in words
 
 
-def _terms(text: str, said: str, entries: Sequence[Entry]) -> list[_Term]:
+def _is_whole(word: str) -> bool:
+    return len(word) <= _LONGEST_WHOLE and not _HAN.search(word)
+
+
+def _terms(text: str, entries: Sequence[Entry]) -> list[_Term]:
     """Return what a text asks for: its words, well spelt, and the phrases in it that stand for others."""
+    said = _words_between_blanks(text)
     words = dict.fromkeys(_words(text))
     helpful = [_known(_stem(word), entries) for word in words if word not in _no_help()] or list(words)
     phrases = [member for group in _alike_groups() for member in group if " " in member and f" {member}" in said]
@@ -191,8 +207,8 @@ def _terms(text: str, said: str, entries: Sequence[Entry]) -> list[_Term]:
 
 def _known(word: str, entries: Sequence[Entry]) -> str:
     """Return a word, or the one of the index that it is nearly spelt like, where nobody knows it."""
-    is_known = len(word) <= _LONGEST_WHOLE or _standing_for(word)
-    if is_known or any(_is_in(word, words) for entry in entries for words in _indexed(entry)):
+    indexed = (words for entry in entries for words in _indexed(entry))
+    if len(word) <= _LONGEST_WHOLE or _standing_for(word) or any(_is_in(word, words) for words in indexed):
         return word
     return next(iter(get_close_matches(word, _all_words(), n=1, cutoff=_MISSPELT)), word)
 
@@ -206,15 +222,12 @@ def _all_words() -> frozenset[str]:
 
 
 def _standing_for(word: str) -> frozenset[str]:
-    if len(word) <= _LONGEST_WHOLE and not _HAN.search(word):
-        groups = [group for group in _alike_groups() if word in group]
-    else:
-        groups = [group for group in _alike_groups() if any(_same_beginning(word, member) for member in group)]
+    groups = [group for group in _alike_groups() if any(_same_beginning(word, member) for member in group)]
     return frozenset(member for group in groups for member in group)
 
 
 def _same_beginning(word: str, member: str) -> bool:
-    if len(member) <= _LONGEST_WHOLE and not _HAN.search(member):
+    if _is_whole(word) or _is_whole(member):
         return word == member
     return word.startswith(member) or (member.startswith(word) and " " not in member)
 
@@ -236,14 +249,15 @@ def _indexed(entry: Entry) -> tuple[str, ...]:
     described = registry.maker(entry.name).__doc__ or "" if entry.name in registry else ""
     return (
         _words_between_blanks(entry.name, *entry.aliases),
-        _words_between_blanks(entry.asks, *entry.tags, _own_words(entry)),
+        _words_between_blanks(entry.asks, *entry.tags, _told(entry, "judges")),
         _words_between_blanks(entry.subject, *entry.needs, *_dialects(entry), entry.source),
         _words_between_blanks(described),
     )
 
 
-def _own_words(entry: Entry) -> str:
-    return str(own_tables(__file__, "finding.toml")["judges"].get(entry.name, ""))
+def _told(entry: Entry, table: str) -> str:
+    """Return a judge's own words, of the table `judges`, or what people say who miss it, of `said`."""
+    return str(own_tables(__file__, "finding.toml")[table].get(entry.name, ""))
 
 
 def _words_between_blanks(*texts: str) -> str:
@@ -282,10 +296,6 @@ def _dialects(entry: Entry) -> list[str]:
 
 def _alternatives(need: str) -> set[str]:
     return set(need.split(" or "))
-
-
-def _count_used(entry: Entry, held: frozenset[str]) -> int:
-    return sum(bool(_alternatives(need) & held) for need in entry.needs)
 
 
 def _fields(text: str, entries: Sequence[Entry]) -> frozenset[str]:

@@ -275,22 +275,24 @@ WALLET = "army van defense carry jealous true garbage claim echo media make crun
 def test_a_seed_phrase_is_found_where_nothing_names_it() -> None:
     """Alone on a line, in quotes, or numbered behind a label; no sentence and no list of other things is one."""
     numbered = " ".join(f"{number}. {word}" for number, word in enumerate(WALLET.split(), 1))
+    row = f"Your seed phrase is: {WALLET}. Backup phrase\n\n| {WALLET.replace(' ', ' | ')} |"
     texts = [f"Here you are:\n{WALLET}\nKeep it.", f'It is "{WALLET}".', f"Seed phrase: {numbered}"]
-    assert [kinds_in(text) for text in texts] == [["private_key"]] * 3
+    assert [kinds_in(text) for text in (*texts, row)] == [["private_key"]] * 3 + [["private_key"] * 2]
     clean_texts = [
         "she walks along the river and then turns left near the old stone bridge",
         "cats dogs birds horses apples pears trees houses cars boats trains planes",
         SEED.rpartition(" ")[0],
         "open close start stop pause play next last first save load quit undo",
+        "one two three four five six seven eight nine ten eleven twelve",
     ]
     assert [kinds_in(text) for text in clean_texts] == [[]] * len(clean_texts)
 
 
 def test_addresses_on_networks_are_found_where_they_are_asked_for() -> None:
     """Public ones of either version; not those of private networks, of manuals, nor numbers of versions."""
-    text = "From 93.184.216.34 and 2a00:1450:4001:81b::200e, not 192.168.0.1, 203.0.113.9 or version 10.11.12.13"
+    text = "http://93.184.216.34/a, 93.184.216.34:80, 2a00:1450::200e, not 192.168.0.1, 203.0.113.9 or v10.1.2.3"
     assert kinds_in(text) == []
-    assert kinds_in(text, kinds=["ip_address"]) == ["ip_address"] * 2
+    assert kinds_in(text, kinds=["ip_address"]) == ["ip_address"] * 3
     verdict = load("pii_leakage", kinds=["ip_address"])(answer="Last login from 93.184.216.34.")
     assert verdict.replacement == "Last login from [IP_ADDRESS]."
 

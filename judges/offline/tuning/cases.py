@@ -121,6 +121,7 @@ class LabelParts:
             "more than the budget has calls for": len(rest),
         }
         people = people_of(decided, [None] * len(decided), good=good, ratings=False)
+        bare = [replace(row, opinions=tuple(replace(one, split=None) for one in row.opinions)) for row in tuning]
         return cls(
             tuning=tuple(_folded([_case(row, good, answers) for row in tuning])),
             held=tuple(_case(row, good, frozenset()) for row in held),
@@ -129,7 +130,7 @@ class LabelParts:
             others=tuple(rest),
             left_out={reason: count for reason, count in counts.items() if count},
             people=None if people is None else people.ceiling,
-            digests=frozenset(label_digests([_without_split(row) for row in tuning], None)),
+            digests=frozenset(label_digests(bare, None)),
         )
 
     @property
@@ -193,10 +194,6 @@ def _folded(cases: Sequence[LabelledCase]) -> Iterator[LabelledCase]:
     order: dict[str, int] = {}
     for case in cases:
         yield replace(case, fold=order.setdefault(case.question, len(order)) % folds)
-
-
-def _without_split(row: JudgedAnswer) -> JudgedAnswer:
-    return replace(row, opinions=tuple(replace(one, split=None) for one in row.opinions))
 
 
 def digest_of(parts: object) -> str:

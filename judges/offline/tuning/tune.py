@@ -298,7 +298,8 @@ class _Search:
             self._cases = tuple(
                 replace(case, verdict=verdict) for case, verdict in zip(self._cases, verdicts, strict=True)
             )
-            self._say(f"the judge as it is: {_right(self._cases, verdicts)} of {len(verdicts)}")
+            right = sum(case.agrees(case.verdict) for case in self._cases)
+            self._say(f"the judge as it is: {right} of {len(verdicts)}")
             self._notes += self._notes_on(verdicts)
             with self.calls.keeping(_FINAL_ASKS):
                 tried, chosen, mark = self._choose()
@@ -460,10 +461,6 @@ def _unscored(verdicts: Sequence[Verdict | None], judge: str, kind: str) -> Iter
     if reasons:
         why = ", ".join(sorted(set(reasons)))
         yield f"{judge} has no verdict on {len(reasons)} of {len(verdicts)} {kind} cases: {why}"
-
-
-def _right(cases: Sequence[LabelledCase], verdicts: Sequence[Verdict | None]) -> int:
-    return sum(case.agrees(verdict) for case, verdict in zip(cases, verdicts, strict=True))
 
 
 def _right_from(mark: float, cases: Iterable[LabelledCase], values: Mapping[str, float | None]) -> int:

@@ -494,7 +494,8 @@ def _iban_end(text: str, start: int, is_valid: Callable[[str], bool]) -> int:
 
 
 _IP = re.compile(
-    r"(?<![\w.:/-])(?:(?:\d{1,3}\.){3}\d{1,3}|(?=[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:)[0-9A-Fa-f:]{4,39})(?![\w:]|\.\d|-\d)"
+    r"(?:(?<![\w.:/-])|(?<=://)|(?<=::ffff:))(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d|-\d+(?!\.?\d))"
+    r"|(?<![\w.:/-])(?=[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:)[0-9A-Fa-f:]{4,39}(?![\w:]|\.\d|-\d)"
 )
 _VERSION = re.compile(r"(?:version|release|firmware|build|v|rev)[ .:]*$", re.IGNORECASE)
 

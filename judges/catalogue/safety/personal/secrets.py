@@ -51,9 +51,10 @@ _PRIVATE = re.compile(
     r"|PuTTY-User-Key-File-\d: [^\n]{0,100}"
 )
 _SEED_PHRASE = re.compile(
-    r"(?:seed phrase|seed words|recovery phrase|mnemonic(?: phrase)?|助记词|сид[- ]фраза|мнемоническая фраза)"
-    r"[\"'`*]{0,3}\s{0,3}(?:[:：=]|\bis\b|是|—)\s{0,3}[\"'`*]{0,3}"
-    r"(?P<words>(?:(?:\d{1,2}[.)] ?)?[a-z]{3,8}[ ,\n]{1,3}){11,23}(?:\d{1,2}[.)] ?)?[a-z]{3,8})\b",
+    r"(?:seed phrase|seed words|(?:recovery|backup|wallet) (?:phrase|words)|mnemonic(?: phrase)?"
+    r"|助记词|сид[- ]фраза|мнемоническая фраза)"
+    r"[\"'`*]{0,3}\s{0,3}(?:(?:\bis\b|是)?\s{0,2}[:：=|]|\bis\b|是|—)\s{0,3}[\"'`*]{0,3}"
+    r"(?P<words>(?:(?:\d{1,2}[.)] ?)?[a-z]{3,8}[ ,|\n]{1,3}){11,23}(?:\d{1,2}[.)] ?)?[a-z]{3,8})\b",
     re.IGNORECASE,
 )
 """Twelve to 24 English words, each of three to eight letters, which open a wallet."""
@@ -67,7 +68,8 @@ _SEED_ALONE = re.compile(
 _SEED_LENGTHS = (12, 15, 18, 21, 24)
 _NO_SEED = words(
     "and are but did does for from had has have her his its let may nor not our own she the their them these "
-    "those was were which who with would your been being could should into than too"
+    "those was were which who with would your been being could should into than too "
+    "four five seven eight nine eleven"
 )
 """Words that no list of such phrases has, and hardly a sentence lacks."""
 
