@@ -323,6 +323,11 @@ class PolicyTally:
     passing: list[tuple[float, bool]] = field(default_factory=list)
     assisted: list[AssistedLabel] = field(default_factory=list)
 
+    @property
+    def least(self) -> float:
+        """Its threshold; 0 of an escalation, which has several."""
+        return self.policy if isinstance(self.policy, float | int) else 0.0
+
     def below(self, threshold: float) -> list[bool]:
         """Return whether each released answer with a rating or score below a threshold is bad."""
         return [is_bad for own, is_bad in self.passing if own < threshold]
