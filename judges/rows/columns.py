@@ -380,10 +380,11 @@ def _read_published(columns: dict[str, Any]) -> None:
     if (isinstance(prompt, str) or is_messages(prompt)) and not _holds(columns, _ASKED):
         columns["user_input"] = columns.pop("prompt")
     choices = columns.get("choices")
-    first = choices[0] if _is_list(choices) and choices else None
-    if isinstance(first, Mapping) and {"message", "text"} & first.keys() and not _holds(columns, _ANSWERS):
-        if len(choices) > 1:
-            raise BadSample(f"'choices' has {len(choices)} answers; give a row for each that is to be judged")
+    answers = list(choices) if _is_list(choices) else []
+    named = [one for one in answers if isinstance(one, Mapping) and {"message", "text"} & one.keys()]
+    if named and not _holds(columns, _ANSWERS):
+        if len(answers) > 1:
+            raise BadSample(f"'choices' has {len(answers)} answers; give a row for each that is to be judged")
         columns["response"] = {"choices": columns.pop("choices")}
     _read_solutions(columns)
     _read_paragraphs(columns)
