@@ -6,10 +6,12 @@ import functools
 import hashlib
 import json
 import re
+import sys
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import PurePath
 from typing import Any
 
@@ -18,6 +20,16 @@ from pydantic import BaseModel
 from judges.model import JudgeModel
 from judges.models.identity import identity_of
 from judges.settings import MADE_WITH
+
+_PACKAGES = (
+    "selfrefine",
+    "pydantic",
+    "langchain-core",
+    "langchain-openai",
+    "langchain-anthropic",
+    "langchain-ollama",
+)
+"""Packages that verdicts come from; those of providers count where they are in use."""
 
 _LENGTH = 32
 _DEEPEST = 24
@@ -35,6 +47,20 @@ def fingerprint(*parts: object) -> str:
     """
     canonical = json.dumps([_canonical(part, ()) for part in parts], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:_LENGTH]
+
+
+def package_version(name: str = "selfrefine") -> str:
+    """Return the version of an installed package; "unknown" where it runs from its source alone."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def versions_in_use() -> dict[str, str]:
+    """Return the versions of Python and of the packages that verdicts come from."""
+    used = [name for name in _PACKAGES if name == "selfrefine" or name.replace("-", "_") in sys.modules]
+    return {"Python": sys.version.split()[0], **{name: package_version(name) for name in used}}
 
 
 def _canonical(value: object, around: tuple[int, ...]) -> Any:

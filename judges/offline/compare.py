@@ -19,9 +19,9 @@ from judges.catalogue.names import one_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput
-from judges.offline.results import Evaluation, Row
+from judges.offline.results import Evaluation, Row, question_key, question_means
 from judges.offline.run.evaluate import aevaluate, evaluate
-from judges.offline.statistics.intervals import spearman, wilson
+from judges.offline.statistics.intervals import bounded_interval, spearman
 from judges.runtime.validation import are_texts, naming_settings
 from judges.sample import Sample, canonical_field
 from judges.verdict import Usage, Verdict
@@ -43,9 +43,8 @@ class Comparison(BaseModel):
         ties: Pairs that nobody won: a tie in both orders, or orders that disagree.
         losses: Pairs that `b` won, in both orders.
         unscored: How many pairs have no verdict, by reason.
-        win_rate: (wins + ties / 2) / n, 0 to 1; None without pairs.
-        interval: The 95 % interval of the win rate by Wilson's score method (JASA 22, 1927) with a tie as half a
-            win. A tie varies less than a coin toss, so with ties the interval is too wide rather than too narrow.
+        win_rate: Share of pairs won, a tie counting half; the pairs of a question count as one. None without any.
+        interval: Its 95 % interval, over questions.
         flip_rate: Share of the double judgements whose two orders disagree, 0 to 1: near 0 for a reliable
             judge.
         position_bias: Share of the single judgements that preferred the answer shown first, a tie counting half,
@@ -242,7 +241,7 @@ class _PairCounter:
             if first == second:
                 raise ConfigurationError(f"two columns and two names must differ; both are {shortened(first)}")
         self.judge, self.name, self._on_result = judge, judge.name, on_result
-        self._points: list[float] = []
+        self._points, self._questions = list[float](), list[int]()
         self._length_gaps: list[int] = []
         self._unscored: Counter[str] = Counter()
         self._orders = self._flips = self._first_surplus = 0
@@ -268,6 +267,7 @@ class _PairCounter:
             self._unscored[str(verdict.unscored)] += 1
         else:
             self._points.append(self._points_for(verdict))
+            self._questions.append(question_key(row.sample, row.index))
             self._length_gaps.append(len(row.sample.answer or "") - len(str(row.sample.metadata["rival"])))
             self._count_orders(verdict)
         if self._on_result is not None:
@@ -296,7 +296,7 @@ class _PairCounter:
 
     def comparison(self, evaluation: Evaluation) -> Comparison:
         """Return the comparison of the pairs counted."""
-        n, points = len(self._points), math.fsum(self._points)
+        n, means = len(self._points), question_means(self._points, self._questions)
         wins, losses = self._points.count(1.0), self._points.count(0.0)
         return Comparison(
             a=self._names[0],
@@ -306,8 +306,8 @@ class _PairCounter:
             ties=n - wins - losses,
             losses=losses,
             unscored=dict(sorted(self._unscored.items())),
-            win_rate=points / n if n else None,
-            interval=wilson(points, n) if n else None,
+            win_rate=math.fsum(means) / len(means) if means else None,
+            interval=bounded_interval(means) if means else None,
             flip_rate=self._flips / self._orders if self._orders else None,
             position_bias=self._first_surplus / (4 * self._orders) if self._orders else None,
             length_correlation=spearman(self._length_gaps, self._points),

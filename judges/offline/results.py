@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import threading
 from array import array
@@ -19,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, fi
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
-from judges.errors import BadSample, ConfigurationError, one_line, shortened
+from judges.errors import BadSample, ConfigurationError, one_line, plural, shortened
 from judges.offline.dataset.reading import RowInput
 from judges.offline.statistics.intervals import bounded_interval
 from judges.sample import Sample
@@ -28,6 +29,7 @@ from judges.verdict import HIGHEST, LOWEST, ByJudge, HintedModel, Usage, Verdict
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_log = logging.getLogger("judges")
 _PERCENTILES = (50, 90, 99)
 _MOST_USAGES = 256
 """Most usages that wait to be added up, as a sum of many costs little more than a sum of two."""
@@ -309,15 +311,15 @@ class _JudgeTotals:
             return
         self._scores.append(verdict.score)
         self._passes.append(bool(verdict.passed))
-        self._questions.append(_question_key(sample, len(self._questions)))
+        self._questions.append(question_key(sample, len(self._questions)))
         self._ratings[verdict.rating] += 1
 
     def summary(self) -> Summary:
         """Return the summary of the verdicts counted so far."""
         scored, judged = self._ratings.total(), len(self._latencies)
         questions = len(set(self._questions))
-        repeats = 1 < questions < scored  # rows with one question alone are about that question: each counts
-        scores, passes = (self._by_question(marks) if repeats else marks for marks in (self._scores, self._passes))
+        repeats = 1 < questions < scored
+        scores, passes = (question_means(marks, self._questions) for marks in (self._scores, self._passes))
         return Summary(
             n=scored + self._unscored.total(),
             scored=scored,
@@ -335,20 +337,28 @@ class _JudgeTotals:
             usage=Usage.total(self._usages),
         )
 
-    def _by_question(self, marks: Sequence[float]) -> list[float]:
-        """Return the mean of each question."""
-        groups: dict[int, list[float]] = {}
-        for question, mark in zip(self._questions, marks, strict=True):
-            groups.setdefault(question, []).append(mark)
-        return [math.fsum(group) / len(group) for group in groups.values()]
-
     def _percentiles(self) -> dict[int, float]:
         """Return percentiles by nearest rank, so that each is a latency that occurred."""
         ordered = sorted(self._latencies)
         return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
 
 
-def _question_key(sample: Sample | BadSample | None, place: int) -> int:
+def question_means(marks: Sequence[float], questions: Sequence[int]) -> list[float]:
+    """Return the mean of the marks of each question; of one question alone each row counts.
+
+    Args:
+        marks: The mark of each row.
+        questions: The `question_key` of each.
+    """
+    if len(set(questions)) == 1:
+        return list(marks)
+    groups: dict[int, list[float]] = {}
+    for question, mark in zip(questions, marks, strict=True):
+        groups.setdefault(question, []).append(mark)
+    return [math.fsum(group) / len(group) for group in groups.values()]
+
+
+def question_key(sample: Sample | BadSample | None, place: int) -> int:
     """Return what tells the question of a row from others; a row without one has its place."""
     if not isinstance(sample, Sample):
         return place
@@ -445,6 +455,7 @@ class OrderedRows:
         self._output, self._files = output, files
         self._waiting: deque[JudgedCells] = deque()
         self._by_index: dict[int, JudgedCells] = {}
+        self._ids, self._repeated_ids = set[int](), Counter[str]()
         self._later: int | None = None
         self._is_closed = False
         self._lock = threading.Lock()
@@ -500,7 +511,13 @@ class OrderedRows:
         return {name: totals.summary() for name, totals in self._totals.items()}
 
     def evaluation(self) -> Evaluation:
-        """Return the evaluation of the rows passed on."""
+        """Return the evaluation of the rows passed on, and log which ids several of them have."""
+        if self._repeated_ids:
+            _log.warning(
+                "repeated ids, of %s: %s; rows are told apart by their place, and all of them count",
+                plural(self._repeated_ids.total(), "further row"),
+                shortened(list(self._repeated_ids))[1:-1],
+            )
         return Evaluation(rows=tuple(self._output.rows), summary=self.summary())
 
     def _pass_on(self) -> None:
@@ -516,7 +533,16 @@ class OrderedRows:
             verdicts = self._files.write(row)
         for name, totals in self._totals.items():
             totals.add(verdicts[name], row.sample)
+        self._note_id(row.sample)
         self._output.take(row.index, row.sample, verdicts)
+
+    def _note_id(self, sample: Sample | BadSample) -> None:
+        number = sample.metadata.get("id") if isinstance(sample, Sample) else None
+        if number is None:
+            return
+        if hash(str(number)) in self._ids:
+            self._repeated_ids[str(number)] += 1
+        self._ids.add(hash(str(number)))
 
 
 def paired(a: Evaluation | Iterable[RowInput], b: Evaluation | Iterable[RowInput]) -> Iterator[RowInput]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from judges.errors import ConfigurationError
-from judges.offline.results import Evaluation, Row, dataset_changes, pair_rows, question_of
+from judges.offline.results import Evaluation, Row, dataset_changes, pair_rows, question_key, question_means
 from judges.offline.run.journaled import load_run
 from judges.offline.run.source import Manifest, changed_judges
 from judges.offline.statistics import (
@@ -19,7 +19,6 @@ from judges.offline.statistics import (
     mcnemar,
     n_pairs,
     sign_flip,
-    win_rate,
 )
 from judges.offline.statistics.intervals import bounded_interval, p_text, paired_interval, wilson
 from judges.verdict import Verdict
@@ -35,18 +34,18 @@ class Change:
 
     Args:
         judge: The judge.
-        mean_a: Mean score in run A, over the rows that both runs scored.
-        mean_b: Mean score in run B, over the same rows.
+        mean_a: Mean score in run A, over the questions of the rows that both runs scored.
+        mean_b: Mean score in run B, over the same questions.
         difference: B less A, with the BCa bootstrap interval over questions, at least as wide as Agresti and
             Min's; Wilson's where all differ alike.
-        p: Two-sided p-value of "nothing changed": McNemar's exact test where all scores are 0 or 1 and no question
-            has several rows, else by sign flips of questions. None without rows.
+        p: Two-sided p-value of "nothing changed": McNemar's exact test where the mean score of every question is 0
+            or 1, else by sign flips of questions. None without rows.
         adjusted_p: The same after Holm's method over all judges compared.
         test: Which test it is.
         wins: Rows that B won, that is scored higher.
         ties: Rows with equal scores.
         losses: Rows that B lost.
-        win_rate: Share of the rows that B won, a tie counting half, with its 95 % interval over questions.
+        win_rate: Share that B won, a tie counting half, by question, with its 95 % interval.
         regressions: Indexes, in run B, of the rows that B lost, the largest fall first.
         excluded: Rows that only one of the two runs scored.
         length_adjusted: How often B would win if both wrote answers of the same length; see
@@ -239,34 +238,36 @@ def paired_rows(a: Evaluation, b: Evaluation) -> list[tuple[Row, Row]]:
 
 
 def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: int) -> Change:
+    """Return how the score of a judge changed: the rows of a question count together as one."""
     scored = [
         (one, other) for one, other in pairs if _score(one, judge) is not None and _score(other, judge) is not None
     ]
     excluded = sum((_score(one, judge) is None) != (_score(other, judge) is None) for one, other in pairs)
     firsts = [_score(one, judge) or 0.0 for one, _ in scored]
     seconds = [_score(other, judge) or 0.0 for _, other in scored]
-    differences = [after - before for before, after in zip(firsts, seconds, strict=True)]
-    clusters = [_question_id(one) for one, _ in scored]
-    p, test = _test(firsts, seconds, differences, clusters, seed)
-    falls = sorted((gap, other.index) for gap, (_, other) in zip(differences, scored, strict=True) if gap < 0)
+    gaps = [after - before for before, after in zip(firsts, seconds, strict=True)]
+    questions = [question_key(one.sample, one.index) for one, _ in scored]
+    before, after, differences = (question_means(values, questions) for values in (firsts, seconds, gaps))
+    p, test = _test(before, after, differences, seed)
+    falls = sorted((gap, other.index) for gap, (_, other) in zip(gaps, scored, strict=True) if gap < 0)
     return Change(
         judge=judge,
-        mean_a=sum(firsts) / len(firsts) if firsts else None,
-        mean_b=sum(seconds) / len(seconds) if seconds else None,
-        difference=_difference(differences, clusters, resamples, seed),
+        mean_a=sum(before) / len(before) if before else None,
+        mean_b=sum(after) / len(after) if after else None,
+        difference=_difference(differences, resamples, seed),
         p=p,
         test=test,
-        wins=sum(gap > 0 for gap in differences),
-        ties=sum(gap == 0 for gap in differences),
+        wins=sum(gap > 0 for gap in gaps),
+        ties=sum(gap == 0 for gap in gaps),
         losses=len(falls),
-        win_rate=_win_rate(differences, clusters, seed),
+        win_rate=_win_rate(question_means([_points(gap) for gap in gaps], questions)),
         regressions=tuple(index for _, index in falls),
         excluded=excluded,
         length_adjusted=length_adjusted(
-            [_points(gap) for gap in differences],
+            [_points(gap) for gap in gaps],
             [_length(one) for one, _ in scored],
             [_length(other) for _, other in scored],
-            clusters=clusters,
+            clusters=questions,
             resamples=min(resamples, 500),
             seed=seed,
         ),
@@ -274,19 +275,19 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
     )
 
 
-def _difference(differences: Sequence[float], clusters: Sequence[Hashable], resamples: int, seed: int) -> Figure:
-    """Return the mean difference, with an interval that covers it where few questions differ, too.
+def _difference(differences: Sequence[float], resamples: int, seed: int) -> Figure:
+    """Return the mean difference of questions, with an interval that covers it where few of them differ, too.
 
     Resamples of few differences hold too few of the rare ones: of 20 questions with 95 % and 97 % good answers the
     bootstrap covers 62 to 81 of 100. So it is at least as wide as Agresti and Min's. Where all questions differ
     alike, so do all resamples. Then as many others may differ in any way as Wilson's interval says of a share of
     which none was seen.
     """
-    figure = bootstrap(differences, clusters=clusters, resamples=resamples, seed=seed)
+    figure = bootstrap(differences, resamples=resamples, seed=seed)
     if figure.low is None or figure.high is None:
         return figure
     if figure.high - figure.low > _NO_WIDTH:
-        low, high = paired_interval(_by_question(differences, clusters))
+        low, high = paired_interval(differences)
         return figure.between(
             min(low, figure.low), max(high, figure.high), f"{figure.method}, Agresti-Min's at least"
         )
@@ -298,22 +299,12 @@ def _difference(differences: Sequence[float], clusters: Sequence[Hashable], resa
 _NO_WIDTH = 1e-9
 
 
-def _win_rate(differences: Sequence[float], clusters: Sequence[Hashable], seed: int) -> Figure:
-    points = [(_points(gap), None) for gap in differences]
-    rate = win_rate(points, clusters=clusters, seed=seed)
-    if rate.value is None:
-        return Figure.undefined(rate.reason or "too_few", rate.n)
-    low, high = bounded_interval(_by_question([_points(gap) for gap in differences], clusters))
-    method = "share of rows that score higher, a tie counting half, Wilson's interval over questions"
-    return Figure(value=rate.value, n=rate.n, low=min(low, rate.value), high=max(high, rate.value), method=method)
-
-
-def _by_question(values: Sequence[float], clusters: Sequence[Hashable]) -> list[float]:
-    """Return the mean of the values of each question."""
-    groups: dict[Hashable, list[float]] = {}
-    for cluster, value in zip(clusters, values, strict=True):
-        groups.setdefault(cluster, []).append(value)
-    return [sum(group) / len(group) for group in groups.values()]
+def _win_rate(points: Sequence[float]) -> Figure:
+    if not points:
+        return Figure.undefined("too_few", 0)
+    value, (low, high) = sum(points) / len(points), bounded_interval(points)
+    method = "share that scores higher, a tie counting half, Wilson's interval over questions"
+    return Figure(value=value, n=len(points), low=low, high=high, method=method)
 
 
 def _points(gap: float) -> float:
@@ -321,16 +312,11 @@ def _points(gap: float) -> float:
 
 
 def _test(
-    firsts: Sequence[float],
-    seconds: Sequence[float],
-    differences: Sequence[float],
-    clusters: Sequence[Hashable],
-    seed: int,
+    before: Sequence[float], after: Sequence[float], differences: Sequence[float], seed: int
 ) -> tuple[float | None, str]:
-    binary = {*firsts, *seconds} <= {0.0, 1.0}
-    if binary and firsts and len(set(clusters)) == len(clusters):
-        return mcnemar([int(score) for score in firsts], [int(score) for score in seconds]), "McNemar, exact"
-    return sign_flip(differences, clusters=clusters, seed=seed), f"sign flips by question, seed {seed}"
+    if before and {*before, *after} <= {0.0, 1.0}:
+        return mcnemar([int(score) for score in before], [int(score) for score in after]), "McNemar, exact"
+    return sign_flip(differences, seed=seed), f"sign flips by question, seed {seed}"
 
 
 def _needed(differences: Sequence[float]) -> int | None:
@@ -349,9 +335,3 @@ def _score(row: Row, judge: str) -> float | None:
 
 def _length(row: Row) -> int:
     return len(row.sample.answer or "") if row.sample is not None else 0
-
-
-def _question_id(row: Row) -> Hashable:
-    """Return the question a row belongs to: its `question_id`, or its question, or else itself."""
-    number = None if row.sample is None else row.sample.metadata.get("question_id")
-    return question_of(row) or row.index if number is None else str(number)

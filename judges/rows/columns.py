@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 
 from pydantic import ValidationError
 
+from judges.errors import BadSample
 from judges.messages import Message
 from judges.rows.replies import as_json, is_message, is_messages, langsmith_row, reply_of, text_of
 
@@ -379,8 +380,11 @@ def _read_published(columns: dict[str, Any]) -> None:
     if (isinstance(prompt, str) or is_messages(prompt)) and not _holds(columns, _ASKED):
         columns["user_input"] = columns.pop("prompt")
     choices = columns.get("choices")
-    first = choices[0] if _is_list(choices) and choices else None
-    if isinstance(first, Mapping) and {"message", "text"} & first.keys() and not _holds(columns, _ANSWERS):
+    answers = list(choices) if _is_list(choices) else []
+    named = [one for one in answers if isinstance(one, Mapping) and {"message", "text"} & one.keys()]
+    if named and not _holds(columns, _ANSWERS):
+        if len(answers) > 1:
+            raise BadSample(f"'choices' has {len(answers)} answers; give a row for each that is to be judged")
         columns["response"] = {"choices": columns.pop("choices")}
     _read_solutions(columns)
     _read_paragraphs(columns)
@@ -491,6 +495,8 @@ def _unfold_inputs(columns: dict[str, Any], name: str, fields: Mapping[str, str]
         _spread(columns, known, fields)
         return
     question = inputs.pop(keys[0])
+    if _is_list(question) and len(question) == 1 and is_messages(question[0]):  # of LangSmith
+        question = question[0]
     columns[name] = question if isinstance(question, str) or is_messages(question) else as_json(question)
     _spread(columns, inputs, fields)
 

@@ -210,12 +210,9 @@ def _show_version(value: bool) -> None:  # noqa: FBT001 - typer passes an option
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
+    from judges.fingerprint import package_version
 
-    try:
-        return version("selfrefine")
-    except PackageNotFoundError:
-        return "(not installed, run from its source)"
+    return package_version()
 
 
 @app.callback()

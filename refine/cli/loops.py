@@ -214,8 +214,8 @@ class _LoopSource:
 
     Args:
         rows: The file or the folder, or the rows of a database.
-        ledger: Where the use of labels of a database in a file is written down; None elsewhere, where the ledger
-            lies beside the labels.
+        ledger: Where the use of labels of a database is written down: beside its file, or of a server's in the
+            current folder; None elsewhere, where the ledger lies beside the labels.
     """
 
     rows: str | Iterable[_SourceRow]
@@ -238,7 +238,8 @@ def loop_source(source: str, *, texts: bool = False, known_texts: bool = False) 
         yield _LoopSource(source)
         return
     with open_database(source) as record:
-        ledger = None if record.file is None else record.file.with_name(f"{record.file.name}.ledger")
+        file = Path("postgresql") if record.file is None else record.file
+        ledger = file.with_name(f"{file.name}.ledger")
         with closing(record.rows() if texts else record.attempts(texts=known_texts)) as rows:
             yield _LoopSource(rows, ledger)
 

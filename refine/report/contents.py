@@ -27,6 +27,7 @@ from refine.report.document import (
     Chart,
     Charts,
     Document,
+    FoldedText,
     Histogram,
     Paragraph,
     ReportTable,
@@ -246,6 +247,12 @@ def _judge_cards(run: RunData) -> Iterator[Block]:
     dataset = run.manifest.dataset
     if dataset is not None:
         yield Paragraph(f"Dataset: {dataset.name}, SHA-256 {dataset.sha256[:16]}.", "soft")
+    if run.manifest.versions:
+        versions = ", ".join(f"{package} {version}" for package, version in run.manifest.versions.items())
+        yield Paragraph(f"Made with {versions}.", "soft")
+    for record in records:
+        for name, text in record.prompts.items():
+            yield FoldedText(f"Prompt of {record.name}{'' if name == record.name else f': {name}'}", text)
 
 
 def _paired_rows(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple[RowPair, ...]:

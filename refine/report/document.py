@@ -163,7 +163,15 @@ class RowList:
     left_out: int = 0
 
 
-Block = ReportTable | Paragraph | Charts | WorstRow | RowList
+@dataclass(frozen=True, slots=True)
+class FoldedText:
+    """A long text that is shown on demand."""
+
+    title: str
+    text: str
+
+
+Block = ReportTable | Paragraph | Charts | WorstRow | RowList | FoldedText
 
 
 @dataclass(frozen=True, slots=True)

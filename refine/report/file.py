@@ -24,6 +24,7 @@ from refine.report.document import (
     Block,
     Charts,
     Document,
+    FoldedText,
     Paragraph,
     ReportTable,
     RowList,
@@ -215,6 +216,9 @@ def _block(block: Block) -> str:
             return "\n".join(_worst_row(block))
         case RowList():
             return "\n".join(_row_list(block))
+        case FoldedText(title, text):
+            lines = (f"> {escape_markup(line)}".rstrip() for line in text.splitlines())
+            return "\n".join([f"### {escape_markup(title)}\n", *lines])
 
 
 def _table(table: ReportTable) -> Iterator[str]:

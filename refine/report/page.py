@@ -21,6 +21,7 @@ from refine.report.document import (
     Charts,
     DiagramPoint,
     Document,
+    FoldedText,
     Histogram,
     Mark,
     Paragraph,
@@ -458,6 +459,8 @@ def _block(block: Block) -> Element:
             return _worst_row(block)
         case RowList():
             return _row_list(block)
+        case FoldedText(title, text):
+            return _h("details", _h("summary", title), _h("p", text, class_="answer"), class_="card")
 
 
 def _table(table: ReportTable) -> Element:

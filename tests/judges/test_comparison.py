@@ -381,3 +381,12 @@ def test_an_evaluation_without_rows_cannot_be_paired() -> None:
     run = evaluate([{"question": "1", "answer": "b"}], lambda _: True, keep_rows=False)
     with pytest.raises(ConfigurationError, match="keep_rows=True"):
         list(paired(run, run))
+
+
+@either
+def test_pairs_of_one_question_count_as_one(run: Compare) -> None:
+    """A question that is asked nine times has no more weight in the win rate than another, nor in its interval."""
+    rows = [{"question": "often", "a": "2", "b": "1"}] * 9 + [{"question": "once", "a": "1", "b": "2"}]
+    found = run(rows, choosing(good), a="a", b="b")
+    assert (found.wins, found.losses, found.win_rate) == (9, 1, 0.5)
+    assert found.interval == pytest.approx(wilson(1, 2))

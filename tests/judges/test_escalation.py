@@ -92,7 +92,7 @@ def test_a_loop_with_it_is_certified_by_rating(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"give the loop judges\.Escalation\(\[\.\.\.\], sure=3\)"):
         _ = certify(both, escalation=("cheap", "strong")).success_rating
     scored = [{"question": f"q {n}", "answer": "a", "score": 0.96, "labels": True} for n in range(40)]
-    assert certify(scored, scores=True).acceptance == ("success_score", 0.5)
+    assert certify(scored, scores=True).acceptance == ("success_score", 0.95)
 
 
 def by_share(**settings: Any) -> Escalation:

@@ -650,6 +650,7 @@ EXCHANGE: list[dict[str, str]] = [{"role": "user", "content": "q"}, {"role": "as
             },
             ("q", "a", None),
         ),
+        ({"inputs": {"messages": [[HUMAN]]}, "outputs": {"generations": [[{"message": AI}]]}}, ("q", "a", None)),
         ({"inputs": {"question": "q"}, "outputs": {"answer": "x"}, "dataset_id": "d"}, ("q", None, "x")),
     ],
 )
@@ -667,6 +668,8 @@ def test_two_columns_of_answers_are_a_question(tmp_path: Path) -> None:
     """A file with two answers a row is read once somebody says which."""
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps({"question": "q", "answer": "a", "output": "b"}) + "\n")
+    with pytest.raises(BadSample, match="'choices' has 2 answers; give a row for each"):
+        Sample.read({"question": "q", "choices": [{"text": "a"}, {"text": "b"}]})
     with pytest.raises(ConfigurationError, match="there are answers in 'answer' and in 'output'; say which"):
         list(read_rows(file))
     assert [row.answer for row in read_rows(file, map={"answer": "output"})] == ["b"]

@@ -6,14 +6,16 @@ import csv
 import io
 import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from judges import ConfigurationError, Sample, Usage, Verdict
-from judges.offline import Evaluation, Row
+from judges import Cascade, ConfigurationError, Helpfulness, Sample, Usage, Verdict
+from judges.offline import Evaluation, Row, evaluate
 from judges.offline.results import summarise_rows
+from judges.testing import ScriptedJudge, ScriptedModel
 from refine.cli.app import app
 from refine.report.contents import RunData, build_report, percentiles
 from refine.report.document import WorstRow
@@ -249,6 +251,18 @@ def test_the_command_writes_a_file_that_its_owner_alone_can_read(folder: Path) -
     shown = refine("report", "runs/1", "--out", "-", "--format", "csv").stdout
     assert shown.startswith("row,question,answer,length")
     assert "12 rows, 1 judge, finished " in again.decode()
+
+
+def test_a_judge_card_has_the_prompt_and_the_versions(tmp_path: Path) -> None:
+    """What a judge was told, also one inside another, and by which versions it was made."""
+    judge = Cascade([ScriptedJudge([2], name="cheap"), Helpfulness(ScriptedModel(["4"], name="m"))], name="both")
+    evaluate([{"question": "q", "answer": "a"}], {"both": judge}, run=str(tmp_path / "run"))
+    assert refine("report", str(tmp_path / "run"), "--out", str(tmp_path / "r.md")).exit_code == 0
+    assert refine("report", str(tmp_path / "run"), "--out", str(tmp_path / "r.html")).exit_code == 0
+    text, html = (tmp_path / "r.md").read_text(), (tmp_path / "r.html").read_text()
+    assert "> You assess answers of a chat assistant." in text
+    assert f"selfrefine {version('selfrefine')}, pydantic {version('pydantic')}, langchain-core" in text
+    assert "<summary>Prompt of both: helpfulness</summary>" in html
 
 
 def test_a_wrong_command_is_one_line(folder: Path) -> None:

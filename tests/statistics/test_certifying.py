@@ -158,6 +158,14 @@ def test_no_rating_is_accepted_that_nobody_has_seen() -> None:
     assert (
         certify(single_rows({4: (5000, 9), 3: (60, 0)})).threshold == 4
     )  # 1.2 points of answers are not worth it
+    rare = single_rows({4: (28, 0), 2: (1, 0)})  # one answer is no evidence of what is rated 2
+    found = certify(rare)
+    assert (found.threshold, [row.status for row in found.rows]) == (None, ["too_few"] * 3)
+    assert "hardly seen: of 29 answers 1 below 3, and 29 are asked for" in str(found)
+    assert certify(rare, laxest=True).threshold == 2
+    for scored, taken in (({0.97: 60}, 0.95), ({0.97: 20, 0.82: 20, 0.66: 30}, 0.65), ({0.97: 28, 0.52: 1}, None)):
+        rows = [{**row, "score": row["rating"]} for row in single_rows({s: (n, 0) for s, n in scored.items()})]  # type: ignore[misc]
+        assert certify([{**row, "rating": None} for row in rows], scores=True).threshold == taken
 
 
 def test_labels_without_names_are_of_two_people() -> None:
@@ -403,8 +411,8 @@ def test_other_promises() -> None:
         {**row, "score": (row["rating"] - 1) / 3} for row in single_rows({4: (60, 1), 3: (60, 2), 1: (80, 80)})
     ]
     by_score = certify(rows, scores=True)
-    assert (by_score.kind, by_score.threshold, len(by_score.rows)) == ("score", 0.5, 10)
-    assert by_score.acceptance == ("success_score", 0.5)
+    assert (by_score.kind, by_score.threshold, len(by_score.rows)) == ("score", 0.65, 10)
+    assert by_score.acceptance == ("success_score", 0.65)
     per_question = certify(rows, risk="per_question")
     assert [(row.released, row.bad) for row in per_question.rows] == [(200, 1), (200, 3), (200, 3)]
     assert per_question.promise.startswith("at most 10.0% of the questions get a bad answer")

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from judges.entry import Explanation
 from judges.errors import ConfigurationError, shortened
-from judges.fingerprint import fingerprint
+from judges.fingerprint import fingerprint, versions_in_use
 from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput, summarise_rows
@@ -114,15 +115,22 @@ def opened(manifest: Manifest, judges: Mapping[str, Judge], settings: RunSetting
 
 def with_fingerprints(manifest: Manifest, judges: Mapping[str, Judge]) -> Manifest:
     """Return the manifest with what each judge's verdicts depend on."""
-    records = [_replace_fingerprint(record, judges[record.name]) for record in manifest.judges]
-    return manifest.model_copy(update={"judges": tuple(records)})
+    records = [_complete_record(record, judges[record.name]) for record in manifest.judges]
+    return manifest.model_copy(update={"judges": tuple(records), "versions": versions_in_use()})
 
 
-def _replace_fingerprint(record: JudgeRecord, judge: Judge) -> JudgeRecord:
-    """Return the record of a judge with its fingerprint."""
+def _complete_record(record: JudgeRecord, judge: Judge) -> JudgeRecord:
+    """Return the record of a judge with its fingerprint and its prompts."""
     for model in judge.models:
         getattr(model, "_model", None)  # a model by name is set up now: its fingerprint has its settings
-    return record.model_copy(update={"fingerprint": fingerprint(judge)})
+    prompts = dict(_prompts_of(judge.explain()))
+    return record.model_copy(update={"fingerprint": fingerprint(judge), "prompts": prompts})
+
+
+def _prompts_of(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    yield from explanation.prompts.items()
+    for part in explanation.parts:
+        yield from _prompts_of(part)
 
 
 def check_free(folder: Path, *, is_ours: bool = False) -> None:

@@ -165,6 +165,7 @@ class JudgeRecord(BaseModel):
         model: The model it asks, as named on the command line.
         base_url: Address of that model, without its query.
         language: Language of its prompts.
+        prompts: Its instructions to models, by the name of their file in a pack, those of judges inside it, too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -175,6 +176,7 @@ class JudgeRecord(BaseModel):
     model: str | None = None
     base_url: str | None = None
     language: str | None = None
+    prompts: dict[str, str] = {}
 
 
 class Manifest(BaseModel):
@@ -189,6 +191,7 @@ class Manifest(BaseModel):
         shard: Part and number of parts, (1, 4) for the first of four; None for the whole dataset.
         keep_unreadable: Whether rows that cannot be read are kept, unscored.
         batch: Whether calls are sent in batches; written only if they are.
+        versions: Versions of Python and of the packages that verdicts come from, at the last start.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -201,6 +204,7 @@ class Manifest(BaseModel):
     shard: tuple[int, int] | None = None
     keep_unreadable: bool = False
     batch: bool = False
+    versions: dict[str, str] = {}
 
     @classmethod
     def read(cls, folder: Path) -> Self:

@@ -31,8 +31,9 @@ def wilson(wins: float, n: float, *, level: float = 0.95) -> tuple[float, float]
     return max(0.0, (middle - half) / (1 + weight)), min(1.0, (middle + half) / (1 + weight))
 
 
-_SPREAD = 0.1
-"""Weight of one value that is 0 or 1 among the squares, so that equal values have a width, too."""
+_SPREAD, _RARE_SPREAD = 0.1, 2
+"""Weight of values that are 0 or 1 among the squares: always, so that equal values have a width, too, and more
+where few speak against the mean: of 50 questions of which 3 % always fail, those drawn say little of others."""
 
 
 def bounded_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float]:
@@ -40,7 +41,8 @@ def bounded_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[f
 
     It is Wilson's on the effective number of values, n p (1 - p) / variance: for passes and fails just Wilson's,
     narrower where values differ less than those do, with the quantile of t; never of width 0. Simulated over 20,
-    50 and 200 questions, asked once and several times, it covers .92 to .97 at .95.
+    50 and 200 questions, asked once and several times, it covers .92 to .97 at .95, and up to .99 where few
+    questions that are all as hard are asked ten times each.
 
     Raises:
         ValueError: If there are no values.
@@ -50,7 +52,8 @@ def bounded_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[f
     if most <= _EPSILON or n == 1:
         return wilson(mean * n, n, level=level)
     squares = math.fsum((value - mean) ** 2 for value in values)
-    share = min(1.0, (squares / most + _SPREAD) / (n - 1 + _SPREAD))
+    spread = _SPREAD + _RARE_SPREAD / (n * most) ** 3
+    share = min(1.0, (squares / most + spread) / (n - 1 + spread))
     if share == 1:
         return wilson(mean * n, n, level=level)
     wider = student(n - 1, (1 + level) / 2) / NormalDist().inv_cdf((1 + level) / 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -250,7 +250,8 @@ def _probes(
     scored: Sequence[tuple[JudgedAnswer, int]],
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[int, int, int]]]]:
     """Return by kind the rating without and with the probe, and where there is one of a second one."""
-    plain = {str(row.metadata["id"]): rating for row, rating in scored if row.metadata.get("id") is not None}
+    named = [(str(row.metadata["id"]), rating) for row, rating in scored if row.metadata.get("id") is not None]
+    plain, rows_of = dict(named), Counter(name for name, _ in named)
     again = {
         str(row.metadata["repeat_of"]): rating
         for row, rating in scored
@@ -260,6 +261,10 @@ def _probes(
     triples: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for row, rating in scored:
         kind, origin = row.metadata.get("probe"), str(row.metadata.get("probe_of"))
+        if kind and rows_of[origin] > 1:
+            raise ConfigurationError(
+                f"row {row.index}: probe_of={origin!r} is the id of {rows_of[origin]} rows; give each its own id"
+            )
         if kind and origin in plain:
             pairs[str(kind)].append((float(plain[origin]), float(rating)))
             if origin in again:

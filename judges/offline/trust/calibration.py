@@ -304,7 +304,7 @@ class PolicyTally:
         silent: The same of runs that release nothing, which do none.
         first_good: Runs whose first answer was good; see `breaks_of`.
         broken: Of these, runs whose released answer is bad.
-        passing: Of thresholds on ratings: the rating of each answer released, and whether it is bad.
+        passing: Of thresholds: the rating or score of each answer released, and whether it is bad.
         assisted: Labels of answers released, beside what a judge says of them and of others; see `assist`.
     """
 
@@ -323,9 +323,14 @@ class PolicyTally:
     passing: list[tuple[float, bool]] = field(default_factory=list)
     assisted: list[AssistedLabel] = field(default_factory=list)
 
-    def below(self, rating: float) -> list[bool]:
-        """Return whether each released answer with a rating below this one is bad."""
-        return [is_bad for own, is_bad in self.passing if own < rating]
+    @property
+    def least(self) -> float:
+        """Its threshold; 0 of an escalation, which has several."""
+        return self.policy if isinstance(self.policy, float | int) else 0.0
+
+    def below(self, threshold: float) -> list[bool]:
+        """Return whether each released answer with a rating or score below a threshold is bad."""
+        return [is_bad for own, is_bad in self.passing if own < threshold]
 
     def add(self, run: CalibrationRun, attempt: int | None) -> None:
         """Count a run, and the attempt that it releases, from 1; None for none."""
@@ -364,9 +369,9 @@ def tally_thresholds(
             if replayed.end == "censored" and cut is not None:
                 tally.cuts[cut] = tally.cuts.get(cut, 0) + 1
             tally.add(run, replayed.released)
-            if replayed.released is not None and not on_scores:
+            if replayed.released is not None:
                 place = replayed.released - 1
-                mark = gate_marks([run.marks(judge)[place]], thresholds, on_scores=False)[0]
+                mark = gate_marks([run.marks(judge)[place]], thresholds, on_scores=on_scores)[0]
                 tally.passing.append((mark or LOWEST, run.bad[place] is not False))
         tallies.append(tally)
     return tallies

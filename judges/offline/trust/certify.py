@@ -6,18 +6,17 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from judges.certificate import CertifiedRow, Estimand, IssuedCertificate, Kind, Risk, Subject
 from judges.errors import ConfigurationError, shortened
+from judges.fingerprint import package_version
 from judges.offline.statistics import certify as certify_counts
-from judges.offline.statistics import certify_weighted, clopper_pearson, labels_needed, wilson
+from judges.offline.statistics import certify_weighted, labels_needed, wilson
 from judges.offline.statistics.certificates import (
     ALPHA,
     DELTA,
@@ -47,6 +46,7 @@ from judges.offline.trust.calibration import (
     weight_notes,
 )
 from judges.offline.trust.loops import LabelledRows, read_labelled
+from judges.offline.trust.report_text import label_notes, laxer_threshold_notes
 from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
 from judges.offline.trust.spending import LabelUses
 from judges.verdict import HIGHEST, LOWEST
@@ -55,44 +55,33 @@ _NEARLY_AS_MANY = 0.02
 """Share of all runs by which a stricter threshold may release fewer answers and still be taken."""
 
 
-def _taken(result: Certificate, tallies: Sequence[PolicyTally], runs: int, *, laxest: bool) -> int:
-    """Return the place of the certified threshold that the loop takes.
+def _taken(
+    result: Certificate, tallies: Sequence[PolicyTally], runs: int, *, laxest: bool, on_scores: bool
+) -> int | None:
+    """Return the place of the certified threshold that the loop takes; None if answers do not bear out any.
 
     A rating that nobody has seen lets through what nobody has judged: where everything is rated 4, the loop would
     be told to accept from 2. So a threshold is taken only where enough of the answers that it releases have a
-    rating below the next stricter one; of these the strictest that releases nearly as many as the laxest.
+    rating below the next stricter one, or a score below the next stricter one that can be taken or fails; of these
+    the strictest that releases nearly as many as the laxest.
     """
     certified = [place for place, row in enumerate(result.rows) if row.status == "certified"]
     if laxest or not any(tally.passing for tally in tallies):
-        return certified[-1]
-    seen = [
-        place
-        for place in certified
-        if not place or len(tallies[place].below(_policy_of(tallies[place - 1]))) >= result.least
-    ] or certified[:1]
-    most = max(tallies[place].released for place in seen)
-    return next(place for place in seen if tallies[place].released >= most - _NEARLY_AS_MANY * runs)
+        return certified[-1] if certified else None
+    seen, stricter = list[int](), math.inf
+    for place, tally in enumerate(tallies):
+        if place in certified and (not place or len(tally.below(stricter)) >= result.least):
+            seen.append(place)
+        if not on_scores or place in seen or place not in certified:
+            stricter = tally.least
+    most = max((tallies[place].released for place in seen), default=0)
+    return next((place for place in seen if tallies[place].released >= most - _NEARLY_AS_MANY * runs), None)
 
 
-def _policy_of(tally: PolicyTally) -> float:
-    return tally.policy if isinstance(tally.policy, float | int) else 0.0
-
-
-def _notes_of_laxer(result: Certificate, tallies: Sequence[PolicyTally], taken: int) -> Iterator[str]:
-    """Yield what each certified threshold laxer than the strictest certified adds, where ratings tell."""
-    certified = [place for place, row in enumerate(result.rows) if row.status == "certified"]
-    for stricter, laxer in pairwise(certified):
-        if not tallies[laxer].passing:
-            continue
-        added = tallies[laxer].below(_policy_of(tallies[stricter]))
-        also = " is certified, too," if laxer > taken else ""
-        name = f"accepting from {tallies[laxer].policy:g}{also}"
-        if not added:
-            yield f"{name} adds no answer: nobody has seen what it would let through"
-            continue
-        upper = clopper_pearson(sum(added), len(added), level=1 - 2 * DELTA)[1]
-        share = f"{sum(added) / len(added):.1%}, at most {upper:.1%}"
-        yield f"{name} adds {len(added)} answers of lower ratings, {sum(added)} of them bad: {share}"
+def _without_unseen(result: Certificate) -> Certificate:
+    """Return a result in which what passes the test on too few answers of its own is not certified."""
+    rows = (replace(row, status="too_few") if row.status == "certified" else row for row in result.rows)
+    return replace(result, rows=tuple(rows), certified=None)
 
 
 def _table_of(
@@ -146,22 +135,6 @@ def _labels_missing(result: Certificate, alpha: float, delta: float) -> int | No
     return labels_needed(alpha, delta, best or None)
 
 
-def _notes_of(result: Certificate, tallies: Sequence[PolicyTally], tested: float, alpha: float) -> list[str]:
-    """Say what is odd about the labels, and what single answers were tested at."""
-    notes = []
-    if any(row.status == "too_few" for row in result.rows):
-        notes.append(f"too few: {result.least} released answers, none of them bad, are the least that certify")
-    missing = max((tally.unlabelled for tally in tallies), default=0)
-    if missing:
-        notes.append(f"{missing} released answers have no label, and count as bad: label them")
-    if tested != alpha:
-        notes.append(f"single answers were tested at {tested:.3%}, so that loops of them stay within {alpha:.1%}")
-    shares = [tally.bad / tally.released for tally in tallies if tally.released]
-    if any(laxer < stricter for stricter, laxer in pairwise(shares)):
-        notes.append("bad answers are not rarer where more is demanded: consider --method fallback")
-    return notes
-
-
 def _certified_subject(calibration: _Calibration) -> Subject:
     """Return the loop that is certified: the one recorded, with the attempts and the patience chosen."""
     subject = calibration.subject
@@ -179,15 +152,11 @@ def _digest_of(parts: object) -> str:
 def _origin_of(rows: Sequence[JudgedAnswer]) -> dict[str, str | None]:
     """Return when the runs were recorded, where known, the time now, and the version of this library."""
     times = sorted(str(row.metadata["at"]) for row in rows if row.metadata.get("at"))
-    try:
-        written_by = version("selfrefine")
-    except PackageNotFoundError:
-        written_by = "unknown"
     return {
         "recorded_from": times[0] if times else None,
         "recorded_until": times[-1] if times else None,
         "issued_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "written_by": written_by,
+        "written_by": package_version(),
     }
 
 
@@ -496,8 +465,10 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     )
     result, counts = _tested_policies(tallies, calibration.runs, settings, alpha=tested, delta=delta)
     runs = len(calibration.runs)
-    taken = None if result.certified is None else _taken(result, tallies, runs, laxest=settings.laxest)
-    added = () if taken is None else _notes_of_laxer(result, tallies, taken)
+    taken = _taken(result, tallies, runs, laxest=settings.laxest, on_scores=settings.kind == "score")
+    added = list(laxer_threshold_notes(result, tallies, taken, kind=calibration.kind))
+    if taken is None:
+        result = _without_unseen(result)
     certificate = IssuedCertificate.issue(
         **_table_of(runs, result, tallies, counts, taken),
         subject=_certified_subject(calibration),
@@ -509,7 +480,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         labels_digest=_digest_of(sorted(labels)),
         labels_needed=_labels_missing(result, tested, delta),
         answer_models=answer_models(calibration.runs),
-        notes=(*calibration.notes, *cut_notes, *_notes_of(result, tallies, tested, settings.alpha), *added),
+        notes=(*calibration.notes, *cut_notes, *label_notes(result, tallies, tested, settings.alpha), *added),
         **_origin_of(read.rows),
     )
     if uses is not None:
@@ -528,7 +499,7 @@ def _assist(tallies: Sequence[PolicyTally], calibration: _Calibration, settings:
     control = judge_among([row for run in runs for row in run.rows], settings.control or calibration.judges[0])
     replays = replay_chain(
         runs,
-        [_policy_of(tally) for tally in tallies],
+        [tally.least for tally in tallies],
         judge=calibration.judges[0],
         on_scores=calibration.kind == "score",
         max_attempts=calibration.max_attempts,

@@ -1,12 +1,13 @@
-"""The report of `align` as text for a person."""
+"""What `align` and `certify` found, as text for a person."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal, TypeVar
 
-from judges.certificate import aligned_lines
+from judges.certificate import Kind, aligned_lines
 from judges.offline.statistics import (
     Agreement,
     AltTest,
@@ -26,8 +27,10 @@ from judges.offline.statistics import (
     rogan_gladen,
     stratified_rate,
 )
+from judges.offline.statistics.certificates import DELTA, Certificate
 from judges.offline.statistics.correction import labels_alone
-from judges.offline.statistics.intervals import p_text
+from judges.offline.statistics.intervals import clopper_pearson, p_text
+from judges.offline.trust.calibration import PolicyTally
 from judges.offline.trust.rows import JudgedAnswer, lower_median, majority
 from judges.verdict import HIGHEST, LOWEST
 
@@ -484,3 +487,45 @@ def full_lines(
         if people.skipped:
             yield f"  not tested, too few rows: {', '.join(people.skipped)}"
     yield f"  seed {seed}"
+
+
+def laxer_threshold_notes(
+    result: Certificate, tallies: Sequence[PolicyTally], taken: int | None, *, kind: Kind
+) -> Iterator[str]:
+    """Yield what each threshold that passes adds to the next stricter one that does, where marks tell."""
+    passing = [place for place, row in enumerate(result.rows) if row.status == "certified"]
+    if taken is None and passing:
+        before, strictest = tallies[passing[0] - 1], tallies[passing[0]]
+        own = len(strictest.below(before.least))
+        yield (
+            f"accepting from {strictest.policy:g} passes the test, but what it would let through is hardly seen: "
+            f"of {strictest.released} answers {own} below {before.policy:g}, and {result.least} are asked for"
+        )
+    for stricter, laxer in pairwise(passing):
+        if taken is None or not tallies[laxer].passing:
+            continue
+        added = tallies[laxer].below(tallies[stricter].least)
+        also = " is certified, too," if laxer > taken else ""
+        name = f"accepting from {tallies[laxer].policy:g}{also}"
+        if not added:
+            yield f"{name} adds no answer: nobody has seen what it would let through"
+            continue
+        upper = clopper_pearson(sum(added), len(added), level=1 - 2 * DELTA)[1]
+        share = f"{sum(added) / len(added):.1%}, at most {upper:.1%}"
+        yield f"{name} adds {len(added)} answers of lower {kind}s, {sum(added)} of them bad: {share}"
+
+
+def label_notes(result: Certificate, tallies: Sequence[PolicyTally], tested: float, alpha: float) -> list[str]:
+    """Say what is odd about the labels, and what single answers were tested at."""
+    notes = []
+    if any(row.status == "too_few" for row in result.rows):
+        notes.append(f"too few: {result.least} released answers, none of them bad, are the least that certify")
+    missing = max((tally.unlabelled for tally in tallies), default=0)
+    if missing:
+        notes.append(f"{missing} released answers have no label, and count as bad: label them")
+    if tested != alpha:
+        notes.append(f"single answers were tested at {tested:.3%}, so that loops of them stay within {alpha:.1%}")
+    shares = [tally.bad / tally.released for tally in tallies if tally.released]
+    if any(laxer < stricter for stricter, laxer in pairwise(shares)):
+        notes.append("bad answers are not rarer where more is demanded: consider --method fallback")
+    return notes
