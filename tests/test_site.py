@@ -94,7 +94,7 @@ QUESTIONS = {
     "let the judge look things up with tools": "criteria",
     "port from ragas": "from-elsewhere",
     "add a new model provider": "adding-a-provider",
-    "retry on rate limit errors": "retries",
+    "retry on rate limit errors": "loop",
     "does the judge agree with people": "trust",
     "image and audio input": "general-judges",
     "pre-commit hook for judge files": "ci",
