@@ -77,10 +77,10 @@ NOTEBOOKS = ROOT / "docs" / "notebooks"
 
 WEIGHTS = {
     "catalogue": 0.35,
-    "changes.md": 0.2,
+    "changes.md": 0.5,
     "contributing.md": 0.5,
     "decisions": 0.5,
-    "guarantees.md": 0.6,
+    "guarantees.md": 0.8,
     "reference": 0.3,
 }
 """How much less than a written page the search weighs others, by folder or page."""

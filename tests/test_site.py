@@ -47,7 +47,7 @@ QUESTIONS = {
     "How do I run the guard in Kubernetes?": "scaling",
     "mask personal data": "safety",
     "jailbreak detection": "catalogue/prompt_injection",
-    "detect hallucinations in RAG answers": "catalogue/hallucination",
+    "detect hallucinations in RAG answers": "choosing",
     "Evaluate a CSV file": "rows",
     "fail CI when quality drops": "ci",
     "resume a run after a crash": "runs",
@@ -98,6 +98,16 @@ QUESTIONS = {
     "does the judge agree with people": "trust",
     "image and audio input": "general-judges",
     "pre-commit hook for judge files": "ci",
+    "stop the model from making things up": "choosing",
+    "remove emails and phone numbers from replies": "safety",
+    "my evaluation was interrupted, continue where it stopped": "runs",
+    "can I see what was rejected and why": "record",
+    "how confident is the judge": "probabilities",
+    "judge gives too high scores": "trust",
+    "share results with my boss": "report",
+    "use it from fastapi": "streaming",
+    "sample only 10 percent of traffic": "loop",
+    "alert me on slack when quality goes down": "guard",
 }
 """What a new user asks, and the page that answers it."""
 
