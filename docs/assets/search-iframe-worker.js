@@ -2,28 +2,31 @@
 "use strict";
 
 const STOP_WORDS = new Set(
-  ("a about all an and any are as at be been before but by can could did do does each for from get gets give gives had has have " +
-    "how i if in into is it its many may me much my need no not of on one or our out own should so some such than that the their " +
-    "them then there these they this to us use used using want was we what when where whether which who why will with " +
-    "without would yet you your").split(" "),
+  ("a about actually after all an and any anything anywhere are as at be because been before but by can could did do does doing " +
+    "each even ever for from get gets getting give gives go goes gone got had happen happens has have having he help here how i if in " +
+    "into is it its just know like long make makes making many may me mean means might mine much must my need needs no not of off on " +
+    "one only or other our out own please possible should so some somebody someone something sort still such take than that the their " +
+    "them then there these they thing things this those to too try under until up us use used uses using very want wants was way ways " +
+    "we were what when where whether which while who whose why will with within without work works would yes yet you your").split(" "),
 );
-const EVERYWHERE = /^(answers?|judges?|models?|questions?|selfrefine)$/i;
-const ENDINGS = /(ations?|ings?|ates?|ated|ies|ed|es|e|s|y)$/;
+const EVERYWHERE = /^(answers?|calls?|chatbots?|check|different|judges?|models?|questions?|run|selfrefine|set|show)$/i;
+const ENDINGS =
+  /(?<=^\w{3,})(abl[ey]|ally|ations?|ators?|ances?|ants?|ences?|ency|ents?|encies|ings?|ions?|ives?|ments?|ates?|ated|ities|ity|iers?|ers?|ors?|ies|ied|est|ed|es|ly|e|s|y)$/;
 
 /** Return what of a question is worth looking for; what is on every page counts a tenth of the rest. */
 function keywords(question) {
   if (/["+:~^*]/.test(question)) return question; // written for the search, not as a question
-  const words = question.split(/[\s?!,;()]+/).filter(Boolean);
+  const words = question.split(/[\s?!,;()]+/).map((word) => word.replace(/['\u2019]\w{1,2}$/, "")).filter(Boolean);
   const kept = words.filter((word) => !STOP_WORDS.has(word.toLowerCase()));
   return (kept.length ? kept : words).map(termOf).join(" ");
 }
 
 function termOf(word) {
   if (/\w_\w/.test(word)) return word.split("_").map((part) => `+${part}^10`).join(" "); // a name, all of it
-  const stem = /^[A-Z]?[a-z]{5,}$/.test(word) ? word.replace(ENDINGS, "") : word;
-  const prefix = `${stem.length < 4 ? word : stem}*`;
-  if (EVERYWHERE.test(word)) return prefix;
-  return word.length < 5 ? `${word}^30 ${prefix}^5` : `${prefix}^10`; // a short word before what begins with it
+  const ended = /^[A-Z]?[a-z]{3,}$/.test(word) ? word.replace(ENDINGS, "") : word;
+  const stem = ended === word ? word : ended.replace(/([bdgmnprt])\1$/, "$1"); // running, run
+  if (EVERYWHERE.test(word)) return `${stem}*`;
+  return stem.length < 5 ? `${stem}^30 ${stem}*^5` : `${stem}*^10`; // a short word before what begins with it
 }
 
 /** The worker of the search in a frame: a browser starts no worker for a page that it reads from a folder. */
