@@ -126,7 +126,7 @@ _INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("prompt", "template", "system_prompt", "evaluation_template", "rubricPrompt"), _OWN_PROMPTS),
     **dict.fromkeys(("n", "repeats", "n_repeats", "num_samples", "strictness"), _REPEATS),
     **dict.fromkeys(
-        ("mode", "strategy", "aggregation", "mode", "operator"),
+        ("strategy", "aggregation", "mode", "operator"),
         "a panel has a rule: judges.Panel(..., rule='min')",
     ),
     **dict.fromkeys(

@@ -476,7 +476,7 @@ def load(name: str, model: object = None, /, **settings: Any) -> Judge:
         ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
     """
     registry = registry_for(name)
-    if name not in registry and _OTHER_TEXT.search(str(name)):
+    if isinstance(name, str) and name not in registry and _OTHER_TEXT.search(name):
         return _load_text(name, model, settings)
     return registry.load(name, model, **settings)
 

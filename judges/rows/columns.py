@@ -11,7 +11,6 @@ from typing import Any, TypeGuard
 
 from pydantic import ValidationError
 
-from judges.errors import BadSample
 from judges.messages import Message
 from judges.rows.replies import as_json, is_message, is_messages, langsmith_row, reply_of, text_of
 
@@ -384,7 +383,7 @@ def _read_published(columns: dict[str, Any]) -> None:
     named = [one for one in answers if isinstance(one, Mapping) and {"message", "text"} & one.keys()]
     if named and not _holds(columns, _ANSWERS):
         if len(answers) > 1:
-            raise BadSample(f"'choices' has {len(answers)} answers; give a row for each that is to be judged")
+            raise ValueError(f"'choices' has {len(answers)} answers; give a row for each that is to be judged")
         columns["response"] = {"choices": columns.pop("choices")}
     _read_solutions(columns)
     _read_paragraphs(columns)
