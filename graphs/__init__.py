@@ -7,7 +7,7 @@ from graphs.answers import reply_without_reasoning
 from graphs.augment import all_drafts, auto, fresh, last_draft, last_drafts, restated, verify_first
 from graphs.certificate import CertificateWarning, GeneratorIdentity, check_certificate
 from graphs.drivers import DeadlinePassed, acall_within
-from graphs.generators import AsyncGenerator, Draft, Generator, PerRequest, RequestGenerator
+from graphs.generators import AsyncGenerator, Draft, DraftRequest, Generator, PerRequest, RequestGenerator
 from graphs.graph import LoopGraph, SelfJudgingWarning, build_loop, self_refine
 from graphs.langgraph_private import SUMMARY
 from graphs.loop import Loop, arun, run
@@ -43,6 +43,7 @@ __all__ = [
     "DeadlinePassed",
     "Draft",
     "DraftError",
+    "DraftRequest",
     "Generator",
     "GeneratorFailed",
     "GeneratorIdentity",

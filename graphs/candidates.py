@@ -34,7 +34,7 @@ from judges.models.providers.llm_runs import metered
 from judges.models.retry import kind_of
 from judges.runtime import flow
 from judges.runtime.budget import Allowance, Refused
-from judges.runtime.flow import DaemonThreads, leave_unjoined, let_calls_be_left
+from judges.runtime.flow import CallInTask, DaemonThreads, leave_unjoined, let_calls_be_left
 from judges.runtime.observation import also_within
 from judges.verdict import Usage, Verdict
 
@@ -86,7 +86,7 @@ class _Race(Generic[T]):
         """Begin all calls, each as a task."""
         let_calls_be_left()
         self._running = set(self._calls)
-        self._tasks = {number: asyncio.ensure_future(call.arun()) for number, call in self._calls.items()}
+        self._tasks = {number: CallInTask(call.arun()) for number, call in self._calls.items()}
 
     def next(self) -> tuple[int, T]:
         """Wait for the next result, and return its number and it; what the call raised is raised."""
@@ -109,20 +109,13 @@ class _Race(Generic[T]):
             return
         for number in self._running:
             self._calls[number].allowance.close()
-            if number in self._tasks:  # one that has ended by now may have failed
-                self._tasks[number].add_done_callback(_retrieve_exception)
+            if number in self._tasks:
                 self._tasks[number].cancel()
         self._running = set()
         leave_unjoined()
 
     def _end(self, number: int, future: Future[T]) -> None:
         self._ended.put((number, future))
-
-
-def _retrieve_exception(task: asyncio.Future[T]) -> None:
-    """Retrieve the exception of a task that was stopped, so that asyncio does not warn about it."""
-    if not task.cancelled():
-        task.exception()
 
 
 _Events = Callable[[], tuple[Event, ...]]

@@ -33,7 +33,7 @@ from judges.errors import ConfigurationError
 from judges.runtime import flow as running
 from judges.runtime.budget import Allowance
 from judges.runtime.faults import logging_safely
-from judges.runtime.flow import leave_unjoined, let_calls_be_left
+from judges.runtime.flow import CallInTask, leave_unjoined, let_calls_be_left
 from judges.verdict import Usage
 
 T = TypeVar("T")
@@ -355,8 +355,7 @@ async def aperform(effect: Effect) -> Any:
             return await _acall_own(effect.seconds, effect.arun())
         with nullcontext() if effect.config is None else langchain_private.use_config(effect.config):
             if watch is None or number is None:
-                call = effect.arun()
-                return await (call if effect.seconds is None else acall_within(effect.seconds, call))
+                return await acall_within(effect.seconds, effect.arun())
             with watch(number) as on_result:
                 result = await acall_within(effect.seconds, effect.arun())
                 on_result(result)
@@ -422,19 +421,15 @@ async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
     if seconds is None:
         return await call
     let_calls_be_left()
-    task = asyncio.ensure_future(call)
+    running = CallInTask(call)
     try:
-        await asyncio.wait({task}, timeout=max(0.0, seconds))
-    except asyncio.CancelledError:
-        task.add_done_callback(_retrieve_exception)
-        task.cancel()
-        raise
-    if task.done():
-        return task.result()
-    task.add_done_callback(_retrieve_exception)
-    task.cancel()
-    leave_unjoined()
-    raise DeadlinePassed
+        await asyncio.wait({running}, timeout=max(0.0, seconds))
+        if running.done():
+            return running.result()
+        leave_unjoined()
+        raise DeadlinePassed
+    finally:
+        running.cancel()
 
 
 async def _acall_own(seconds: float | None, call: Awaitable[T]) -> T:
@@ -450,9 +445,3 @@ async def _acall_own(seconds: float | None, call: Awaitable[T]) -> T:
         if limit.expired():
             raise DeadlinePassed from None
         raise
-
-
-def _retrieve_exception(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of an abandoned task, so that asyncio does not warn about it."""
-    if not task.cancelled():
-        task.exception()

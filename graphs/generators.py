@@ -172,6 +172,24 @@ OnDelta = Callable[[Delta], None]
 """Takes what a generator has written; raises to have it stop."""
 
 
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """What a generator is asked for.
+
+    Args:
+        prompt: The messages to answer.
+        config: What calls inside inherit; a direct client finds it in the context.
+        temperature: The temperature; None is the generator's own.
+        on_delta: Told of the draft while it is written; None, and where the generator does not write in chunks,
+            where nobody reads along.
+    """
+
+    prompt: list[BaseMessage]
+    config: RunnableConfig
+    temperature: float | None = None
+    on_delta: OnDelta | None = None
+
+
 def _copy_draft(draft: Draft) -> Draft:
     """Return a draft that shares nothing with a generator which may use its messages again."""
     return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
@@ -285,36 +303,20 @@ class _DirectGenerator:
         self.client = client
         self.asks = client.name
 
-    def draft(
-        self,
-        prompt: list[BaseMessage],
-        config: RunnableConfig,
-        temperature: float | None,
-        on_delta: OnDelta | None = None,
-    ) -> Draft:
+    def draft(self, request: DraftRequest) -> Draft:
         """Return a draft, blocking until it is complete; with `on_delta`, tell of it while it is written."""
-        del config  # the call finds it in the context, as every call of LangChain's does
-        return self._draft(self.client.chat(**self._call(prompt, temperature, on_delta)))
+        return self._draft(self.client.chat(**self._call(request)))
 
-    async def adraft(
-        self,
-        prompt: list[BaseMessage],
-        config: RunnableConfig,
-        temperature: float | None,
-        on_delta: OnDelta | None = None,
-    ) -> Draft:
+    async def adraft(self, request: DraftRequest) -> Draft:
         """Return a draft without blocking the event loop; otherwise as `draft`."""
-        del config
-        return self._draft(await self.client.achat(**self._call(prompt, temperature, on_delta)))
+        return self._draft(await self.client.achat(**self._call(request)))
 
-    def _call(
-        self, prompt: list[BaseMessage], temperature: float | None, on_delta: OnDelta | None
-    ) -> dict[str, Any]:
+    def _call(self, asked: DraftRequest) -> dict[str, Any]:
         """Return the request; in a stream it asks vLLM to go on with what the assistant has begun, if it has."""
-        request = _request(_dicts(prompt), temperature)
+        request, on_delta = _request(_dicts(asked.prompt), asked.temperature), asked.on_delta
         if on_delta is None:
             return {"request": request}
-        goes_on = GOES_ON if prompt[-1].type == "ai" else {}
+        goes_on = GOES_ON if asked.prompt[-1].type == "ai" else {}
         return {"request": {**request, **goes_on}, "on_chunk": lambda chunk: on_delta(delta_of(chunk))}
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
@@ -371,15 +373,12 @@ class RequestGenerator(_DirectGenerator):
         """The request's messages as LangChain's: the question for the loop."""
         return to_messages(self._request.get("messages") or ())
 
-    def _call(
-        self, prompt: list[BaseMessage], temperature: float | None, on_delta: OnDelta | None
-    ) -> dict[str, Any]:
+    def _call(self, asked: DraftRequest) -> dict[str, Any]:
         """Return the request with its headers; it is not sent as a stream."""
-        del on_delta
-        added = prompt[len(self.conversation) :]
+        added = asked.prompt[len(self.conversation) :]
         messages = self._request.get("messages") or []
         messages = [*messages, *to_dicts(added)] if added else messages
-        return {"request": {**self._request, **_request(messages, temperature)}, "headers": self._headers}
+        return {"request": {**self._request, **_request(messages, asked.temperature)}, "headers": self._headers}
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
         return _draft_of_completion(completion, str(self._request.get("model") or self.client.name))
@@ -418,12 +417,12 @@ class AsyncGenerator(Protocol):
         may_interrupt: Whether a step inside may interrupt for a human, so that an attempt must be resumable.
 
     One that knows the name of the model that it asks has it as `asks`, for errors. One whose `writes_in_chunks` is
-    true takes a fourth argument, a function that is told of the draft while it is written.
+    true tells the request's `on_delta` of the draft while it is written.
     """
 
     may_interrupt: bool
 
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+    async def adraft(self, request: DraftRequest) -> Draft:
         """Return a draft without blocking the event loop."""
         ...
 
@@ -432,7 +431,7 @@ class AsyncGenerator(Protocol):
 class Generator(AsyncGenerator, Protocol):
     """Generates a draft from messages, blocking or not."""
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+    def draft(self, request: DraftRequest) -> Draft:
         """Return a draft, blocking until it is complete."""
         ...
 
@@ -442,14 +441,14 @@ class PerRequest:
 
     may_interrupt = False
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+    def draft(self, request: DraftRequest) -> Draft:
         """Refuse: the loop was run without a generator."""
-        del prompt, config, temperature
+        del request
         raise ConfigurationError("this loop has no generator of its own; run loop.with_generator(...)")
 
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+    async def adraft(self, request: DraftRequest) -> Draft:
         """Refuse, as `draft` does."""
-        return self.draft(prompt, config, temperature)
+        return self.draft(request)
 
 
 GeneratorLike: TypeAlias = str | OpenAICompatible | Runnable[Any, Any] | Callable[..., object] | AsyncGenerator
@@ -532,55 +531,41 @@ class _RunnableGenerator:
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
         self._is_trusted = _only_reads(runnable)
 
-    def draft(
-        self,
-        prompt: list[BaseMessage],
-        config: RunnableConfig,
-        temperature: float | None,
-        on_delta: OnDelta | None = None,
-    ) -> Draft:
-        runnable, given, own, settings = self._call(prompt, config, temperature)
-        with _inheriting(own, config):
-            if on_delta is None:
-                return self._draft_of(runnable.invoke(given, own, **settings), prompt)
+    def draft(self, request: DraftRequest) -> Draft:
+        runnable, given, own, settings = self._call(request)
+        with _inheriting(own, request.config):
+            if request.on_delta is None:
+                return self._draft_of(runnable.invoke(given, own, **settings), request.prompt)
             stream: Any = runnable.stream(given, own, **settings)
             with closing(stream):
-                chunks = [_pass_on(chunk, on_delta) for chunk in stream]
-        return self._draft_of(_sum_of(chunks), prompt)
+                chunks = [_pass_on(chunk, request.on_delta) for chunk in stream]
+        return self._draft_of(_sum_of(chunks), request.prompt)
 
-    async def adraft(
-        self,
-        prompt: list[BaseMessage],
-        config: RunnableConfig,
-        temperature: float | None,
-        on_delta: OnDelta | None = None,
-    ) -> Draft:
-        runnable, given, own, settings = self._call(prompt, config, temperature)
-        with _inheriting(own, config):
-            if on_delta is None:
-                return self._draft_of(await runnable.ainvoke(given, own, **settings), prompt)
+    async def adraft(self, request: DraftRequest) -> Draft:
+        runnable, given, own, settings = self._call(request)
+        with _inheriting(own, request.config):
+            if request.on_delta is None:
+                return self._draft_of(await runnable.ainvoke(given, own, **settings), request.prompt)
             stream: Any = runnable.astream(given, own, **settings)
             async with aclosing(stream):
-                chunks = [_pass_on(chunk, on_delta) async for chunk in stream]
-        return self._draft_of(_sum_of(chunks), prompt)
+                chunks = [_pass_on(chunk, request.on_delta) async for chunk in stream]
+        return self._draft_of(_sum_of(chunks), request.prompt)
 
     @property
     def writes_in_chunks(self) -> bool:
         """True if its answer can be read while it is written; a graph streams states instead."""
         return not self._is_graph
 
-    def _call(
-        self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None
-    ) -> tuple[Runnable[Any, Any], Any, RunnableConfig, dict[str, Any]]:
+    def _call(self, request: DraftRequest) -> tuple[Runnable[Any, Any], Any, RunnableConfig, dict[str, Any]]:
         """Return what is invoked, with which input, config and settings."""
         model = _chat_model_in(self._runnable) if ban.depth else None
         if model is not None:
             check_allowed(type(model).__name__, model)
-        own = self._config(config)
+        own = self._config(request.config)
         is_read_only = self._is_trusted and not own.get("callbacks")
-        messages = prompt if is_read_only else copy_messages(prompt)
-        check_temperature(self, temperature)
-        settings = {} if temperature is None else {"temperature": temperature}
+        messages = request.prompt if is_read_only else copy_messages(request.prompt)
+        check_temperature(self, request.temperature)
+        settings = {} if request.temperature is None else {"temperature": request.temperature}
         return _muted(self._runnable), messages if self._key is None else {self._key: messages}, own, settings
 
     def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
@@ -656,23 +641,23 @@ class _FunctionGenerator:
             getattr(function, "__call__", None)  # noqa: B004 - `__call__` may be a coroutine function
         )
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        check_temperature(self, temperature)
-        messages = copy_messages(prompt)
-        if langchain_private.listeners(config):
-            output = self._as_runnable().invoke(messages, config)
+    def draft(self, request: DraftRequest) -> Draft:
+        check_temperature(self, request.temperature)
+        messages = copy_messages(request.prompt)
+        if langchain_private.listeners(request.config):
+            output = self._as_runnable().invoke(messages, request.config)
         else:
             output = waited_for(self._function(messages))
-        return _copy_draft(_draft_of(output, prompt))
+        return _copy_draft(_draft_of(output, request.prompt))
 
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        check_temperature(self, temperature)
-        messages = copy_messages(prompt)
-        if langchain_private.listeners(config):
-            output = await self._as_runnable().ainvoke(messages, config)
+    async def adraft(self, request: DraftRequest) -> Draft:
+        check_temperature(self, request.temperature)
+        messages = copy_messages(request.prompt)
+        if langchain_private.listeners(request.config):
+            output = await self._as_runnable().ainvoke(messages, request.config)
         else:
             output = await self._acall(messages)
-        return _copy_draft(_draft_of(output, prompt))
+        return _copy_draft(_draft_of(output, request.prompt))
 
     def check_temperature(self, temperature: float) -> None:
         """Refuse: a function has no temperature."""
@@ -715,23 +700,11 @@ class _NamedGenerator:
             self._cached = _RunnableGenerator(chat_model(self._name))
         return self._cached
 
-    def draft(
-        self,
-        prompt: list[BaseMessage],
-        config: RunnableConfig,
-        temperature: float | None,
-        on_delta: OnDelta | None = None,
-    ) -> Draft:
-        return self._generator.draft(prompt, config, temperature, on_delta)
+    def draft(self, request: DraftRequest) -> Draft:
+        return self._generator.draft(request)
 
-    async def adraft(
-        self,
-        prompt: list[BaseMessage],
-        config: RunnableConfig,
-        temperature: float | None,
-        on_delta: OnDelta | None = None,
-    ) -> Draft:
-        return await self._generator.adraft(prompt, config, temperature, on_delta)
+    async def adraft(self, request: DraftRequest) -> Draft:
+        return await self._generator.adraft(request)
 
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:

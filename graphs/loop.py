@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, ClassVar
@@ -55,7 +55,7 @@ from graphs.events import (
     started_events,
     stopped_events,
 )
-from graphs.generators import AsyncGenerator, Draft, as_generator, check_temperature
+from graphs.generators import AsyncGenerator, Draft, DraftRequest, OnDelta, as_generator, check_temperature
 from graphs.outcome import (
     ConcurrentTurn,
     DraftError,
@@ -213,6 +213,39 @@ def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
         calls_made = [[call["name"], call["args"]] for call in calls]
         digest.update(repr((message.type, message.content, calls_made)).encode(errors="surrogatepass"))
     return f"{kind} {number} {digest.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorCall:
+    """The call of a generator in one attempt.
+
+    Args:
+        generator: The generator.
+        request: What it is asked for.
+        allowance: What its model calls are counted by; None where the draft says enough.
+    """
+
+    generator: AsyncGenerator
+    request: DraftRequest
+    allowance: Allowance | None
+
+    def run(self) -> Draft:
+        """Return the draft, blocking; the generator has that form."""
+        generator: Any = self.generator
+        with nullcontext() if self.allowance is None else metered(self.allowance):
+            draft: Draft = generator.draft(self.request)
+        return draft
+
+    async def arun(self) -> Draft:
+        """Return the draft without blocking."""
+        with nullcontext() if self.allowance is None else metered(self.allowance):
+            return await self.generator.adraft(self.request)
+
+    def telling(self, on_delta: OnDelta) -> GeneratorCall:
+        """Return the call that tells of the draft, where the generator writes in chunks."""
+        if not getattr(self.generator, "writes_in_chunks", False):
+            return self
+        return replace(self, request=replace(self.request, on_delta=on_delta))
 
 
 class Loop:
@@ -512,22 +545,10 @@ class Loop:
             if getattr(generator, "uses_langchain", True)
             else None
         )
-        draft: Callable[..., Draft] | None = getattr(generator, "draft", None)
-        adraft: Callable[[], Awaitable[Draft]] = partial(generator.adraft, prompt, config or {}, temperature)
-
-        def run() -> Draft:
-            assert draft is not None  # noqa: S101 - otherwise this is not called
-            with nullcontext() if allowance is None else metered(allowance):
-                return draft(prompt, config or {}, temperature)
-
-        async def arun() -> Draft:
-            assert allowance is not None  # noqa: S101 - otherwise this is not called
-            with metered(allowance):
-                return await adraft()
-
+        call = GeneratorCall(generator, DraftRequest(prompt, config or {}, temperature), allowance)
         return Effect(
-            run=None if draft is None else run,
-            arun=adraft if allowance is None else arun,
+            run=call.run if hasattr(generator, "draft") else None,
+            arun=call.arun if allowance is not None else partial(generator.adraft, call.request),
             config=config,
             seconds=seconds,
             events=partial(started_events, refinement),

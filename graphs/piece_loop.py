@@ -12,14 +12,13 @@ import contextvars
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
-from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
 from graphs import langchain_private, langgraph_private
@@ -27,8 +26,9 @@ from graphs.answers import fault_of, rejection_for
 from graphs.augment import added_messages, amendment_messages, continuation_messages
 from graphs.drivers import DeadlinePassed, Effect, Messages, Node, RunContext, Transition
 from graphs.events import Event, drafted_events, finished_events, started_events
-from graphs.generators import AsyncGenerator, Delta, Draft, OnDelta
+from graphs.generators import Delta, Draft, DraftRequest, OnDelta
 from graphs.loop import (
+    GeneratorCall,
     Loop,
     RunningClock,
     finish_with_answer,
@@ -58,7 +58,6 @@ from judges.compose.quick import Quick
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.prompt_and_reply import finish_reason_of, fresh_nonce
-from judges.models.providers.llm_runs import metered
 from judges.prompting.prompts import language_of
 from judges.requests import BegunAnswer
 from judges.runtime import flow
@@ -260,8 +259,9 @@ class PieceLoop(Loop):
         )
         allowance = self._generators_allowance(generator, refinement, now)
         allowance = None if allowance is None else Allowance(prices=self.policy.prices)
+        write = GeneratorCall(generator, DraftRequest(prompt, config, temperature), allowance)
         calls = _Calls(
-            write=_Writer(generator, prompt, config, temperature, allowance),
+            write=write,
             judge=partial(self._judgement_of_piece, attempt, refinement, messages, context),
             out=_Release(context, refinement),
             attempt=attempt,
@@ -520,33 +520,6 @@ class _Judgement:
     arun: Callable[[], Awaitable[Verdict]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Writer:
-    """The generator's call of an attempt."""
-
-    generator: AsyncGenerator
-    prompt: list[Any]
-    config: RunnableConfig
-    temperature: float | None
-    allowance: Allowance | None
-
-    def run(self, on_delta: OnDelta) -> Any:
-        with self._metered():
-            return self._call("draft", on_delta)()
-
-    async def arun(self, on_delta: OnDelta) -> Any:
-        with self._metered():
-            return await self._call("adraft", on_delta)()
-
-    def _metered(self) -> AbstractContextManager[object]:
-        return nullcontext() if self.allowance is None else metered(self.allowance)
-
-    def _call(self, form: str, on_delta: OnDelta) -> Callable[[], Any]:
-        """Return the call, which tells of what is written where the generator writes in chunks."""
-        listener = (on_delta,) if getattr(self.generator, "writes_in_chunks", False) else ()
-        return partial(getattr(self.generator, form), self.prompt, self.config, self.temperature, *listener)
-
-
 _Happening = Callable[[], None]
 """What happened, as a function that takes note of it; raises what ended the attempt."""
 
@@ -639,7 +612,7 @@ class _Calls:
         is_last: Whether no attempt follows.
     """
 
-    write: _Writer
+    write: GeneratorCall
     judge: Callable[[int], _Judgement]
     out: _Release
     attempt: PieceAttempt
@@ -653,7 +626,7 @@ class _Calls:
         self.out.when_closed(threads.leave)
         try:
             with also_within(self.shared):
-                threads.start(partial(self.write.run, partial(threads.hear, self.attempt.hear)), self._end)
+                threads.start(self.write.telling(partial(threads.hear, self.attempt.hear)).run, self._end)
                 for text in self._conduct(lambda call, note: threads.start(call.run, note), threads.break_off):
                     threads.next() if text is None else self.out.send(text)
         finally:
@@ -665,7 +638,7 @@ class _Calls:
         tasks = _Tasks()
         try:
             with also_within(self.shared):
-                writing = tasks.start(partial(self.write.arun, partial(tasks.hear, self.attempt.hear)), self._end)
+                writing = tasks.start(self.write.telling(partial(tasks.hear, self.attempt.hear)).arun, self._end)
                 for text in self._conduct(lambda call, note: tasks.start(call.arun, note), writing.cancel):
                     await (tasks.next() if text is None else self.out.asend(text))
         finally:

@@ -15,7 +15,7 @@ from graphs.outcome import question_of
 from graphs.refinement import Refinement
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
-from judges.runtime.flow import DaemonThreads, leave_unjoined, let_calls_be_left
+from judges.runtime.flow import CallInTask, DaemonThreads, leave_unjoined, let_calls_be_left
 from judges.runtime.observation import current, observing
 from judges.verdict import Usage, Verdict
 
@@ -145,7 +145,7 @@ class BothCalls:
 
     async def _arun(self) -> tuple[Any, Verdict]:
         let_calls_be_left()
-        judging, drafting = asyncio.ensure_future(self._ajudge()), asyncio.ensure_future(aperform(self._drafting))
+        judging, drafting = CallInTask(self._ajudge()), CallInTask(aperform(self._drafting))
         try:
             verdict = await judging
             if self.ends(verdict):
@@ -154,17 +154,10 @@ class BothCalls:
             error = drafting.exception()
             return (drafting.result() if error is None else error), verdict
         finally:
-            for task in (judging, drafting):
-                task.add_done_callback(_retrieve)
-                task.cancel()
+            judging.cancel()
+            drafting.cancel()
 
     def _ended(self, verdict: Verdict, drafting: Future[Any] | asyncio.Future[Any]) -> QuestionEnded:
         self.generating.abandon()
         has_draft = drafting.done() and drafting.exception() is None
         return QuestionEnded(verdict, drafting.result() if has_draft else None)
-
-
-def _retrieve(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a task that was given up, so that asyncio does not warn about it."""
-    if not task.cancelled():
-        task.exception()

@@ -23,7 +23,7 @@ from judges.models.prompt_and_reply import render_data
 from judges.models.providers.llm_runs import metered
 from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
 from judges.runtime import budget, faults, flow
-from judges.runtime.flow import DaemonThreads, in_daemon_thread, in_thread
+from judges.runtime.flow import CallInTask, DaemonThreads, in_daemon_thread, in_thread
 from judges.runtime.observation import Observation, Shared, current, observed, observing, shared_work
 from judges.sample import Sample, copy_sample, excerpt_of, is_long
 from judges.settings import MADE_WITH, checking_settings, setting_called, settings_of
@@ -188,10 +188,10 @@ def _replies_in_turn(request: Request) -> bool:
 async def _asettle_all(requests: tuple[Request, ...], here: Observation) -> tuple[Completion, ...]:
     if len(requests) == 1:  # needs no task
         return (await _asettle(requests[0], _keys_of(requests, here)[0], here),)
-    settling: list[asyncio.Task[Completion]] = []
+    settling: list[CallInTask[Completion]] = []
     for request, key in zip(requests, _keys_of(requests, here), strict=True):
         with _placed(request, len(settling), here):
-            settling.append(asyncio.create_task(_asettle(request, key, here)))
+            settling.append(CallInTask(_asettle(request, key, here)))
     completions = await asyncio.gather(*settling, return_exceptions=True)
     for completion in completions:
         if isinstance(completion, BaseException):

@@ -13,7 +13,7 @@ import contextvars
 import queue
 import threading
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -61,6 +61,43 @@ async def arun(
         return end.value  # type: ignore[no-any-return]  # what the flow returned
     finally:
         flow.close()  # what it has opened is closed now here, too
+
+
+class CallInTask(asyncio.Future[T]):
+    """A call without blocking that has begun in a task of its own; what it raises reaches whoever awaits it.
+
+    asyncio raises a KeyboardInterrupt of a task through the event loop, past the task that awaits it: the record
+    of a turn would be lost, which the error is given on its way. What nobody awaits any more is dropped.
+
+    Args:
+        call: The call.
+    """
+
+    def __init__(self, call: Awaitable[T]) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._call = call
+        self._task = asyncio.ensure_future(_outcome_of(call))
+        self._task.add_done_callback(self._take)
+
+    def cancel(self, msg: object = None) -> bool:
+        """Cancel the call; this is done when it has ended."""
+        return self._task.cancel(msg)
+
+    def _take(self, task: asyncio.Task[tuple[T | None, BaseException | None]]) -> None:
+        if isinstance(self._call, Coroutine):
+            self._call.close()  # it may have been cancelled before it began, and then nobody has awaited it
+        if task.cancelled():
+            super().cancel()
+            return
+        _settle(self, *task.result())
+        self.exception()  # or asyncio would warn of an error of a call that was given up
+
+
+async def _outcome_of(call: Awaitable[T]) -> tuple[T | None, BaseException | None]:
+    try:
+        return await call, None
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - raised where the call is awaited
+        return None, error
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:

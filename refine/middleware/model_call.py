@@ -13,15 +13,14 @@ from typing import Any
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, ToolCall, ToolMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, ToolCall, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
 
 from graphs import Bounds, Policy, langchain_private
 from graphs.answers import CALL_AS_TEXT, misfit_of, schemas_in, unread_call
 from graphs.augment import copy_messages
-from graphs.generators import Delta, Draft, OnDelta, PerRequest
+from graphs.generators import Delta, Draft, DraftRequest, OnDelta, PerRequest
 from graphs.generators import delta_in as delta_of_chunk
 from graphs.graph import build_loop
 from graphs.loop import Loop
@@ -149,44 +148,32 @@ class ModelCall:
         self._silent = silent
         self.response: Response | None = None
 
-    def draft(
-        self,
-        prompt: list[BaseMessage],
-        config: RunnableConfig,
-        temperature: float | None,
-        on_delta: OnDelta | None = None,
-    ) -> Draft:
+    def draft(self, request: DraftRequest) -> Draft:
         """Return a draft, blocking until it is complete; with `on_delta`, tell of it while it is written."""
-        with self._hearing(config, on_delta) as heard:
+        with self._hearing(request) as heard:
             try:
-                return heard(self._draft(self._handler(self._next_request(prompt, temperature))))
+                return heard(self._draft(self._handler(self._next_request(request))))
             except StructuredOutputError as error:
                 return heard(self._draft(error))
 
-    async def adraft(
-        self,
-        prompt: list[BaseMessage],
-        config: RunnableConfig,
-        temperature: float | None,
-        on_delta: OnDelta | None = None,
-    ) -> Draft:
+    async def adraft(self, request: DraftRequest) -> Draft:
         """Return a draft without blocking the event loop; otherwise as `draft`."""
-        with self._hearing(config, on_delta) as heard:
+        with self._hearing(request) as heard:
             try:
-                return heard(self._draft(await self._handler(self._next_request(prompt, temperature))))
+                return heard(self._draft(await self._handler(self._next_request(request))))
             except StructuredOutputError as error:
                 return heard(self._draft(error))
 
     @contextmanager
-    def _hearing(self, config: RunnableConfig, on_delta: OnDelta | None) -> Iterator[Callable[[Draft], Draft]]:
+    def _hearing(self, asked: DraftRequest) -> Iterator[Callable[[Draft], Draft]]:
         """Hear what the model writes, and keep its replies for a middleware that asks a human about one."""
-        replies = langchain_private.HeardReplies.of(config)
+        replies = langchain_private.HeardReplies.of(asked.config)
         if replies is not None:
             replies.is_saved = False  # drafts of an agent are in no checkpoint
             replies.again = langchain_private.RepliesAgain(self._turn.replies, before=None)
-        chunks = None if on_delta is None else _Heard(on_delta)
+        chunks = None if asked.on_delta is None else _Heard(asked.on_delta)
         try:
-            with nullcontext() if chunks is None else langchain_private.hearing(config, chunks.handler):
+            with nullcontext() if chunks is None else langchain_private.hearing(asked.config, chunks.handler):
                 yield (lambda draft: draft) if chunks is None else chunks.end
         except GraphBubbleUp:
             self._turn.replies = () if replies is None else [reply.to_plain() for reply in replies.replies]
@@ -198,15 +185,15 @@ class ModelCall:
         """The calls of tools, and their results, that led to this call."""
         return tuple(self._turn.steps.values())
 
-    def _next_request(self, prompt: Sequence[BaseMessage], temperature: float | None) -> ModelRequest[Any]:
+    def _next_request(self, asked: DraftRequest) -> ModelRequest[Any]:
         """Return the agent's request with the messages that the loop added, and the settings of this attempt."""
         turn, request = self._turn, self._request
         changes: dict[str, Any] = {}
-        added = prompt[len(turn.conversation) :]
+        added = asked.prompt[len(turn.conversation) :]
         if added or turn.originals:
             changes["messages"] = turn.with_added(request.messages, copy_messages(added))
-        if temperature is not None:
-            changes["model_settings"] = {**request.model_settings, "temperature": temperature}
+        if asked.temperature is not None:
+            changes["model_settings"] = {**request.model_settings, "temperature": asked.temperature}
         number = 1 if turn.refinement is None else turn.refinement.generated
         in_force = [first for first in self._models if first <= number]
         if in_force:

@@ -8,15 +8,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AIMessage, AnyMessage
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from graphs import DeadlinePassed, Draft, Outcome, Unanswered, acall_within, arun, outcome_of, withhold
+from graphs import (
+    DeadlinePassed,
+    Draft,
+    DraftRequest,
+    Outcome,
+    Unanswered,
+    acall_within,
+    arun,
+    outcome_of,
+    withhold,
+)
 from judges.entry import Explanation
 from judges.errors import BadSample
 from judges.models.providers.llama import ended_servers, restart_ended
@@ -248,14 +257,14 @@ class _FirstDraft:
         self._text: str | None = text
         self._then = then
 
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+    async def adraft(self, request: DraftRequest) -> Draft:
         """Return the text, or have it written again."""
         text, self._text = self._text, None
         if text is not None:
             return Draft(answer=AIMessage(text))
         if self._then is None:
             raise ApiError(404, "there is no upstream to mend the answer", code="no_upstream")
-        return await self._then.adraft(prompt, config, temperature)
+        return await self._then.adraft(request)
 
 
 def _check_spending(guard: ServedGuard, incoming: Incoming, service: Service) -> None:

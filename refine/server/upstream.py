@@ -18,13 +18,12 @@ from typing import Any
 
 import aiohttp
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import RunnableConfig
 from pydantic import SecretStr
 from yarl import URL
 
 from graphs import Draft, RefineError
 from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED, misfit_of, schemas_in
-from graphs.generators import Delta, OnDelta
+from graphs.generators import Delta, DraftRequest, OnDelta
 from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
@@ -497,13 +496,7 @@ class UpstreamGenerator:
         self._numbers = count(1)
         self.answers: dict[str, RawAnswer] = {}
 
-    async def adraft(
-        self,
-        prompt: list[BaseMessage],
-        config: RunnableConfig,
-        temperature: float | None,
-        on_delta: OnDelta | None = None,
-    ) -> Draft:
+    async def adraft(self, request: DraftRequest) -> Draft:
         """Return the upstream's answer; its raw reply is in `answers` by the id of the message.
 
         With `on_delta` it is streamed, and told of while it is written.
@@ -512,11 +505,10 @@ class UpstreamGenerator:
             UpstreamRefused: If the upstream answers with an error.
             UpstreamFailed: If it gives no reply that can be used.
         """
-        del config
-        number = next(self._numbers)
-        payload = self._payload(prompt, number, temperature)
-        if on_delta is not None:
-            return await self._streamed(number, payload, on_delta, goes_on=prompt[-1].type == "ai")
+        number, prompt = next(self._numbers), request.prompt
+        payload = self._payload(prompt, number, request.temperature)
+        if request.on_delta is not None:
+            return await self._streamed(number, payload, request.on_delta, goes_on=prompt[-1].type == "ai")
         reply = await self._upstream.post(self._dialect.PATH, payload, self._headers_of(number))
         reply = _uncompress(reply)
         return self._draft(number, reply, _document(reply))

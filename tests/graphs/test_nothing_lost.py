@@ -192,6 +192,12 @@ def interrupted_later(_: object) -> str:
     return "a draft"
 
 
+def in_tasks(file: Path, **settings: Any) -> object:
+    """Ask without blocking; the process is interrupted in a call that is made in a task of asyncio."""
+    judges = [judge(), ScriptedJudge([2, 2, KeyboardInterrupt], name="interrupting")]
+    return asyncio.run(SelfRefine(ScriptedModel(list("abcd")), judges, record=file, **settings).arefine("what?"))
+
+
 CALLS: list[int] = []
 INTERRUPTED: dict[str, Callable[[Path], object]] = {
     "generator": lambda file: SelfRefine(interrupted_later, judge(), record=file).refine("what?"),
@@ -209,6 +215,9 @@ INTERRUPTED: dict[str, Callable[[Path], object]] = {
     "candidates": lambda file: SelfRefine(
         ScriptedModel(list("abcd")), ScriptedJudge([2, 2, 2, KeyboardInterrupt]), record=file, candidates=2
     ).refine("what?"),
+    "tasks: panel": in_tasks,
+    "tasks: deadline": lambda file: in_tasks(file, deadline_s=60),
+    "tasks: candidates": lambda file: in_tasks(file, candidates=2),
 }
 
 
