@@ -150,7 +150,8 @@ def run_certify(options: CertifyOptions) -> int:
     if unlabelled is not None:
         unlabelled = _parse_choice("--unlabelled", unlabelled, ("bad", "left_out"))
     is_sampled = is_database(options.attempts) and options.labels is None and options.unlabelled is None
-    if is_sampled and not options.as_json and sys.stdin.isatty() and not _label_sample(options):
+    can_label = not options.as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    if is_sampled and can_label and not _label_sample(options):
         return 1
     with loop_source(options.attempts, known_texts=True) as (rows, record):
         certificate = certify(

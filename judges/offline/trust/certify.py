@@ -30,6 +30,7 @@ from judges.offline.trust.calibration import (
     RunChoice,
     answer_models,
     assist,
+    assume_sample,
     check_weights,
     checked_thresholds,
     choose_runs,
@@ -271,6 +272,7 @@ class _Calibration:
     max_attempts: int
     patience: int | None
     subject: Subject
+    assumes: str
     notes: tuple[str, ...]
 
 
@@ -472,6 +474,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         **_table_of(runs, result, tallies, counts, taken),
         subject=_certified_subject(calibration),
         **_terms_of(settings),
+        assumes=calibration.assumes,
         delta=delta,
         final_bad=None if settings.kind == "escalation" else final_bad(calibration.runs),
         use_of_labels=use,
@@ -518,7 +521,6 @@ def _terms_of(settings: CertifySettings) -> dict[str, Any]:
         "harm": settings.harm or (),
         "risk": settings.risk,
         "estimand": "questions" if settings.method == "weighted" else settings.estimand,
-        "assumes": _INDEPENDENT if settings.independent_attempts else "",
         "good": settings.good,
     }
 
@@ -579,6 +581,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
     own = settings.subject or recorded_by
     most = recorded_attempts(rows, own, settings.max_attempts, independent=settings.independent_attempts)
+    independent = _INDEPENDENT if settings.independent_attempts else ""
     return _Calibration(
         runs=runs,
         others=others,
@@ -587,6 +590,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         max_attempts=most,
         patience=settings.patience if settings.patience is not None else own.patience,
         subject=own,
+        assumes="; ".join(filter(None, (independent, assume_sample(runs, others, choice)))),
         notes=tuple(notes),
     )
 
