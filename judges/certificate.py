@@ -336,7 +336,7 @@ class IssuedCertificate(BaseModel):
         yield f"{self.runs} {units}, {self.labels} labels; {_METHODS[self.method]}"
         if self.delta < self.delta_in_all:
             yield f"Asked for {_share(1 - self.delta_in_all)}: {self._use}"
-        if self.assumes:
+        if self.assumes and self.threshold is None:
             yield f"ASSUMES {self.assumes}"
         yield from self.notes
         if self.certified:
@@ -371,6 +371,8 @@ class IssuedCertificate(BaseModel):
         if self.threshold is not None:
             yield f"CERTIFIED  {self.policy_name}"
             yield f"{self.promise[0].upper()}{self.promise[1:]}."
+            if self.assumes:
+                yield f"ASSUMES {self.assumes}"
             if self.coverage:
                 yield self.coverage
             return

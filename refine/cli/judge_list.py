@@ -305,8 +305,8 @@ def run_draft(options: DraftOptions) -> int:
     model = named_model(options.asks.model, options.asks.base_url)
     answers = []
     if options.answers is not None:
-        with loop_source(options.answers, texts=True) as source:
-            answers = read_judged(source.rows)
+        with loop_source(options.answers, texts=True) as (rows, _):
+            answers = read_judged(rows)
     drafted = draft(
         model,
         about,
@@ -355,9 +355,9 @@ def run_tune(options: TuneOptions) -> int:
     name = options.model or judge_spec(options.judge)[2]
     if name is None:
         raise ConfigurationError("tuning asks a model; add one, e.g. --model openai:gpt-5-mini")
-    with loop_source(options.labelled, texts=True) as source:
+    with loop_source(options.labelled, texts=True) as (rows, record):
         tuning = tune(
-            source.rows,
+            rows,
             options.judge,
             named_model(name, options.base_url),
             labels=options.labels,
@@ -366,7 +366,7 @@ def run_tune(options: TuneOptions) -> int:
             good=options.good,
             seed=options.seed,
             model_name=name if options.base_url is None else None,
-            ledger=source.ledger,
+            ledger=record,
             max_concurrency=options.max_concurrency,
             on_step=lambda line: sys.stderr.write(f"refine: {line}\n"),
         )
@@ -388,9 +388,9 @@ def run_learn(options: LearnOptions) -> int:
     Raises:
         ConfigurationError: If rows or an option cannot be used.
     """
-    with loop_source(options.attempts, texts=True) as source:
+    with loop_source(options.attempts, texts=True) as (rows, _):
         learning = learn(
-            source.rows,
+            rows,
             judge=options.judge,
             out=options.out,
             agreement=options.agreement,

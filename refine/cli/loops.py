@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from itertools import chain, islice
@@ -208,23 +208,11 @@ def open_database(source: str) -> DatabaseRecord:
     return record
 
 
-@dataclass(frozen=True, slots=True)
-class _LoopSource:
-    """Recorded loops that a person named.
-
-    Args:
-        rows: The file or the folder, or the rows of a database.
-        ledger: Where the use of labels of a database is written down: beside its file, or of a server's in the
-            current folder; None elsewhere, where the ledger lies beside the labels.
-    """
-
-    rows: str | Iterable[_SourceRow]
-    ledger: Path | None = None
-
-
 @contextmanager
-def loop_source(source: str, *, texts: bool = False, known_texts: bool = False) -> Iterator[_LoopSource]:
-    """Open recorded loops: with the texts where these are needed, else also of a record without any.
+def loop_source(
+    source: str, *, texts: bool = False, known_texts: bool = False
+) -> Iterator[tuple[str | Iterable[_SourceRow], DatabaseRecord | None]]:
+    """Open recorded loops, and the record in a database that they are in, which keeps the use of its labels.
 
     Args:
         source: A file, a folder, or the URL of a record.
@@ -235,13 +223,13 @@ def loop_source(source: str, *, texts: bool = False, known_texts: bool = False) 
         ConfigurationError: If a database is meant, and there is none, or it holds no texts where they are needed.
     """
     if not is_database(source):
-        yield _LoopSource(source)
+        yield source, None
         return
-    with open_database(source) as record:
-        file = Path("postgresql") if record.file is None else record.file
-        ledger = file.with_name(f"{file.name}.ledger")
-        with closing(record.rows() if texts else record.attempts(texts=known_texts)) as rows:
-            yield _LoopSource(rows, ledger)
+    with (
+        open_database(source) as record,
+        closing(record.rows() if texts else record.attempts(texts=known_texts)) as rows,
+    ):
+        yield rows, record
 
 
 _BAR = 20
@@ -255,9 +243,9 @@ def run_replay(options: ReplayOptions) -> int:
         ConfigurationError: If the source cannot be read, or an option is wrong.
     """
     judge = None if options.rejudge is None else load_judge(options.rejudge, options.asks)
-    with loop_source(options.source, texts=judge is not None) as source:
+    with loop_source(options.source, texts=judge is not None) as (rows, _):
         result = replay(
-            source.rows,
+            rows,
             options.labels,
             thresholds=[int(one) if one in (1, 2, 3, 4) else one for one in options.thresholds] or None,
             max_attempts=options.max_attempts or None,
@@ -497,9 +485,9 @@ def _judge(options: MonitorOptions) -> Judge | None:
 
 
 def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:
-    with loop_source(options.source) as source:
+    with loop_source(options.source) as (rows, _):
         return monitor(
-            source.rows,
+            rows,
             options.labels,
             judge=judge,
             **{name: getattr(options, name) for name in _SETTINGS_OF_MONITOR},

@@ -35,8 +35,8 @@ def run_align(options: AlignOptions) -> int:
     if options.certificate is not None:
         _check_replaceable(options.certificate, "--certificate")
     sampling: Sampling = _parse_choice("--drawn", options.drawn, get_args(Sampling))
-    with loop_source(options.rows) as source:
-        rows = source.rows if isinstance(source.rows, str) else list(source.rows)
+    with loop_source(options.rows) as (found, record):
+        rows = found if isinstance(found, str) else list(found)
         if options.next_labels is not None and (sampling == "active" or not _has_labels(rows, options.labels)):
             return _choose(rows, options, sampling, options.next_labels)
         aligned = align(
@@ -45,7 +45,7 @@ def run_align(options: AlignOptions) -> int:
             **{name: getattr(options, name) for name in _SETTINGS_OF_ALIGN},
             sampling=sampling,
             thresholds=_parse_numbers(options.thresholds),
-            ledger=options.ledger or source.ledger,
+            ledger=options.ledger or record,
         )
     if options.as_json:
         sys.stdout.write(f"{json.dumps(aligned.to_dict(), ensure_ascii=False, indent=2)}\n")
@@ -150,11 +150,12 @@ def run_certify(options: CertifyOptions) -> int:
     if unlabelled is not None:
         unlabelled = _parse_choice("--unlabelled", unlabelled, ("bad", "left_out"))
     is_sampled = is_database(options.attempts) and options.labels is None and options.unlabelled is None
-    if is_sampled and not options.as_json and sys.stdin.isatty() and not _label_sample(options):
+    can_label = not options.as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    if is_sampled and can_label and not _label_sample(options):
         return 1
-    with loop_source(options.attempts, known_texts=True) as source:
+    with loop_source(options.attempts, known_texts=True) as (rows, record):
         certificate = certify(
-            source.rows,
+            rows,
             options.labels,
             **{name: getattr(options, name) for name in _SETTINGS_OF_CERTIFY},
             thresholds=_parse_thresholds(options),
@@ -165,7 +166,7 @@ def run_certify(options: CertifyOptions) -> int:
             escalation=None if options.escalation is None else options.escalation.split(","),
             independent_attempts=options.assume_independent_attempts,
             unlabelled="left_out" if is_sampled else unlabelled,
-            ledger=options.ledger or source.ledger,
+            ledger=options.ledger or record,
         )
     certificate.write(options.out)
     _print_certificate(certificate, options)
@@ -244,8 +245,8 @@ def _draw(options: CertifyOptions, rows: RowSource, labels: Path | None, budget:
 
 
 def _choose_threshold(options: CertifyOptions, file: Path) -> int:
-    with loop_source(options.attempts, known_texts=True) as source:
-        chosen = _draw(options, source.rows, options.labels, options.budget)
+    with loop_source(options.attempts, known_texts=True) as (rows, _):
+        chosen = _draw(options, rows, options.labels, options.budget)
     write_queue(chosen, file)
     print_text(
         f"{len(chosen)} answers in {file}: of a random sample of runs, what some threshold would "

@@ -344,6 +344,15 @@ class DatabaseRecord(SharedByCopies):
                 queries.keep_alarm(connection, name, moved_to)
         return standing
 
+    def label_uses(self) -> Sequence[str]:
+        """Return for which certificates labels of this record were used, the oldest first; see `certify`."""
+        return self._read(queries.label_uses)
+
+    def keep_label_use(self, line: str) -> None:
+        """Keep that labels were used, for everyone who certifies by this record; copies of it have it, too."""
+        with self._tables.writing() as connection:
+            queries.keep_label_use(connection, line)
+
     def _read(self, query: Callable[[Connection], T]) -> T:
         with self._tables.reading() as connection:
             return query(connection)

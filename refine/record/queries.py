@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from sqlalchemy import (
@@ -606,6 +607,23 @@ def keep_alarm(connection: Connection, name: str, moved_to: str) -> None:
     lock_tables(connection)
     connection.execute(delete(STATE).filter_by(name=name))
     connection.execute(STATE.insert().values(name=name, at=now_ms(), id=moved_to))
+
+
+_USE = "label_use:"
+
+
+def label_uses(connection: Connection) -> list[str]:
+    """Return what was kept of the use of labels, the oldest first."""
+    kept = select(STATE.c.id).where(STATE.c.name.startswith(_USE, autoescape=True))
+    return list(connection.execute(kept.order_by(STATE.c.at, STATE.c.name)).scalars())
+
+
+def keep_label_use(connection: Connection, line: str) -> None:
+    """Keep that labels were used; it stays when the labels go."""
+    lock_tables(connection)
+    name = f"{_USE}{blake2b(line.encode(), digest_size=16).hexdigest()}"
+    connection.execute(delete(STATE).filter_by(name=name))
+    connection.execute(STATE.insert().values(name=name, at=now_ms(), id=line))
 
 
 def save(connection: Connection, label: Label) -> None:

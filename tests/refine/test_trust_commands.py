@@ -69,19 +69,29 @@ def test_from_a_record_to_a_certificate(tmp_path: Path, capsys: pytest.CaptureFi
         assert (code, json.loads(shown)["threshold"]) == (0, threshold)
 
 
-def test_a_record_in_a_database_has_its_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Labels given on the page are enough; texts need not be recorded."""
-    file = tmp_path / "record.db"
-    with DatabaseRecord(f"sqlite:///{file}") as record:
+def test_a_record_in_a_database_has_its_labels(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels given on the page are enough; what they were used for is in the database, wherever one certifies."""
+    with DatabaseRecord(url) as record:
         recorded(record)
         record.flush()
         for row in record.outcomes(limit=100):
             for number in range(1, row["attempts"] + 1):
                 record.label(row["id"], number, by="ann", rating=4)
-    code, shown, _ = call(capsys, "certify", file, "--out", tmp_path / "certificate.json")
+    code, shown, _ = call(capsys, "certify", url, "--out", tmp_path / "certificate.json")
     assert code == 0
     assert "40 runs, 50 labels" in shown
-    assert (tmp_path / "record.db.ledger").exists()
+    for ledger in tmp_path.glob("*.ledger"):  # beside a database in a file, for what is exported next to it
+        ledger.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for alpha, use in ((0.1, 1), (0.2, 2), (0.3, 3), (0.2, 2)):
+        out = tmp_path / f"{use}-{alpha}.json"
+        out.unlink(missing_ok=True)
+        assert call(capsys, "certify", url, "--alpha", alpha, "--out", out)[0] == 0
+        assert IssuedCertificate.read(out).use_of_labels == use
+    assert list(Path().iterdir()) == []
     subject = IssuedCertificate.read(tmp_path / "certificate.json").subject
     assert (subject.judge, subject.max_attempts) == ("scripted", 2)
 

@@ -108,7 +108,7 @@ def test_what_counts_as_bad() -> None:
     assert "1 released answers have no label, and count as bad" in str(found)
     left_out = certify(rows, unlabelled="left_out")
     assert (left_out.released, left_out.bad) == (39, 1)
-    assert "right only if the others are a random sample" in str(left_out)
+    assert "1 runs without a label are left out" in str(left_out)
     stricter = certify(single_rows({3: (40, 0)}), good=4)
     assert stricter.threshold == 3
 
@@ -292,6 +292,26 @@ def test_labels_that_are_no_sample_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="simple random sample"):
         certify(drawn)
     assert certify(drawn, method="weighted").method == "weighted"
+
+
+def test_a_promise_says_that_it_takes_labels_for_a_sample() -> None:
+    """Bad answers that people left out look like others: nothing is assumed only of the runs that were drawn."""
+    rows = [
+        {**row, "label": None, "outcome_id": f"o{n}", "at": f"2026-11-{1 + n // 100:02}"}
+        for n, row in enumerate(single_rows({4: (200, 0)}))
+    ]
+    pleased = [{**row, "label": None if n % 5 == 0 else "good"} for n, row in enumerate(rows)]
+    found = certify(pleased, unlabelled="left_out")
+    assert found.certified
+    assert found.assumes.startswith("that the 160 labelled runs are a random sample of all 200")
+    assert str(found).splitlines()[2] == f"ASSUMES {found.assumes}"
+    before = rows[:100]  # others are recorded after these are drawn
+    drawn = {one.row.outcome_id for one in labels_to_certify(before, budget=60)}
+    sample = [{**row, "label": "good" if row["outcome_id"] in drawn else None} for row in rows]
+    found = certify(sample, unlabelled="left_out")
+    assert (found.certified, found.labels, found.assumes) == (True, 60, "")
+    skipped = [{**row, "label": row["label"] if n % 10 else None} for n, row in enumerate(sample)]
+    assert certify(skipped, unlabelled="left_out").assumes
 
 
 def test_it_says_how_many_answers_are_covered() -> None:

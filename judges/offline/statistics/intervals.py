@@ -33,7 +33,10 @@ def wilson(wins: float, n: float, *, level: float = 0.95) -> tuple[float, float]
 
 _SPREAD, _RARE_SPREAD = 0.1, 2
 """Weight of values that are 0 or 1 among the squares: always, so that equal values have a width, too, and more
-where few speak against the mean: of 50 questions of which 3 % always fail, those drawn say little of others."""
+where few speak against the mean: of 50 questions of which 3 % always fail, those drawn say little of others.
+
+Both were found by simulation, and no publication has them. Without the second, intervals over questions asked 4 or
+8 times covered .86 to .90 in three of 60 designs that nothing was fitted to; with it .92 or more in all three."""
 
 
 def bounded_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float]:
@@ -41,8 +44,8 @@ def bounded_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[f
 
     It is Wilson's on the effective number of values, n p (1 - p) / variance: for passes and fails just Wilson's,
     narrower where values differ less than those do, with the quantile of t; never of width 0. Simulated over 20,
-    50 and 200 questions, asked once and several times, it covers .92 to .97 at .95, and up to .99 where few
-    questions that are all as hard are asked ten times each.
+    50 and 200 questions, asked once and several times, it covers .92 to .97 at .95 in three designs of four; in
+    others it is too wide, up to .99 where few questions that are all as hard are asked ten times each.
 
     Raises:
         ValueError: If there are no values.

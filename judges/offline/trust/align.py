@@ -51,7 +51,7 @@ from judges.offline.trust.rows import (
     refuse_reused,
     usable,
 )
-from judges.offline.trust.spending import LabelUses
+from judges.offline.trust.spending import LabelUses, LedgerSource
 
 _BINS = 10
 _WIDTH = 40
@@ -401,9 +401,9 @@ class Alignment:
         return data
 
 
-def _refuse_tuned(read: LabelledRows, split: str | None, ledger: str | os.PathLike[str] | None) -> None:
+def _refuse_tuned(read: LabelledRows, split: str | None, ledger: LedgerSource | None) -> None:
     """Refuse labels of which a ledger says that they tuned a judge."""
-    uses = LabelUses.of(None if ledger is None else Path(ledger), read.files)
+    uses = LabelUses.of(ledger, read.files)
     if uses is not None:
         digests = frozenset(label_digests(read.rows, split))
         uses.refuse_tuned(digests, "they cannot say how good it is", split="report")
@@ -424,7 +424,7 @@ def align(
     certificate: str | os.PathLike[str] | None = None,
     next_labels: str | os.PathLike[str] | None = None,
     budget: int = _BUDGET,
-    ledger: str | os.PathLike[str] | None = None,
+    ledger: LedgerSource | None = None,
     resamples: int = 2000,
     seed: int = 0,
 ) -> Alignment:
@@ -479,7 +479,7 @@ def align(
         judges=(compared.judge,),
         good=good,
         split=split,
-        uses=None if ledger is None else Path(ledger),
+        uses=ledger,
     )
     if issued is not None and certificate is not None:
         issued.write(Path(certificate))

@@ -61,6 +61,11 @@ class CalibrationRun:
         return next((row.stop_reason for row in self.rows if row.stop_reason), None)
 
     @property
+    def recorded_at(self) -> str:
+        """When it was recorded, as an ISO time; empty where the record does not say."""
+        return str(self.rows[0].metadata.get("at") or "")
+
+    @property
     def has_labels(self) -> bool:
         """True if any attempt of it has a label."""
         return any(bad is not None for bad in self.bad)
@@ -191,16 +196,14 @@ def choose_runs(
     if not any(run.has_labels for run in recorded):
         of = "" if choice.split is None else f" of the split {choice.split!r}"
         raise ConfigurationError(
-            f"no attempt has a label{of}; add labels to the rows, labels: [{{'by': 'ann', 'rating': 4}}], or give "
-            f"a file of them (--labels)"
+            f"no attempt has a label{of}; have people label in a terminal, `refine certify RECORD --by NAME` or "
+            f"`refine label FILE`, or on the record's page, or give a file of labels (--labels) or rows with "
+            f"labels: [{{'by': 'ann', 'rating': 4}}]"
         )
     chosen = _sampled(recorded, choice) if choice.left_out else recorded
     if len(chosen) < len(recorded):
         notes += _compare_with_unlabelled(recorded, choice)
-        notes.append(
-            f"{len(recorded) - len(chosen)} runs without a label are left out: right only if the others are a "
-            f"random sample, as `refine certify` draws it"
-        )
+        notes.append(f"{len(recorded) - len(chosen)} runs without a label are left out")
     runs = chosen if choice.several else one_per_question(chosen)
     if len(runs) < len(chosen):
         notes.append(
@@ -208,6 +211,32 @@ def choose_runs(
             f"question once, however often it is asked"
         )
     return runs, [run for run in recorded if not run.has_labels], subject, notes
+
+
+def assume_sample(runs: Sequence[CalibrationRun], others: Sequence[CalibrationRun], choice: RunChoice) -> str:
+    """Return what is taken for granted where runs are left out; nothing where `labels_to_certify` drew the rest.
+
+    No test sees that people left out bad answers which look like good ones. Those that are drawn come first in a
+    random order, so that none before the last labelled one lacks a label; what was recorded later is not of it.
+    """
+    labelled = [run for run in runs if run.has_labels]
+    if not choice.several:
+        asked = {run.question_id for run in labelled}
+        others = [run for run in one_per_question(others) if run.question_id not in asked]
+    until = max((run.recorded_at for run in labelled), default="")
+    last = max((draw_place(run) for run in labelled), default="")
+    judge = choice.judge
+    skipped = any(
+        run.recorded_at <= until and draw_place(run) < last
+        for run in others
+        if judge is None or _releases(run, judge, choice.least)
+    )
+    if not choice.left_out or not skipped:
+        return ""
+    return (
+        f"that the {len(labelled)} labelled runs are a random sample of all {len(labelled) + len(others)}: they "
+        f"are not those that `refine certify` draws, and bad answers that people left out would not be seen"
+    )
 
 
 def _sampled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[CalibrationRun]:

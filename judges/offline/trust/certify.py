@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from judges.certificate import CertifiedRow, Estimand, IssuedCertificate, Kind, Risk, Subject
@@ -32,6 +30,7 @@ from judges.offline.trust.calibration import (
     RunChoice,
     answer_models,
     assist,
+    assume_sample,
     check_weights,
     checked_thresholds,
     choose_runs,
@@ -48,7 +47,7 @@ from judges.offline.trust.calibration import (
 from judges.offline.trust.loops import LabelledRows, read_labelled
 from judges.offline.trust.report_text import label_notes, laxer_threshold_notes
 from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
-from judges.offline.trust.spending import LabelUses
+from judges.offline.trust.spending import LabelUses, LedgerSource
 from judges.verdict import HIGHEST, LOWEST
 
 _NEARLY_AS_MANY = 0.02
@@ -273,6 +272,7 @@ class _Calibration:
     max_attempts: int
     patience: int | None
     subject: Subject
+    assumes: str
     notes: tuple[str, ...]
 
 
@@ -302,7 +302,7 @@ def certify(
     good: float = GOOD,
     split: str | None = None,
     subject: Subject | None = None,
-    ledger: str | os.PathLike[str] | None = None,
+    ledger: LedgerSource | None = None,
     once: bool = False,
 ) -> IssuedCertificate:
     """Choose a lax policy of which at most a share alpha of the released answers is bad, with a guarantee.
@@ -355,10 +355,11 @@ def certify(
         good: Least human rating that is good.
         split: Use the labels of this split alone.
         subject: The loop that it is about, where the rows do not say.
-        ledger: File in which the use of labels is written down; by default beside the file that holds the labels,
-            and what other ledgers there say counts, too. The k-th certificate on the same labels, of another
-            judge, loop or question, or after more labels came in, gets delta / (k (k + 1)), so that all of them
-            together spend no more than delta. Without a file no use is known, and all of delta is spent.
+        ledger: File in which the use of labels is written down, or the `DatabaseRecord` that holds the labels; by
+            default beside the file that holds the labels, and what other ledgers there say counts, too. The k-th
+            certificate on the same labels, of another judge, loop or question, or after more labels came in, gets
+            delta / (k (k + 1)), so that all of them together spend no more than delta. Without a file no use is
+            known, and all of delta is spent.
         once: Whether these labels will certify this alone: all of delta is spent, and nothing is left for another.
 
     Returns:
@@ -390,7 +391,7 @@ def certify(
         split=split,
         subject=subject,
         once=once,
-        uses=None if ledger is None else Path(ledger),
+        uses=ledger,
     )
     return certify_rows(read_labelled(attempts, labels), settings)
 
@@ -404,7 +405,7 @@ class CertifySettings:
         judges: The judge that was chosen, or those of an escalation; empty where the rows say.
         control: The judge that helps labels.
         left_out: Whether runs without a label are left out.
-        uses: File that says which labels were used; None takes the one beside the labels.
+        uses: What says which labels were used; None takes the ledger beside the labels.
         once: Whether all of delta is spent at once.
     """
 
@@ -429,7 +430,7 @@ class CertifySettings:
     good: float = GOOD
     split: str | None = None
     subject: Subject | None = None
-    uses: Path | None = None
+    uses: LedgerSource | None = None
     once: bool = False
 
     def __post_init__(self) -> None:
@@ -473,6 +474,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         **_table_of(runs, result, tallies, counts, taken),
         subject=_certified_subject(calibration),
         **_terms_of(settings),
+        assumes=calibration.assumes,
         delta=delta,
         final_bad=None if settings.kind == "escalation" else final_bad(calibration.runs),
         use_of_labels=use,
@@ -519,7 +521,6 @@ def _terms_of(settings: CertifySettings) -> dict[str, Any]:
         "harm": settings.harm or (),
         "risk": settings.risk,
         "estimand": "questions" if settings.method == "weighted" else settings.estimand,
-        "assumes": _INDEPENDENT if settings.independent_attempts else "",
         "good": settings.good,
     }
 
@@ -580,6 +581,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
     own = settings.subject or recorded_by
     most = recorded_attempts(rows, own, settings.max_attempts, independent=settings.independent_attempts)
+    independent = _INDEPENDENT if settings.independent_attempts else ""
     return _Calibration(
         runs=runs,
         others=others,
@@ -588,6 +590,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         max_attempts=most,
         patience=settings.patience if settings.patience is not None else own.patience,
         subject=own,
+        assumes="; ".join(filter(None, (independent, assume_sample(runs, others, choice)))),
         notes=tuple(notes),
     )
 

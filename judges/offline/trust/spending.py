@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from judges.errors import ConfigurationError
 
@@ -21,34 +21,80 @@ _TUNED = 0
 """Use of labels that tuned a judge; certificates are numbered from 1."""
 
 
+class Ledger(Protocol):
+    """What keeps the uses of labels, such as a `DatabaseRecord`: in its database, beside the labels."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def file(self) -> Path | None:
+        """The file it is in; None where it is in none."""
+
+    def label_uses(self) -> Sequence[str]:
+        """Return the uses of labels, a line each, the oldest first."""
+
+    def keep_label_use(self, line: str) -> None:
+        """Keep one more."""
+
+
+LedgerSource = str | os.PathLike[str] | Ledger
+"""Where the use of labels is written down: a file, or the record that holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LedgerFile:
+    file: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.file)
+
+    def label_uses(self) -> Sequence[str]:
+        return self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else ()
+
+    def keep_label_use(self, line: str) -> None:
+        try:
+            file = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            reason = f"the ledger {self.file} cannot be written: {error.strerror}; name another one (--ledger)"
+            raise ConfigurationError(reason) from error
+        with os.fdopen(file, "a", encoding="utf-8") as out:
+            out.write(f"{line}\n")
+
+
 @dataclass(frozen=True, slots=True)
 class LabelUses:
     """Ledgers that say which labels were used for which certificate, a line of JSON each.
 
     Args:
-        path: The ledger that is written; it need not exist yet.
+        own: The ledgers that are written. That of a record goes wherever its database does; the one beside a file
+            meets what is exported next to it.
         others: Ledgers beside it and beside the labels, which count, too: a copy of labels is no fresh set.
     """
 
-    path: Path
-    others: tuple[Path, ...] = ()
+    own: tuple[Ledger, ...]
+    others: tuple[Ledger, ...] = ()
 
     @classmethod
-    def of(cls, file: Path | None, sources: Sequence[Path]) -> Self | None:
-        """Return the ledgers of labels: one that was named alone, or those beside the files they came from.
+    def of(cls, ledger: LedgerSource | None, sources: Sequence[Path]) -> Self | None:
+        """Return the ledgers of labels: a file that was named alone, or the record's, and those beside the files.
 
         Args:
-            file: The ledger that was named.
+            ledger: The ledger that was named, or the record that the labels are in.
             sources: The files of labels and rows; without any file nothing is known, and None is returned.
         """
-        if file is not None:
-            return cls(file)
-        files = [source for source in sources if source.is_file()]
+        if isinstance(ledger, str | os.PathLike):
+            return cls((_LedgerFile(Path(ledger)),))
+        kept = () if ledger is None else (ledger,)
+        places = [*sources, *(one.file for one in kept if one.file is not None)]
+        files = [place.absolute() for place in places if place.is_file()]
         if not files:
-            return None
+            return cls(kept) if kept else None
         own = files[0].with_name(f"{files[0].name}{_ENDING}")
-        beside = {ledger for source in files for ledger in source.absolute().parent.glob(f"*{_ENDING}")}
-        return cls(own, tuple(sorted(beside - {own.absolute()})))
+        beside = {found for file in files for found in file.parent.glob(f"*{_ENDING}")}
+        return cls((*kept, _LedgerFile(own)), tuple(map(_LedgerFile, sorted(beside - {own}))))
 
     def share_of(self, delta: float, labels: frozenset[str], key: str, *, once: bool = False) -> tuple[int, float]:
         """Return which certificate on these labels one would be, from 1, and what it may spend of delta.
@@ -101,32 +147,27 @@ class LabelUses:
         self.enter(labels, key, use=_TUNED, delta=0.0)
 
     def enter(self, labels: frozenset[str], key: str, *, use: int, delta: float, once: bool = False) -> None:
-        """Write down that labels were used; what stands there already is not written again."""
-        for entry in self._entries():
-            if entry["key"] == key and entry["once"] >= once and labels <= set(entry["labels"]):
-                return
-        entry = {"key": key, "use": use, "delta": delta, "once": once, "labels": sorted(labels)}
-        try:
-            file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError as error:
-            reason = f"the ledger {self.path} cannot be written: {error.strerror}; name another one (--ledger)"
-            raise ConfigurationError(reason) from error
-        with os.fdopen(file, "a", encoding="utf-8") as out:
-            out.write(f"{json.dumps(entry)}\n")
+        """Write down that labels were used; what stands in a ledger already is not written there again."""
+        line = json.dumps({"key": key, "use": use, "delta": delta, "once": once, "labels": sorted(labels)})
+        for ledger in self.own:
+            if not any(
+                entry["key"] == key and entry["once"] >= once and labels <= set(entry["labels"])
+                for entry in _entries_of(ledger)
+            ):
+                ledger.keep_label_use(line)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
-        for ledger in (*self.others, self.path):
-            if ledger.exists():
-                yield from _entries_of(ledger)
+        for ledger in (*self.others, *self.own):
+            yield from _entries_of(ledger)
 
 
-def _entries_of(ledger: Path) -> Iterator[dict[str, Any]]:
+def _entries_of(ledger: Ledger) -> Iterator[dict[str, Any]]:
     try:
-        for place, line in enumerate(ledger.read_text(encoding="utf-8").splitlines(), 1):
+        for place, line in enumerate(ledger.label_uses(), 1):
             entry = json.loads(line)
             use = int(entry.get("use", place))
             yield {"key": entry["key"], "labels": entry["labels"], "use": use, "once": entry.get("once") is True}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ConfigurationError(
-            f"the ledger {ledger} cannot be read; restore it: it says how often these labels were used"
+            f"the ledger {ledger.name} cannot be read; restore it: it says how often these labels were used"
         ) from None

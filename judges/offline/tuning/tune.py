@@ -26,7 +26,7 @@ from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import cohen_kappa, loop_benefit
 from judges.offline.trust.loops import read_labelled
 from judges.offline.trust.rows import JudgedAnswer, RowSource
-from judges.offline.trust.spending import LabelUses
+from judges.offline.trust.spending import LabelUses, LedgerSource
 from judges.offline.tuning.cases import (
     CERTIFY,
     HELD_OUT,
@@ -217,7 +217,7 @@ def tune(
     good: float = 3,
     seed: int = 0,
     model_name: str | None = None,
-    ledger: str | os.PathLike[str] | None = None,
+    ledger: LedgerSource | None = None,
     max_concurrency: int = 8,
     on_step: Callable[[str], object] | None = None,
 ) -> Tuning:
@@ -239,7 +239,7 @@ def tune(
         good: Least rating of people that is good.
         seed: Seed of the parts.
         model_name: What `judges.toml` says of the model; None takes its name where it was given by name.
-        ledger: File in which the use of labels is written down; by default beside the file that holds the labels.
+        ledger: See `certify`.
         max_concurrency: Calls at once.
         on_step: Called with a line for each step.
 
@@ -263,7 +263,7 @@ def tune(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     calls = JournaledCalls(folder / "journal.jsonl", budget, purpose=purpose)
-    uses = LabelUses.of(None if ledger is None else Path(ledger), read.files)
+    uses = LabelUses.of(ledger, read.files)
     if uses is not None:
         uses.enter_tuned(parts.digests, purpose)
     search = _Search(TunableJudge(judge, calls.around(judge_model)), parts, calls, max_concurrency, on_step or str)
