@@ -175,7 +175,8 @@ def _prompts(maker: Callable[..., judges.Judge]) -> Iterator[str]:
         yield "## Prompt\n"
     for pack in packs:
         levels = "".join(f"\n{level}. {text}" for level, text in sorted(pack.prompt.levels.items()))
-        yield f"### {pack.name}\n\n~~~~text\n{pack.prompt.task.strip()}{levels and chr(10)}{levels}\n~~~~\n"
+        text = f"{pack.prompt.task.strip()}{levels and chr(10)}{levels}"
+        yield f"### {pack.name}\n\n~~~~{{ .text .prompt }}\n{text}\n~~~~\n"
 
 
 def _value(node: ast.expr) -> Any:

@@ -433,11 +433,13 @@ def _checked_spec(text: str) -> JudgeSpec:
             f"judge = {shortened(text)}: a call names a judge of the catalogue; one of your own is for the "
             f"configuration, judge"
         )
-    settings = {one.name: one for one in settings_of(default_registry().maker(spec.name))}
+    settings = settings_of(default_registry().maker(spec.name))
+    settable = [one.name for one in settings if "Path" not in one.type and "Model" not in one.type]
     for name in spec.settings:
-        kind = "Model" if name not in settings else settings[name].type
-        if "Path" in kind or "Model" in kind:
-            raise ConfigurationError(f"{spec.name}: a call cannot set {shortened(name)}; leave it out")
+        if name not in settable:
+            raise ConfigurationError(
+                f"{spec.name}: a call cannot set {shortened(name)}; it can set {', '.join(settable) or 'nothing'}"
+            )
     return spec
 
 

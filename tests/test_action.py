@@ -78,13 +78,13 @@ class Runner:
 
 def test_the_action_judges_compares_comments_and_fails(tmp_path: Path) -> None:
     """A good run passes and becomes the baseline; a worse one is compared, commented, reported and fails."""
-    (tmp_path / "good.csv").write_text("question,answer\n" + "Why?,Because it is so.\n" * 3)
+    (tmp_path / "-good rows.csv").write_text("question,answer\n" + "Why?,Because it is so.\n" * 3)
     (tmp_path / "bad.csv").write_text("question,answer\n" + "Why?,No.\n" * 3)
     runner = Runner(tmp_path, pull_request="https://example.org/pull/1")
-    judge = "length:at_least=5\npattern:name=plain,forbidden=$(touch hacked)"
+    judge = "length:at_least=5 \r\n  pattern:name=plain,forbidden=$(touch hacked)"
     gate = {"judge": judge, "fail_under": "length=0.9"}
 
-    assert runner.run(rows="good.csv", out="before", baseline="nowhere", comment="false", **gate) == 0
+    assert runner.run(rows="-good rows.csv", out="before", baseline="nowhere", comment="false", **gate) == 0
     assert "### Answers: good enough" in runner.text("summary.md")
     assert runner.text("gh.txt") == ""
     assert runner.text("pip.txt") == "-m pip install --quiet /action[cli,openai]\n"

@@ -141,12 +141,16 @@ def open_site(browser: Browser, address: str) -> tuple[Page, list[str]]:
     return page, elsewhere
 
 
+def ask(page: Page, question: str) -> None:
+    """Type a question; the theme listens to keys."""
+    page.locator("input.md-search__input").fill(question)
+    page.locator("input.md-search__input").press("End")
+
+
 def hits_of(page: Page, question: str) -> list[str]:
     """Type a question, and return the first three pages that the search lists."""
     page.evaluate("window.answered = null")
-    box = page.locator("input.md-search__input")
-    box.fill(question)
-    box.press("End")  # the theme listens to keys
+    ask(page, question)
     page.wait_for_function("window.answered !== null", timeout=60_000)
     items: list[list[dict[str, str]]] = page.evaluate("window.answered.items")
     return [item[0]["location"].partition(".html")[0] for item in items[:3]]
@@ -165,10 +169,20 @@ def test_the_search_answers_what_a_new_user_asks(browser: Browser, address: str)
 def test_the_search_works_from_a_folder(browser: Browser) -> None:
     """Opened as files, without a server or a network, it answers, too."""
     page, elsewhere = open_site(browser, f"{SITE.resolve().as_uri()}/")
-    box = page.locator("input.md-search__input")
-    box.fill("certificate")
-    box.press("End")
+    ask(page, "certificate")
     page.locator(".md-search-result__item").first.wait_for(state="attached", timeout=60_000)
     assert "certificate" in page.locator(".md-search-result__item").first.inner_text().lower()
     assert elsewhere == []
+    page.close()
+
+
+def test_code_is_whole_on_a_phone(browser: Browser, address: str) -> None:
+    """No line of code ends out of sight, and no page is wider than the screen."""
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    page.goto(f"{address}guard.html")
+    too_wide = (
+        "[...document.querySelectorAll('html, pre > code')].filter(e => e.scrollWidth > e.clientWidth).length"
+    )
+    assert page.locator("pre > code").count() > 3
+    assert page.evaluate(f"{all_code}.filter((one) => one.scrollWidth > one.clientWidth).length") == 0
     page.close()

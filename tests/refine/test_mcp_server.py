@@ -151,7 +151,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("judge", {"question": "q", "answer": PRIVATE, "contextz": []}, "takes no 'contextz'"),
     ("judge", {"question": "q", "answer": PRIVATE}, "name a judge"),
     ("judge", {"question": "q", "answer": PRIVATE, "judge": "lenth"}, "did you mean length?"),
-    ("judge", {"question": "q", "answer": PRIVATE, "judge": "length:at_mots=3"}, "cannot set 'at_mots'"),
+    ("judge", {"question": "q", "answer": PRIVATE, "judge": "length:at_mots=3"}, "it can set at_least, at_most"),
     ("judge", {"question": "q", "answer": PRIVATE, "judge": "os:getcwd"}, "judge of the catalogue"),
     ("judge", {"question": "q", "answer": PRIVATE, "judge": "judges.toml"}, "judge of the catalogue"),
     ("judge", {"question": "q", "answer": PRIVATE, "judge": '{"use": "os:getcwd"}'}, "judge of the catalogue"),

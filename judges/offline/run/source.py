@@ -224,7 +224,7 @@ class Manifest(BaseModel):
             return cls.model_validate_json(text)
         except ValidationError as error:
             fault = error.errors()[0]
-            place = ".".join(map(str, fault["loc"]))
+            place = ".".join(map(str, fault["loc"])) or "the whole file"
             raise ConfigurationError(
                 f"{path} cannot be read: {place}: {fault['msg']}; it was changed, or written by another version "
                 f"of selfrefine"
