@@ -476,9 +476,13 @@ def load(name: str, model: object = None, /, **settings: Any) -> Judge:
         ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
     """
     registry = registry_for(name)
-    if isinstance(name, str) and name not in registry and _OTHER_TEXT.search(name):
+    if name not in registry and _is_other_text(name):
         return _load_text(name, model, settings)
     return registry.load(name, model, **settings)
+
+
+def _is_other_text(name: object) -> bool:
+    return isinstance(name, str) and _OTHER_TEXT.search(name) is not None
 
 
 def _load_text(text: str, model: object, settings: Mapping[str, Any]) -> Judge:
