@@ -199,8 +199,10 @@ _ROW = {
     "reference": "Paris.",
     "retrieved_contexts": ["Paris is the capital of France."],
 }
-_REFUSED = (401, 403)
+_REFUSED, _NOT_FOUND = (401, 403), 404
 _FAILING = 500
+_LIVE_S = 60.0
+"""Seconds that each of those asked has to answer; a judge without a deadline could hang for ever."""
 
 
 async def ask_once(
@@ -212,7 +214,10 @@ async def ask_once(
     for guard in guards:
         for name, ask in (("judge", _ask_judge), ("upstream", _ask_upstream)):
             try:
-                fine.append(f"guard {guard.name}: the {name} {await ask(guard)}")
+                async with asyncio.timeout(_LIVE_S):
+                    fine.append(f"guard {guard.name}: the {name} {await ask(guard)}")
+            except TimeoutError:
+                faults.append(f"guard {guard.name}: the {name} does not answer within {_LIVE_S:g} s")
             except (ApiError, ConfigurationError) as error:
                 faults.append(f"guard {guard.name}: the {name} does not answer: {error}")
     if isinstance(record, DatabaseRecord):
@@ -249,9 +254,11 @@ async def _ask_upstream(guard: ServedGuard) -> str:
             status = response.status
     finally:
         await upstream.aclose()
-    if status >= _FAILING or (status in _REFUSED and not upstream.takes_callers_key):
+    is_refused = status in _REFUSED and not upstream.takes_callers_key
+    if status >= _FAILING or is_refused:
         raise ConfigurationError(f"{upstream.origin} answers with status {status}")
-    return f"{upstream.origin} answers"
+    doubt = ", but knows no /models: see whether its path is right" if status == _NOT_FOUND else ""
+    return f"{upstream.origin} answers{doubt}"
 
 
 LOGGER = "refine.access"

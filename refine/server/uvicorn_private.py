@@ -115,6 +115,8 @@ class _Protocol(HttpToolsProtocol):
         if named.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
             text = "of transfer codings there is chunked alone; send the body plain"
             self._refuse(ApiError(501, text, code="unknown_coding"))
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._refuse(ApiError(505, "the server speaks HTTP/1.0 and HTTP/1.1", code="unknown_version"))
         if not named.get(b"host") and self.parser.get_http_version() == "1.1":
             self._refuse(ApiError(400, "the request names no host, as HTTP/1.1 wants", code="no_host"))
         if not self._is_refused and not self._is_upgrade:

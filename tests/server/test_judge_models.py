@@ -87,9 +87,13 @@ def test_a_live_check_asks_everything_once(tmp_path: Path, capsys: pytest.Captur
         assert len(model.requests) == 2
         assert "the judge helpfulness answers" in said
         assert "database answers" in said
-        status = 401
-        with pytest.raises(ConfigurationError, match="1 of 3 do not answer"):
-            serve(None, settings, check=True, live=True)
-        assert "the judge does not answer: judge_failed" in capsys.readouterr().err
+        assert "/models" not in said
+        for wrong, doubt in ((401, ""), (404, "knows no /models: see whether its path is right")):
+            status = wrong
+            with pytest.raises(ConfigurationError, match="1 of 3 do not answer"):
+                serve(None, settings, check=True, live=True)
+            said = capsys.readouterr().err
+            assert "the judge does not answer: judge_failed" in said
+            assert doubt in said
     with pytest.raises(ConfigurationError, match="give both"):
         serve(None, settings, check=False, live=True)

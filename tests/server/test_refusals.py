@@ -206,12 +206,14 @@ def test_what_is_no_http(guard: Guarded, upstream: ModelServer, caplog: pytest.L
         (POST + b"transfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n", "openai", "invalid_http"),
         (POST + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "openai", "unknown_coding"),
         (b"POST /v1/messages HTTP/1.1\r\n\r\n", "anthropic", "no_host"),
+        (b"GET /v1/models HTTP/2.0\r\nhost: x\r\n\r\n", "openai", "unknown_version"),
         (b"CONNECT a.b:443 HTTP/1.1\r\nhost: a.b\r\n\r\n", "openai", "no_upgrade"),
         (b"GET /v1/realtime?model=m HTTP/1.1\r\nhost: x\r\n" + websocket, "openai", "no_upgrade"),
         (b"GET /v1/messages/x HTTP/1.1\r\nhost: x\r\n" + websocket, "anthropic", "no_upgrade"),
     ):
         head, _, body = exchange(guard, sent).partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 501 " if code == "unknown_coding" else b"HTTP/1.1 400 "), sent
+        status = {"unknown_coding": 501, "unknown_version": 505}.get(code, 400)
+        assert head.startswith(b"HTTP/1.1 %d " % status), sent
         assert kind_of(json.loads(body)) == (form, code), sent
     assert upstream.requests == []
     assert [record for record in caplog.records if record.name.startswith(("uvicorn", "refine.server"))] == []
