@@ -89,14 +89,15 @@ class CallInTask(asyncio.Future[T]):
         if task.cancelled():
             super().cancel()
             return
-        _settle(self, *task.result())
+        error = task.exception()
+        _settle(self, *(task.result() if error is None else (None, error)))
         self.exception()  # or asyncio would warn of an error of a call that was given up
 
 
 async def _outcome_of(call: Awaitable[T]) -> tuple[T | None, BaseException | None]:
     try:
         return await call, None
-    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - raised where the call is awaited
+    except (KeyboardInterrupt, SystemExit) as error:  # raised where the call is awaited
         return None, error
 
 
