@@ -233,7 +233,8 @@ STATE = Table(
     Column("at", BigInteger, nullable=False),
     Column("id", Text, nullable=False),
 )
-"""How far the record is: `sealed` since when, `summed` up to which outcome of an older version."""
+"""How far the record is: `sealed` since when, `keyed` from which chain on, `summed` up to which outcome of an older
+version; and, a row each, for what its labels were used (`label_use:`)."""
 
 SEALED_FROM_THE_FIRST = "first"
 """Id of the state `sealed` of a record in which every outcome has a seal, so that one without was put there."""
