@@ -233,8 +233,11 @@ STATE = Table(
     Column("at", BigInteger, nullable=False),
     Column("id", Text, nullable=False),
 )
-"""How far the record is: `sealed` since when, `keyed` from which chain on, `summed` up to which outcome of an older
-version; and, a row each, for what its labels were used (`label_use:`)."""
+"""How far the record is.
+
+It is `sealed` since when, `keyed` from which chain on, and `summed` up to which outcome of an older version. What
+its labels were used for has a row each (`label_use:`).
+"""
 
 SEALED_FROM_THE_FIRST = "first"
 """Id of the state `sealed` of a record in which every outcome has a seal, so that one without was put there."""
