@@ -75,20 +75,6 @@ EXPLAINED = {
 
 NOTEBOOKS = ROOT / "docs" / "notebooks"
 
-WEIGHTS = {
-    "catalogue": 0.35,
-    "changes.md": 0.5,
-    "contributing.md": 0.5,
-    "decisions": 0.5,
-    "guarantees.md": 0.8,
-    "reference": 0.3,
-}
-"""How much less than a written page the search weighs others, by folder or page."""
-
-WORDS: dict[str, Any] = tomllib.loads((ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))
-ALIKE: list[set[str]] = [set(line.split()) for line in WORDS.pop("alike")]
-"""What else the search finds a page by, and words of which people say one and the page another."""
-
 logging.getLogger("mkdocs.plugins.griffe").setLevel(logging.ERROR)  # types of arguments stand in signatures
 
 
@@ -96,15 +82,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from the code."""
     from mkdocs.structure.files import File  # noqa: PLC0415 - only whoever builds the site has it
 
-    for path, text in pages().items():
+    words = tomllib.loads((ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))
+    for path, text in {
+        **pages(),
+        "assets/search-words.js": f"window.searchWords = {json.dumps(words)};\n",
+    }.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Return a page without the backslash before a bar in code, which only GitHub's tables want; links lead on."""
-    page.meta["search"] = _weight_in_search(page.file.src_uri)
-    page.meta["tags"] = _words_of(page.file.src_uri, markdown)
+    if page.file.src_uri == "judges.md":
+        page.meta["search"] = {"exclude": True}  # a judge is found on its own page
     return "\n".join(
         _CODE.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
         for line in _to_copies(markdown).splitlines()
@@ -253,26 +243,6 @@ def _cell(text: str) -> str:
 def _copy_of(file: Path) -> str:
     """Return a page from outside `docs`, with its links as they are from inside."""
     return _to_copies(file.read_text(encoding="utf-8").replace("](docs/", "]("))
-
-
-def _weight_in_search(path: str) -> dict[str, Any]:
-    """Return how the search weighs a page: what is written comes first, and a judge is found on its own page."""
-    folder = path.partition("/")[0]
-    return {"exclude": True} if path == "judges.md" else {"boost": WEIGHTS.get(folder, 1.0)}
-
-
-def _words_of(path: str, markdown: str) -> list[str]:
-    """Return what finds a page as a whole: its words and its headings', which count twice, and all alike."""
-    headings = re.findall(r"^#+ (.+)", re.sub(r"(?ms)^```.*?^```", "", markdown), re.MULTILINE)
-    told = headings[:1] if path.partition("/")[0] in WEIGHTS else headings
-    own = sorted(
-        set(re.findall(r"[\w@-]{2,}", " ".join([WORDS.get(path.removesuffix(".md"), ""), *told]).lower()))
-    )
-    return [
-        *own,
-        *own,
-        *sorted(set().union(*(group for group in ALIKE if group.intersection(own))).difference(own)),
-    ]
 
 
 def _to_copies(text: str) -> str:
