@@ -406,11 +406,11 @@ def _checked_rule(name: object) -> _Rule:
         ConfigurationError: If there is none.
     """
     rule = _OTHER_NAMES.get(name, name) if isinstance(name, str) else name
-    known = next((known for known in RULES if known == rule), None)
-    if known is None:
+    rule_name = next((rule_name for rule_name in RULES if rule_name == rule), None)
+    if rule_name is None:
         hint = "; none passes by one member alone: majority needs more than half" * (name in _ONE_SUFFICES)
         raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {shortened(name)}{hint}")
-    return known
+    return rule_name
 
 
 def _checked_weights(

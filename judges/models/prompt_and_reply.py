@@ -87,9 +87,9 @@ def finish_reason_of(metadata: Mapping[str, Any]) -> str:
     Args:
         metadata: Metadata of the reply, such as a LangChain message's `response_metadata`.
     """
-    own = next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None)
+    reported_reason = next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None)
     status = metadata.get("status")
-    reasons = [reason_in(own), reason_in(metadata.get("incomplete_details") or None)]
+    reasons = [reason_in(reported_reason), reason_in(metadata.get("incomplete_details") or None)]
     reasons.append(status if status in _UNFINISHED else "not done" if metadata.get("done") is False else "")
     return next((reason for reason in reasons if ending_of(reason) != "finished"), reasons[0])
 
@@ -326,8 +326,13 @@ _SPELT = re.compile(
 )
 """Joiners and variants where they spell a word or make up an emoji, and hide nothing."""
 
-_OPENERS, _BARS, _SQUARES = "<\uff1c\ufe64", "|\uff5c", "\\[\uff3b"
-_OPEN, _CLOSE, _BAR, _SLASH = f"[{_OPENERS}]", "[>\uff1e\ufe65]", f"[{_BARS}]", "[/\uff0f]?"
+_OPENERS = "<\uff1c\ufe64"
+_BARS = "|\uff5c"
+_SQUARES = "\\[\uff3b"
+_OPEN = f"[{_OPENERS}]"
+_CLOSE = "[>\uff1e\ufe65]"
+_BAR = f"[{_BARS}]"
+_SLASH = "[/\uff0f]?"
 _SQUARE_END = "[\\]\uff3d]"
 _TAGS = (
     "s|[be]o[stmdphai]|so[ps]|pad|unk|image|system|user|assistant|human|model|observation|tool|think|tool_?calls?|"

@@ -138,7 +138,8 @@ def _as_json(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [message.model_dump(mode="json", exclude_defaults=True) for message in messages]
 
 
-_RETRIEVERS, _TOOLS = frozenset({"RETRIEVER"}), frozenset({"TOOL", "FUNCTION"})
+_RETRIEVERS = frozenset({"RETRIEVER"})
+_TOOLS = frozenset({"TOOL", "FUNCTION"})
 
 
 def is_trace(value: object) -> bool:
@@ -489,9 +490,9 @@ def _unfold_inputs(columns: dict[str, Any], name: str, fields: Mapping[str, str]
     if not keys and len(inputs) == 1:
         keys = list(inputs)
     if not keys:
-        known = {key: inputs.pop(key) for key in list(inputs) if key in fields}
+        fields_in_inputs = {key: inputs.pop(key) for key in list(inputs) if key in fields}
         columns[name] = as_json(inputs) if inputs else None
-        _spread(columns, known, fields)
+        _spread(columns, fields_in_inputs, fields)
         return
     question = inputs.pop(keys[0])
     if _is_list(question) and len(question) == 1 and is_messages(question[0]):  # of LangSmith

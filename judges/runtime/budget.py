@@ -75,10 +75,10 @@ class Price(BaseModel, metaclass=_PriceType):
         return (prompt + usage.output_tokens * self.output) / 1_000_000
 
 
-def _checked_table(own: object) -> dict[str, Price]:
-    if not isinstance(own, Mapping) or not all(isinstance(price, Price) for price in own.values()):
-        raise unfit("known_prices takes a mapping {'model name': Price(...)}", own)
-    return dict(own)
+def _checked_table(price_table: object) -> dict[str, Price]:
+    if not isinstance(price_table, Mapping) or not all(isinstance(price, Price) for price in price_table.values()):
+        raise unfit("known_prices takes a mapping {'model name': Price(...)}", price_table)
+    return dict(price_table)
 
 
 def _fault_of(error: ValidationError) -> str:
@@ -120,7 +120,7 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
     return by_name.get(model) or by_name.get(_DATED.sub("", model)) or prices.get(model)
 
 
-def known_prices(own: Mapping[str, Price] | None = None) -> KnownPrices:
+def known_prices(price_table: Mapping[str, Price] | None = None) -> KnownPrices:
     """Return the prices of public providers' models, as listed by the installed genai-prices package.
 
     Pass the result wherever prices are accepted. The list is part of the package: nothing is fetched, so it is as
@@ -132,12 +132,12 @@ def known_prices(own: Mapping[str, Price] | None = None) -> KnownPrices:
     price yourself, or `Price(input=0, output=0)` where it is free.
 
     Args:
-        own: Prices by model name that take precedence over the list.
+        price_table: Prices by model name that take precedence over the list.
 
     Raises:
         ConfigurationError: If the package is not installed.
     """
-    return KnownPrices(own or {})
+    return KnownPrices(price_table or {})
 
 
 class KnownPrices(Mapping[str, Price]):
@@ -150,12 +150,12 @@ class KnownPrices(Mapping[str, Price]):
         ConfigurationError: If the genai-prices package is not installed.
     """
 
-    def __init__(self, own: Mapping[str, Price]) -> None:
+    def __init__(self, price_table: Mapping[str, Price]) -> None:
         try:
             from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - an extra, imported on demand
         except ImportError as error:
             raise ConfigurationError("to look prices up, install selfrefine[prices]") from error
-        self._own = _checked_table(own)
+        self._own = _checked_table(price_table)
         self._list = get_snapshot  # called for each lookup, so that a list the user has replaced is used
         self._list()
 
@@ -313,8 +313,8 @@ class Allowance:
         if self._deadline is None and self._outer is None:
             return None
         outer = None if self._outer is None else self._outer.seconds_left
-        own = None if self._deadline is None else self._deadline - time.monotonic()
-        return min((seconds for seconds in (own, outer) if seconds is not None), default=None)
+        seconds_to_deadline = None if self._deadline is None else self._deadline - time.monotonic()
+        return min((seconds for seconds in (seconds_to_deadline, outer) if seconds is not None), default=None)
 
     @property
     def spent(self) -> Usage:
@@ -372,8 +372,8 @@ class Allowance:
         """
         if self._state == "closed":
             raise Refused("deadline", "nobody waits for an answer any more")
-        left = None if self._state == "released" else self.seconds_left
-        if left is not None and left <= 0:
+        seconds_left = None if self._state == "released" else self.seconds_left
+        if seconds_left is not None and seconds_left <= 0:
             raise Refused("deadline", f"the deadline passed before {self._purpose}")
         if self._outer is not None:
             self._outer.check()

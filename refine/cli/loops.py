@@ -340,9 +340,9 @@ def _print_gains(out: Console, gains: Sequence[AttemptGain], title: str) -> None
         cells = [f"{gain.attempt} to {gain.attempt + 1}", f"{gain.n:,}", f"{gain.raw_change:+.2f}"]
         cells.append(_share(gain.regressions / gain.n))
         if is_rejudged:
-            known = gain.gain_low is not None and gain.gain_high is not None
+            has_range = gain.gain_low is not None and gain.gain_high is not None
             cells.append("-" if gain.gain is None else f"{gain.gain:+.2f}")
-            cells.append(f"{gain.gain_low:+.2f} to {gain.gain_high:+.2f}" if known else "-")
+            cells.append(f"{gain.gain_low:+.2f} to {gain.gain_high:+.2f}" if has_range else "-")
             cells.append(f"{gain.rejudged:,}")
         rows.append(cells)
     print_table(out, [Column("from", "from"), *(Column(name, is_number=True) for name in names)], rows)
@@ -403,8 +403,8 @@ def _releases(policy: ReplayedPolicy) -> str:
 
 
 def _status(policy: ReplayedPolicy) -> str:
-    known = {"exact": "seen in every loop", "bounds": "a range"}.get(policy.status, policy.status)
-    return known if policy.hajek is None else f"estimate {_share(policy.hajek)}"
+    status_words = {"exact": "seen in every loop", "bounds": "a range"}.get(policy.status, policy.status)
+    return status_words if policy.hajek is None else f"estimate {_share(policy.hajek)}"
 
 
 def _explain_policies(result: LoopReplay) -> list[str]:

@@ -434,8 +434,17 @@ def test_labels(url: str) -> None:
         for up, differing in ((True, [by_score]), (False, [])):
             record.label(by_score, 1, by="ann", up=up)
             assert [one["id"] for one in record.outcomes(OutcomeFilter(labelled="disagree"))] == differing
-        for wrong in ({"rating": 5}, {"rating": True}, {"number": 2}, {"by": " "}, {"outcome": "none"}):
-            with pytest.raises(ConfigurationError):
+        wrong: dict[str, Any]
+        for wrong, fault in (
+            ({"rating": 5}, "1, 2, 3 or 4, not 5"),
+            ({"rating": True}, "1, 2, 3 or 4, not True"),
+            ({"up": 1}, "true or false, not 1"),
+            ({"split": "dev"}, "tune, certify or report, not 'dev'"),
+            ({"number": 2}, "no attempt 2 of outcome"),
+            ({"by": " "}, "by whom it is, not ' '"),
+            ({"outcome": "none"}, "of outcome 'none'"),
+        ):
+            with pytest.raises(ConfigurationError, match=fault):
                 record.label(**{"outcome": first, "number": 1, "by": "ann", "rating": 1, **wrong})  # type: ignore[arg-type]
 
 

@@ -150,8 +150,8 @@ class SummarizationScore(ModelJudge):
 
     def _open_questions(self, sample: Sample, items: Sequence[Verdict]) -> str:
         """Return feedback that names the questions the summary leaves open."""
-        left = [item.subject for item in items if not item.passed and item.subject]
-        return self.say("open", sample, questions=bullets(left)) if left else ""
+        open_questions = [item.subject for item in items if not item.passed and item.subject]
+        return self.say("open", sample, questions=bullets(open_questions)) if open_questions else ""
 
 
 def _source_in(sample: Sample) -> str:

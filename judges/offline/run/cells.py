@@ -167,8 +167,8 @@ class CellWorkers:
             try:
                 for _ in range(workers):
                     running.add(threads.submit(self._work, rows, lock))
-                for done in as_completed(running):
-                    done.result()
+                for future in as_completed(running):
+                    future.result()
             finally:
                 self._is_over = True
 
@@ -418,7 +418,9 @@ class _JournaledCells:
     def progress(self) -> Progress:
         """Return how far the run is."""
         seconds = time.monotonic() - self._started
-        left = None if self._total is None or not self._new else (self._total - self._done) * seconds / self._new
+        seconds_left = (
+            None if self._total is None or not self._new else (self._total - self._done) * seconds / self._new
+        )
         return Progress(
             done=self._done,
             total=self._total,
@@ -427,7 +429,7 @@ class _JournaledCells:
             calls=self._meter.calls,
             cost=self._meter.cost,
             seconds=seconds,
-            seconds_left=left,
+            seconds_left=seconds_left,
         )
 
 

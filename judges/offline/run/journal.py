@@ -117,7 +117,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 NAME = "journal.jsonl"
 _SYNC_EVERY_S = 1.0
 _MOST_ROWS = 10**8
-_SCORED, _UNSCORED, _FAILED = range(3)
+_SCORED = 0
+_UNSCORED = 1
+_FAILED = 2
 
 
 class Cells:
