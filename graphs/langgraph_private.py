@@ -474,16 +474,13 @@ class ResumeAnswers:
             self._ask(position)
             return None
 
-        subject_answers = replace(
+        scratch = replace(
             self._scratchpad,
             resume=_AnswersAbout(self, subject, size, lambda: self._about(here())),
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
-        return {
-            **config,
-            "configurable": {**inside["configurable"], _SCRATCHPAD: subject_answers, _SEND: self._store},
-        }
+        return {**config, "configurable": {**inside["configurable"], _SCRATCHPAD: scratch, _SEND: self._store}}
 
     @property
     def _entry(self) -> dict[str, Any]:
@@ -752,12 +749,9 @@ def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
     return None if stream_writer is None or _writes_nothing(stream_writer) else stream_writer
 
 
-def _writes_nothing(stream_writer: Callable[[Any], None]) -> bool:
+def _writes_nothing(write: Callable[[Any], None]) -> bool:
     """Check for the writer that LangGraph gives a run without a custom stream: it holds nothing to write to."""
-    return (
-        getattr(stream_writer, "__module__", "") == Pregel.__module__
-        and getattr(stream_writer, "__closure__", stream_writer) is None
-    )
+    return getattr(write, "__module__", "") == Pregel.__module__ and getattr(write, "__closure__", write) is None
 
 
 def is_watched(config: RunnableConfig) -> bool:

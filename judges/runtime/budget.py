@@ -120,7 +120,7 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
     return by_name.get(model) or by_name.get(_DATED.sub("", model)) or prices.get(model)
 
 
-def known_prices(price_table: Mapping[str, Price] | None = None) -> KnownPrices:
+def known_prices(own: Mapping[str, Price] | None = None) -> KnownPrices:
     """Return the prices of public providers' models, as listed by the installed genai-prices package.
 
     Pass the result wherever prices are accepted. The list is part of the package: nothing is fetched, so it is as
@@ -132,12 +132,12 @@ def known_prices(price_table: Mapping[str, Price] | None = None) -> KnownPrices:
     price yourself, or `Price(input=0, output=0)` where it is free.
 
     Args:
-        price_table: Prices by model name that take precedence over the list.
+        own: Prices by model name that take precedence over the list.
 
     Raises:
         ConfigurationError: If the package is not installed.
     """
-    return KnownPrices(price_table or {})
+    return KnownPrices(own or {})
 
 
 class KnownPrices(Mapping[str, Price]):
@@ -150,12 +150,12 @@ class KnownPrices(Mapping[str, Price]):
         ConfigurationError: If the genai-prices package is not installed.
     """
 
-    def __init__(self, price_table: Mapping[str, Price]) -> None:
+    def __init__(self, own: Mapping[str, Price]) -> None:
         try:
             from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - an extra, imported on demand
         except ImportError as error:
             raise ConfigurationError("to look prices up, install selfrefine[prices]") from error
-        self._own = _checked_table(price_table)
+        self._own = _checked_table(own)
         self._list = get_snapshot  # called for each lookup, so that a list the user has replaced is used
         self._list()
 

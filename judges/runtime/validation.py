@@ -46,16 +46,14 @@ def naming_settings(example: str, /, **guesses: str) -> Callable[[_F], _F]:
 
     def decorate(function: _F) -> _F:
         parameters = signature(function).parameters
-        setting_names = [
-            name for name, one in parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD
-        ]
+        names = [name for name, one in parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
         takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
         called = function.__qualname__.removesuffix(".__init__")
 
         def check(settings: Mapping[str, Any]) -> None:
-            unknown = next((name for name in settings if name not in setting_names), None)
+            unknown = next((name for name in settings if name not in names), None)
             if unknown is not None and (unknown in guesses or not takes_any):
-                elsewhere = guesses_at("arguments").get(unknown) or suggestion(unknown, setting_names)
+                elsewhere = guesses_at("arguments").get(unknown) or suggestion(unknown, names)
                 hint = f"here it is {guesses[unknown]}=..." if unknown in guesses else elsewhere
                 raise TypeError(f"{called}() has no argument {unknown!r}; {hint}")
 

@@ -465,8 +465,8 @@ def _merge_one(connection: Connection, rows: OutcomeRows, links: Links) -> bool:
     added = connection.execute(insert.returning(OUTCOME.c.id), rows.outcome).all()
     if added:
         links.anchor = after
-    if added and rows.attempts:
-        connection.execute(insert_into(connection, ATTEMPT).on_conflict_do_nothing(), list(rows.attempts))
+        if rows.attempts:
+            connection.execute(insert_into(connection, ATTEMPT).on_conflict_do_nothing(), list(rows.attempts))
     return bool(added)
 
 
@@ -620,9 +620,8 @@ class Tables:
         except (SQLAlchemyError, OSError) as error:
             original = getattr(error, "orig", None) or error
             raise ConfigurationError(
-                f"the record {masked(self._url)} cannot be used: {one_line(original)}; check the "
-                f"URL, and that the "
-                f"database runs"
+                f"the record {masked(self._url)} cannot be used: {one_line(original)}; check the URL, and that "
+                f"the database runs"
             ) from error
 
     def sum_up(self) -> bool:

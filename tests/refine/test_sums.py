@@ -16,6 +16,7 @@ from judges.testing import ScriptedJudge
 from judges.verdict import Usage
 from refine import SelfRefine
 from refine.record import DatabaseRecord, Origin, OutcomeFilter
+from tests.guarding import wait_until
 from tests.refine.test_verify import older
 
 BEGIN = 1_790_000_000_000
@@ -154,6 +155,8 @@ def test_an_older_record_is_summed_up_once(tmp_path: Path, monkeypatch: pytest.M
         assert not record.is_summed()
     write(url, 30)
     with DatabaseRecord(url) as record:
+        record.check()
+        wait_until(record.is_summed, seconds=30)
         record.sum_up()
         assert record.is_summed()
     assert_sums_agree(url, monkeypatch)
@@ -230,6 +233,7 @@ def test_figures_are_what_was_written(url: str, monkeypatch: pytest.MonkeyPatch,
         figures = record.figures(where, buckets=6)
         assert record.figures(OutcomeFilter(stop_reason="left"))["outcomes"] == 1
         rows = record.table("refiner", where)
+        assert [row["outcomes"] for row in record.table("user", where)] == [6]
         first, *_ = record.attempts()
         assert record.outcomes(OutcomeFilter(since=WHOLE_MINUTE + 59_999, until=WHOLE_MINUTE + 60_000))
         assert not record.outcomes(OutcomeFilter(since=WHOLE_MINUTE, until=WHOLE_MINUTE + 59_999))
