@@ -302,7 +302,7 @@ class Panel(CompositeJudge):
         verdict = Verdict.rated(
             rating,
             success_rating=self._success,
-            rationale=_rationale(valid),
+            rationale="\n".join(f"{verdict.judge}: {verdict.rationale}" for verdict in valid if verdict.rationale),
             feedback=_merged_feedback(failing or passing),
             items=verdicts,
             detail="; ".join([*([note] if note else []), *_skipped_notes(verdicts)]),
@@ -387,10 +387,6 @@ def _mean(ballots: Sequence[tuple[int, float]]) -> tuple[int, str]:
     mean = round(sum(ballot * weight for ballot, weight in ballots) / total, 9)
     rounded = math.ceil(mean - 0.5)
     return rounded, f"mean {mean:.2f}" + (", tied: the stricter side counts" if mean - rounded == 0.5 else "")  # noqa: PLR2004
-
-
-def _rationale(verdicts: Sequence[Verdict]) -> str:
-    return "\n".join(f"{verdict.judge}: {verdict.rationale}" for verdict in verdicts if verdict.rationale)
 
 
 def _merged_feedback(verdicts: Sequence[Verdict]) -> str:

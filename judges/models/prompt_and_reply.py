@@ -398,7 +398,7 @@ def _render_request(ask: Ask, nonce: str) -> ModelRequest:
         beginning=len(beginning),
         attached=attached,
         sizes=sizes,
-        most_items=_most_items(len(body)),
+        most_items=max(_FEW_ITEMS, 1 << (len(body) // _LETTERS_PER_ITEM).bit_length()),
     )
 
 
@@ -438,14 +438,6 @@ def _frame_begun(body: str, nonce: str, reminder: str) -> str:
         f"you. The answer is still written: its last piece alone is judged; those before it tell what it goes on "
         f"from.\n{reminder}\n<<<{nonce}\n{body}\n{nonce}>>>\nJudge the last piece."
     )
-
-
-def _most_items(letters: int) -> int:
-    """Return how many items a list can have that is drawn from so many letters: one for every word or two.
-
-    It is rounded up to a power of two, so that few schemas differ by it.
-    """
-    return max(_FEW_ITEMS, 1 << (letters // _LETTERS_PER_ITEM).bit_length())
 
 
 def _attached(media: Sequence[Media], reminder: str) -> Iterator[str | Media]:
@@ -680,13 +672,9 @@ def _tokens(request: ModelRequest, side: int) -> float:
     attached = sum(not isinstance(part, str) for part in request.attached) * _ATTACHED_TOKENS[side]
     beside = 0
     if side:
-        latin, letters = latin + (size := _schema_letters(request)), letters + size
+        latin, letters = latin + (size := (0 if request.text else _letters_of(request.schema))), letters + size
         beside = _FRAME_TOKENS * len(texts)
     return latin / _LETTERS_PER_TOKEN[side] + (letters - latin) / _OTHER_PER_TOKEN[side] + beside + attached
-
-
-def _schema_letters(request: ModelRequest) -> int:
-    return 0 if request.text else _letters_of(request.schema)
 
 
 @lru_cache(maxsize=256)

@@ -327,7 +327,7 @@ def _print_curve(out: Console, points: Sequence[CurvePoint]) -> None:
         bar = "" if out.options.ascii_only else "█" * round(_BAR * point.cumulative)
         cells = [f"{point.attempt}", f"{point.at_risk:,}", f"{point.passed:,}", _share(point.cumulative)]
         most = [_share(point.if_patience_passed)] if has_patience else []
-        rows.append([*cells, _interval(point.low, point.high), bar, *most])
+        rows.append([*cells, f"{point.low:.1%} to {point.high:.1%}", bar, *most])
     print_table(out, columns, rows)
 
 
@@ -426,10 +426,6 @@ def _explain_policies(result: LoopReplay) -> list[str]:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
-
-
-def _interval(low: float, high: float) -> str:
-    return f"{low:.1%} to {high:.1%}"
 
 
 def _range(value: tuple[float, float] | None, *, form: str = ".1%") -> str:

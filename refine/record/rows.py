@@ -21,6 +21,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 
 from graphs import Attempt, Outcome, Policy
+from graphs.answers import AnswerKind
 from graphs.certificate import settings_of, subject_of
 from judges import ConfigurationError, Judge, Sample, Verdict
 from judges.certificate import Subject
@@ -285,13 +286,16 @@ def rows_of(pending: PendingOutcome, *, texts: bool, redact: Sequence[Redact] = 
     outcome = pending.outcome
     question = _question(outcome.conversation)
     row = _outcome_row(pending, question)
-    attempts = []
-    for attempt in outcome.attempts:
-        attempts.append(_attempt_row(row["id"], attempt, released=attempt.number == outcome.released))
-        if texts:
-            attempts[-1].update(_attempt_texts(attempt, redact))
+    kinds = [attempt.kind for attempt in outcome.attempts]
+    attempts = [
+        _attempt_row(row["id"], attempt, kind, released=attempt.number == outcome.released)
+        for attempt, kind in zip(outcome.attempts, kinds, strict=True)
+    ]
     if texts:
         row |= _outcome_texts(outcome, question, redact)
+        drafts = [attempt.text for attempt in outcome.attempts]
+        for attempt_row, attempt, draft in zip(attempts, outcome.attempts, drafts, strict=True):
+            attempt_row.update(_attempt_texts(attempt, draft, redact))
     return OutcomeRows(row, tuple(attempts))
 
 
@@ -354,7 +358,7 @@ def _question_marks(verdict: Verdict | None) -> Row:
     }
 
 
-def _attempt_row(outcome: str, attempt: Attempt, *, released: bool) -> Row:
+def _attempt_row(outcome: str, attempt: Attempt, kind: AnswerKind, *, released: bool) -> Row:
     """Return the row of one attempt of the outcome with this id, without texts."""
     verdict = attempt.verdict
     return _storable(
@@ -362,7 +366,7 @@ def _attempt_row(outcome: str, attempt: Attempt, *, released: bool) -> Row:
             "outcome": outcome,
             "number": attempt.number,
             "released": released,
-            "kind": None if attempt.kind == "text" else attempt.kind,
+            "kind": None if kind == "text" else kind,
             "model": _metadata(attempt.answer, _MODELS),
             "finish_reason": _metadata(attempt.answer, _FINISH_REASONS),
             "generate_s": attempt.latency_s,
@@ -441,8 +445,8 @@ def _outcome_texts(outcome: Outcome, question: str, redact: Sequence[Redact]) ->
     return row
 
 
-def _attempt_texts(attempt: Attempt, redact: Sequence[Redact]) -> Row:
-    verdict, draft = attempt.verdict, attempt.text
+def _attempt_texts(attempt: Attempt, draft: str, redact: Sequence[Redact]) -> Row:
+    verdict = attempt.verdict
     texts = {"draft": _redact(draft, redact)}
     if verdict is not None:
         texts |= {
@@ -561,7 +565,7 @@ def _recorded_samples(pending: PendingOutcome) -> Iterator[Sample]:
     for attempt in recorded.attempts:
         for draft in attempt.drafts:
             released = draft is attempt and attempt.number == recorded.released
-            row = _attempt_row(outcome["id"], draft, released=released)
+            row = _attempt_row(outcome["id"], draft, draft.kind, released=released)
             if draft.verdict is not None:
                 row |= {name: getattr(draft.verdict, name) for name in ("rationale", "feedback")}
             if draft.pieces:

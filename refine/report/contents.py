@@ -318,7 +318,7 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ..
     return (
         TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
         score_cell(_mean_figure(summary)),
-        share_cell(_pass_figure(summary)),
+        share_cell(_figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")),
         TableCell(
             wording.percent(summary.scored / summary.n if summary.n else None),
             unscored or "all rows",
@@ -336,10 +336,6 @@ def _ratings_cell(ratings: Mapping[int, int]) -> TableCell:
 
 def _mean_figure(summary: Summary) -> Figure:
     return _figure(summary.mean, summary.mean_interval, summary.scored, "Wilson, over questions")
-
-
-def _pass_figure(summary: Summary) -> Figure:
-    return _figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")
 
 
 def _histogram(judge: str, verdicts: Sequence[Verdict]) -> Chart | None:

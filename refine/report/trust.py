@@ -176,11 +176,6 @@ def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, b
     return {index: verdict for index, verdict in verdicts.items() if verdict is not None}
 
 
-def _attempts_section(replay: LoopReplay) -> Section:
-    """Return the section on recorded attempts."""
-    return Section("attempts", "What another attempt brings", tuple(_blocks(replay)))
-
-
 _EFFECTS: dict[str, Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
 
 
@@ -351,7 +346,7 @@ def trust_sections(trust: Trust) -> Iterator[Section]:
         blocks = _certificate(trust.certificate, is_issued=trust.is_issued)
         yield Section("certificate", "What is certified", tuple(blocks))
     if trust.replay is not None:
-        yield _attempts_section(trust.replay)
+        yield Section("attempts", "What another attempt brings", tuple(_blocks(trust.replay)))
     if trust.notes and not trust.alignments:
         yield Section("notes", "Not told", tuple(Paragraph(note, "unsure") for note in trust.notes))
 

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import as_completed
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
@@ -245,7 +245,7 @@ class CellWorkers:
         if isinstance(work.sample, BadSample):
             return self._finish(work, name, _verdict_on_unreadable(work.sample), None)
         calls = self._store.watch(work, name)
-        with _watched_by(calls):
+        with _UNWATCHED if calls is None else observing(call_watcher=calls):
             try:
                 verdict = await self._judges[name].acall(work.sample)
             except Exception as error:  # noqa: BLE001 - sorted in one place
@@ -267,10 +267,6 @@ async def _each(rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow]) -> Asy
         return
     for row in rows:
         yield row
-
-
-def _watched_by(calls: CellCalls | None) -> AbstractContextManager[None]:
-    return _UNWATCHED if calls is None else observing(call_watcher=calls)
 
 
 def _verdict_on_unreadable(row: BadSample) -> Verdict:
