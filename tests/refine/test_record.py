@@ -33,6 +33,7 @@ from refine.cli.app import app
 from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
 from refine.record.database import read_url
+from refine.record.rows import Record
 from tests.postgres import Cluster
 from tests.snippets import ROOT
 
@@ -299,6 +300,7 @@ def test_a_database_that_never_answers_costs_nothing_but_rows(caplog: pytest.Log
     assert (stats.offered, stats.lost_closed, stats.queued) == (21, 21, 0)
     assert losses()["outcomes"] - before == 21
     assert re.search(r"the database fails \(.*refused", caplog.text)
+    assert "could not be written: the record was closed" in caplog.text
     assert "hunter2" not in caplog.text + repr(record)
 
 
@@ -555,6 +557,8 @@ def test_where_a_record_may_be(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         assert "\n" not in str(refusal.value)
     with pytest.raises(ConfigurationError, match="keep_days"):
         DatabaseRecord("sqlite:///a.db", keep_days=0)
+    with pytest.raises(ConfigurationError, match="is the path of a file, not 7"):
+        Record(7)  # type: ignore[arg-type]
 
     class Faulty:
         def add(self, outcome: Outcome, origin: Origin) -> None:
