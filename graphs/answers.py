@@ -421,16 +421,16 @@ def _plain_faults(value: object, schema: Mapping[str, Any], place: str, depth: i
 def _faults_of_object(
     value: Mapping[str, Any], schema: Mapping[str, Any], place: str, depth: int
 ) -> Iterator[str]:
-    required, known = schema.get("required"), schema.get("properties")
-    known = known if isinstance(known, Mapping) else {}
+    required, properties = schema.get("required"), schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
     for key in required if isinstance(required, list) else ():
         if key not in value:
             yield _missing(str(key), place)
     for key, part in value.items():
         inner = f"{place}.{key}" if place else str(key)
-        if isinstance(known.get(key), Mapping):
-            yield from _plain_faults(part, known[key], inner, depth - 1)
-        elif schema.get("additionalProperties") is False and key not in known:
+        if isinstance(properties.get(key), Mapping):
+            yield from _plain_faults(part, properties[key], inner, depth - 1)
+        elif schema.get("additionalProperties") is False and key not in properties:
             yield f"{inner} is no argument of it."
 
 
@@ -457,11 +457,11 @@ def check_judges(policy: Policy, judge: Judge) -> None:
     """
     if isinstance(policy.on_refusal, str):
         return
-    known = tuple(dict.fromkeys(_names_in(judge)))
+    names = tuple(dict.fromkeys(_names_in(judge)))
     for name in policy.on_refusal:
-        if name not in known:
+        if name not in names:
             raise ConfigurationError(
-                f"on_refusal names the judge {shortened(name)}, and there is none; there are {', '.join(known)}"
+                f"on_refusal names the judge {shortened(name)}, and there is none; there are {', '.join(names)}"
             )
 
 

@@ -138,8 +138,8 @@ class _Pack(BaseModel):
     @property
     def texts(self) -> tuple[str, ...]:
         """All that it says, with places for faults and words left empty."""
-        own = (self.faults, self.no_faults, self.no_question, self.earlier, self.earlier_no_faults)
-        return tuple(Template(text).substitute(faults="\n", keep=self.keep) for text in own if text)
+        pack_texts = (self.faults, self.no_faults, self.no_question, self.earlier, self.earlier_no_faults)
+        return tuple(Template(text).substitute(faults="\n", keep=self.keep) for text in pack_texts if text)
 
 
 def read_pack(kind: type[P], language: Language, name: str) -> P:
@@ -336,9 +336,9 @@ def answers_of(refinement: Refinement) -> list[Attempt]:
 
     Neither is a mended draft: the generator is told what was wrong with its own.
     """
-    own = [attempt for attempt in refinement.attempts if not attempt.mended]
-    answers = [attempt for attempt in own if attempt.copied != "echo"]
-    return answers or own[-1:]
+    written_attempts = [attempt for attempt in refinement.attempts if not attempt.mended]
+    answers = [attempt for attempt in written_attempts if attempt.copied != "echo"]
+    return answers or written_attempts[-1:]
 
 
 def _draft(attempt: Attempt) -> Iterator[AnyMessage]:
@@ -360,8 +360,8 @@ def _question(refinement: Refinement, pack: _Pack) -> str:
 
 def _bounded(faults: Iterable[str]) -> tuple[str, ...]:
     """Return the first faults, as many as one feedback may be long."""
-    left = FEEDBACK_LIMIT
-    return tuple(fault for fault in faults if (left := left - len(fault)) >= 0)
+    characters_left = FEEDBACK_LIMIT
+    return tuple(fault for fault in faults if (characters_left := characters_left - len(fault)) >= 0)
 
 
 def _language(refinement: Refinement, attempt: Attempt) -> Language:

@@ -233,9 +233,9 @@ class CandidatesLoop(Loop):
 
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for all candidates."""
-        own = as_generator(generator)
-        candidates = tuple(candidate.with_generator(own) for candidate in self._candidates)
-        return evolve(super().with_generator(own), _candidates=candidates)
+        drafter = as_generator(generator)
+        candidates = tuple(candidate.with_generator(drafter) for candidate in self._candidates)
+        return evolve(super().with_generator(drafter), _candidates=candidates)
 
     @property
     def may_interrupt(self) -> bool:
@@ -252,8 +252,10 @@ class CandidatesLoop(Loop):
         count = self._count(refinement)
         clock = RunningClock(refinement)
         if count == 0:
-            left = (refinement.policy.max_calls or 0) - refinement.usage.calls
-            detail = f"{left} model calls left, and an attempt takes {self._calls_of_a_candidate(refinement)}"
+            calls_left = (refinement.policy.max_calls or 0) - refinement.usage.calls
+            detail = (
+                f"{calls_left} model calls left, and an attempt takes {self._calls_of_a_candidate(refinement)}"
+            )
             return self._to_finish(refinement.stop("budget", detail, now=clock()))
         if count == 1 or refinement.limit_reached(clock()) is not None:
             return (yield from super().generate(refinement, messages, context))
@@ -320,10 +322,10 @@ class CandidatesLoop(Loop):
         self, results: _AttemptResults, refinement: Refinement, messages: Messages, now: float
     ) -> Transition:
         """Return what the attempt comes to, with the rejected drafts and all that was consumed on record."""
-        drafted, left = results.drafted, _handoff(results)
+        drafted, handoff = results.drafted, _handoff(results)
         number = best_candidate(drafted) if drafted else 0
-        if left is not None and not (drafted and standing_of(drafted[number]) is CandidateStanding.ACCEPTED):
-            return replace(left, refinement=refinement, warnings=())
+        if handoff is not None and not (drafted and standing_of(drafted[number]) is CandidateStanding.ACCEPTED):
+            return replace(handoff, refinement=refinement, warnings=())
         if not drafted:
             return self._without_draft(results, refinement, messages, now)
         chosen = drafted[number]
@@ -418,7 +420,7 @@ class _Candidate(Loop):
             context: The context of the run.
             unjudged: Gets the record with the draft, by the candidate's number, before the judge is asked.
         """
-        own = context.beside_others()
+        candidate_context = context.beside_others()
         allowance = Allowance(prices=self.policy.prices, may_be_left=self.policy.first_accepted)
 
         def proceed(effect: Effect) -> Any:
@@ -431,11 +433,11 @@ class _Candidate(Loop):
 
         def run() -> Transition:
             with metered(allowance):
-                return flow.run(self._pursue(refinement, messages, own, unjudged), proceed)
+                return flow.run(self._pursue(refinement, messages, candidate_context, unjudged), proceed)
 
         async def arun() -> Transition:
             with metered(allowance):
-                return await flow.arun(self._pursue(refinement, messages, own, unjudged), aproceed)
+                return await flow.arun(self._pursue(refinement, messages, candidate_context, unjudged), aproceed)
 
         return _Call(run=run, arun=arun, allowance=allowance)
 

@@ -131,8 +131,8 @@ def settings_of(policy: Policy) -> dict[str, JsonValue]:
 
 def _feedback(policy: Policy) -> str:
     """Return a digest of what the generator is shown on a retry, our own words included."""
-    own = policy.augment
-    function = augment.named(own) if isinstance(own, str) else own
+    augmenter = policy.augment
+    function = augment.named(augmenter) if isinstance(augmenter, str) else augmenter
     return _digest([function, augment.words()])
 
 
@@ -169,8 +169,10 @@ def _read(generator: object) -> GeneratorIdentity:
         name = str(getattr(generator, "__name__", type(generator).__name__))
         digest = "" if code is None else fingerprint("code", code.co_code, list(code.co_names))
         return GeneratorIdentity(name, digest)
-    own = getattr(generator, "name", None)
-    return GeneratorIdentity(own if isinstance(own, str) and own else type(generator).__name__)
+    name_attribute = getattr(generator, "name", None)
+    return GeneratorIdentity(
+        name_attribute if isinstance(name_attribute, str) and name_attribute else type(generator).__name__
+    )
 
 
 def _chat_model_in(generator: object) -> BaseChatModel | None:

@@ -125,8 +125,10 @@ def _repeats(text: str, refinement: Refinement, conversation: Sequence[BaseMessa
         return True
     draft = _Text(text)
     said_before = cache(lambda: _Text("\n".join(str(message.text) for message in conversation)[-_LONGEST_TEXT:]))
-    own = [part for part in _own_parts() if part in draft.folded]  # hundreds: a call for each would cost more
-    if any(not said_before().has(part) for part in own):
+    repeated_parts = [
+        part for part in _own_parts() if part in draft.folded
+    ]  # hundreds: a call for each would cost more
+    if any(not said_before().has(part) for part in repeated_parts):
         return True
     feedbacks = [faults_of(attempt, refinement) for attempt in refinement.attempts]
     together = tuple(dict.fromkeys(fault for faults in feedbacks for fault in faults))

@@ -29,7 +29,6 @@ from graphs.events import Event
 from graphs.outcome import Outcome, Unanswered
 from graphs.overrides import Overrides, overrides_in
 from graphs.refinement import Refinement
-from judges.errors import ConfigurationError
 from judges.runtime import flow as running
 from judges.runtime.budget import Allowance
 from judges.runtime.faults import logging_safely
@@ -72,7 +71,7 @@ class Effect:
     """A call that a step needs: to the generator, the judge or a reviewer.
 
     Args:
-        run: Makes the call, blocking; None where it has no blocking form.
+        run: Makes the call, blocking.
         arun: Makes it without blocking.
         config: What calls inside inherit; None where none is made through LangChain.
         seconds: Longest wait, or None.
@@ -82,7 +81,7 @@ class Effect:
         refinement: The record that the events are about; None where there are none.
     """
 
-    run: Callable[[], Any] | None
+    run: Callable[[], Any]
     arun: Callable[[], Awaitable[Any]]
     config: RunnableConfig | None
     seconds: float | None = None
@@ -213,8 +212,8 @@ class RunContext:
             muted = langgraph_private.muted_config(self.config, silent=silent) if part else None
             base = self._inherited[part, silent] = muted or langgraph_private.detached_config(self.config)
         callbacks = base["callbacks"]
-        own = callbacks.copy() if callbacks else []
-        return {**base, "callbacks": own, "configurable": {**base["configurable"]}}
+        inherited_callbacks = callbacks.copy() if callbacks else []
+        return {**base, "callbacks": inherited_callbacks, "configurable": {**base["configurable"]}}
 
     def announce(self, events: Sequence[Event], refinement: Refinement) -> None:
         """Send events about a record to the graph's custom stream, to callback handlers, and to the log."""
@@ -326,13 +325,7 @@ async def _adrive_inside(config: RunnableConfig, driven: Coroutine[Any, Any, T])
 
 
 def perform(effect: Effect) -> Any:
-    """Make the call of an effect, blocking; where it fails, or takes too long, it calls nothing any more.
-
-    Raises:
-        ConfigurationError: If it has no blocking form.
-    """
-    if effect.run is None:
-        raise ConfigurationError("this generator answers without blocking only; use arun, or ainvoke")
+    """Make the call of an effect, blocking; where it fails, or takes too long, it calls nothing any more."""
     number, watch = effect.attempt, watcher.get()
     try:
         with nullcontext() if effect.config is None else langchain_private.use_config(effect.config):

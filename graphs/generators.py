@@ -311,12 +311,15 @@ class _DirectGenerator:
         """Return a draft without blocking the event loop; otherwise as `draft`."""
         return self._draft(await self.client.achat(**self._call(request)))
 
-    def _call(self, asked: DraftRequest) -> dict[str, Any]:
+    def _call(self, draft_request: DraftRequest) -> dict[str, Any]:
         """Return the request; in a stream it asks vLLM to go on with what the assistant has begun, if it has."""
-        request, on_delta = _request(_dicts(asked.prompt), asked.temperature), asked.on_delta
+        request, on_delta = (
+            _request(_dicts(draft_request.prompt), draft_request.temperature),
+            draft_request.on_delta,
+        )
         if on_delta is None:
             return {"request": request}
-        goes_on = GOES_ON if asked.prompt[-1].type == "ai" else {}
+        goes_on = GOES_ON if draft_request.prompt[-1].type == "ai" else {}
         return {"request": {**request, **goes_on}, "on_chunk": lambda chunk: on_delta(delta_of(chunk))}
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
@@ -373,12 +376,15 @@ class RequestGenerator(_DirectGenerator):
         """The request's messages as LangChain's: the question for the loop."""
         return to_messages(self._request.get("messages") or ())
 
-    def _call(self, asked: DraftRequest) -> dict[str, Any]:
+    def _call(self, draft_request: DraftRequest) -> dict[str, Any]:
         """Return the request with its headers; it is not sent as a stream."""
-        added = asked.prompt[len(self.conversation) :]
+        added = draft_request.prompt[len(self.conversation) :]
         messages = self._request.get("messages") or []
         messages = [*messages, *to_dicts(added)] if added else messages
-        return {"request": {**self._request, **_request(messages, asked.temperature)}, "headers": self._headers}
+        return {
+            "request": {**self._request, **_request(messages, draft_request.temperature)},
+            "headers": self._headers,
+        }
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
         return _draft_of_completion(completion, str(self._request.get("model") or self.client.name))
@@ -532,21 +538,23 @@ class _RunnableGenerator:
         self._is_trusted = _only_reads(runnable)
 
     def draft(self, request: DraftRequest) -> Draft:
-        runnable, given, own, settings = self._call(request)
-        with _inheriting(own, request.config):
+        runnable, runnable_input, inner_config, settings = self._call(request)
+        with _inheriting(inner_config, request.config):
             if request.on_delta is None:
-                return self._draft_of(runnable.invoke(given, own, **settings), request.prompt)
-            stream: Any = runnable.stream(given, own, **settings)
+                return self._draft_of(runnable.invoke(runnable_input, inner_config, **settings), request.prompt)
+            stream: Any = runnable.stream(runnable_input, inner_config, **settings)
             with closing(stream):
                 chunks = [_pass_on(chunk, request.on_delta) for chunk in stream]
         return self._draft_of(_sum_of(chunks), request.prompt)
 
     async def adraft(self, request: DraftRequest) -> Draft:
-        runnable, given, own, settings = self._call(request)
-        with _inheriting(own, request.config):
+        runnable, runnable_input, inner_config, settings = self._call(request)
+        with _inheriting(inner_config, request.config):
             if request.on_delta is None:
-                return self._draft_of(await runnable.ainvoke(given, own, **settings), request.prompt)
-            stream: Any = runnable.astream(given, own, **settings)
+                return self._draft_of(
+                    await runnable.ainvoke(runnable_input, inner_config, **settings), request.prompt
+                )
+            stream: Any = runnable.astream(runnable_input, inner_config, **settings)
             async with aclosing(stream):
                 chunks = [_pass_on(chunk, request.on_delta) async for chunk in stream]
         return self._draft_of(_sum_of(chunks), request.prompt)
@@ -561,12 +569,17 @@ class _RunnableGenerator:
         model = _chat_model_in(self._runnable) if ban.depth else None
         if model is not None:
             check_allowed(type(model).__name__, model)
-        own = self._config(request.config)
-        is_read_only = self._is_trusted and not own.get("callbacks")
+        inner_config = self._config(request.config)
+        is_read_only = self._is_trusted and not inner_config.get("callbacks")
         messages = request.prompt if is_read_only else copy_messages(request.prompt)
         check_temperature(self, request.temperature)
         settings = {} if request.temperature is None else {"temperature": request.temperature}
-        return _muted(self._runnable), messages if self._key is None else {self._key: messages}, own, settings
+        return (
+            _muted(self._runnable),
+            messages if self._key is None else {self._key: messages},
+            inner_config,
+            settings,
+        )
 
     def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
         draft = _draft_of(output, prompt)
@@ -611,9 +624,9 @@ def delta_in(chunk: object) -> Delta:
     if not isinstance(chunk, AIMessage):
         return Delta()
     calls = getattr(chunk, "tool_call_chunks", None) or chunk.tool_calls
-    known = chunk.usage_metadata is not None
+    has_usage = chunk.usage_metadata is not None
     name = chunk.response_metadata.get("model_name")
-    return Delta(str(chunk.text), bool(calls), ((name, usage_of(chunk)),) if known else ())
+    return Delta(str(chunk.text), bool(calls), ((name, usage_of(chunk)),) if has_usage else ())
 
 
 def _sum_of(chunks: Sequence[Any]) -> object:
@@ -739,9 +752,9 @@ def _bound_step_limit(runnable: object) -> int | None:
     return next((limit for limit in limits if isinstance(limit, int)), None)
 
 
-def _inheriting(own: RunnableConfig, config: RunnableConfig) -> AbstractContextManager[None]:
+def _inheriting(inner_config: RunnableConfig, config: RunnableConfig) -> AbstractContextManager[None]:
     """Let a runnable inherit its own config, since bindings merge what they inherit with what they are given."""
-    return nullcontext() if own is config else langchain_private.use_config(own)
+    return nullcontext() if inner_config is config else langchain_private.use_config(inner_config)
 
 
 def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
@@ -757,10 +770,10 @@ def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
         if bound_to := runnable.config.get("callbacks"):
             update["config"] = {**runnable.config, "callbacks": langchain_private.mute_callbacks(bound_to)}
     elif isinstance(runnable, BaseChatModel):
-        own = runnable.callbacks
+        model_callbacks = runnable.callbacks
         if getattr(runnable, "streaming", False):
             runnable = keeping_refusals(runnable)
-        update = {"callbacks": langchain_private.mute_callbacks(own)} if own else {}
+        update = {"callbacks": langchain_private.mute_callbacks(model_callbacks)} if model_callbacks else {}
     return runnable.model_copy(update=update) if update else runnable  # type: ignore[union-attr]  # of pydantic
 
 

@@ -161,8 +161,8 @@ def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None
     """
     check_installed()
     if piece_judge is not None:
-        own = judge_for(generator, piece_judge)
-        return _PieceJudges(piece_judge=own, closing_judge=None if own is judge else judge)
+        judge_of_pieces = judge_for(generator, piece_judge)
+        return _PieceJudges(piece_judge=judge_of_pieces, closing_judge=None if judge_of_pieces is judge else judge)
     if judge.judges_parts:
         return _PieceJudges(piece_judge=judge, closing_judge=None)
     members = judge.judges if isinstance(judge, Panel) and judge.is_strict else {}
@@ -315,10 +315,11 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         """Stream a turn, once it is alone on its thread; see LangGraph."""
         config, settings = self._read(config, settings)
         thread = self._thread(config)
-        seen = flow.run(self._open_interrupts(input, config, thread), self.get_state)
+        shown_interrupts = flow.run(self._open_interrupts(input, config, thread), self.get_state)
         config = langgraph_private.with_records(config)
         with _keeping_outcome(config), turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
-            input, config, decision = flow.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
+            begin = self._begin(input, config, thread, shown_interrupts)
+            input, config, decision = flow.run(begin, self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
             if decision is not None:
                 check_reached(input, decision)
@@ -332,11 +333,11 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         """Stream a turn without blocking; otherwise as `stream`."""
         config, settings = self._read(config, settings)
         thread = self._thread(config)
-        seen = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
+        shown_interrupts = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
         config = langgraph_private.with_records(config)
         with _keeping_outcome(config):
             async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
-                begun = await flow.arun(self._begin(input, config, thread, seen), self.aget_state)
+                begun = await flow.arun(self._begin(input, config, thread, shown_interrupts), self.aget_state)
                 input, config, decision = begun  # noqa: A001
                 chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
                 async with aclosing(chunks):
@@ -384,7 +385,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         return (yield config).interrupts
 
     def _begin(
-        self, turn_input: Any, config: RunnableConfig, thread: Hashable, seen: Sequence[Interrupt]
+        self, turn_input: Any, config: RunnableConfig, thread: Hashable, shown_interrupts: Sequence[Interrupt]
     ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, langgraph_private.Decision | None]]:
         """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
         if not isinstance(turn_input, Mapping | Command | None):
@@ -395,7 +396,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         if thread is None or turn_input is None:
             return turn_input, config, None
         if isinstance(turn_input, Command):
-            check_decision(turn_input, (yield config).interrupts, seen)
+            check_decision(turn_input, (yield config).interrupts, shown_interrupts)
             decision = langgraph_private.Decision()
             return turn_input, langgraph_private.with_decision(config, decision), decision
         if self.loop.can_await_human and not langgraph_private.names_a_checkpoint(config):
@@ -746,7 +747,7 @@ def _compiled(
     ends = {first: "revise", END: ""} if revisable else None
     graph.add_node("finish", _StepNode("finish", loop, first), input_schema=NodeInput, destinations=ends)
     graph.add_edge("finish", END)
-    own = None if checkpointer == "inherit" else checkpointer
-    compiled = graph.compile(checkpointer=own, store=store, name=name)
+    graph_checkpointer = None if checkpointer == "inherit" else checkpointer
+    compiled = graph.compile(checkpointer=graph_checkpointer, store=store, name=name)
     langgraph_private.hide_record(compiled)
     return compiled

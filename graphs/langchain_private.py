@@ -96,8 +96,8 @@ def without_tokens(handler: BaseCallbackHandler) -> BaseCallbackHandler:
 
 
 def _hears_tokens(handler: BaseCallbackHandler) -> bool:
-    own = getattr(handler, "__dict__", {})
-    return any(event in own for event in _TOKEN_EVENTS) or _class_hears_tokens(type(handler))  # type: ignore[arg-type]  # mypy does not know that a class has a hash
+    attributes = getattr(handler, "__dict__", {})
+    return any(event in attributes for event in _TOKEN_EVENTS) or _class_hears_tokens(type(handler))  # type: ignore[arg-type]  # mypy does not know that a class has a hash
 
 
 @lru_cache(maxsize=256)
@@ -362,10 +362,10 @@ class HeardReplies(BaseCallbackHandler):
         """Put an earlier reply to the same prompt into the place of a new one; False where there is none."""
         earlier = self.again.lookup(dumps(list(map(_nameless, reply.prompt))), "")
         pairs = list(zip(reply.generations, earlier or (), strict=False))
-        if run_id in self._streamed and any(_content_of(new) != _content_of(known) for new, known in pairs):
+        if run_id in self._streamed and any(_content_of(new) != _content_of(streamed) for new, streamed in pairs):
             return False
-        for new, known in pairs:
-            vars(new).update(vars(known))  # the object that the caller reads, too
+        for new, streamed in pairs:
+            vars(new).update(vars(streamed))  # the object that the caller reads, too
         return earlier is not None
 
 
@@ -414,13 +414,15 @@ class RepliesAgain(BaseCache):
 
     def is_open_in(self, task: str) -> bool:
         """Check whether a reply of a task is left."""
-        return any(known == task for known, _, _ in self._replies)
+        return any(reply_task == task for reply_task, _, _ in self._replies)
 
     def lookup(self, prompt: str, llm_string: str) -> list[Any] | None:
         """Return the reply to a prompt; None has the model asked."""
         del llm_string
         digest = _digest_of(prompt)
-        index = next((index for index, (_, known, _) in enumerate(self._replies) if known == digest), None)
+        index = next(
+            (index for index, (_, reply_digest, _) in enumerate(self._replies) if reply_digest == digest), None
+        )
         return None if index is None else list(map(_generation_of, self._replies.pop(index)[2]))
 
     def update(self, prompt: str, llm_string: str, return_val: object) -> None:
@@ -438,8 +440,8 @@ def _generation_of(reply: Any) -> Generation:
 
 def replying_again(model: BaseChatModel, replies: Sequence[Sequence[Any]]) -> BaseChatModel:
     """Return a chat model that gives these replies again, and none that a loop around would have given again."""
-    own = model.cache.before if isinstance(model.cache, RepliesAgain) else model.cache
-    cache = RepliesAgain(replies, before=own) if replies else own
+    model_cache = model.cache.before if isinstance(model.cache, RepliesAgain) else model.cache
+    cache = RepliesAgain(replies, before=model_cache) if replies else model_cache
     return model if cache is model.cache else model.model_copy(update={"cache": cache})
 
 
@@ -510,13 +512,13 @@ def _token_manager(config: RunnableConfig) -> CallbackManager | None:
     if not handlers:
         return None
     callbacks = config.get("callbacks")
-    own = callbacks if isinstance(callbacks, BaseCallbackManager) else None
+    manager = callbacks if isinstance(callbacks, BaseCallbackManager) else None
     return CallbackManager(
         handlers=handlers,
         inheritable_handlers=handlers,
-        parent_run_id=None if own is None else own.parent_run_id,
+        parent_run_id=None if manager is None else manager.parent_run_id,
         tags=list(config.get("tags") or ()),
-        metadata={**(own.metadata if own is not None else {}), **(config.get("metadata") or {})},
+        metadata={**(manager.metadata if manager is not None else {}), **(config.get("metadata") or {})},
     )
 
 
@@ -543,8 +545,8 @@ def _class_feeds_stream(kind: type) -> bool:
         if ".streaming" in module or module == _StreamingCallbackHandler.__module__:
             return True
         if issubclass(ancestor, BaseCallbackHandler) and module.startswith(("langchain_core.", "langgraph.")):
-            known = ancestor in _OBSERVERS or f"{module}.{ancestor.__qualname__}" == _IDLE_CLOCK
-            return not (known or issubclass(ancestor, BaseTracer | AsyncBaseTracer))
+            is_idle = ancestor in _OBSERVERS or f"{module}.{ancestor.__qualname__}" == _IDLE_CLOCK
+            return not (is_idle or issubclass(ancestor, BaseTracer | AsyncBaseTracer))
     return True
 
 

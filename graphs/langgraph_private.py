@@ -43,7 +43,9 @@ from judges.runtime.observation import current, setting
 
 T = TypeVar("T")
 
-_DECISION, _OVERRIDES, _RECORDS = "__refine_decision", "__refine_overrides", "__refine_records"
+_DECISION = "__refine_decision"
+_OVERRIDES = "__refine_overrides"
+_RECORDS = "__refine_records"
 _OUTLET = "__refine_outlet"
 _KEYS = (_DECISION, _OVERRIDES, _RECORDS, _OUTLET, langchain_private.HEARD)
 """Keys of a config's `configurable`; what is called inside of a step does not inherit them."""
@@ -149,13 +151,21 @@ SUMMARY = "refine"
 STATUS = "status"
 """Another visible channel: whether the turn is running, waiting for a human, or done."""
 
-_READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
-_DURABILITY, _SCRATCHPAD = "__pregel_durability", "__pregel_scratchpad"
+_READ = "__pregel_read"
+_SEND = "__pregel_send"
+_CHECKPOINTER = "__pregel_checkpointer"
+_DURABILITY = "__pregel_durability"
+_SCRATCHPAD = "__pregel_scratchpad"
 _RESUMING = "__pregel_resuming"
-_TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
-_RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
-_CALL, _RESUME = "__pregel_call", "__resume__"
-_SILENCED, _OUTER_DURABILITY = "__refine_silenced", "__refine_durability"
+_TASK = "__pregel_task_id"
+_POSITIONS = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
+_RUNTIME = "__pregel_runtime"
+_PROGRESS = "__refine_progress"
+_STEP_LIMIT = "__refine_step_limit"
+_CALL = "__pregel_call"
+_RESUME = "__resume__"
+_SILENCED = "__refine_silenced"
+_OUTER_DURABILITY = "__refine_durability"
 _DURABILITY_SETTINGS = ("durability", "checkpoint_during")
 """Arguments of a run that say how soon it saves; the second one is deprecated."""
 
@@ -446,31 +456,31 @@ class ResumeAnswers:
             return " ".join(str(part) for part in parts if part)
 
         def next_number() -> int:
-            own = here()
-            number, known = next(numbers[own]), len(self._about(own))
-            (asking.add if number >= known else asking.discard)(own)
-            return size - known + number
+            position = here()
+            number, answer_count = next(numbers[position]), len(self._about(position))
+            (asking.add if number >= answer_count else asking.discard)(position)
+            return size - answer_count + number
 
         def resume_inside(consume: bool = False) -> Any:  # noqa: FBT001, FBT002 - as LangGraph calls it
             """Return nothing to a question of this call, which has no answer yet; to a graph inside, its own."""
-            own = here()
-            if own not in asking:
+            position = here()
+            if position not in asking:
                 answer = self._scratchpad.get_null_resume(consume)
                 if heard is not None and consume:
                     self._check_inside(subject, heard, is_answered=answer is not None)
                 return answer
-            asking.discard(own)
+            asking.discard(position)
             self._keep(subject, heard)
-            self._ask(own)
+            self._ask(position)
             return None
 
-        own = replace(
+        scratch = replace(
             self._scratchpad,
             resume=_AnswersAbout(self, subject, size, lambda: self._about(here())),
             interrupt_counter=next_number,
             get_null_resume=resume_inside,
         )
-        return {**config, "configurable": {**inside["configurable"], _SCRATCHPAD: own, _SEND: self._store}}
+        return {**config, "configurable": {**inside["configurable"], _SCRATCHPAD: scratch, _SEND: self._store}}
 
     @property
     def _entry(self) -> dict[str, Any]:
@@ -599,7 +609,8 @@ class _AnswersAbout(list[Any]):
         return answers if isinstance(place, slice) else answers[place - self._size + len(answers)]
 
 
-_ENTRY, _FILLER = "__refine_answers", {"__refine_answered": True}
+_ENTRY = "__refine_answers"
+_FILLER = {"__refine_answered": True}
 
 
 def unsaved_config(config: RunnableConfig) -> RunnableConfig:
@@ -682,11 +693,11 @@ class leaving_the_graph:  # noqa: N801 - named like a function, as what is used 
     def __enter__(self) -> None:
         """Do nothing yet."""
 
-    def __exit__(self, kind: object, left: object, place: object) -> None:
-        if isinstance(left, ParentCommand):
+    def __exit__(self, kind: object, error: object, place: object) -> None:
+        if isinstance(error, ParentCommand):
             namespace = self._config["configurable"].get("checkpoint_ns", "")
-            if left.args[0].graph in (namespace, recast_checkpoint_ns(namespace)):
-                left.args = (replace(left.args[0], graph=Command.PARENT),)
+            if error.args[0].graph in (namespace, recast_checkpoint_ns(namespace)):
+                error.args = (replace(error.args[0], graph=Command.PARENT),)
 
 
 def _drop(_: Any) -> None:
@@ -734,13 +745,13 @@ def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
     configurable = config.get("configurable", {})
     if _PROGRESS in configurable:
         return writer(configurable[_PROGRESS])
-    own = configurable[_RUNTIME].stream_writer if _RUNTIME in configurable else None
-    return None if own is None or _writes_nothing(own) else own
+    stream_writer = configurable[_RUNTIME].stream_writer if _RUNTIME in configurable else None
+    return None if stream_writer is None or _writes_nothing(stream_writer) else stream_writer
 
 
-def _writes_nothing(own: Callable[[Any], None]) -> bool:
+def _writes_nothing(write: Callable[[Any], None]) -> bool:
     """Check for the writer that LangGraph gives a run without a custom stream: it holds nothing to write to."""
-    return getattr(own, "__module__", "") == Pregel.__module__ and getattr(own, "__closure__", own) is None
+    return getattr(write, "__module__", "") == Pregel.__module__ and getattr(write, "__closure__", write) is None
 
 
 def is_watched(config: RunnableConfig) -> bool:
@@ -748,8 +759,8 @@ def is_watched(config: RunnableConfig) -> bool:
 
     That is a graph around it, or a callback handler of any origin.
     """
-    own = ensure_config(config)
-    configurable = own.get("configurable")
+    run_config = ensure_config(config)
+    configurable = run_config.get("configurable")
     if configurable and any(key.startswith(_GRAPH_KEYS) for key in configurable):
         return True
-    return bool(langchain_private.listeners(own)) or is_observed()
+    return bool(langchain_private.listeners(run_config)) or is_observed()

@@ -56,6 +56,7 @@ from graphs.events import (
     stopped_events,
 )
 from graphs.generators import AsyncGenerator, Draft, DraftRequest, OnDelta, as_generator, check_temperature
+from graphs.generators import Generator as BlockingGenerator
 from graphs.outcome import (
     ConcurrentTurn,
     DraftError,
@@ -230,11 +231,15 @@ class GeneratorCall:
     allowance: Allowance | None
 
     def run(self) -> Draft:
-        """Return the draft, blocking; the generator has that form."""
-        generator: Any = self.generator
+        """Return the draft, blocking.
+
+        Raises:
+            ConfigurationError: If the generator has no such form.
+        """
+        if not isinstance(self.generator, BlockingGenerator):
+            raise ConfigurationError("this generator answers without blocking only; use arun, or ainvoke")
         with nullcontext() if self.allowance is None else metered(self.allowance):
-            draft: Draft = generator.draft(self.request)
-        return draft
+            return self.generator.draft(self.request)
 
     async def arun(self) -> Draft:
         """Return the draft without blocking."""
@@ -346,13 +351,13 @@ class Loop:
         """
         if overrides is None:
             return refinement
-        evidence, known = self._evidence(overrides.evidence), refinement.evidence
-        if overrides.settings == refinement.overrides and evidence.items() <= known.items():
+        evidence, evidence_before = self._evidence(overrides.evidence), refinement.evidence
+        if overrides.settings == refinement.overrides and evidence.items() <= evidence_before.items():
             return refinement
         self.check_overrides(overrides)
-        both = [known.get("guidelines"), overrides.criteria.get("guidelines")]
+        both = [evidence_before.get("guidelines"), overrides.criteria.get("guidelines")]
         self.bounds.check_evidence({"guidelines": both} if all(both) else {})
-        policy, evidence = overrides.applied_to(self.policy), overrides.added_to({**known, **evidence})
+        policy, evidence = overrides.applied_to(self.policy), overrides.added_to({**evidence_before, **evidence})
         return refinement.override(overrides.settings, policy, evidence)
 
     def read(self, state: Refinement | Mapping[str, Any]) -> Refinement:
@@ -506,14 +511,14 @@ class Loop:
         warnings = repeat_warnings(drafted, self._throttle) if drafted.attempts[-1].copied else ()
         return Transition(refinement=drafted, goto=goto, events=events, warnings=warnings)
 
-    def _hand_off(self, refinement: Refinement, messages: Messages, left: ParentCommand) -> Transition:
+    def _hand_off(self, refinement: Refinement, messages: Messages, command: ParentCommand) -> Transition:
         """Leave the loop for another node, as the generator commands, and take no draft there."""
-        hide_drafts(left, refinement)
+        hide_drafts(command, refinement)
         return Transition(
             refinement=refinement,
-            events=partial(handoff_events, left, refinement),
-            warnings=handoff_warnings(left, refinement, messages, self._throttle),
-            error=left,
+            events=partial(handoff_events, command, refinement),
+            warnings=handoff_warnings(command, refinement, messages, self._throttle),
+            error=command,
         )
 
     def _stop_for(
@@ -547,7 +552,7 @@ class Loop:
         )
         call = GeneratorCall(generator, DraftRequest(prompt, config or {}, temperature), allowance)
         return Effect(
-            run=call.run if hasattr(generator, "draft") else None,
+            run=call.run,
             arun=call.arun if allowance is not None else partial(generator.adraft, call.request),
             config=config,
             seconds=seconds,
@@ -619,8 +624,8 @@ class Loop:
         rejection = refinement.rejection
         if rejection is not None:
             return self._record_verdict(refinement, messages, rejection, now)
-        left = refinement.seconds_left(now)
-        if left is not None and left <= 0:
+        seconds_left = refinement.seconds_left(now)
+        if seconds_left is not None and seconds_left <= 0:
             return self._to_finish(refinement.stop("deadline", "it passed before the judge was asked", now=now))
         sample = judged_sample(messages, refinement)
         effect = self.ask_judge(refinement, sample, context, now)

@@ -303,8 +303,8 @@ def add_outcome(
 
     One that a step added already, knowing more of what was going on, stays.
     """
-    known = outcome_of(error)
-    if known is not None and known.id == refinement.id:
+    outcome_before = outcome_of(error)
+    if outcome_before is not None and outcome_before.id == refinement.id:
         return
     if not refinement.done:
         detail = f"{kind_of(error)} ended the turn on attempt {max(1, len(refinement.attempts))}"
@@ -429,9 +429,9 @@ def piece_sample(
     def read() -> Sample:
         return Sample.read(trajectory=tuple(_steps_within(steps, refinement.policy.max_conversation_chars)))
 
-    known = refinement.memo.recall("steps", steps, read).trajectory if steps else ()
+    trajectory = refinement.memo.recall("steps", steps, read).trajectory if steps else ()
     before = (Message(role="assistant", content=released),) if released else ()
-    piece_fields = {"response": piece.strip(), "trajectory": (*known, *before)}
+    piece_fields = {"response": piece.strip(), "trajectory": (*trajectory, *before)}
     return _question(messages, refinement).model_copy(update=piece_fields)
 
 
@@ -472,9 +472,9 @@ def _without_middle(messages: Sequence[AnyMessage], limit: int, chosen: Sequence
         return messages
     last = len(messages) - 1
     selected = {last, *chosen}
-    left = limit - 2 * _length(_gap(last)) - sum(lengths[index] for index in selected)
-    selected |= _fitting(range(last - 1, -1, -1), lengths, left * 2 // 3, selected)
-    selected |= _fitting(range(last), lengths, left - left * 2 // 3, selected)
+    characters_left = limit - 2 * _length(_gap(last)) - sum(lengths[index] for index in selected)
+    selected |= _fitting(range(last - 1, -1, -1), lengths, characters_left * 2 // 3, selected)
+    selected |= _fitting(range(last), lengths, characters_left - characters_left * 2 // 3, selected)
     return _with_gaps(messages, sorted(selected))
 
 

@@ -173,14 +173,14 @@ def overrides_in(context: object) -> Overrides | None:
         return Overrides.read(context)
     if isinstance(context, Mapping):
         return _in_mapping(context)
-    own = getattr(context, "refine", None)
-    return None if own is None or callable(own) else Overrides.read(own)
+    refine_settings = getattr(context, "refine", None)
+    return None if refine_settings is None or callable(refine_settings) else Overrides.read(refine_settings)
 
 
 def _in_mapping(context: Mapping[Any, Any]) -> Overrides | None:
     if "refine" in context:
-        own = context["refine"]
-        return None if own is None else Overrides.read(own)
+        refine_settings = context["refine"]
+        return None if refine_settings is None else Overrides.read(refine_settings)
     settings = sorted(name for name in context if name in _NAMES)
     if settings and len(settings) < len(context):
         raise InputError(

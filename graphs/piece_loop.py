@@ -270,7 +270,7 @@ class PieceLoop(Loop):
         )
 
         return Effect(
-            run=calls.run if hasattr(generator, "draft") else None,
+            run=calls.run,
             arun=calls.arun,
             config=config,
             seconds=refinement.seconds_left(now),
@@ -310,8 +310,8 @@ class PieceLoop(Loop):
                     ) from error
 
         return _Judgement(
-            run=lambda: flow.run(ask(), lambda asked: asked(sample)),
-            arun=lambda: flow.arun(ask(), lambda asked: asked.acall(sample)),
+            run=lambda: flow.run(ask(), lambda request: request(sample)),
+            arun=lambda: flow.arun(ask(), lambda request: request.acall(sample)),
         )
 
     def judge(
@@ -357,11 +357,11 @@ class PieceLoop(Loop):
         behind: Any = evolve(self, _judge=quick.judge)
         request = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
         try:
-            said = yield request
+            reply = yield request
         except DeadlinePassed:
             return verdict.model_copy(update={"usage": verdict.usage + request.spent})
-        words = {"rationale": said.rationale, "feedback": said.feedback}
-        return verdict.model_copy(update={**words, "usage": verdict.usage + said.usage})
+        words = {"rationale": reply.rationale, "feedback": reply.feedback}
+        return verdict.model_copy(update={**words, "usage": verdict.usage + reply.usage})
 
     def _with_verdict(self, refinement: Refinement, verdict: Verdict, *, now: float) -> Refinement:
         """Record the verdict, which stands whatever comes of a late one, where nothing more can be said."""
@@ -593,10 +593,10 @@ class _Tasks:
 
     async def end(self) -> None:
         """End all calls, and wait until they have."""
-        left = list(self._tasks)
-        for task in left:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ _DECIDING = re.compile(rf"[\s{_UNSPACED}]")
 _WORD = 24
 """Characters of the word after an end that are waited for, at most."""
 
-_OPENING, _CLOSING = "([{“«「『（【《", ")]}”»」』）】》"
+_OPENING = "([{“«「『（【《"
+_CLOSING = ")]}”»」』）】》"
 _INITIAL = re.compile(r"(?:^|[\s(«“\"'.])[^\W\d_]\.$")
 _SCRIPTS = (
     ("ar", "\u0600", "\u06ff"),

@@ -34,21 +34,21 @@ _ALIKE = 0.75
 """How alike a misspelt setting is to one that there is, from 0 to 1."""
 
 
-def _instead_of(name: str, value: object, known: Collection[str]) -> str:
+def _instead_of(name: str, value: object, field_names: Collection[str]) -> str:
     """Return what to write instead of a setting that is none; empty where nothing is known.
 
     Args:
         name: The name that was guessed.
         value: Its value, from which the value to write follows where it can.
-        known: The settings there are.
+        field_names: The settings there are.
     """
     setting = setting_meant(name)
     if not setting:
         return guesses("not of a policy").get(name, "")
-    if setting not in known:
+    if setting not in field_names:
         return ""
     is_retries = name in guesses("retries of a policy")
-    others = "; max_retries is for requests that fail" if is_retries and "max_retries" in known else ""
+    others = "; max_retries is for requests that fail" if is_retries and "max_retries" in field_names else ""
     return f"use {setting}{_value(name, value)}, {meanings()[setting]}{others}"
 
 
@@ -67,8 +67,10 @@ def _value(name: str, value: object) -> str:
     return f"={1 + round(_LEVELS * value)}" if 0 <= value <= 1 else ""
 
 
-ALIKE, EACH = "the same for every candidate", "one for each candidate"
-"""Names of the two forms of an override, which pydantic adds to the place of a fault."""
+ALIKE = "the same for every candidate"
+"""The form of an override that holds for all; pydantic adds its name to the place of a fault."""
+EACH = "one for each candidate"
+"""The form with a value for each candidate."""
 
 _INNER_PARTS = ("function-", "literal[", "[", ALIKE, EACH)
 """How the parts of a fault's place begin that only pydantic knows of."""

@@ -112,8 +112,7 @@ class BothCalls:
 
         It raises `QuestionEnded`. An error of the draft waits for the verdict, whose call is paid for.
         """
-        run = None if self.generating.run is None else self._run
-        return replace(self.generating, run=run, arun=self._arun, seconds=None, allowance=None, attempt=None)
+        return replace(self.generating, run=self._run, arun=self._arun, seconds=None, allowance=None, attempt=None)
 
     @property
     def _drafting(self) -> Effect:

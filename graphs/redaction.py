@@ -48,7 +48,10 @@ _ORDINARY = frozenset((resources.files("graphs") / "packs/ordinary_words.txt").r
 _CLOSED_ANSWERS = frozenset(["yes", "no", "true", "false", "да", "нет", "是", "否", "对", "错"])
 """Ordinary words that are the whole answer to a closed question, and withheld where they are the reference."""
 
-_STEM, _ENDING = 5, 3
+_STEM = 5
+"""Letters of a word from which on it may have another ending."""
+_ENDING = 3
+"""Most letters of that ending."""
 _BEGINNING = 5
 _KEY = 8
 
@@ -69,11 +72,11 @@ def redact(text: str, reference: str | None) -> str:
     secret = _secret(bare)
     if (len(bare) == 1 and bare.isascii()) or not secret.whole:
         return re.sub(rf"(?<!\w){re.escape(bare)}(?!\w)" if bare.isalnum() else re.escape(bare), PLACEHOLDER, text)
-    parts, done = [], 0
+    parts, end_of_last = [], 0
     for start, end in _matches(secret, _Letters(text)):
-        parts += [text[done:start], PLACEHOLDER]
-        done = end
-    return "".join([*parts, text[done:]])
+        parts += [text[end_of_last:start], PLACEHOLDER]
+        end_of_last = end
+    return "".join([*parts, text[end_of_last:]])
 
 
 class _Letters:

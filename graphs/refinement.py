@@ -458,8 +458,8 @@ class Refinement:
             return evolve(self, attempts=attempts)
         fields = {"number": last.number + 1, "answer": answer, "raw": None, "verdict": None, "kept": ""}
         spent = {"usage": Usage(), "latency_s": 0.0, "mended": verdict.masked or _UNNAMED}
-        kept = {name: getattr(last, name) for name in Attempt.model_fields}
-        return evolve(self, attempts=(*attempts, Attempt.of_checked(**{**kept, **fields, **spent})))
+        attempt_fields = {name: getattr(last, name) for name in Attempt.model_fields}
+        return evolve(self, attempts=(*attempts, Attempt.of_checked(**{**attempt_fields, **fields, **spent})))
 
     def judge_question(self, verdict: Verdict, *, now: float, generating: Usage | None = None) -> Self:
         """Record what the input judge says of the question, and stop if it refuses it, or fails to judge it.
@@ -547,8 +547,8 @@ class Refinement:
                 return reason
         if self.policy.skip is None:
             return None
-        own = attempt.answer.model_copy(deep=True)  # a user's function may change it
-        return "skip: the policy's function" if self.policy.skip(own) else None
+        answer_copy = attempt.answer.model_copy(deep=True)  # a user's function may change it
+        return "skip: the policy's function" if self.policy.skip(answer_copy) else None
 
     def _reason_to_stop(self, verdict: Verdict, now: float) -> tuple[StopReason | None, str]:
         """Return why to stop after the last verdict, with one line about it; None to go on."""
@@ -877,8 +877,8 @@ class Refinement:
             "is_judged": state.get("sampled", True),
             "question_verdict": None if (verdict := state.get("question_verdict")) is None else Verdict(**verdict),
         }
-        kept = {name: value for name, value in state.items() if name not in _STORED}
-        return cls(policy=policy, **{**kept, **values})
+        stored_fields = {name: value for name, value in state.items() if name not in _STORED}
+        return cls(policy=policy, **{**stored_fields, **values})
 
 
 def _plain(text: str) -> str:

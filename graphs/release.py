@@ -178,8 +178,8 @@ _PLAIN_METADATA = ("model_name", "model_provider", "refine")
 
 def text_alone(answer: AIMessage) -> AIMessage:
     """Return a message of which a piece was refused, without what may quote it: calls, single tokens, audio."""
-    known = answer.response_metadata
-    metadata = {name: known[name] for name in _PLAIN_METADATA if name in known}
+    reply_metadata = answer.response_metadata
+    metadata = {name: reply_metadata[name] for name in _PLAIN_METADATA if name in reply_metadata}
     text = str(answer.text)
     return AIMessage(text, id=answer.id, usage_metadata=answer.usage_metadata, response_metadata=metadata)
 
@@ -202,7 +202,8 @@ def without_replacement(refinement: Refinement) -> Refinement:
     return evolve(refinement, held_back="", stop_reason="late_refusal", detail=detail)
 
 
-_THINK, _THOUGHT = "<think>", "</think>"
+_THINK = "<think>"
+_THOUGHT = "</think>"
 _LEAST_OVERLAP = 6
 _LONGEST_COMPARED = 20_000
 """Characters at the end of what was released in which a continuation is looked for."""
@@ -245,22 +246,22 @@ class Seam:
         return 0
 
     def _mended(self, new: str) -> str:
-        own = new[: len(new) - len(new.lstrip())]
-        if not new.strip() or (own and ("\n" in own or "\n" not in self._blank)):
+        leading_blank = new[: len(new) - len(new.lstrip())]
+        if not new.strip() or (leading_blank and ("\n" in leading_blank or "\n" not in self._blank)):
             return new
         return self._blank + new.lstrip()
 
     def drop_repeated(self, pieces: Sequence[str]) -> list[str]:
         """Return pieces without those at the beginning of a continuation that were released, in order."""
-        kept = list(pieces)
-        while kept and self._next < len(self._known):
-            piece = _normalise(kept[0])[0].strip()
+        new_pieces = list(pieces)
+        while new_pieces and self._next < len(self._known):
+            piece = _normalise(new_pieces[0])[0].strip()
             if piece not in self._known[self._next :]:
                 self._next = len(self._known)
                 break
             self._next = self._known.index(piece, self._next) + 1
-            del kept[0]
-        return kept
+            del new_pieces[0]
+        return new_pieces
 
 
 def _normalise(text: str) -> tuple[str, list[int]]:
@@ -412,6 +413,6 @@ class PieceAttempt:
 
     def estimate(self) -> tuple[str | None, Usage]:
         """Return what an aborted call consumed: what is known of it, and as many tokens as there were chunks."""
-        name, known = self._calls[-1] if self._calls else (None, Usage())
-        sent = known.input_tokens or max(1, self.prompt_chars // _CHARS_OF_A_TOKEN)
-        return name, Usage.of_call(sent, max(1, self.deltas, known.output_tokens))
+        name, reported_usage = self._calls[-1] if self._calls else (None, Usage())
+        sent = reported_usage.input_tokens or max(1, self.prompt_chars // _CHARS_OF_A_TOKEN)
+        return name, Usage.of_call(sent, max(1, self.deltas, reported_usage.output_tokens))

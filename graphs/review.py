@@ -176,27 +176,27 @@ def _is_sent_back(decision: Any) -> bool:
 _UNJUDGED_HANDOFF = "generator handed over to another node with an answer that was not judged"
 
 
-def hide_drafts(left: ParentCommand, refinement: Refinement) -> None:
-    """Take drafts and feedback of earlier attempts out of what an agent hands over; changes `left` in place."""
-    command: Command[Any] = left.args[0]
+def hide_drafts(handoff: ParentCommand, refinement: Refinement) -> None:
+    """Take drafts and feedback of earlier attempts out of what an agent hands over; changes `handoff` in place."""
+    command: Command[Any] = handoff.args[0]
     added = {_content_of(message) for message in refinement.added}
     command = replace(command, update=_without(added, command.update), goto=_goto_without(added, command.goto))
-    left.args = (command,)
+    handoff.args = (command,)
 
 
-def handoff_events(left: ParentCommand, refinement: Refinement) -> tuple[Event, ...]:
+def handoff_events(command: ParentCommand, refinement: Refinement) -> tuple[Event, ...]:
     """Return what to publish of a handoff: where to, without any text."""
-    return (Event("handover", {"attempt": refinement.number, "goto": _targets(left.args[0])}),)
+    return (Event("handover", {"attempt": refinement.number, "goto": _targets(command.args[0])}),)
 
 
 def handoff_warnings(
-    left: ParentCommand, refinement: Refinement, conversation: Sequence[AnyMessage], throttle: WarningThrottle
+    command: ParentCommand, refinement: Refinement, conversation: Sequence[AnyMessage], throttle: WarningThrottle
 ) -> tuple[Event, ...]:
     """Return the warning that an agent handed over with an answer, which nobody judged; none where it did not."""
-    known = {_content_of(message) for message in conversation}
-    answers = filter(_is_answer, _messages_in(left.args[0]))
-    goto = _targets(left.args[0])
-    unjudged = any(_content_of(message) not in known for message in answers)
+    contents_before = {_content_of(message) for message in conversation}
+    answers = filter(_is_answer, _messages_in(command.args[0]))
+    goto = _targets(command.args[0])
+    unjudged = any(_content_of(message) not in contents_before for message in answers)
     if not unjudged or not throttle.should_warn((_UNJUDGED_HANDOFF, *goto)):
         return ()
     figures = {"attempt": refinement.number, "goto": goto}

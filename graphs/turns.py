@@ -120,14 +120,14 @@ def _in_event_loop() -> bool:
 
 @contextmanager
 def _take_place(waiting: _PlaceOnThread) -> Iterator[_PlaceOnThread]:
-    own = weakref.ref(waiting)
+    waiting_ref = weakref.ref(waiting)
     waiting.queue.enqueue(waiting.ticket)
-    _outer.set((*_outer.get(), own))
+    _outer.set((*_outer.get(), waiting_ref))
     try:
         yield waiting
     finally:
         waiting.queue.cancel(waiting.ticket)
-        _outer.set(tuple(reference for reference in _outer.get() if reference is not own))
+        _outer.set(tuple(reference for reference in _outer.get() if reference is not waiting_ref))
 
 
 def _admission(
@@ -139,10 +139,10 @@ def _admission(
         woken.clear()  # before asking, so that no later change is missed
         if waiting.queue.ask(waiting.ticket, 0.0) == 0:
             return
-        left = None if until is None else until - time.monotonic()
-        if left is not None and left <= 0:
+        seconds_left = None if until is None else until - time.monotonic()
+        if seconds_left is not None and seconds_left <= 0:
             raise ConcurrentTurn(_describe_refusal(waiting, longest_s or 0.0))
-        yield left
+        yield seconds_left
 
 
 def _describe_refusal(waiting: _PlaceOnThread, waited_s: float) -> str:
@@ -152,13 +152,15 @@ def _describe_refusal(waiting: _PlaceOnThread, waited_s: float) -> str:
     return f"another turn is running on this thread{after}; ask again when it has ended"
 
 
-def check_decision(command: Command[Any], interrupts: Sequence[Interrupt], seen: Sequence[Interrupt]) -> None:
+def check_decision(
+    command: Command[Any], interrupts: Sequence[Interrupt], shown_interrupts: Sequence[Interrupt]
+) -> None:
     """Check that a decision answers an interrupt which is still open, and was when the decision was made.
 
     Args:
         command: What the thread is resumed with.
         interrupts: The interrupts that are open on the thread.
-        seen: Those that were open before the turn waited for its place.
+        shown_interrupts: Those that were open before the turn waited for its place.
 
     Raises:
         InputError: If the command holds no decision, or there is nothing left to decide.
@@ -175,7 +177,7 @@ def check_decision(command: Command[Any], interrupts: Sequence[Interrupt], seen:
             f"a decision is a text, or a mapping whose keys are texts, not one with {sorted(map(repr, keys))}"
         )
     is_map = isinstance(decision, dict) and all(map(_is_interrupt_id, keys))
-    is_late = ids != {interrupt.id for interrupt in seen}
+    is_late = ids != {interrupt.id for interrupt in shown_interrupts}
     if decision is not None and (not ids or is_late or (is_map and not (decision and decision.keys() <= ids))):
         raise InputError(_NOT_AWAITED)
 

@@ -122,7 +122,10 @@ def _value(value: object) -> str:
     return str(value) if value == _DEFAULT else shortened(value)
 
 
-_NEVER, _TINY = 5, 0.001
+_NEVER = 5
+"""The rating from which an escalation never ends, as there is none."""
+_TINY = 0.001
+"""What is printed as less than this."""
 TestMethod = Literal["sequence", "fallback", "anytime", "assisted", "weighted"]
 
 

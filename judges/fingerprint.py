@@ -154,11 +154,13 @@ def _state(value: object) -> Any:
     attributes = getattr(value, "__dict__", {})
     slots = [slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ())]
     state = {**{slot: getattr(value, slot) for slot in slots if hasattr(value, slot)}, **attributes}
-    own = (item for item in state.items() if item[0] != MADE_WITH)  # attributes tell what became of it
+    plain_attributes = (
+        item for item in state.items() if item[0] != MADE_WITH
+    )  # attributes tell what became of it
     places = getattr(type(value), "own_places", ())
     return {
         name: "own" if name in places and part is not None else part
-        for name, part in own
+        for name, part in plain_attributes
         if not _is_engine(type(value), name, part)
     }
 

@@ -53,7 +53,10 @@ _OF_PACKAGES = {
 
 
 def of_package(
-    package: str, name: str, others: Mapping[str, Collection[str]] | None = None, own: Collection[str] = ()
+    package: str,
+    name: str,
+    others: Mapping[str, Collection[str]] | None = None,
+    public_names: Collection[str] = (),
 ) -> str:
     """Return what to use instead of a name that one of the packages does not have; empty where nothing is known.
 
@@ -61,22 +64,22 @@ def of_package(
         package: The package that was asked.
         name: The name.
         others: The public names of other packages, by package.
-        own: The public names of the package, of which one may be alike.
+        public_names: The public names of the package, of which one may be alike.
     """
     for other, names in (others or {}).items():
         if name in names:
             return f"it is in {other}: from {other} import {name}"
     first, rest = (*_OF_PACKAGES.get(package, ()), "elsewhere"), dict.fromkeys(chain(*_OF_PACKAGES.values()))
-    return _first_hint(name, first) or nearest(name, own) or _first_hint(name, rest)
+    return _first_hint(name, first) or nearest(name, public_names) or _first_hint(name, rest)
 
 
 def _first_hint(name: str, tables: Iterable[str]) -> str:
     return next((guesses(table)[name] for table in tables if name in guesses(table)), "")
 
 
-def nearest(name: str, own: Collection[str]) -> str:
+def nearest(name: str, public_names: Collection[str]) -> str:
     """Return the question whether a name is meant that is alike, or that is a part of it; empty where none is."""
-    by_spelling = {other.lower(): other for other in own}
+    by_spelling = {other.lower(): other for other in public_names}
     near = get_close_matches(name.lower(), by_spelling, n=1, cutoff=_ALIKE)
     parts = [other for other in by_spelling if len(other) >= _LEAST_PART and other in name.lower()]
     meant = near[0] if near else max(parts, key=len, default="")
@@ -197,10 +200,10 @@ class MiddlewareHook:
         self._owner, self._name = owner, name
 
     def __get__(self, instance: object, kind: type) -> Any:
-        found = getattr(super(self._owner, kind if instance is None else instance), self._name, None)
-        if found is None:
+        inherited_hook = getattr(super(self._owner, kind if instance is None else instance), self._name, None)
+        if inherited_hook is None:
             raise AttributeError(f"type object {kind.__name__!r} has no attribute {self._name!r}; {_IN_AN_AGENT}")
-        return found
+        return inherited_hook
 
 
 class HintsAtCalls(HintsAtGuesses, metaclass=HintsAtClassGuesses):

@@ -160,49 +160,53 @@ _INSTEAD: Mapping[str, str] = {
 """What to say of a setting that a judge does not have."""
 
 
-def translate_settings(settings: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+def translate_settings(settings: Mapping[str, Any], setting_names: Collection[str]) -> dict[str, Any]:
     """Return settings by the names that they have here.
 
     Args:
         settings: Settings as they were given; what the judge has itself, or nobody knows, stays as it is.
-        known: The settings of the judge.
+        setting_names: The settings of the judge.
 
     Raises:
         ConfigurationError: If one setting is given under two names.
     """
-    result = {name: value for name, value in settings.items() if name in known}
+    result = {name: value for name, value in settings.items() if name in setting_names}
     for name, value in settings.items():
-        if name in known:
+        if name in setting_names:
             continue
-        own, own_value = _own_setting(name, value, known)
-        if own in result:
-            raise ConfigurationError(f"{name} and {own} are one setting here; leave out {name}")
-        result[own] = own_value
+        setting_name, setting_value = _own_setting(name, value, setting_names)
+        if setting_name in result:
+            raise ConfigurationError(f"{name} and {setting_name} are one setting here; leave out {name}")
+        result[setting_name] = setting_value
     return result
 
 
-def instead_of(name: str, known: Collection[str]) -> str:
+def instead_of(name: str, setting_names: Collection[str]) -> str:
     """Return what to use instead of a setting that a judge does not have; empty where nothing is known of it."""
     near = get_close_matches(name, _PASS_MARKS, n=1, cutoff=_ALIKE)
     mark = near[0] if near else name
-    if mark in _PASS_MARKS and mark not in known:
-        hints = (f"{own}=... is {what} from which it passes" for own, what in _MARKS.items() if own in known)
+    if mark in _PASS_MARKS and mark not in setting_names:
+        hints = (
+            f"{setting_name}=... is {what} from which it passes"
+            for setting_name, what in _MARKS.items()
+            if setting_name in setting_names
+        )
         hint = next(hints, "")
         if hint:
             return hint if mark == name else f"did you mean {mark!r}? Here {hint}"
     return _INSTEAD.get(name, "")
 
 
-def own_name(name: str, known: Collection[str]) -> str:
+def own_name(name: str, setting_names: Collection[str]) -> str:
     """Return what a setting of another library is called here; empty where the judge has none such."""
-    return next((candidate for candidate in _SAME.get(name, ()) if candidate in known), "")
+    return next((candidate for candidate in _SAME.get(name, ()) if candidate in setting_names), "")
 
 
-def _own_setting(name: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
-    if name == "strict_mode" and isinstance(value, bool) and "threshold" in known:
+def _own_setting(name: str, value: Any, setting_names: Collection[str]) -> tuple[str, Any]:
+    if name == "strict_mode" and isinstance(value, bool) and "threshold" in setting_names:
         return ("threshold", 1.0 if value else None)
-    own = own_name(name, known) or name
-    return own, other_word(own, value)
+    setting_name = own_name(name, setting_names) or name
+    return setting_name, other_word(setting_name, value)
 
 
 def other_word(name: str, value: Any) -> Any:

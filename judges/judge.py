@@ -205,11 +205,11 @@ def _keys_of(requests: tuple[Request, ...], here: Observation) -> list[Hashable 
     Equal requests of one tuple (two contexts of the same text) get different keys, so that a judge makes as many
     calls as it says.
     """
-    seen: Counter[Hashable] = Counter()
+    occurrences: Counter[Hashable] = Counter()
     keys: list[Hashable | None] = []
     for key in [_key_of(request, here) for request in requests]:
-        keys.append(None if key is None else (key, seen[key]))
-        seen[key] += 1
+        keys.append(None if key is None else (key, occurrences[key]))
+        occurrences[key] += 1
     return keys
 
 
@@ -272,9 +272,9 @@ def _complete(request: Request, here: Observation) -> Completion:
                 with _numbered(request, here):
                     return _judged(run(judge, sample))
             case Apply(function=function, sample=sample):
-                with _counting(request, here) as own:
+                with _counting(request, here) as call_allowance:
                     value = waited_for(function(sample))
-                return _applied(value, own.spent)
+                return _applied(value, call_allowance.spent)
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
@@ -293,9 +293,9 @@ async def _acomplete(request: Request, here: Observation) -> Completion:
                 with _numbered(request, here):
                     return _judged(await arun(judge, sample))
             case Apply(sample=sample):
-                with _counting(request, here) as own:
+                with _counting(request, here) as call_allowance:
                     value = await _await_call(request.afunction or request.function, sample, here.allowance)
-                return _applied(value, own.spent)
+                return _applied(value, call_allowance.spent)
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
@@ -527,8 +527,8 @@ class Judge(HintsAtGuesses, ABC):
             raise BadSample("a judge takes one sample, or fields by name: judge(question=..., answer=...)")
         if isinstance(source, Sample) and not fields:
             return source
-        own = {name: fields.pop(name) for name in self.metadata_keys if name in fields}
-        if own and source is None and not fields:
-            return Sample.model_validate({"metadata": own})
+        metadata = {name: fields.pop(name) for name in self.metadata_keys if name in fields}
+        if metadata and source is None and not fields:
+            return Sample.model_validate({"metadata": metadata})
         sample = Sample.read(source, **fields)
-        return Sample.read(sample, metadata={**sample.metadata, **own}) if own else sample
+        return Sample.read(sample, metadata={**sample.metadata, **metadata}) if metadata else sample

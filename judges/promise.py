@@ -22,8 +22,10 @@ from judges.verdict import HIGHEST
 OnAlarm = Literal["stricter", "closed", "log"]
 """What follows where a promise is broken: the next stricter certified threshold, no answer, or a warning."""
 
-_WORSE, _MOST_WORSE = (1.5, 2.0, 3.0, 5.0), 0.95
+_WORSE = (1.5, 2.0, 3.0, 5.0)
 """How many times the tolerated share of bad answers the evidence against a promise looks for."""
+_MOST_WORSE = 0.95
+"""The largest share of bad answers that it looks for."""
 
 _BETTER = (0.1, 0.25, 0.5, 0.75)
 """Which parts of the tolerated share the evidence for a promise looks for."""
@@ -115,8 +117,8 @@ class Standing:
     @property
     def evidence(self) -> float:
         """Evidence against the promise at the threshold in force, or at the last one."""
-        own = [one for one in self.thresholds if one.threshold == self.threshold] or self.thresholds[-1:]
-        return own[0].evidence if own else 1.0
+        watched = [one for one in self.thresholds if one.threshold == self.threshold] or self.thresholds[-1:]
+        return watched[0].evidence if watched else 1.0
 
     @property
     def state(self) -> Literal["holds", "stricter", "withdrawn"]:
@@ -159,12 +161,12 @@ class _Evidence:
         """Take one audit."""
         before = _SPREAD / (self.audits + _SPREAD)
         self.audits, self.bad = self.audits + 1, self.bad + bad
-        left = _SPREAD / (self.audits + _SPREAD)
+        prior_weight = _SPREAD / (self.audits + _SPREAD)
         self._sums = [
-            min(_LARGEST, (total + before - left) * (won if bad else lost))
+            min(_LARGEST, (total + before - prior_weight) * (won if bad else lost))
             for total, (won, lost) in zip(self._sums, self._bets, strict=True)
         ]
-        self.against = left + sum(self._sums) / len(self._sums)
+        self.against = prior_weight + sum(self._sums) / len(self._sums)
         self.highest = max(self.highest, self.against)
         self._count_recent(bad=bad)
         is_unsupported = [support.is_lost(bad=bad, limit=self._limit) for support in self._supports]
@@ -193,10 +195,10 @@ class _Support:
     mean is above alpha, it reaches 1 / delta with probability delta at most.
     """
 
-    def __init__(self, alpha: float, seen: tuple[int, int]) -> None:
+    def __init__(self, alpha: float, bad_and_good: tuple[int, int]) -> None:
         rates = [share * alpha for share in _BETTER]
         self._steps = [(math.log(rate / alpha), math.log((1 - rate) / (1 - alpha))) for rate in rates]
-        released, bad = seen
+        released, bad = bad_and_good
         self._logs = [bad * wrong + (released - bad) * right for wrong, right in self._steps]
         self._was_shown = False
 

@@ -30,9 +30,13 @@ from judges.verdict import ByJudge, Unscored, Verdict
 
 _COLUMNS = ("user_input", "response", "retrieved_contexts", "reference")
 
-_MOST_ROWS, _MOST_CONTEXTS, _LONGEST = 128, 128, 1_000_000
+_MOST_ROWS = 128
+_MOST_CONTEXTS = 128
+_LONGEST = 1_000_000
 _VERY_LONG = 2_000
-_MOST_FILES, _LARGEST_FILE, _DEEPEST = 512, 4 * 2**20, 64
+_MOST_FILES = 512
+_LARGEST_FILE = 4 * 2**20
+_DEEPEST = 64
 _RUN_TOGETHER = re.compile(r"[a-zа-яё][.!?][A-ZА-ЯЁ]")
 
 
@@ -173,7 +177,8 @@ _RESULT_KEYS = {"answer_similarity": "semantic_similarity"}
 """What the reference calls a metric in its result, where that is not the name it is asked for by."""
 
 _LANGUAGE_CODES: Mapping[str, Language] = {"chinese": "zh", "english": "en"}
-_MOST_METRICS, _LONGEST_NAME = 14, 50
+_MOST_METRICS = 14
+_LONGEST_NAME = 50
 
 
 class RAGResult(ByJudge[list[float | None]]):

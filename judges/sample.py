@@ -449,11 +449,11 @@ def _texts_within(texts: Sequence[str], limit: int) -> tuple[str, ...]:
 
 def level(lengths: Sequence[int], limit: int) -> int:
     """Return the length to which the longest must be cut so that all fit into `limit`."""
-    left = limit
+    characters_left = limit
     for number, length in enumerate(sorted(lengths)):
-        if length * (len(lengths) - number) > left:
-            return left // (len(lengths) - number)
-        left -= length
+        if length * (len(lengths) - number) > characters_left:
+            return characters_left // (len(lengths) - number)
+        characters_left -= length
     return limit
 
 

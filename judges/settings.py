@@ -266,11 +266,13 @@ def setting_called(kind: type, name: str) -> str:
     Raises:
         SettingsError: If the judge has no such setting.
     """
-    known = tuple(_signature_of(kind).parameters)
-    own = name if name in known else own_name(name, known)
-    if not own:
-        raise SettingsError(f"the judge {_called(kind)!r} has no setting {name!r}; {_about_unknown(name, known)}")
-    return own
+    parameter_names = tuple(_signature_of(kind).parameters)
+    parameter_name = name if name in parameter_names else own_name(name, parameter_names)
+    if not parameter_name:
+        raise SettingsError(
+            f"the judge {_called(kind)!r} has no setting {name!r}; {_about_unknown(name, parameter_names)}"
+        )
+    return parameter_name
 
 
 def _named_arguments(kind: type, signature: _Signature, arguments: Sequence[object]) -> dict[str, object]:
@@ -278,12 +280,12 @@ def _named_arguments(kind: type, signature: _Signature, arguments: Sequence[obje
     if signature.by_position is None:
         return {}
     if len(arguments) > len(signature.by_position):
-        known = signature.parameters
-        if "judges" in known:
+        parameters = signature.parameters
+        if "judges" in parameters:
             hint = "give the judges as one list"
         else:
-            no_model = "" if {"model", "embeddings"} & known.keys() else "it asks no model, and "
-            hint = f"{no_model}its settings are named: {', '.join(known)}"
+            no_model = "" if {"model", "embeddings"} & parameters.keys() else "it asks no model, and "
+            hint = f"{no_model}its settings are named: {', '.join(parameters)}"
         taken = len(signature.by_position)
         raise SettingsError(
             f"the judge {_called(kind)!r} takes {taken} positional argument{'s' if taken != 1 else ''} but "
@@ -371,11 +373,13 @@ def load_line(make: Callable[..., object]) -> str:
     if not isinstance(entry, Entry):
         return ""
     settings = settings_of(make)
-    own = {name: one for name, one in _signature_of(make).parameters.items() if one.info and one.info.examples}
+    example_settings = {
+        name: one for name, one in _signature_of(make).parameters.items() if one.info and one.info.examples
+    }
     model = [setting.example for setting in settings if setting.name == "model"]
     needed = [setting for setting in settings if setting.required and setting.name != "model"]
     required = [setting.example or f"{setting.name}=..." for setting in needed]
-    shown = [setting.example for setting in settings if setting.name in own.keys() - SHARED.keys()]
+    shown = [setting.example for setting in settings if setting.name in example_settings.keys() - SHARED.keys()]
     chosen = ", ".join([*model, *(required or shown[:1])])
     return f'judges.load("{entry.name}"{chosen and ", "}{chosen})'
 
@@ -407,9 +411,9 @@ def _signature_of(make: Callable[..., object]) -> _Signature:
 
 def _described(one: inspect.Parameter, makers: Sequence[Any], hints: Mapping[str, object]) -> _Parameter:
     """Return a parameter with what is said of it: beside its type, or else beside that of a base's parameter."""
-    hint, own = _split(hints.get(one.name, one.annotation))
+    hint, value_type = _split(hints.get(one.name, one.annotation))
     described = (_split(of_base.get(one.name))[1] for _, _, of_base in makers)
-    return _Parameter(hint, own or next((metadata for metadata in described if metadata), ()), one.default)
+    return _Parameter(hint, value_type or next((metadata for metadata in described if metadata), ()), one.default)
 
 
 def _split(hint: object) -> tuple[object, tuple[object, ...]]:
@@ -576,11 +580,11 @@ def _about_missing(name: str, one: _Parameter) -> str:
     return f"{name}=... ({one_line(purpose[:1].lower() + purpose[1:], longest=_LONGEST_MEANING)})"
 
 
-def _about_unknown(name: str, known: Collection[str]) -> str:
-    listed = f"known are {', '.join(known)}"
-    own = own_name(name, known)
-    instead = f"here it is {own}=..." if own else instead_of(name, known)
+def _about_unknown(name: str, setting_names: Collection[str]) -> str:
+    listed = f"known are {', '.join(setting_names)}"
+    setting_name = own_name(name, setting_names)
+    instead = f"here it is {setting_name}=..." if setting_name else instead_of(name, setting_names)
     if instead:
         return f"{instead}; {listed}"
-    hint = suggestion(name, known)
+    hint = suggestion(name, setting_names)
     return f"{hint} K{listed[1:]}" if hint.startswith("did you mean") else listed

@@ -135,8 +135,8 @@ class Likely:
     def message(self, settings: Mapping[str, Any], *, is_short: bool) -> AIMessage:
         """Return the message, with log-probabilities where the settings of the call ask for them."""
         likeliest = max(self.shares, key=lambda one: self.shares[one])
-        own = self.reply.get(self.field)
-        fields = {**self.reply, self.field: likeliest if own is None else own}
+        field_value = self.reply.get(self.field)
+        fields = {**self.reply, self.field: likeliest if field_value is None else field_value}
         text = str(likeliest) if is_short else json.dumps(fields, ensure_ascii=False)
         mark = json.dumps(fields[self.field])
         head = "" if is_short else text[: text.index(f'"{self.field}": ') + len(self.field) + 4]
@@ -147,8 +147,8 @@ class Likely:
     def _tokens(self, head: str, rating: str, tail: str) -> list[dict[str, Any]]:
         written = {one if isinstance(one, str) else json.dumps(one): share for one, share in self.shares.items()}
         tops = [{"token": one, "logprob": math.log(share)} for one, share in written.items() if share > 0]
-        own = math.log(written.get(rating, 1.0) or 1.0)
-        tokens = [{"token": rating, "logprob": own, "top_logprobs": tops}]
+        log_probability = math.log(written.get(rating, 1.0) or 1.0)
+        tokens = [{"token": rating, "logprob": log_probability, "top_logprobs": tops}]
         before, behind = ({"token": part, "logprob": 0.0, "top_logprobs": []} for part in (head, tail))
         return [*([before] if head else []), *tokens, *([behind] if tail else [])]
 
@@ -271,8 +271,8 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=self._reply(messages, settings))])
 
     def _reply(self, messages: list[BaseMessage], settings: dict[str, Any]) -> AIMessage:
-        own = {} if self.temperature is None else {"temperature": self.temperature}
-        self._calls.append((list(messages), {**own, **settings}))
+        reply_settings = {} if self.temperature is None else {"temperature": self.temperature}
+        self._calls.append((list(messages), {**reply_settings, **settings}))
         line = self._script.line(messages)
         if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
             raise line

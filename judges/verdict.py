@@ -55,8 +55,10 @@ class Frozen(HintedModel):
 _assign = object.__setattr__
 
 
-LOWEST, HIGHEST = 1, 4
-"""The rating scale: 1 is useless, 4 is excellent."""
+LOWEST = 1
+"""The lowest rating: useless."""
+HIGHEST = 4
+"""The highest rating: excellent."""
 
 Unscored = Literal[
     "no_claims",
@@ -151,8 +153,8 @@ class Usage(Frozen):
     def of_call(cls, input_tokens: object, output_tokens: object, cached_input_tokens: object = None) -> Self:
         """Return the usage of one call as a provider reported it; numbers that cannot be are not taken."""
         sent, received = _token_count(input_tokens), _token_count(output_tokens)
-        known = sent is not None and received is not None
-        read = 0 if cached_input_tokens is None or not known else _token_count(cached_input_tokens) or 0
+        tokens_known = sent is not None and received is not None
+        read = 0 if cached_input_tokens is None or not tokens_known else _token_count(cached_input_tokens) or 0
         return cls.of_checked(
             calls=1,
             input_tokens=sent or 0,
@@ -161,7 +163,7 @@ class Usage(Frozen):
             cost=None,
             cached=0,
             calls_known=True,
-            tokens_known=known,
+            tokens_known=tokens_known,
         )
 
     @property

@@ -208,13 +208,13 @@ def _call_as_run(
     In both cases the function runs in a copy of the context.
     """
     if langgraph_private.is_watched(_mapping(config)):
-        seen: T = runnable._call_with_config(_Configured(function), value, config)  # noqa: SLF001 - LangChain's way
-        return seen
-    own = _unseen(config)
+        result_shown: T = runnable._call_with_config(_Configured(function), value, config)  # noqa: SLF001 - LangChain's way
+        return result_shown
+    run_config = _unseen(config)
 
     def run() -> T:
-        with langchain_private.use_config(own):
-            return function(value, own)
+        with langchain_private.use_config(run_config):
+            return function(value, run_config)
 
     return copy_context().run(run)
 
@@ -227,13 +227,13 @@ async def _acall_as_run(
 ) -> T:
     """Await a function as a run of a runnable; otherwise as `_call_as_run`."""
     if langgraph_private.is_watched(_mapping(config)):
-        seen: T = await runnable._acall_with_config(_Configured(function), value, config)  # noqa: SLF001 - as above
-        return seen
-    own = _unseen(config)
+        result_shown: T = await runnable._acall_with_config(_Configured(function), value, config)  # noqa: SLF001 - as above
+        return result_shown
+    run_config = _unseen(config)
 
     async def run() -> T:
-        with langchain_private.use_config(own):
-            return await function(value, own)
+        with langchain_private.use_config(run_config):
+            return await function(value, run_config)
 
     return await asyncio.create_task(run(), context=copy_context())
 
@@ -252,11 +252,11 @@ def _mapping(config: _Config) -> RunnableConfig:
 
 def _unseen(config: _Config) -> RunnableConfig:
     """Return the config for the inside of a run that no handler sees."""
-    own = ensure_config(config)
-    own.pop("run_name", None)
-    own.pop("run_id", None)
-    own["callbacks"] = CallbackManager([], parent_run_id=_NOBODYS_RUN)
-    return own
+    run_config = ensure_config(config)
+    run_config.pop("run_name", None)
+    run_config.pop("run_id", None)
+    run_config["callbacks"] = CallbackManager([], parent_run_id=_NOBODYS_RUN)
+    return run_config
 
 
 _log = logging.getLogger("refine")
@@ -338,10 +338,10 @@ class _BindsToGenerator(Runnable[Any, Any]):
         Raises:
             ConfigurationError: If the generator is neither; then bind them to the model inside it.
         """
-        own = {name: value for name, value in kwargs.items() if name in _OWN}
+        loop_settings = {name: value for name, value in kwargs.items() if name in _OWN}
         settings = {name: value for name, value in kwargs.items() if name not in _OWN}
         bound = self.around(generator=with_settings(self.generator, settings)) if settings else self
-        return super(_BindsToGenerator, bound).bind(**own) if own else bound
+        return super(_BindsToGenerator, bound).bind(**loop_settings) if loop_settings else bound
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Self:
         """Return the same whose generator may call tools; a turn that calls one is returned unjudged.
@@ -589,7 +589,7 @@ class AnswersQuestions(_BindsToGenerator):
 
         What resumes a turn stays as it is.
         """
-        unknown = {name: given for name, given in fields.items() if name not in _FIELD_NAMES}
+        unknown = {name: field_value for name, field_value in fields.items() if name not in _FIELD_NAMES}
         if unknown:
             raise _refusal_of(unknown)
         context = fields.get("context")

@@ -80,10 +80,10 @@ def _explored(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _Go
     return None
 
 
-def _go_on(loop: Loop, outcome: Outcome, asked: RunContext, goes_on: _GoesOn) -> Flow[Refinement]:
+def _go_on(loop: Loop, outcome: Outcome, run_context: RunContext, goes_on: _GoesOn) -> Flow[Refinement]:
     """Return the record with the shadows; one that broke off stopped it for a reason that is none of `_ENDS`."""
     context, conversation = RunContext(_SILENT), outcome.conversation
-    begun = loop.override(loop.begin({"messages": conversation}), asked.overrides)
+    begun = loop.override(loop.begin({"messages": conversation}), run_context.overrides)
     refinement = replace(
         begun, attempts=outcome.attempts, evidence=outcome.evidence, id=outcome.id, is_judged=True
     )
@@ -514,8 +514,8 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
         origin = self._origin if changed is self.policy else self._origin.under(changed)
         thread = (config.get("configurable") or {}).get("thread_id")
         if explored is not None or thread is not None:
-            known = None if thread is None else str(thread)
-            origin = replace(origin, continuation_probability=explored, thread=known)
+            thread_id = None if thread is None else str(thread)
+            origin = replace(origin, continuation_probability=explored, thread=thread_id)
         self._record.add(outcome, origin)
 
     async def _awrite(self, outcome: Outcome, config: RunnableConfig, explored: float | None = None) -> None:

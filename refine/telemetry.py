@@ -288,8 +288,8 @@ def _of_draft(draft: Draft) -> dict[str, AttributeValue | None]:
 
 def _response_id(draft: Draft) -> str | None:
     """Return the provider's id of the reply, or LangChain's of the message."""
-    own = draft.answer.response_metadata.get("id")
-    return own if isinstance(own, str) else draft.answer.id
+    provider_id = draft.answer.response_metadata.get("id")
+    return provider_id if isinstance(provider_id, str) else draft.answer.id
 
 
 def _of_verdict(verdict: Verdict) -> dict[str, AttributeValue | None]:
@@ -304,10 +304,10 @@ def _of_verdict(verdict: Verdict) -> dict[str, AttributeValue | None]:
 
 
 def _of_usage(usage: Usage) -> dict[str, AttributeValue | None]:
-    known = usage.tokens_known and usage.tokens
+    has_tokens = usage.tokens_known and usage.tokens
     return {
-        "gen_ai.usage.input_tokens": usage.input_tokens if known else None,
-        "gen_ai.usage.output_tokens": usage.output_tokens if known else None,
+        "gen_ai.usage.input_tokens": usage.input_tokens if has_tokens else None,
+        "gen_ai.usage.output_tokens": usage.output_tokens if has_tokens else None,
     }
 
 

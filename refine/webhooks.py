@@ -44,7 +44,10 @@ Result = Literal["delivered", "failed", "dropped"]
 
 _log = logging.getLogger("refine")
 _PREFIX = "whsec_"
-_SHORTEST, _LONGEST = 24, 64
+_SHORTEST = 24
+"""Fewest bytes of a secret."""
+_LONGEST = 64
+"""Most bytes of a secret."""
 _RETRIED = (408, 425, 429)
 _SERVER_ERROR = 500
 _CLOSING_S = 5.0

@@ -79,8 +79,8 @@ class JudgeTool:
     def fingerprint_parts(self) -> tuple[object, ...]:
         """Return what a verdict depends on: what the model is told, and the code of a function."""
         function = getattr(self.source, "func", self.source)
-        own = function if hasattr(function, "__code__") else None
-        return self.name, self.description, dict(self.parameters), own
+        code_of = function if hasattr(function, "__code__") else None
+        return self.name, self.description, dict(self.parameters), code_of
 
     def shown(self) -> str:
         """Return the tool as a model is told of it."""
@@ -342,11 +342,11 @@ class OwnAnswers(SharedByCopies):
         digest = sha256(f"{request.task}\n{render_data(request.data)}".encode("utf-8", "replace")).hexdigest()
         if digest not in self._kept:
             reply: OwnAnswer = yield request
-            own: dict[str, JsonValue] = {"answer": reply.answer, "sure": reply.is_sure}
-            self._kept.setdefault(digest, own)
+            own_answer: dict[str, JsonValue] = {"answer": reply.answer, "sure": reply.is_sure}
+            self._kept.setdefault(digest, own_answer)
             if len(self._kept) > _MOST_KEPT:
                 self._kept.pop(next(iter(self._kept)), None)
-            return self._kept.get(digest, own)
+            return self._kept.get(digest, own_answer)
         return self._kept[digest]
 
 
@@ -374,10 +374,10 @@ def _after(
         except StopIteration as end:
             return end.value, prepared
         requests = requested if isinstance(requested, tuple) else (requested,)
-        own = [one for one in requests if isinstance(one, Ask) and not one.shared]
-        if own and not is_prepared:
-            prepared, is_prepared = (yield from prepare(own)), True
-        changed = [change(one, prepared) if one in own else one for one in requests]  # type: ignore[arg-type]  # prepared
+        unshared_asks = [one for one in requests if isinstance(one, Ask) and not one.shared]
+        if unshared_asks and not is_prepared:
+            prepared, is_prepared = (yield from prepare(unshared_asks)), True
+        changed = [change(one, prepared) if one in unshared_asks else one for one in requests]  # type: ignore[arg-type]  # prepared
         answer, failure = None, None
         try:
             answer = yield tuple(changed) if isinstance(requested, tuple) else changed[0]

@@ -131,8 +131,10 @@ def _of_prompt(document: Mapping[str, Any]) -> Iterator[Fault]:
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             key = ".".join(map(str, fault["loc"])) or "the file"
-            known = f"a pack has {', '.join(Prompt.model_fields)}"
-            yield Fault(key, str(fault["loc"][-1]) if fault["loc"] else "", one_line(fault["msg"]), known)
+            fields_of_a_pack = f"a pack has {', '.join(Prompt.model_fields)}"
+            yield Fault(
+                key, str(fault["loc"][-1]) if fault["loc"] else "", one_line(fault["msg"]), fields_of_a_pack
+            )
         return
     yield from _of_levels("levels", prompt.levels)
 
@@ -148,8 +150,8 @@ def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
     except ConfigurationError as error:
         yield Fault(key, "", one_line(error), "mend the setting")
         return
-    known = [setting.name for setting in settings_of(default_registry().maker(spec.name))]
-    settings = translate_settings(spec.settings, known)
+    setting_names = [setting.name for setting in settings_of(default_registry().maker(spec.name))]
+    settings = translate_settings(spec.settings, setting_names)
     needs = frozenset(default_registry().entry(spec.name).needs) | ({"tools"} if settings.get("tools") else set())
     remedies: set[str] = set()
     criteria = list(_criteria_in(key, settings))
@@ -215,8 +217,8 @@ def _doubled(key: str, text: str) -> Iterator[Fault]:
         return
     joined = _plain(text)
     qualities = _listed("qualities")
-    seen = sorted({one for one in qualities if _is_in(one, joined)}, key=joined.find)
-    for first, second in pairwise(seen):
+    named_qualities = sorted({one for one in qualities if _is_in(one, joined)}, key=joined.find)
+    for first, second in pairwise(named_qualities):
         between = joined[joined.find(first) + len(first) : joined.find(second)]
         is_listed = re.search(rf"{re.escape(first)}\w*\s*[,，、]\s*{re.escape(second)}", text.casefold())
         if is_listed or any(_is_in(join, between) for join in _listed("joins")):

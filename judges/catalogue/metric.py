@@ -347,7 +347,11 @@ class ModelJudge(Metric):
         language = self._language or "en"
         names = [question.prompt for question in self._asked]
         prompts = {name: self._templates[name, language].task for name in names}
-        sizes = [_size_of(template) for (_, known), template in self._templates.items() if known == language]
+        sizes = [
+            _size_of(template)
+            for (_, template_language), template in self._templates.items()
+            if template_language == language
+        ]
         fewest, most = max(sizes, default=(0, 0))
         calls = self.calls
         for step in (self._own_answers, self._looking):
@@ -497,9 +501,9 @@ class ModelJudge(Metric):
             try:
                 yield render_example(example.data, question.model_reply(example.reply))
             except ValidationError as error:
-                place, said = first_fault(error)
+                place, fault = first_fault(error)
                 raise ConfigurationError(
-                    f"{language}/{question.prompt}.toml: an example's reply, field {place!r}: {said}"
+                    f"{language}/{question.prompt}.toml: an example's reply, field {place!r}: {fault}"
                 ) from error
 
 

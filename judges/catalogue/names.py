@@ -230,10 +230,10 @@ class JudgeSpec:
     def _model_use(self) -> _ModelUse:
         if self._maker is None:
             return "none"
-        known = [setting.name for setting in settings_of(self._maker)]
+        setting_names = [setting.name for setting in settings_of(self._maker)]
         settings = self.settings
         if not is_reference(self.name):
-            settings = translate_settings(_with_whole_levels(settings), known)
+            settings = translate_settings(_with_whole_levels(settings), setting_names)
             if isinstance(self._maker, type):
                 check_settings(self._maker, (), settings)
         if "model" in settings:

@@ -128,8 +128,8 @@ def _own_names(entry: Entry) -> set[str]:
 def _setting_rows(entry: Entry) -> Iterator[list[str]]:
     registry = default_registry()
     settings = settings_of(registry.maker(entry.name)) if entry.name in registry else ()
-    own = [setting for setting in settings if not setting.shared]
-    return ([f"`{entry.name}`", *_setting_row(setting)] for setting in own)
+    declared_settings = [setting for setting in settings if not setting.shared]
+    return ([f"`{entry.name}`", *_setting_row(setting)] for setting in declared_settings)
 
 
 def _setting_row(setting: Setting) -> Iterator[str]:

@@ -45,17 +45,23 @@ _HELD = {
 _WEIGHTS = (3.0, 2.5, 2.0, 0.5)
 """What a word weighs that stands in the names, in the tags and the question, in other fields, in the docstring."""
 
-_BEGINNING, _SYNONYM = 0.9, 0.6
-"""The shares of it that count for the beginning of a word, and for a synonym."""
+_BEGINNING = 0.9
+"""The share of it that counts for the beginning of a word."""
+_SYNONYM = 0.6
+"""The share for a synonym."""
 
 _SAID = 4.0
 """What it weighs, beside all words of the best match, that each word of a sentence is among what people say."""
 
-_MEANING, _NEAREST = 0.8, 3
-"""What it weighs, beside all words of the best match, that a sentence means these few phrases of a judge."""
+_MEANING = 0.8
+"""What it weighs, beside all words of the best match, that a sentence means the nearest phrases of a judge."""
+_NEAREST = 3
+"""How many phrases of a judge are the nearest."""
 
-_READ_CLOSELY, _MEANT = 12, 5
-"""Best matches whose phrases are read by MiniLM, some milliseconds each; what is left of them."""
+_READ_CLOSELY = 12
+"""Best matches whose phrases are read by MiniLM, some milliseconds each."""
+_MEANT = 5
+"""Matches that are left of them."""
 
 _SENTENCE = 3
 """Words that tell something from which on a text is a sentence, compared as a whole as well."""
@@ -108,9 +114,9 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     terms = _terms(text, entries)
     weights = [0.0] * len(entries)
     for term in terms:
-        own = [term.weight(_indexed(entry)) for entry in entries]
-        rarity = math.log((len(own) + 1) / max(1, sum(weight > 0 for weight in own)))
-        weights = [weight + one * rarity for weight, one in zip(weights, own, strict=True)]
+        entry_weights = [term.weight(_indexed(entry)) for entry in entries]
+        rarity = math.log((len(entry_weights) + 1) / max(1, sum(weight > 0 for weight in entry_weights)))
+        weights = [weight + one * rarity for weight, one in zip(weights, entry_weights, strict=True)]
     if len(terms) >= _SENTENCE:
         most = max(weights, default=0.0) or 1.0
         shares = _shares_said(entries, text)
@@ -126,12 +132,12 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
 
 def _shares_said(entries: Sequence[Entry], text: str) -> list[float]:
     """Return of each entry the share of a sentence's words, the rare ones counting most, that people say of it."""
-    asked = _stems(text)
-    said = [asked & _stems_said(entry) for entry in entries]
-    judges = {word: sum(word in own for own in said) for word in asked}
-    rarity = {word: math.log((len(said) + 1) / count) for word, count in judges.items() if count}
+    stems_of_text = _stems(text)
+    stems_of_entries = [stems_of_text & _stems_said(entry) for entry in entries]
+    judges = {word: sum(word in stems for stems in stems_of_entries) for word in stems_of_text}
+    rarity = {word: math.log((len(stems_of_entries) + 1) / count) for word, count in judges.items() if count}
     total = math.fsum(rarity.values()) or 1.0
-    return [math.fsum(rarity[word] for word in own) / total for own in said]
+    return [math.fsum(rarity[word] for word in stems) / total for stems in stems_of_entries]
 
 
 @cache
@@ -154,7 +160,7 @@ def _with_meaning(ranked: Sequence[tuple[float, Entry]], text: str) -> list[tupl
     near = [fmean(of_one) for of_one in nearest]
     middle, spread = (fmean(near), pstdev(near)) if near else (0.0, 0.0)
     weights = (_MEANING * (one - middle) / (spread or 1.0) for one in near)
-    return [(own + weight, entry) for weight, (own, entry) in zip(weights, ranked, strict=True)]
+    return [(share + weight, entry) for weight, (share, entry) in zip(weights, ranked, strict=True)]
 
 
 @cache
@@ -198,10 +204,12 @@ def _is_whole(word: str) -> bool:
 
 def _terms(text: str, entries: Sequence[Entry]) -> list[_Term]:
     """Return what a text asks for: its words, well spelt, and the phrases in it that stand for others."""
-    said = _words_between_blanks(text)
+    spoken_words = _words_between_blanks(text)
     words = dict.fromkeys(_words(text))
     helpful = [_known(_stem(word), entries) for word in words if word not in _no_help()] or list(words)
-    phrases = [member for group in _alike_groups() for member in group if " " in member and f" {member}" in said]
+    phrases = [
+        member for group in _alike_groups() for member in group if " " in member and f" {member}" in spoken_words
+    ]
     return [_Term(word, _standing_for(word)) for word in dict.fromkeys((*helpful, *phrases))]
 
 
@@ -304,13 +312,15 @@ def _fields(text: str, entries: Sequence[Entry]) -> frozenset[str]:
     Raises:
         ConfigurationError: If a name is unknown.
     """
-    own = {field for entry in entries for need in entry.needs for field in _alternatives(need)}
+    entry_fields = {field for entry in entries for need in entry.needs for field in _alternatives(need)}
     held = set()
     for name in filter(None, re.split(r"[,;\s]+", text)):
-        field = _HELD.get(name) or canonical_field(name) or (name if name in own else None)
+        field = _HELD.get(name) or canonical_field(name) or (name if name in entry_fields else None)
         if field is None:
-            known = (*FIELD_NAMES, *_HELD, *own)
-            raise ConfigurationError(f"no sample has a field {shortened(name)}; {suggestion(name, set(known))}")
+            field_names = (*FIELD_NAMES, *_HELD, *entry_fields)
+            raise ConfigurationError(
+                f"no sample has a field {shortened(name)}; {suggestion(name, set(field_names))}"
+            )
         held.add(field)
     return frozenset(held)
 
@@ -320,7 +330,10 @@ _GROUP = "selfrefine.judges"
 
 _MOST_SIMILAR = 3
 _LONGEST_NAME = 80
-_ALIKE, _MUCH_LESS_ALIKE = 0.75, 0.2
+_ALIKE = 0.75
+"""How alike a misspelt name is to one of the catalogue, from 0 to 1."""
+_MUCH_LESS_ALIKE = 0.2
+"""How much less alike than the best one a name is that is left out."""
 _LIBRARY = re.compile(r"^.*[./]")
 _SHARED_BY_NAMES = re.compile(r"^create_|[_ ]?(?:evaluator|judge|metric|prompt|score)$", re.IGNORECASE)
 _CALLED = re.compile(r"(\S+?)\((.*)\)")
@@ -449,9 +462,9 @@ def qualified_name(name: str) -> str:
 def hint_at_class(name: str) -> str:
     """Return how to make the judge that somebody takes for a class of the package; empty where there is none."""
     registry = _own_registry()
-    known = next((one for one in (name, name.lower()) if one in registry), None)
-    if known is not None:
-        return f"a judge of the catalogue is made by judges.load({known!r}, ...)"
+    registered_name = next((one for one in (name, name.lower()) if one in registry), None)
+    if registered_name is not None:
+        return f"a judge of the catalogue is made by judges.load({registered_name!r}, ...)"
     of_source = next((entry for entry in registry.entries if entry.startswith(f"{name}.")), None)
     if of_source is not None:
         return f"its judges are made by their names: judges.load({of_source!r}, ...)"
@@ -461,8 +474,8 @@ def hint_at_class(name: str) -> str:
 
 def registry_for(name: object) -> Registry:
     """Return the registry to look a name up in: other distributions are loaded if the package has none such."""
-    own = _own_registry()
-    return own if name in own else default_registry()
+    default = _own_registry()
+    return default if name in default else default_registry()
 
 
 @cache
@@ -518,7 +531,7 @@ def _similar_names(name: str, names: Collection[str]) -> list[str]:
     Names that are much less similar than the likeliest one are left out.
     """
     text = name[:_LONGEST_NAME]
-    folded = {known.casefold(): known for known in names}
+    folded = {registered_name.casefold(): registered_name for registered_name in names}
     exact = get_close_matches(text, names, n=5, cutoff=_ALIKE)
     near = [*exact, *(folded[one] for one in get_close_matches(text.casefold(), folded, n=5, cutoff=_ALIKE))]
     near = [one for one in near if _likeness(_core(text), _core(one)) >= _ALIKE]
@@ -539,12 +552,12 @@ _MOST_WORDS = 3
 """Words that a name has at most; what has more is meant as a criterion."""
 
 
-def _misspelt(name: object, known: Container[object]) -> str:
+def _misspelt(name: object, names: Container[object]) -> str:
     """Return how to write what was given as one judge's name; empty where it reads like a name.
 
     Args:
         name: What was given.
-        known: The names there are.
+        names: The names there are.
     """
     if isinstance(name, type):
         return f"a class is called: {name.__name__}(...)"
@@ -555,10 +568,10 @@ def _misspelt(name: object, known: Container[object]) -> str:
     if "?" in name or len(name.split()) > _MOST_WORDS:
         return f"a criterion in words is load('databricks.custom', model=..., criteria={shortened(name.strip())})"
     parts = [part.strip() for part in name.split(",")]
-    if len(parts) > 1 and all(part in known for part in parts):
+    if len(parts) > 1 and all(part in names for part in parts):
         return f"name each by itself: {parts} in a list, or --judge {' --judge '.join(parts)}"
     called = _CALLED.fullmatch(name.strip())
-    if called is not None and called[1] in known:
+    if called is not None and called[1] in names:
         return f"settings follow a colon: {called[1]}{':' * bool(called[2])}{called[2]}"
     return ""
 

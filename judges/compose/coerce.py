@@ -168,7 +168,8 @@ def _describe(result: object) -> str:
 
 
 _REMINDER = "Judge the response as your instructions say."
-_RESPONSE, _INTERRUPT = "structured_response", "__interrupt__"
+_RESPONSE = "structured_response"
+_INTERRUPT = "__interrupt__"
 
 
 def _without_memory(runnable: Any) -> Any:
@@ -326,8 +327,8 @@ class _RunnableJudge(SharedByCopies, Judge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Invoke the runnable, and convert its result to a verdict."""
         limit = current.get().longest_shown
-        seen = sample if limit is None or not _is_agent(self._runnable) else excerpt_of(sample, limit)
-        output = yield Apply(self._invoke, seen, self._ainvoke)
+        shown_sample = sample if limit is None or not _is_agent(self._runnable) else excerpt_of(sample, limit)
+        output = yield Apply(self._invoke, shown_sample, self._ainvoke)
         return verdict_of(_grade_in(output, judge=self.name), judge=self.name, returns=self._returns)
 
     def _invoke(self, sample: Sample) -> object:

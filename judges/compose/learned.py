@@ -29,8 +29,10 @@ Vectors = Literal["none", "pieces", "minilm"]
 """What texts are turned into besides counts: the mean of their word pieces, or what MiniLM makes of them."""
 
 VECTORS: tuple[Vectors, ...] = get_args(Vectors)
-_KIND, _VERSION = "selfrefine.learned", 1
-_WORD, _NUMBER = re.compile(r"\w+"), re.compile(r"\d+(?:[.,]\d+)*")
+_KIND = "selfrefine.learned"
+_VERSION = 1
+_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _LONGEST = 4_000
 """Most characters of a text that are looked at."""
 
@@ -58,30 +60,32 @@ def look_at(sample: Sample, model: EmbeddingModel | None) -> Generator[Any, Any,
         return numbers
     texts = (question or "-", answer, contexts or "-")
     vectors: list[list[float]] = yield Embed(model, texts)
-    in_question, said, known = vectors
-    products = [x * y for x, y in zip(in_question, said, strict=True)]
-    near = math.fsum(x * y for x, y in zip(known, said, strict=True)) if contexts else 0.0
-    return [*numbers, math.fsum(products), near, *said, *products]
+    question_vector, answer_vector, context_vector = vectors
+    products = [x * y for x, y in zip(question_vector, answer_vector, strict=True)]
+    near = math.fsum(x * y for x, y in zip(context_vector, answer_vector, strict=True)) if contexts else 0.0
+    return [*numbers, math.fsum(products), near, *answer_vector, *products]
 
 
 def _counts(question: str, answer: str, contexts: str) -> list[float]:
     """Return lengths, overlaps and shapes of the texts."""
-    in_question, said, known = (_WORD.findall(text.casefold()) for text in (question, answer, contexts))
-    content = {word for word in said if len(word) >= _SHORT_WORD}
+    question_words, answer_words, context_words = (
+        _WORD.findall(text.casefold()) for text in (question, answer, contexts)
+    )
+    content = {word for word in answer_words if len(word) >= _SHORT_WORD}
     numbers = set(_NUMBER.findall(answer))
     supported = numbers & {*_NUMBER.findall(question), *_NUMBER.findall(contexts)}
     lines = answer.splitlines() or [""]
     return [
-        math.log1p(len(said)),
-        math.log1p(len(in_question)),
-        math.log1p(len(said)) - math.log1p(len(in_question)),
-        _share(content & set(in_question), content),
-        _share(set(in_question) & set(said), set(in_question)),
+        math.log1p(len(answer_words)),
+        math.log1p(len(question_words)),
+        math.log1p(len(answer_words)) - math.log1p(len(question_words)),
+        _share(content & set(question_words), content),
+        _share(set(question_words) & set(answer_words), set(question_words)),
         float(bool(contexts)),
-        _share(content & set(known), content) if contexts else 0.0,
+        _share(content & set(context_words), content) if contexts else 0.0,
         math.log1p(len(numbers)),
         _share(supported, numbers) if numbers else 1.0,
-        _share(set(said), said),
+        _share(set(answer_words), answer_words),
         float(answer.rstrip()[-1:] in ".!?)\"'`。！？"),
         math.log1p(answer.count("?")),
         math.log1p(len(lines)),

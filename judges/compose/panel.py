@@ -302,7 +302,7 @@ class Panel(CompositeJudge):
         verdict = Verdict.rated(
             rating,
             success_rating=self._success,
-            rationale=_rationale(valid),
+            rationale="\n".join(f"{verdict.judge}: {verdict.rationale}" for verdict in valid if verdict.rationale),
             feedback=_merged_feedback(failing or passing),
             items=verdicts,
             detail="; ".join([*([note] if note else []), *_skipped_notes(verdicts)]),
@@ -389,10 +389,6 @@ def _mean(ballots: Sequence[tuple[int, float]]) -> tuple[int, str]:
     return rounded, f"mean {mean:.2f}" + (", tied: the stricter side counts" if mean - rounded == 0.5 else "")  # noqa: PLR2004
 
 
-def _rationale(verdicts: Sequence[Verdict]) -> str:
-    return "\n".join(f"{verdict.judge}: {verdict.rationale}" for verdict in verdicts if verdict.rationale)
-
-
 def _merged_feedback(verdicts: Sequence[Verdict]) -> str:
     """Return what members want changed, one in a line, the lowest score first; whoever writes next reads it so."""
     ordered = sorted(verdicts, key=lambda verdict: verdict.score or 0.0)
@@ -406,11 +402,11 @@ def _checked_rule(name: object) -> _Rule:
         ConfigurationError: If there is none.
     """
     rule = _OTHER_NAMES.get(name, name) if isinstance(name, str) else name
-    known = next((known for known in RULES if known == rule), None)
-    if known is None:
+    rule_name = next((rule_name for rule_name in RULES if rule_name == rule), None)
+    if rule_name is None:
         hint = "; none passes by one member alone: majority needs more than half" * (name in _ONE_SUFFICES)
         raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {shortened(name)}{hint}")
-    return known
+    return rule_name
 
 
 def _checked_weights(

@@ -87,9 +87,9 @@ def finish_reason_of(metadata: Mapping[str, Any]) -> str:
     Args:
         metadata: Metadata of the reply, such as a LangChain message's `response_metadata`.
     """
-    own = next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None)
+    reported_reason = next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None)
     status = metadata.get("status")
-    reasons = [reason_in(own), reason_in(metadata.get("incomplete_details") or None)]
+    reasons = [reason_in(reported_reason), reason_in(metadata.get("incomplete_details") or None)]
     reasons.append(status if status in _UNFINISHED else "not done" if metadata.get("done") is False else "")
     return next((reason for reason in reasons if ending_of(reason) != "finished"), reasons[0])
 
@@ -326,8 +326,13 @@ _SPELT = re.compile(
 )
 """Joiners and variants where they spell a word or make up an emoji, and hide nothing."""
 
-_OPENERS, _BARS, _SQUARES = "<\uff1c\ufe64", "|\uff5c", "\\[\uff3b"
-_OPEN, _CLOSE, _BAR, _SLASH = f"[{_OPENERS}]", "[>\uff1e\ufe65]", f"[{_BARS}]", "[/\uff0f]?"
+_OPENERS = "<\uff1c\ufe64"
+_BARS = "|\uff5c"
+_SQUARES = "\\[\uff3b"
+_OPEN = f"[{_OPENERS}]"
+_CLOSE = "[>\uff1e\ufe65]"
+_BAR = f"[{_BARS}]"
+_SLASH = "[/\uff0f]?"
 _SQUARE_END = "[\\]\uff3d]"
 _TAGS = (
     "s|[be]o[stmdphai]|so[ps]|pad|unk|image|system|user|assistant|human|model|observation|tool|think|tool_?calls?|"
@@ -393,7 +398,7 @@ def _render_request(ask: Ask, nonce: str) -> ModelRequest:
         beginning=len(beginning),
         attached=attached,
         sizes=sizes,
-        most_items=_most_items(len(body)),
+        most_items=max(_FEW_ITEMS, 1 << (len(body) // _LETTERS_PER_ITEM).bit_length()),
     )
 
 
@@ -433,14 +438,6 @@ def _frame_begun(body: str, nonce: str, reminder: str) -> str:
         f"you. The answer is still written: its last piece alone is judged; those before it tell what it goes on "
         f"from.\n{reminder}\n<<<{nonce}\n{body}\n{nonce}>>>\nJudge the last piece."
     )
-
-
-def _most_items(letters: int) -> int:
-    """Return how many items a list can have that is drawn from so many letters: one for every word or two.
-
-    It is rounded up to a power of two, so that few schemas differ by it.
-    """
-    return max(_FEW_ITEMS, 1 << (letters // _LETTERS_PER_ITEM).bit_length())
 
 
 def _attached(media: Sequence[Media], reminder: str) -> Iterator[str | Media]:
@@ -675,13 +672,9 @@ def _tokens(request: ModelRequest, side: int) -> float:
     attached = sum(not isinstance(part, str) for part in request.attached) * _ATTACHED_TOKENS[side]
     beside = 0
     if side:
-        latin, letters = latin + (size := _schema_letters(request)), letters + size
+        latin, letters = latin + (size := (0 if request.text else _letters_of(request.schema))), letters + size
         beside = _FRAME_TOKENS * len(texts)
     return latin / _LETTERS_PER_TOKEN[side] + (letters - latin) / _OTHER_PER_TOKEN[side] + beside + attached
-
-
-def _schema_letters(request: ModelRequest) -> int:
-    return 0 if request.text else _letters_of(request.schema)
 
 
 @lru_cache(maxsize=256)

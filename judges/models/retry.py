@@ -195,7 +195,7 @@ def _decisive(error: BaseException, depth: int = 0) -> list[BaseException]:
     A failed transport yields to a lasting cause, such as a certificate, which its client only wraps.
     """
     if isinstance(error, BaseExceptionGroup) and depth < _DEEPEST:
-        return [known for member in error.exceptions for known in _decisive(member, depth + 1)]
+        return [inner_error for member in error.exceptions for inner_error in _decisive(member, depth + 1)]
     if isinstance(error, ConfigurationError | CannotJudge) or _own_status(error) is not None:
         return [error]
     chain = list(_chain(error))
@@ -246,12 +246,15 @@ _ADDRESS = re.compile(r"https?://(?:[^\s/@]*@)?([^\s/?#@]+)")
 
 def place_of(error: BaseException) -> str:
     """Return `" at http://host:port"`, where an error is about a request and tells where it went; or nothing."""
-    for known in _decisive(error):
+    for decisive_error in _decisive(error):
         with suppress(Exception):  # httpx raises where an error has no request
-            address = _ADDRESS.match(str(known.request.url))  # type: ignore[attr-defined]  # of httpx and openai
+            address = _ADDRESS.match(str(decisive_error.request.url))  # type: ignore[attr-defined]  # of httpx and openai
             if address is not None:
                 return f" at {address[0].partition(':')[0]}://{address[1]}"
-        if _is_named(known, {"EndpointError"}) and (address := _ADDRESS.search(str(known))) is not None:
+        if (
+            _is_named(decisive_error, {"EndpointError"})
+            and (address := _ADDRESS.search(str(decisive_error))) is not None
+        ):
             return f" at {address[0].partition(':')[0]}://{address[1]}"
     return ""
 
@@ -274,7 +277,11 @@ class _wait_retry_after(wait_base):  # noqa: N801 - tenacity's strategies are na
     def __call__(self, retry_state: RetryCallState) -> float:
         """Return the seconds to wait."""
         error = retry_state.outcome.exception() if retry_state.outcome else None
-        waits = [] if error is None else [_retry_after(_headers_of(known)) for known in _decisive(error)]
+        waits = (
+            []
+            if error is None
+            else [_retry_after(_headers_of(decisive_error)) for decisive_error in _decisive(error)]
+        )
         seconds = max((wait for wait in waits if wait is not None), default=None)
         return min(seconds, LONGEST_WAIT_S) if seconds is not None and seconds > 0 else self._other(retry_state)
 
@@ -315,6 +322,6 @@ class stop_at_limits(stop_base):  # noqa: N801 - tenacity's strategies are named
     def __call__(self, retry_state: RetryCallState) -> bool:
         """Check whether to stop."""
         allowance = current.get().allowance
-        left = None if allowance is None else allowance.seconds_left
-        late = left is not None and retry_state.upcoming_sleep >= left
+        seconds_left = None if allowance is None else allowance.seconds_left
+        late = seconds_left is not None and retry_state.upcoming_sleep >= seconds_left
         return self._other(retry_state) or late or not (allowance is None or allowance.retries_left())

@@ -63,8 +63,8 @@ class _Send(NamedTuple):
 class _RetryBudget:
     """Retries of the transport that are left, over a question and its repair together."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, waiting_count: int) -> None:
+        self.left = waiting_count
 
     def claim(self) -> None:
         self.left -= 1
@@ -249,8 +249,8 @@ def _without(nonce: str, value: Any) -> Any:
 
 def _ask_failed(error: Exception, model: JudgeModel, allowance: Allowance | None) -> AskFailed:
     """Map a provider's error; one raised by its own parser means that the model did reply."""
-    left = None if allowance is None else allowance.seconds_left
-    if left is not None and left <= 0:
+    seconds_left = None if allowance is None else allowance.seconds_left
+    if seconds_left is not None and seconds_left <= 0:
         return AskFailed("deadline", f"the deadline passed while {model.name} was asked", usage=Usage(calls=1))
     lengths = _overflow(error)
     if lengths is not None:
@@ -409,9 +409,11 @@ class RequestPlan:
 
     def _fewer_keywords(self, message: str) -> RequestPlan | None:
         """Return a plan without the keywords that an error names, or without any if it may mean one of them."""
-        left = tuple(keyword for keyword in self.keywords if not any(word in message for word in _WORDS[keyword]))
-        if len(left) < len(self.keywords):
-            return replace(self, keywords=left)
+        keywords_left = tuple(
+            keyword for keyword in self.keywords if not any(word in message for word in _WORDS[keyword])
+        )
+        if len(keywords_left) < len(self.keywords):
+            return replace(self, keywords=keywords_left)
         return replace(self, keywords=()) if self.keywords and not _NO_SCHEMA.search(message) else None
 
     def _next_method(self) -> RequestPlan | None:

@@ -246,10 +246,12 @@ def _shown(answers: Sequence[JudgedAnswer], good: float) -> list[JsonValue]:
     for row in answers:
         if row.sample is not None and row.sample.answer:
             is_good = majority(row.opinions, good)
-            said: dict[str, JsonValue] = {} if is_good is None else {"people_say": "good" if is_good else "bad"}
+            human_opinion: dict[str, JsonValue] = (
+                {} if is_good is None else {"people_say": "good" if is_good else "bad"}
+            )
             texts = {"question": row.sample.question, "answer": row.sample.answer}
             kinds[is_good].append(
-                {**{name: cut_text(text, _LONGEST_SHOWN) for name, text in texts.items()}, **said}
+                {**{name: cut_text(text, _LONGEST_SHOWN) for name, text in texts.items()}, **human_opinion}
             )
     in_turn = (one for several in zip_longest(*kinds.values()) for one in several if one is not None)
     return list(islice(in_turn, _MOST_SHOWN))
@@ -287,8 +289,10 @@ def _agreement(places: Sequence[float], ratings: Sequence[_Rated]) -> tuple[floa
     beyond_chance = (auc - 0.5) / sqrt((goods + bads + 1) / (12 * goods * bads))
     if beyond_chance >= _UNLIKELY:
         return auc, ""
-    said = f"it puts a good answer above a bad one in {auc:.0%}, of {goods} good and {bads} bad"
-    return auc, f"{said}: " + ("people say the opposite" if beyond_chance <= -_UNLIKELY else "that may be chance")
+    auc_sentence = f"it puts a good answer above a bad one in {auc:.0%}, of {goods} good and {bads} bad"
+    return auc, f"{auc_sentence}: " + (
+        "people say the opposite" if beyond_chance <= -_UNLIKELY else "that may be chance"
+    )
 
 
 def _is_same(one: str, other: str, ratings: Sequence[_Rated]) -> bool:

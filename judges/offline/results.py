@@ -136,9 +136,9 @@ class Evaluation(HintedModel):
 
     def __getitem__(self, judge: str) -> Summary:
         if judge not in self.summary:
-            known = ", ".join(self.summary)
+            judge_names = ", ".join(self.summary)
             called = f"no judge of this run is called {shortened(judge)}"
-            raise KeyError(f"{called}; its judges are {known}; rows are evaluation.rows")
+            raise KeyError(f"{called}; its judges are {judge_names}; rows are evaluation.rows")
         return self.summary[judge]
 
     @property
@@ -183,9 +183,9 @@ class Evaluation(HintedModel):
             value = None if row.sample is None else row.sample.metadata.get(column)
             groups.setdefault("" if value is None else str(value), []).append(row)
         if set(groups) <= {""} and groups:
-            known = sorted({name for row in self.rows if row.sample for name in row.sample.metadata})
-            near = get_close_matches(str(column), known, n=1)
-            remedy = f"{f'did you mean {near[0]!r}? ' if near else ''}there are {known}"
+            metadata_names = sorted({name for row in self.rows if row.sample for name in row.sample.metadata})
+            near = get_close_matches(str(column), metadata_names, n=1)
+            remedy = f"{f'did you mean {near[0]!r}? ' if near else ''}there are {metadata_names}"
             raise ConfigurationError(f"no row has a column {shortened(column)} in its metadata; {remedy}")
         return {value: summarise_rows(rows) for value, rows in sorted(groups.items())}
 

@@ -102,15 +102,15 @@ def prompt(
         ConfigurationError: If there is no such prompt or its file cannot be read.
     """
     if folder is not None:
-        own = folder / language / f"{name}.toml"
-        if own.is_file():
-            known = _languages_in(author_folder, name) or LANGUAGES
-            shipped = _load_shipped(name, language if language in known else "en", author_folder)
-            return _complete(_parse(own.read_bytes(), str(own)), shipped, str(own))
+        pack_file = folder / language / f"{name}.toml"
+        if pack_file.is_file():
+            languages = _languages_in(author_folder, name) or LANGUAGES
+            shipped = _load_shipped(name, language if language in languages else "en", author_folder)
+            return _complete(_parse(pack_file.read_bytes(), str(pack_file)), shipped, str(pack_file))
     return _load_shipped(name, language, author_folder)
 
 
-def _complete(own: Prompt, shipped: Prompt, place: str) -> Prompt:
+def _complete(author_prompt: Prompt, shipped: Prompt, place: str) -> Prompt:
     """Return a user's prompt with what it leaves out taken from the judge's: task, reminder, phrases of feedback.
 
     A task may contain its levels itself in place of `$levels`.
@@ -119,21 +119,21 @@ def _complete(own: Prompt, shipped: Prompt, place: str) -> Prompt:
         ConfigurationError: If a placeholder of the task is missing, or a phrase has one that is never filled.
     """
     needed = _placeholders(shipped.task) - ({"$levels"} if shipped.levels else set())
-    missing = needed - _placeholders(own.task or shipped.task)
+    missing = needed - _placeholders(author_prompt.task or shipped.task)
     if missing:
         raise ConfigurationError(f"{place}: the task must have {', '.join(sorted(missing))}, which is filled in")
-    for name, phrase in own.feedback.items():
+    for name, phrase in author_prompt.feedback.items():
         allowed = _placeholders(shipped.feedback.get(name, phrase))
         if unknown := _placeholders(phrase) - allowed:
             hint = f"known there are {', '.join(sorted(allowed))}" if allowed else "none is known there"
             raise ConfigurationError(
                 f"{place}: feedback {shortened(name)} has {', '.join(sorted(unknown))}; {hint}"
             )
-    return own.model_copy(
+    return author_prompt.model_copy(
         update={
-            "task": own.task or shipped.task,
-            "reminder": own.reminder or shipped.reminder,
-            "feedback": {**shipped.feedback, **own.feedback},
+            "task": author_prompt.task or shipped.task,
+            "reminder": author_prompt.reminder or shipped.reminder,
+            "feedback": {**shipped.feedback, **author_prompt.feedback},
         }
     )
 
@@ -196,8 +196,8 @@ def _parse(content: bytes, place: str) -> Prompt:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{place} is not valid TOML: {one_line(error)}") from error
     except ValidationError as error:
-        field, said = first_fault(error)
-        raise ConfigurationError(f"{place}: field {field!r}: {said}") from error
+        field, fault = first_fault(error)
+        raise ConfigurationError(f"{place}: field {field!r}: {fault}") from error
 
 
 def language_of(text: str) -> Language:

@@ -138,7 +138,8 @@ def _as_json(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [message.model_dump(mode="json", exclude_defaults=True) for message in messages]
 
 
-_RETRIEVERS, _TOOLS = frozenset({"RETRIEVER"}), frozenset({"TOOL", "FUNCTION"})
+_RETRIEVERS = frozenset({"RETRIEVER"})
+_TOOLS = frozenset({"TOOL", "FUNCTION"})
 
 
 def is_trace(value: object) -> bool:
@@ -284,9 +285,9 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
         fields: The field of a sample by each name that a column of it may have.
     """
     columns = dict(row)
-    if _has_missing(columns):
+    if not _NEVER_MISSING.issuperset(map(type, columns.values())) and any(map(_is_missing, columns.values())):
         columns = {name: None if _is_missing(value) else value for name, value in columns.items()}
-    if _is_flat(columns):
+    if READ_WITH_OTHERS.isdisjoint(columns) and _SCALARS.issuperset(map(type, columns.values())):
         return columns
     _unfold_trace(columns)
     _read_deepeval(columns)
@@ -312,19 +313,9 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     return columns
 
 
-def _has_missing(row: Mapping[str, Any]) -> bool:
-    """True if a row has a value that data frames write for a missing one: NaN, or pandas' `NA` and `NaT`."""
-    return not _NEVER_MISSING.issuperset(map(type, row.values())) and any(map(_is_missing, row.values()))
-
-
 def _is_missing(value: object) -> bool:
     is_nan = isinstance(value, float) and math.isnan(value)
     return is_nan or type(value).__name__ in ("NAType", "NaTType")
-
-
-def _is_flat(columns: Mapping[str, Any]) -> bool:
-    """True if nothing in a row can be unfolded, as in most files: its values are texts, numbers and the like."""
-    return READ_WITH_OTHERS.isdisjoint(columns) and _SCALARS.issuperset(map(type, columns.values()))
 
 
 def _read_references(columns: dict[str, Any]) -> None:
@@ -489,9 +480,9 @@ def _unfold_inputs(columns: dict[str, Any], name: str, fields: Mapping[str, str]
     if not keys and len(inputs) == 1:
         keys = list(inputs)
     if not keys:
-        known = {key: inputs.pop(key) for key in list(inputs) if key in fields}
+        fields_in_inputs = {key: inputs.pop(key) for key in list(inputs) if key in fields}
         columns[name] = as_json(inputs) if inputs else None
-        _spread(columns, known, fields)
+        _spread(columns, fields_in_inputs, fields)
         return
     question = inputs.pop(keys[0])
     if _is_list(question) and len(question) == 1 and is_messages(question[0]):  # of LangSmith

@@ -75,10 +75,10 @@ class Price(BaseModel, metaclass=_PriceType):
         return (prompt + usage.output_tokens * self.output) / 1_000_000
 
 
-def _checked_table(own: object) -> dict[str, Price]:
-    if not isinstance(own, Mapping) or not all(isinstance(price, Price) for price in own.values()):
-        raise unfit("known_prices takes a mapping {'model name': Price(...)}", own)
-    return dict(own)
+def _checked_table(price_table: object) -> dict[str, Price]:
+    if not isinstance(price_table, Mapping) or not all(isinstance(price, Price) for price in price_table.values()):
+        raise unfit("known_prices takes a mapping {'model name': Price(...)}", price_table)
+    return dict(price_table)
 
 
 def _fault_of(error: ValidationError) -> str:
@@ -313,8 +313,8 @@ class Allowance:
         if self._deadline is None and self._outer is None:
             return None
         outer = None if self._outer is None else self._outer.seconds_left
-        own = None if self._deadline is None else self._deadline - time.monotonic()
-        return min((seconds for seconds in (own, outer) if seconds is not None), default=None)
+        seconds_to_deadline = None if self._deadline is None else self._deadline - time.monotonic()
+        return min((seconds for seconds in (seconds_to_deadline, outer) if seconds is not None), default=None)
 
     @property
     def spent(self) -> Usage:
@@ -372,8 +372,8 @@ class Allowance:
         """
         if self._state == "closed":
             raise Refused("deadline", "nobody waits for an answer any more")
-        left = None if self._state == "released" else self.seconds_left
-        if left is not None and left <= 0:
+        seconds_left = None if self._state == "released" else self.seconds_left
+        if seconds_left is not None and seconds_left <= 0:
             raise Refused("deadline", f"the deadline passed before {self._purpose}")
         if self._outer is not None:
             self._outer.check()

@@ -89,7 +89,7 @@ def report(error: Exception, place: str) -> str:
             one in its place, as `Observation.raised_instead` says.
     """
     here = current.get()
-    if here.raises_faults or _is_control_flow(error):
+    if here.raises_faults or any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__):
         raise error
     other = None if here.raised_instead is None else here.raised_instead(error)
     if other is not None:
@@ -110,11 +110,6 @@ def report(error: Exception, place: str) -> str:
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s%s\n%s", line, outcome_label(), _rendered(error, with_texts=here.log_texts))
     return fault
-
-
-def _is_control_flow(error: Exception) -> bool:
-    """Check whether LangGraph, which is not imported here, stops for a human or leaves a graph by this error."""
-    return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)
 
 
 def _innermost(frames: TracebackType | None) -> str:

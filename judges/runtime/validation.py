@@ -22,7 +22,8 @@ from judges.first_guesses import guesses as guesses_at
 _C = TypeVar("_C")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_MOST_NAMES, _LONGEST_NAME = 24, 80
+_MOST_NAMES = 24
+_LONGEST_NAME = 80
 
 
 def suggestion(name: object, names: Collection[str]) -> str:
@@ -30,9 +31,9 @@ def suggestion(name: object, names: Collection[str]) -> str:
     near = get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
-    known = sorted(names)
-    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
-    return f"known are {', '.join(known[:_MOST_NAMES])}{more}"
+    sorted_names = sorted(names)
+    more = f" and {len(sorted_names) - _MOST_NAMES} more" if len(sorted_names) > _MOST_NAMES else ""
+    return f"known are {', '.join(sorted_names[:_MOST_NAMES])}{more}"
 
 
 def naming_settings(example: str, /, **guesses: str) -> Callable[[_F], _F]:
@@ -45,14 +46,14 @@ def naming_settings(example: str, /, **guesses: str) -> Callable[[_F], _F]:
 
     def decorate(function: _F) -> _F:
         parameters = signature(function).parameters
-        known = [name for name, one in parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
+        names = [name for name, one in parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
         takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
         called = function.__qualname__.removesuffix(".__init__")
 
         def check(settings: Mapping[str, Any]) -> None:
-            unknown = next((name for name in settings if name not in known), None)
+            unknown = next((name for name in settings if name not in names), None)
             if unknown is not None and (unknown in guesses or not takes_any):
-                elsewhere = guesses_at("arguments").get(unknown) or suggestion(unknown, known)
+                elsewhere = guesses_at("arguments").get(unknown) or suggestion(unknown, names)
                 hint = f"here it is {guesses[unknown]}=..." if unknown in guesses else elsewhere
                 raise TypeError(f"{called}() has no argument {unknown!r}; {hint}")
 

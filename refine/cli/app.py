@@ -115,12 +115,12 @@ def _option_meant(name: str, context: Any) -> str:
         return ""
     has = {option for parameter in context.command.params for option in parameter.opts}
     word = name.lstrip("-")
-    known = _guesses("options").get(word, "")
-    meant = next((option for option in known.split() if option in has), "")
+    option_name = _guesses("options").get(word, "")
+    meant = next((option for option in option_name.split() if option in has), "")
     taken = [one.name.upper() for one in context.command.params if one.param_type_name == "argument"]
     if not meant and word in _ARGUMENTS_MEANT and taken:
         meant = f"given without an option: {context.command_path} {' '.join(taken)}"
-    return f"here it is {meant}" if meant else known if not known.startswith("--") else ""
+    return f"here it is {meant}" if meant else option_name if not option_name.startswith("--") else ""
 
 
 _SETTING = re.compile(r"[(](\w+=[^\s)]+)")

@@ -182,10 +182,13 @@ def _stack(entries: Sequence[Entry]) -> Group:
 
 def _card(entry: Entry) -> Group:
     settings = settings_of(default_registry().maker(entry.name))
-    own = [setting for setting in settings if not setting.shared]
+    declared_settings = [setting for setting in settings if not setting.shared]
     facts = _grid(_facts(entry))
     parts: list[RenderableType] = [facts]
-    for title, listed in (("settings", own), ("settings that all judges of its kind have", settings[len(own) :])):
+    for title, listed in (
+        ("settings", declared_settings),
+        ("settings that all judges of its kind have", settings[len(declared_settings) :]),
+    ):
         if listed:
             parts += [Text(f"\n{title}", style="bold"), _grid(_setting_rows(listed))]
     return Group(*parts)
@@ -285,8 +288,8 @@ def _check_name(name: str) -> None:
         raise ConfigurationError(
             f"a judge's name is of small letters, digits and _, such as shop.brevity, not {shortened(name)}"
         )
-    known = {one for entry in default_registry().entries.values() for one in (entry.name, *entry.aliases)}
-    if name in known:
+    judge_names = {one for entry in default_registry().entries.values() for one in (entry.name, *entry.aliases)}
+    if name in judge_names:
         raise ConfigurationError(f"there is a judge {name!r} already; `refine judges {name}` shows it")
 
 

@@ -58,10 +58,10 @@ class _NamedJudge:
     def load(self, chat: _ChatModel, base_url: str | None, language: str | None) -> LoadedJudge:
         """Load it; `chat` makes its model of a name and the address of a server."""
         with _at(self.place):
-            own = self.spec.settings.get("model")
+            model_setting = self.spec.settings.get("model")
             spec, model = self.spec, None
-            if isinstance(own, str) and self._without_model.takes_model:
-                spec, model = self._without_model, chat(own, None)
+            if isinstance(model_setting, str) and self._without_model.takes_model:
+                spec, model = self._without_model, chat(model_setting, None)
             elif self.model is not None and self.spec.takes_model:
                 model = chat(self.model, base_url)
             judge = spec.load(model=model, language=language)

@@ -114,13 +114,13 @@ def _audited(options: LabelOptions, rows: list[JudgedAnswer], most: int) -> list
     """
     drawn = random.Random(options.seed)  # noqa: S311 - a sample, no secret
     covered = [row for row in rows if row.metadata.get("certificate") and row.metadata.get("released")]
-    left = [row for row in covered if not row.opinions]
-    if not left:
+    unlabelled_rows = [row for row in covered if not row.opinions]
+    if not unlabelled_rows:
         raise ConfigurationError(
             f"{options.source} has no unlabelled answer under a certificate ({len(covered)} have labels); "
             f"--audit is for a loop that runs under one, and records texts"
         )
-    return drawn.sample(left, min(most, len(left)))
+    return drawn.sample(unlabelled_rows, min(most, len(unlabelled_rows)))
 
 
 class RecordStore:
@@ -163,10 +163,10 @@ def _describe_waiting(labelling: Labelling) -> str:
 
 
 def _summary(labelling: Labelling, options: LabelOptions, place: str) -> str:
-    left = labelling.total - labelling.labelled
-    after = f"go on with `refine label {options.source}`" if left else "all are labelled"
+    rows_left = labelling.total - labelling.labelled
+    after = f"go on with `refine label {options.source}`" if rows_left else "all are labelled"
     count = f"{labelling.labelled_now} labels by {labelling.by} in {place}"
-    return f"{count}; {left} left: {after}{_describe_waiting(labelling)}\n"
+    return f"{count}; {rows_left} left: {after}{_describe_waiting(labelling)}\n"
 
 
 _Line = tuple[str, str]

@@ -327,7 +327,7 @@ def _print_curve(out: Console, points: Sequence[CurvePoint]) -> None:
         bar = "" if out.options.ascii_only else "█" * round(_BAR * point.cumulative)
         cells = [f"{point.attempt}", f"{point.at_risk:,}", f"{point.passed:,}", _share(point.cumulative)]
         most = [_share(point.if_patience_passed)] if has_patience else []
-        rows.append([*cells, _interval(point.low, point.high), bar, *most])
+        rows.append([*cells, f"{point.low:.1%} to {point.high:.1%}", bar, *most])
     print_table(out, columns, rows)
 
 
@@ -340,9 +340,9 @@ def _print_gains(out: Console, gains: Sequence[AttemptGain], title: str) -> None
         cells = [f"{gain.attempt} to {gain.attempt + 1}", f"{gain.n:,}", f"{gain.raw_change:+.2f}"]
         cells.append(_share(gain.regressions / gain.n))
         if is_rejudged:
-            known = gain.gain_low is not None and gain.gain_high is not None
+            has_range = gain.gain_low is not None and gain.gain_high is not None
             cells.append("-" if gain.gain is None else f"{gain.gain:+.2f}")
-            cells.append(f"{gain.gain_low:+.2f} to {gain.gain_high:+.2f}" if known else "-")
+            cells.append(f"{gain.gain_low:+.2f} to {gain.gain_high:+.2f}" if has_range else "-")
             cells.append(f"{gain.rejudged:,}")
         rows.append(cells)
     print_table(out, [Column("from", "from"), *(Column(name, is_number=True) for name in names)], rows)
@@ -403,8 +403,8 @@ def _releases(policy: ReplayedPolicy) -> str:
 
 
 def _status(policy: ReplayedPolicy) -> str:
-    known = {"exact": "seen in every loop", "bounds": "a range"}.get(policy.status, policy.status)
-    return known if policy.hajek is None else f"estimate {_share(policy.hajek)}"
+    status_words = {"exact": "seen in every loop", "bounds": "a range"}.get(policy.status, policy.status)
+    return status_words if policy.hajek is None else f"estimate {_share(policy.hajek)}"
 
 
 def _explain_policies(result: LoopReplay) -> list[str]:
@@ -426,10 +426,6 @@ def _explain_policies(result: LoopReplay) -> list[str]:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
-
-
-def _interval(low: float, high: float) -> str:
-    return f"{low:.1%} to {high:.1%}"
 
 
 def _range(value: tuple[float, float] | None, *, form: str = ".1%") -> str:

@@ -150,7 +150,7 @@ def read_prices(path: Path) -> Mapping[str, Price]:
         ConfigurationError: If the file holds something else.
     """
     try:
-        own = TypeAdapter(dict[str, Price]).validate_json(path.read_bytes())
+        price_table = TypeAdapter(dict[str, Price]).validate_json(path.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"--prices {path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
@@ -161,9 +161,9 @@ def read_prices(path: Path) -> Mapping[str, Price]:
             f"dollars a million tokens"
         ) from None
     try:
-        return known_prices(own)
+        return known_prices(price_table)
     except ConfigurationError:  # the list of public prices is not installed
-        return own
+        return price_table
 
 
 _LINE_EVERY_S = 5.0
@@ -268,17 +268,23 @@ def _check_slices(options: EvaluateOptions) -> None:
             f"--slice prints tables; leave out --json, or add `refine show {options.folder} --json --slice "
             f"{columns[0]}`"
         )
-    missing, known = set(columns), set[str]()
+    missing, metadata_names = set(columns), set[str]()
     for row in islice(read_rows(options.rows.rows, errors="keep"), options.rows.limit) if columns else ():
         if isinstance(row, Sample):
-            known |= row.metadata.keys()
+            metadata_names |= row.metadata.keys()
             missing -= row.metadata.keys()
         if not missing:
             return
     for column in columns:
         if column in missing:
-            near = get_close_matches(column, known, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"there are {sorted(known)}" if known else "add it"
+            near = get_close_matches(column, metadata_names, n=1)
+            remedy = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"there are {sorted(metadata_names)}"
+                if metadata_names
+                else "add it"
+            )
             raise ConfigurationError(
                 f"--slice {shortened(column)}: no row has such a column in its metadata; {remedy}"
             )

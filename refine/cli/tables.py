@@ -25,7 +25,8 @@ _PIPED_WIDTH = 100
 """Columns of sentences that are piped."""
 
 _LEAST_WIDTH = 40
-_INDENT, _GAP = "  ", "   "
+_INDENT = "  "
+_GAP = "   "
 
 
 def text_console(piped_width: int = _PIPED_WIDTH) -> Console:

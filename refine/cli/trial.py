@@ -32,8 +32,10 @@ _OF_ONE_START = ("as_json", "max_calls", "max_cost", "out", "retry_failed")
 _AS_THEY_ARE = ("arms", "draws", "temperature", "seed", "baseline", "max_concurrency", "retry_failed")
 """Options that `trial` takes by the same names."""
 
-_MOST_SHOWN, _LONGEST_SHOWN = 5, 300
-"""How many of the worst questions are printed, and how much of a text."""
+_MOST_SHOWN = 5
+"""How many of the worst questions are printed."""
+_LONGEST_SHOWN = 300
+"""How many characters of a text are printed."""
 
 
 def run_trial(options: TrialOptions) -> int:

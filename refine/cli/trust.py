@@ -35,8 +35,8 @@ def run_align(options: AlignOptions) -> int:
     if options.certificate is not None:
         _check_replaceable(options.certificate, "--certificate")
     sampling: Sampling = _parse_choice("--drawn", options.drawn, get_args(Sampling))
-    with loop_source(options.rows) as (found, record):
-        rows = found if isinstance(found, str) else list(found)
+    with loop_source(options.rows) as (source_rows, record):
+        rows = source_rows if isinstance(source_rows, str) else list(source_rows)
         if options.next_labels is not None and (sampling == "active" or not _has_labels(rows, options.labels)):
             return _choose(rows, options, sampling, options.next_labels)
         aligned = align(
@@ -209,18 +209,18 @@ def _label_sample(options: CertifyOptions) -> bool:
         label_in_record(record, [row for row in rows if row.index in wanted], wanted, options.by, options.attempts)
         later = read_judged(list(record.attempts(texts=True)))
     waiting = sum(people_needed(row, good=options.good) > len(row.opinions) > 0 for row in later)
-    left = len(_sample(options, later))
+    rows_left = len(_sample(options, later))
     command = f"`refine certify {quote(options.attempts)} --by NAME`"
-    if left:
-        sys.stderr.write(f"refine: {left} answers have no label yet; go on with {command}\n")
+    if rows_left:
+        sys.stderr.write(f"refine: {rows_left} answers have no label yet; go on with {command}\n")
     if waiting:
         sys.stderr.write(
             f"refine: {waiting} that were called bad, or are tied, wait for another person (people err): another "
             f"NAME in {command}\n"
         )
-    if waiting or left:
+    if waiting or rows_left:
         sys.stderr.write("refine: or certify on the labels that there are, with --unlabelled left-out\n")
-    return not (waiting or left)
+    return not (waiting or rows_left)
 
 
 def _sample(options: CertifyOptions, rows: Sequence[JudgedAnswer]) -> list[JudgedAnswer]:

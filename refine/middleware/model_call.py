@@ -165,15 +165,19 @@ class ModelCall:
                 return heard(self._draft(error))
 
     @contextmanager
-    def _hearing(self, asked: DraftRequest) -> Iterator[Callable[[Draft], Draft]]:
+    def _hearing(self, draft_request: DraftRequest) -> Iterator[Callable[[Draft], Draft]]:
         """Hear what the model writes, and keep its replies for a middleware that asks a human about one."""
-        replies = langchain_private.HeardReplies.of(asked.config)
+        replies = langchain_private.HeardReplies.of(draft_request.config)
         if replies is not None:
             replies.is_saved = False  # drafts of an agent are in no checkpoint
             replies.again = langchain_private.RepliesAgain(self._turn.replies, before=None)
-        chunks = None if asked.on_delta is None else _Heard(asked.on_delta)
+        chunks = None if draft_request.on_delta is None else _Heard(draft_request.on_delta)
         try:
-            with nullcontext() if chunks is None else langchain_private.hearing(asked.config, chunks.handler):
+            with (
+                nullcontext()
+                if chunks is None
+                else langchain_private.hearing(draft_request.config, chunks.handler)
+            ):
                 yield (lambda draft: draft) if chunks is None else chunks.end
         except GraphBubbleUp:
             self._turn.replies = () if replies is None else [reply.to_plain() for reply in replies.replies]
@@ -185,15 +189,15 @@ class ModelCall:
         """The calls of tools, and their results, that led to this call."""
         return tuple(self._turn.steps.values())
 
-    def _next_request(self, asked: DraftRequest) -> ModelRequest[Any]:
+    def _next_request(self, draft_request: DraftRequest) -> ModelRequest[Any]:
         """Return the agent's request with the messages that the loop added, and the settings of this attempt."""
         turn, request = self._turn, self._request
         changes: dict[str, Any] = {}
-        added = asked.prompt[len(turn.conversation) :]
+        added = draft_request.prompt[len(turn.conversation) :]
         if added or turn.originals:
             changes["messages"] = turn.with_added(request.messages, copy_messages(added))
-        if asked.temperature is not None:
-            changes["model_settings"] = {**request.model_settings, "temperature": asked.temperature}
+        if draft_request.temperature is not None:
+            changes["model_settings"] = {**request.model_settings, "temperature": draft_request.temperature}
         number = 1 if turn.refinement is None else turn.refinement.generated
         in_force = [first for first in self._models if first <= number]
         if in_force:
@@ -331,9 +335,9 @@ def loop_of(
 ) -> Loop:
     """Return the loop of a middleware, to which each model call of the agent gives its own generator."""
     overrides = {number: Override(temperature=policy.override(number).temperature) for number in policy.overrides}
-    own = policy.model_copy(update={"overrides": overrides})
+    request_policy = policy.model_copy(update={"overrides": overrides})
     return build_loop(
-        PerRequest(), judge, own, name=name, bounds=bounds, piece_judge=piece_judge, questions=questions
+        PerRequest(), judge, request_policy, name=name, bounds=bounds, piece_judge=piece_judge, questions=questions
     )
 
 

@@ -130,13 +130,13 @@ class Turn:
 
     def with_added(self, messages: Sequence[AnyMessage], added: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return an agent's messages with those that the loop added, in the order in which they came about."""
-        own = [self._with_reasoning(message) for message in messages]
-        place = len(own)
+        turn_messages = [self._with_reasoning(message) for message in messages]
+        place = len(turn_messages)
         if self.continued_by is not None:
             ids = [message.id for message in messages]
-            known = self.continued_by in ids
-            place = ids.index(self.continued_by) if known else _index_after_question(messages)
-        return [*own[:place], *added, *own[place:]]
+            is_begun = self.continued_by in ids
+            place = ids.index(self.continued_by) if is_begun else _index_after_question(messages)
+        return [*turn_messages[:place], *added, *turn_messages[place:]]
 
     def _with_reasoning(self, message: AnyMessage) -> AnyMessage:
         """Return a message as the model made it, unless somebody changed its calls since."""
@@ -150,8 +150,8 @@ class Turn:
         """Go on from a record, and return it; attempts that another process made count."""
         if self.refinement is None and self.usage_before.calls:
             policy = refinement.policy
-            left = max(1, policy.max_attempts - self.attempts_before)
-            policy = policy.model_copy(update={"max_attempts": left})
+            attempts_left = max(1, policy.max_attempts - self.attempts_before)
+            policy = policy.model_copy(update={"max_attempts": attempts_left})
             refinement = replace(refinement, policy=policy, unfinished=self.usage_before)
         self.refinement = refinement
         return refinement
@@ -282,8 +282,8 @@ class OpenTurns:
             all_of_them: Whether every turn is over, as at the end of the process.
         """
         with self._lock:
-            known = self._turns.values
-            over = [key for key, (turn, _) in known.items() if all_of_them or key == token or turn.is_over]
+            turns = self._turns.values
+            over = [key for key, (turn, _) in turns.items() if all_of_them or key == token or turn.is_over]
             ended = [*self._given_up, *filter(None, map(self._turns.pop, over))]
             self._given_up = []
         return ended

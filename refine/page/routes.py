@@ -225,7 +225,7 @@ def _status_of(record: DatabaseRecord, status: Status) -> dict[str, Any]:
 async def _updates(record: DatabaseRecord, where: OutcomeFilter, status: Status) -> AsyncIterator[dict[str, Any]]:
     """Yield, once a second while somebody looks, the status and the outcomes that were not there before."""
     begun = now_ms()
-    known: deque[str] = deque(maxlen=_REMEMBERED)
+    sent_ids: deque[str] = deque(maxlen=_REMEMBERED)
     while True:
         since = max(now_ms() - _OVERLAP_MS, begun - _OVERLAP_MS, where.since or 0)
         recent = where.model_copy(update={"since": since})
@@ -235,9 +235,9 @@ async def _updates(record: DatabaseRecord, where: OutcomeFilter, status: Status)
         except ConfigurationError as error:
             update["error"] = str(error)
         else:
-            seen = set(known)
-            update["outcomes"] = [row for row in rows if row["id"] not in seen]
-            known.extend(row["id"] for row in update["outcomes"])
+            sent_before = set(sent_ids)
+            update["outcomes"] = [row for row in rows if row["id"] not in sent_before]
+            sent_ids.extend(row["id"] for row in update["outcomes"])
         yield update
         await asyncio.sleep(_EVERY_S)
 
@@ -276,15 +276,15 @@ async def attempts_of(loop: Loop, question: str, *, config: RunnableConfig | Non
         while goto == "generate" or goto == "judge":  # noqa: PLR1714 - narrows the type
             if goto == "generate":
                 yield {"event": "start", "attempt": refinement.number}
-            done, known = goto, len(refinement.attempts)
-            transition = await adrive(loop.step(done, refinement, conversation, context), context)
+            last_node, attempt_count = goto, len(refinement.attempts)
+            transition = await adrive(loop.step(last_node, refinement, conversation, context), context)
             refinement, goto = transition.refinement, transition.goto
-            if done == "judge":
-                for attempt in refinement.attempts[known - 1 :]:
-                    if attempt.number > known:
+            if last_node == "judge":
+                for attempt in refinement.attempts[attempt_count - 1 :]:
+                    if attempt.number > attempt_count:
                         yield _draft(attempt)
                     yield _verdict(attempt)
-            elif len(refinement.attempts) > known:
+            elif len(refinement.attempts) > attempt_count:
                 yield _draft(refinement.attempts[-1])
         if refinement.ending == "interrupt":
             yield _end(Outcome.of(refinement, conversation, None, now=refinement.ended_at or 0.0))
@@ -512,8 +512,8 @@ class _Page:
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
-def _later(counted: OutcomeFilter, asked: OutcomeFilter) -> int | None:
-    return counted.since if counted.since != asked.since else None
+def _later(counted: OutcomeFilter, requested_filter: OutcomeFilter) -> int | None:
+    return counted.since if counted.since != requested_filter.since else None
 
 
 _MOST_LABELLED = 1_000

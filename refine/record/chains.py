@@ -103,10 +103,13 @@ def _stored_float(value: object) -> object:
     return value + 0.0 if isfinite(value) else repr(value)
 
 
-_OUTCOME, _ATTEMPT = _Columns(OUTCOME), _Columns(ATTEMPT)
+_OUTCOME = _Columns(OUTCOME)
+_ATTEMPT = _Columns(ATTEMPT)
 
 
-def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable[Stored], own: str = _FORM) -> str:
+def hash_of(
+    key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable[Stored], form: str = _FORM
+) -> str:
     """Return the hash of an outcome at its place in a chain.
 
     Args:
@@ -114,9 +117,9 @@ def hash_of(key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable
         link: Its chain, its position in it, and the hash of the one before.
         outcome: Its row; a column that it leaves out is empty.
         attempts: The rows of its attempts, in order; likewise.
-        own: The hash that it has, in the form of which it is made.
+        form: The hash that it has, in the form of which it is made.
     """
-    if not own.startswith(_FORM):
+    if not form.startswith(_FORM):
         return digest_of(key, *link, _OUTCOME.named(outcome), list(map(_ATTEMPT.named, attempts)))
     parts = [*link, _OUTCOME.values(outcome), list(map(_ATTEMPT.values, attempts))]
     try:
@@ -261,17 +264,17 @@ class Links:
 
     def seal_all(self, batch: Iterable[OutcomeRows]) -> None:
         """Put seals into the rows of outcomes that are all going to be written."""
-        position, own = self.anchor.position, self.anchor.hash
+        position, last_hash = self.anchor.position, self.anchor.hash
         for rows in batch:
             position += 1
-            own = self._put(rows, position, own)
-        self.anchor = replace(self.anchor, position=position, hash=own)
+            last_hash = self._put(rows, position, last_hash)
+        self.anchor = replace(self.anchor, position=position, hash=last_hash)
 
     def _put(self, rows: OutcomeRows, position: int, previous: str) -> str:
         outcome, link = rows.outcome, (self.anchor.chain, position, previous)
-        own = hash_of(self.key, link, outcome, rows.attempts)
-        outcome["chain"], outcome["position"], outcome["previous"], outcome["hash"] = *link, own
-        return own
+        outcome_hash = hash_of(self.key, link, outcome, rows.attempts)
+        outcome["chain"], outcome["position"], outcome["previous"], outcome["hash"] = *link, outcome_hash
+        return outcome_hash
 
 
 def leave_gaps(connection: Connection, identifiers: Sequence[str], key: bytes) -> None:
@@ -280,12 +283,14 @@ def leave_gaps(connection: Connection, identifiers: Sequence[str], key: bytes) -
     chosen = select(*columns).where(OUTCOME.c.id.in_(identifiers), OUTCOME.c.chain.is_not(None))
     ordered = chosen.order_by(OUTCOME.c.chain, OUTCOME.c.position)
     gaps: list[Gap] = []
-    for chain, position, previous, own in connection.execute(ordered):
+    for chain, position, previous, outcome_hash in connection.execute(ordered):
         before = gaps[-1] if gaps else None
         if before and (before.chain, before.last + 1) == (chain, position):
-            gaps[-1] = replace(before, last=position, hash=own)
+            gaps[-1] = replace(before, last=position, hash=outcome_hash)
         else:
-            gaps.append(Gap(chain=chain, first=position, last=position, previous=previous, hash=own, at=now_ms()))
+            gaps.append(
+                Gap(chain=chain, first=position, last=position, previous=previous, hash=outcome_hash, at=now_ms())
+            )
     for gap in gaps:
         _save_gap(connection, gap, key)
 
@@ -293,8 +298,8 @@ def leave_gaps(connection: Connection, identifiers: Sequence[str], key: bytes) -
 def _save_gap(connection: Connection, gap: Gap, key: bytes) -> None:
     """Write a gap, joined with those that it touches."""
     touching = or_(GAP.c.last == gap.first - 1, GAP.c.first == gap.last + 1)
-    known = select(GAP).where(GAP.c.chain == gap.chain, touching)
-    for row in connection.execute(known).mappings().all():
+    touching_gaps = select(GAP).where(GAP.c.chain == gap.chain, touching)
+    for row in connection.execute(touching_gaps).mappings().all():
         other = _read(Gap, row)
         if _seal_of(other, key) != row["seal"]:
             continue  # not ours, and not to be vouched for
@@ -418,12 +423,12 @@ class _Walk:
 
     def along(self, outcomes: Iterator[tuple[RowMapping, list[RowMapping]]], gaps: Sequence[Gap]) -> None:
         """Go along outcomes and gaps in the order of their positions."""
-        left = list(gaps)
+        gaps_ahead = list(gaps)
         for row, attempts in outcomes:
-            while left and left[0].first <= _number(row["position"]):
-                self._pass(left.pop(0))
+            while gaps_ahead and gaps_ahead[0].first <= _number(row["position"]):
+                self._pass(gaps_ahead.pop(0))
             self._pass_outcome(row, attempts)
-        for gap in left:
+        for gap in gaps_ahead:
             self._pass(gap)
 
     def end(self, anchor: Anchor | None) -> None:
@@ -446,15 +451,15 @@ class _Walk:
     def _pass_outcome(self, row: RowMapping, attempts: Sequence[RowMapping]) -> None:
         self._result.sealed += 1
         link = (row["chain"], row["position"], row["previous"])
-        own = str(row["hash"])
-        self._result.older += not own.startswith(_FORM)
-        if hash_of(self._key, link, row, attempts, own) != own:
+        outcome_hash = str(row["hash"])
+        self._result.older += not outcome_hash.startswith(_FORM)
+        if hash_of(self._key, link, row, attempts, outcome_hash) != outcome_hash:
             self._result.changed += 1
             self._result.add(f"outcome {row['id']} was changed")
         position = _number(row["position"])
         self._step(position, position, row["previous"], row["hash"], f"outcome {row['id']}")
 
-    def _step(self, first: int, last: int, previous: str | None, own: str | None, name: str) -> None:
+    def _step(self, first: int, last: int, previous: str | None, outcome_hash: str | None, name: str) -> None:
         result, chain = self._result, self._chain[:8]
         if first <= self._position:
             result.add(f"{name} is not at its place in chain {chain}")
@@ -463,8 +468,8 @@ class _Walk:
             result.add(f"outcomes {self._position + 1} to {first - 1} of chain {chain} are missing")
         elif previous != self._hash:
             result.add(f"{name} does not follow the one before it in chain {chain}")
-        self._position, self._hash = last, own or ""
-        if self._head is not None and last == self._head[0] and own != self._head[1]:
+        self._position, self._hash = last, outcome_hash or ""
+        if self._head is not None and last == self._head[0] and outcome_hash != self._head[1]:
             result.add(f"chain {chain} is another one up to {name} than when it was last verified")
 
 

@@ -69,7 +69,8 @@ _LISTED = [
     "input_rating",
     "input_unscored",
 ]
-_ATTEMPT, _LABEL = ATTEMPT.alias("filtered_attempt"), LABEL.alias("filtered_label")
+_ATTEMPT = ATTEMPT.alias("filtered_attempt")
+_LABEL = LABEL.alias("filtered_label")
 _OUTCOME = OUTCOME.alias("labelled_outcome")
 _HAS_ATTEMPTS = OUTCOME.c.attempts > 0
 _EXCERPT = 300
@@ -152,8 +153,8 @@ def _chosen(connection: Connection, where: OutcomeFilter) -> ColumnElement[bool]
     condition = _conditions(where)
     if where.labelled != "disagree":
         return condition
-    found = select(OUTCOME.c.id).where(condition).limit(_NEWEST + 1)
-    identifiers = connection.execute(found).scalars().all()
+    chosen_ids = select(OUTCOME.c.id).where(condition).limit(_NEWEST + 1)
+    identifiers = connection.execute(chosen_ids).scalars().all()
     return OUTCOME.c.id.in_(identifiers) if len(identifiers) <= _NEWEST else condition
 
 
@@ -247,12 +248,12 @@ def attempt_rows(connection: Connection, where: OutcomeFilter, *, texts: bool = 
     labels = _labels(connection, chosen, times=True)
     query = _attempts(chosen, texts=texts)
     for row in connection.execution_options(yield_per=500).execute(query).mappings():
-        own = labels.get((row["id"], row["attempt_number"]), [])
-        known: Row = {}
+        attempt_labels = labels.get((row["id"], row["attempt_number"]), [])
+        texts_of_row: Row = {}
         if texts:
             data = {"user_input": _data(row["conversation"]) or row["question"], "response": row["attempt_draft"]}
-            known = {name: value for name, value in data.items() if value is not None}
-        yield {**_metadata(row), **({"labels": own} if own else {}), **known}
+            texts_of_row = {name: value for name, value in data.items() if value is not None}
+        yield {**_metadata(row), **({"labels": attempt_labels} if attempt_labels else {}), **texts_of_row}
 
 
 _ATTEMPT_NAMES = tuple(column.name for column in ATTEMPT.columns)
@@ -301,21 +302,20 @@ def _dataset_row(row: RowMapping, labels: list[Row]) -> Row:
 
 
 def _metadata(row: RowMapping) -> Row:
-    known = dict(row)
-    return metadata_of(known, {name: known.get(f"attempt_{name}") for name in _ATTEMPT_NAMES})
+    columns = dict(row)
+    return metadata_of(columns, {name: columns.get(f"attempt_{name}") for name in _ATTEMPT_NAMES})
 
 
 _SECOND = 1_000
-_MINUTE, _HOUR, _DAY = 60 * _SECOND, 3_600 * _SECOND, 86_400 * _SECOND
 _WIDTHS = (
     *(count * _SECOND for count in (1, 5, 10, 30)),
-    *(count * _MINUTE for count in (1, 2, 5, 10, 15, 30)),
-    *(count * _HOUR for count in (1, 2, 3, 6, 12)),
-    *(count * _DAY for count in (1, 2, 7, 14, 30)),
+    *(count * sums.MINUTE for count in (1, 2, 5, 10, 15, 30)),
+    *(count * sums.HOUR for count in (1, 2, 3, 6, 12)),
+    *(count * sums.DAY for count in (1, 2, 7, 14, 30)),
 )
 """Widths of a bucket that people can read off an axis, in milliseconds."""
 
-_SHORTEST_AXIS = 5 * _MINUTE
+_SHORTEST_AXIS = 5 * sums.MINUTE
 _FAR_OFF = 2**53
 
 _ATTEMPTS_OF_OUTCOMES = ATTEMPT.join(OUTCOME, OUTCOME.c.id == ATTEMPT.c.outcome)
@@ -417,8 +417,8 @@ _MOST_GROUPS = 100
 def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
     """Return a row for each value of a column; see `DatabaseRecord.table`."""
     if by not in _GROUPS or by not in OUTCOME.c:
-        known = ", ".join(name for name in _GROUPS if name in OUTCOME.c)
-        raise ConfigurationError(f"a table is by one of {known}, not by {shortened(by)}")
+        groupings = ", ".join(name for name in _GROUPS if name in OUTCOME.c)
+        raise ConfigurationError(f"a table is by one of {groupings}, not by {shortened(by)}")
     times: Mapping[str, Counter[int]]
     if by in SERIES.c and _are_many(connection, where):
         edges = sums.read_edges(connection, where, _conditions)
@@ -430,7 +430,7 @@ def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row[by] or ""].append(row)
-    table = [_group(name, own, times.get(name, Counter())) for name, own in groups.items()]
+    table = [_group(name, group_rows, times.get(name, Counter())) for name, group_rows in groups.items()]
     return sorted(table, key=lambda row: (-row["outcomes"], row["name"]))[:_MOST_GROUPS]
 
 
@@ -510,8 +510,8 @@ def _latency(connection: Connection, chosen: ColumnElement[bool]) -> Row:
     ordered = select(latency, place.label("place"), total.label("total"))
     placed = ordered.where(chosen, latency.is_not(None)).subquery()
     wanted = [(placed.c.total * round(100 * share) + 99) // 100 for share in _PERCENTILES.values()]
-    found = select(placed.c.latency_s).where(placed.c.place.in_(wanted)).order_by(placed.c.place)
-    times = connection.execute(found).scalars().all()
+    percentile_times = select(placed.c.latency_s).where(placed.c.place.in_(wanted)).order_by(placed.c.place)
+    times = connection.execute(percentile_times).scalars().all()
     return (
         dict.fromkeys(_PERCENTILES) if not times else dict(zip(_PERCENTILES, [times[0], times[-1]], strict=True))
     )
@@ -593,7 +593,10 @@ def audits(connection: Connection, certificate: IssuedCertificate) -> list[Audit
     for row in connection.execute(joined).mappings():
         marks[row["outcome"]] = row["mark"], row["score"]
         votes[row["outcome"]].append(row["up"] if row["rating"] is None else row["rating"] >= certificate.good)
-    return [Audit.of(certificate, *marks[key], bad=2 * sum(said) <= len(said)) for key, said in votes.items()]
+    return [
+        Audit.of(certificate, *marks[key], bad=2 * sum(opinions) <= len(opinions))
+        for key, opinions in votes.items()
+    ]
 
 
 def last_alarm(connection: Connection, name: str) -> str | None:
@@ -614,8 +617,8 @@ _USE = "label_use:"
 
 def label_uses(connection: Connection) -> list[str]:
     """Return what was kept of the use of labels, the oldest first."""
-    kept = select(STATE.c.id).where(STATE.c.name.startswith(_USE, autoescape=True))
-    return list(connection.execute(kept.order_by(STATE.c.at, STATE.c.name)).scalars())
+    recorded_uses = select(STATE.c.id).where(STATE.c.name.startswith(_USE, autoescape=True))
+    return list(connection.execute(recorded_uses.order_by(STATE.c.at, STATE.c.name)).scalars())
 
 
 def keep_label_use(connection: Connection, line: str) -> None:

@@ -412,9 +412,9 @@ def _metadata(answer: AIMessage, names: Sequence[str]) -> object:
 def _question_id(outcome: Outcome, question: str) -> str | None:
     """Return the id that the evidence gives the question, or a digest of its text: equal questions are one."""
     metadata = outcome.evidence.get("metadata")
-    own = metadata.get("question_id") if isinstance(metadata, Mapping) else None
-    if own is not None:
-        return str(own)
+    recorded_id = metadata.get("question_id") if isinstance(metadata, Mapping) else None
+    if recorded_id is not None:
+        return str(recorded_id)
     return (
         hashlib.blake2b(question.encode(errors="surrogatepass"), digest_size=8).hexdigest() if question else None
     )
@@ -532,7 +532,7 @@ def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:
     number, last = attempt["number"], outcome["attempts"]
     row: Row = {
         "outcome_id": outcome["id"],
-        "at": None if outcome["at"] is None else iso_time(outcome["at"]),
+        "at": iso_time(outcome["at"]),
         "attempt": number,
         **{name: outcome[name] for name in _OUTCOME},
         **{name: attempt.get(name) for name in _ATTEMPT},

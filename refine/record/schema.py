@@ -223,8 +223,10 @@ TALLY = Table(
     sqlite_with_rowid=False,
 )
 
-SUMS_OF_NONE, SUMS_OF_ALL = -1, 2**53
-"""How far sums are that have not begun, or that are complete."""
+SUMS_OF_NONE = -1
+"""How far sums are that have not begun."""
+SUMS_OF_ALL = 2**53
+"""How far complete sums are."""
 
 STATE = Table(
     "record_state",
@@ -269,9 +271,9 @@ _FIRST_TABLES = frozenset({"outcome", "attempt", "label", "meta"})
 
 def _add_missing_columns(connection: Connection) -> None:
     """Add the columns that came later; tables that this version made have them."""
-    own, preparer = inspect(connection), connection.dialect.identifier_preparer
+    inspector, preparer = inspect(connection), connection.dialect.identifier_preparer
     for table in (OUTCOME, ATTEMPT, LABEL):
-        present = {column["name"] for column in own.get_columns(table.name)}
+        present = {column["name"] for column in inspector.get_columns(table.name)}
         for column in table.columns:
             if column.name not in present:
                 kind = column.type.compile(connection.dialect)
@@ -356,15 +358,15 @@ def migrate(connection: Connection) -> None:
 
 def _version(connection: Connection) -> int:
     """Return the version of the tables; 0 if there are none."""
-    own = inspect(connection)
-    present = set(own.get_table_names())
+    inspector = inspect(connection)
+    present = set(inspector.get_table_names())
     foreign = ConfigurationError(
         f"the database holds tables of another program, with the names of the record's own "
         f"({', '.join(sorted(_FIRST_TABLES))}); give the record a database, or a schema, of its own"
     )
     if not present & _FIRST_TABLES:
         return 0
-    if not present >= _FIRST_TABLES or [column["name"] for column in own.get_columns("meta")] != ["version"]:
+    if not present >= _FIRST_TABLES or [column["name"] for column in inspector.get_columns("meta")] != ["version"]:
         raise foreign
     versions = connection.execute(select(_META.c.version)).scalars().all()
     if len(versions) != 1:
@@ -452,8 +454,10 @@ class OutcomeFilter(BaseModel):
             fault = error.errors(include_url=False)[0]
             name = ".".join(map(str, fault["loc"]))
             if fault["type"] == "extra_forbidden":
-                known = ", ".join(type(self).model_fields)
-                raise ConfigurationError(f"there is no filter {shortened(name)}; there are {known}") from None
+                filter_names = ", ".join(type(self).model_fields)
+                raise ConfigurationError(
+                    f"there is no filter {shortened(name)}; there are {filter_names}"
+                ) from None
             reason = fault["msg"].removeprefix("Value error, ")
             message = f"filter {name}: {reason} (given {shortened(fault['input'])})"
             raise ConfigurationError(message) from None

@@ -21,7 +21,10 @@ from judges import ConfigurationError
 KEY_VARIABLE = "REFINE_RECORD_SEAL_KEY"
 """Environment variable with the key of seals; without one anybody can seal anew what they have changed."""
 _BYTES = 20
-_SHORTEST_KEY, _LONGEST_KEY = 16, 64
+_SHORTEST_KEY = 16
+"""In bytes."""
+_LONGEST_KEY = 64
+"""In bytes; what BLAKE2b takes."""
 
 
 def seal_key_of(environment: Mapping[str, str] = os.environ) -> bytes:
@@ -114,9 +117,9 @@ class RowSeals:
         link: Row = {"file": self._file, "number": number + 1, "previous": previous, "keyed": bool(self._key)}
         if last is not None:
             link["last"] = last
-        own = _row_hash(self._key, row, link)
-        self._links = [*self._links[-_REMEMBERED:], (number + 1, own)]
-        return {**row, "metadata": {**row.get("metadata", {}), _SEAL: {**link, "hash": own}}}
+        row_hash = _row_hash(self._key, row, link)
+        self._links = [*self._links[-_REMEMBERED:], (number + 1, row_hash)]
+        return {**row, "metadata": {**row.get("metadata", {}), _SEAL: {**link, "hash": row_hash}}}
 
     def take_back(self, count: int) -> None:
         """Forget the last seals, whose rows could not be written."""
@@ -199,8 +202,8 @@ class _LookAtRows:
     def end(self) -> Verification:
         """Return what it came to."""
         result = self._result
-        for file, (number, own, is_last) in self._ends.items():
-            result.heads[file] = (number, own)
+        for file, (number, row_hash, is_last) in self._ends.items():
+            result.heads[file] = (number, row_hash)
             if is_last is False:
                 result.add(f"the end of the export, after its row {number}, is missing")
         result.chains = len(self._ends)
@@ -208,12 +211,12 @@ class _LookAtRows:
             result.add(f"{result.unkeyed} rows are sealed without the key: anybody could have written them")
         return result
 
-    def _look(self, number: int, row: Row, link: Row, own: object) -> None:
+    def _look(self, number: int, row: Row, link: Row, row_hash: object) -> None:
         result, is_keyed, file = self._result, bool(link.get("keyed")), str(link.get("file"))
         result.keyed, result.unkeyed = result.keyed or is_keyed, result.unkeyed + (not is_keyed)
         if is_keyed and not self._key:
             raise ConfigurationError(f"the rows are sealed under a key: set {KEY_VARIABLE} to it")
-        if _row_hash(self._key if is_keyed else b"", row, link) != own:
+        if _row_hash(self._key if is_keyed else b"", row, link) != row_hash:
             result.changed += 1
             result.add(f"row {number} was changed")
         place, before, _ = self._ends.get(file, (0, "", None))
@@ -225,7 +228,7 @@ class _LookAtRows:
             result.add(f"{own_place - place - 1} rows before row {number} are missing")
         elif link.get("previous") != before:
             result.add(f"row {number} does not follow the one before it")
-        self._ends[file] = (own_place, str(own), link.get("last"))
+        self._ends[file] = (own_place, str(row_hash), link.get("last"))
 
 
 def _parsed(line: str) -> Row | None:

@@ -47,7 +47,9 @@ from refine.record.schema import (
     of_requests,
 )
 
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+MINUTE = 60_000
+HOUR = 3_600_000
+DAY = 86_400_000
 _WIDTHS = (DAY, HOUR, MINUTE)
 _DIMENSIONS = ("refiner", "model", "judge", "key", "passed", "stop_reason", "rating", "attempts")
 _NUMBERS = ("id", "at", "chain", "calls", "input_tokens", "output_tokens", "cost", "latency_s")
@@ -130,13 +132,13 @@ class Sums:
 
     def _series_of(self, values: tuple[Any, ...]) -> int:
         """Return the id of the series with these dimensions; hashed once, since most outcomes share a few."""
-        known = self._ids.get(values)
-        if known is None:
+        series_id = self._ids.get(values)
+        if series_id is None:
             dimensions = dict(zip(_DIMENSIONS, values, strict=True))
             plain = json.dumps({**dimensions, "passed": bool(dimensions["passed"])}).encode()
-            known = self._ids[values] = int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1
-            self.series[known] = dimensions
-        return known
+            series_id = self._ids[values] = int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1
+            self.series[series_id] = dimensions
+        return series_id
 
     def write(self, connection: Connection) -> None:
         """Add these sums to those of the database, in an order that lets no two writers wait for each other."""
@@ -152,8 +154,10 @@ class Sums:
         for (start, series), values in self.sums.items():
             for width in _WIDTHS:
                 place = (width, start - start % width, series)
-                known = wide.get(place)
-                wide[place] = values if known is None else [a + b for a, b in zip(known, values, strict=True)]
+                sums_before = wide.get(place)
+                wide[place] = (
+                    values if sums_before is None else [a + b for a, b in zip(sums_before, values, strict=True)]
+                )
         names = ("width", "start", "series", *MEASURES)
         return [dict(zip(names, (*place, *wide[place]), strict=True)) for place in sorted(wide)]
 
@@ -188,8 +192,8 @@ def _with_attempts(connection: Connection, rows: Sequence[Stored]) -> Iterator[P
     attempts: dict[str, list[Stored]] = defaultdict(list)
     names = ("outcome", "generate_s", "judge_s", "cost", "judge_cost", "judge", "rating")
     for begin in range(0, len(rows), _SLICE):
-        own = [row["id"] for row in rows[begin : begin + _SLICE]]
-        query = select(*(ATTEMPT.c[name] for name in names)).where(ATTEMPT.c.outcome.in_(own))
+        outcome_ids = [row["id"] for row in rows[begin : begin + _SLICE]]
+        query = select(*(ATTEMPT.c[name] for name in names)).where(ATTEMPT.c.outcome.in_(outcome_ids))
         for attempt in connection.execute(query).mappings():
             attempts[attempt["outcome"]].append(attempt)
     return ((row, attempts[row["id"]]) for row in rows)
@@ -303,8 +307,8 @@ def summed(
     query = query.where(_within(SUMS, where, widths), _of_filter(where)).group_by(bucket, *dimensions)
     rows = [{name: plain(value) for name, value in row.items()} for row in connection.execute(query).mappings()]
     for (start, series), values in edges.sums.items():
-        own = dict(zip(MEASURES, values, strict=True))
-        rows.append({"bucket": start - start % width, **edges.series[series], **own})
+        edge_sums = dict(zip(MEASURES, values, strict=True))
+        rows.append({"bucket": start - start % width, **edges.series[series], **edge_sums})
     return rows
 
 
@@ -352,9 +356,9 @@ def plain(value: Any) -> Any:
 
 def percentile(tally: Mapping[int, int], share: float) -> float | None:
     """Return the time within which a share of the answers came, to 1.5 %."""
-    wanted, seen = math.ceil(share * sum(tally.values())), 0
+    wanted, answers_so_far = math.ceil(share * sum(tally.values())), 0
     for bucket in sorted(tally):
-        seen += tally[bucket]
-        if seen >= max(1, wanted):
+        answers_so_far += tally[bucket]
+        if answers_so_far >= max(1, wanted):
             return seconds_of(bucket)
     return None

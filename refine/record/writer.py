@@ -225,7 +225,7 @@ class RecordWriter:
             if fault is not None:
                 self._report_stripped(fault)
         if refused:
-            self._settle(0, refused, left=len(batch))
+            self._settle(0, refused, unwritten=len(batch))
         return batch or (self._take() if pending else [])
 
     def _write(self, batch: Sequence[OutcomeRows]) -> None:
@@ -237,7 +237,7 @@ class RecordWriter:
                 self._report_failure(_kind(error))
             else:
                 failed, self._failing = self._failing, ""
-                self._settle(len(batch) - len(refused), refused, left=0)
+                self._settle(len(batch) - len(refused), refused, unwritten=0)
                 if failed:
                     self._report_recovery()
                 return
@@ -264,14 +264,14 @@ class RecordWriter:
         self._unswept = ""
         return more
 
-    def _settle(self, written: int, refused: Sequence[Exception], *, left: int) -> None:
-        """Count a batch of which `left` outcomes are still to be written."""
+    def _settle(self, written: int, refused: Sequence[Exception], *, unwritten: int) -> None:
+        """Count a batch of which `unwritten` outcomes are still to be written."""
         with self._changed:
             abandoned = self._in_flight == 0  # they were counted as lost when the record was closed
             if not abandoned:
                 self._written += written
                 self._dropped["refused"] += len(refused)
-                self._in_flight = left
+                self._in_flight = unwritten
             self._changed.notify_all()
         if refused and not abandoned:
             self._report_dropped("refused", len(refused), _kind(refused[0]))
@@ -279,13 +279,13 @@ class RecordWriter:
     def _abandon(self) -> None:
         """Count everything that is not written yet as lost."""
         with self._changed:
-            left = len(self._queue) + self._in_flight
+            unwritten = len(self._queue) + self._in_flight
             self._queue.clear()
             self._characters = self._in_flight = 0
-            self._dropped["closed"] += left
+            self._dropped["closed"] += unwritten
             self._changed.notify_all()
-        if left:
-            self._report_dropped("closed", left)
+        if unwritten:
+            self._report_dropped("closed", unwritten)
 
     def _report_dropped(self, cause: _DropReason, count: int, reason: str = "") -> None:
         """Count what was dropped for `refine.losses()`; the first, tenth, hundredth and so on are a warning."""
@@ -447,8 +447,8 @@ def _merge(connection: Connection, batch: Sequence[OutcomeRows], links: Links) -
     """Write rows of which some are there already: those stay, but for turns that waited for a review."""
     latest: dict[str, OutcomeRows] = {}
     for rows in batch:
-        known = latest.get(rows.outcome["id"])
-        if known is None or known.outcome["stop_reason"] == "interrupted":
+        rows_before = latest.get(rows.outcome["id"])
+        if rows_before is None or rows_before.outcome["stop_reason"] == "interrupted":
             latest[rows.outcome["id"]] = rows
     added = [part for part in latest.values() if _merge_one(connection, part, links)]
     Sums.of([(rows.outcome, rows.attempts) for rows in added]).write(connection)
@@ -465,8 +465,8 @@ def _merge_one(connection: Connection, rows: OutcomeRows, links: Links) -> bool:
     added = connection.execute(insert.returning(OUTCOME.c.id), rows.outcome).all()
     if added:
         links.anchor = after
-    if added and rows.attempts:
-        connection.execute(insert_into(connection, ATTEMPT).on_conflict_do_nothing(), list(rows.attempts))
+        if rows.attempts:
+            connection.execute(insert_into(connection, ATTEMPT).on_conflict_do_nothing(), list(rows.attempts))
     return bool(added)
 
 
@@ -620,9 +620,8 @@ class Tables:
         except (SQLAlchemyError, OSError) as error:
             original = getattr(error, "orig", None) or error
             raise ConfigurationError(
-                f"the record {masked(self._url)} cannot be used: {one_line(original)}; check the "
-                f"URL, and that the "
-                f"database runs"
+                f"the record {masked(self._url)} cannot be used: {one_line(original)}; check the URL, and that "
+                f"the database runs"
             ) from error
 
     def sum_up(self) -> bool:

@@ -318,7 +318,7 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ..
     return (
         TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
         score_cell(_mean_figure(summary)),
-        share_cell(_pass_figure(summary)),
+        share_cell(_figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")),
         TableCell(
             wording.percent(summary.scored / summary.n if summary.n else None),
             unscored or "all rows",
@@ -336,10 +336,6 @@ def _ratings_cell(ratings: Mapping[int, int]) -> TableCell:
 
 def _mean_figure(summary: Summary) -> Figure:
     return _figure(summary.mean, summary.mean_interval, summary.scored, "Wilson, over questions")
-
-
-def _pass_figure(summary: Summary) -> Figure:
-    return _figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")
 
 
 def _histogram(judge: str, verdicts: Sequence[Verdict]) -> Chart | None:
@@ -364,8 +360,8 @@ def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[Block]:
         earlier = {} if before is None else before.evaluation.slices(column)
         for value, summaries in run.evaluation.slices(column).items():
             n = next(iter(summaries.values())).n
-            known = earlier.get(value, {})
-            cells = [_slice_cell(summaries[name], known.get(name)) for name in run.evaluation.summary]
+            slice_before = earlier.get(value, {})
+            cells = [_slice_cell(summaries[name], slice_before.get(name)) for name in run.evaluation.summary]
             rows.append((TableCell(value or "(none)"), TableCell(wording.count(n)), *cells))
         also = "" if before is None else "; what the run before had stands in brackets"
         yield ReportTable(
@@ -471,8 +467,8 @@ def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> Paragraph:
         difference = f"is {'better' if better else 'worse'} on {better or worse} of {judges}"
     else:
         difference = f"differs on none of {judges} by more than chance"
-    known = all(run.manifest.judges for run in runs)
-    same = "judge unchanged" if known else "nobody knows whether the judge is the same"
+    has_judges = all(run.manifest.judges for run in runs)
+    same = "judge unchanged" if has_judges else "nobody knows whether the judge is the same"
     if comparison.differences:
         same = f"NOT the same {comparison.differing}"
     tone: Tone = "bad" if comparison.differences or worse else "good" if better else "soft"

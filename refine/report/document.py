@@ -254,11 +254,13 @@ def filled_table(
     columns: tuple[str, ...], rows: tuple[tuple[TableCell, ...], ...], numeric: frozenset[int], caption: str
 ) -> ReportTable:
     """Return a table without the columns that say nothing in any row."""
-    kept = [place for place in range(len(columns)) if place == 0 or any(row[place] != UNKNOWN for row in rows)]
+    filled_columns = [
+        place for place in range(len(columns)) if place == 0 or any(row[place] != UNKNOWN for row in rows)
+    ]
     return ReportTable(
-        tuple(columns[place] for place in kept),
-        tuple(tuple(row[place] for place in kept) for row in rows),
-        frozenset(kept.index(place) for place in kept if place in numeric),
+        tuple(columns[place] for place in filled_columns),
+        tuple(tuple(row[place] for place in filled_columns) for row in rows),
+        frozenset(filled_columns.index(place) for place in filled_columns if place in numeric),
         caption,
     )
 

@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from judges.offline.statistics.benefit import LoopBenefit
     from refine.trials.results import ArmSummary, Trial
 
-_MOST_WORST, _LONGEST_TEXT = 20, 400
-"""How many of the worst questions are shown, and how much of a text."""
+_MOST_WORST = 20
+"""How many of the worst questions are shown."""
+_LONGEST_TEXT = 400
+"""How many characters of a text are shown."""
 
 _TONES: dict[str, Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
 
@@ -108,13 +110,13 @@ def _arms(trial: Trial) -> Iterator[Block]:
 def _arm_row(arm: ArmSummary, *, is_baseline: bool) -> tuple[TableCell, ...]:
     if arm.effect is None or not arm.effect.own.n:
         return (TableCell(arm.name), *[UNKNOWN] * 6)
-    own, beside = arm.effect.own, arm.effect.beside
-    good = own.first_good - own.broken + own.mended
+    arm_estimate, beside = arm.effect.own, arm.effect.beside
+    good = arm_estimate.first_good - arm_estimate.broken + arm_estimate.mended
     return (
         TableCell(arm.name, "baseline" if is_baseline else ""),
-        TableCell(wording.percent(own.good_after), f"{good} of {own.n}"),
-        share_cell(own.ecr),
-        share_cell(own.eir),
+        TableCell(wording.percent(arm_estimate.good_after), f"{good} of {arm_estimate.n}"),
+        share_cell(arm_estimate.ecr),
+        share_cell(arm_estimate.eir),
         UNKNOWN if beside is None else _difference(beside),
         UNKNOWN if arm.effect.p is None else TableCell(wording.p_value(arm.effect.p)),
         UNKNOWN if beside is None else TableCell(wording.p_value(beside.p), tone=_TONES[beside.effect]),

@@ -37,8 +37,11 @@ from refine.report.document import (
     WorstRow,
 )
 
-_WIDTH, _HEIGHT = 190.0, 16.0
-_COLUMN, _COLUMNS_HEIGHT, _LABEL = 34.0, 96.0, 16.0
+_WIDTH = 190.0
+_HEIGHT = 16.0
+_COLUMN = 34.0
+_COLUMNS_HEIGHT = 96.0
+_LABEL = 16.0
 
 
 _Child = Element | str | None | Iterable["Element | str | None"]
@@ -150,7 +153,8 @@ def _draw_shares(mark: ShareBar, text: str | None) -> Element:
     return _svg(_WIDTH, _HEIGHT, text, "parts", *rects)
 
 
-_SQUARE, _MARGIN = 180.0, 34.0
+_SQUARE = 180.0
+_MARGIN = 34.0
 
 
 def _draw_reliability(mark: ReliabilityDiagram, text: str | None) -> Element:
@@ -158,8 +162,8 @@ def _draw_reliability(mark: ReliabilityDiagram, text: str | None) -> Element:
     most = max((point.n for point in mark.points), default=1)
 
     def point_at(point: DiagramPoint) -> Element:
-        said = f"said {point.said:.2f}, true {point.true:.2f}, {plural(point.n, 'answer')}"
-        return _dot(point.said, point.true, said, 2.5 + 4 * (point.n / most) ** 0.5)
+        caption = f"said {point.said:.2f}, true {point.true:.2f}, {plural(point.n, 'answer')}"
+        return _dot(point.said, point.true, caption, 2.5 + 4 * (point.n / most) ** 0.5)
 
     def bounds_of(point: DiagramPoint) -> Element:
         x = _across(point.said)
@@ -194,8 +198,8 @@ def _up(share: float) -> float:
     return _MARGIN / 2 + _SQUARE * (1 - share)
 
 
-def _dot(x: float, y: float, said: str, size: float) -> Element:
-    return _h("circle", _h("title", said), class_="value", cx=_across(x), cy=_up(y), r=size)
+def _dot(x: float, y: float, caption: str, size: float) -> Element:
+    return _h("circle", _h("title", caption), class_="value", cx=_across(x), cy=_up(y), r=size)
 
 
 def _square(text: str | None, *drawn: Element) -> Element:
@@ -408,8 +412,8 @@ def _static(name: str) -> str:
 def _diff_script() -> str:
     """Return the words that tell two texts apart, as the page of the record has them, in a scope of their own."""
     source = (files("refine.page") / "static" / "diff.js").read_text(encoding="utf-8")
-    own = source.replace('import { h } from "./dom.js";', "").replace("export function", "function")
-    return f"const diff = (() => {{\n{own}\nreturn diff;\n}})();\n"
+    script = source.replace('import { h } from "./dom.js";', "").replace("export function", "function")
+    return f"const diff = (() => {{\n{script}\nreturn diff;\n}})();\n"
 
 
 def _policy(style: str, script: str) -> str:

@@ -176,11 +176,6 @@ def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, b
     return {index: verdict for index, verdict in verdicts.items() if verdict is not None}
 
 
-def _attempts_section(replay: LoopReplay) -> Section:
-    """Return the section on recorded attempts."""
-    return Section("attempts", "What another attempt brings", tuple(_blocks(replay)))
-
-
 _EFFECTS: dict[str, Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
 
 
@@ -188,10 +183,10 @@ def _benefit_section(trust: Trust) -> Section | None:
     """Return the section on whether the loop helps: that of recorded attempts, else that of labelled rows."""
     reports = [] if trust.replay is None else [trust.replay.benefit]
     reports += [one.benefit for one in trust.alignments]
-    known = [one for one in reports if one is not None]
-    if not known:
+    present_reports = [one for one in reports if one is not None]
+    if not present_reports:
         return None
-    report = next((one for one in known if one.is_known), known[0])
+    report = next((one for one in present_reports if one.is_known), present_reports[0])
     return Section("benefit", "Does the loop help?", tuple(_benefit_blocks(report)))
 
 
@@ -328,7 +323,8 @@ _MEANINGS = {
 }
 _STATUSES: dict[str, Tone] = {"certified": "good", "refused": "bad", "too_few": "unsure", "not_tested": "soft"}
 _SCALES: dict[Kind, str] = {"rating": "rating ", "score": "score ", "escalation": ""}
-_NO_CHANGE, _TINY = 0.0, 0.001
+_NO_CHANGE = 0.0
+_TINY = 0.001
 
 
 def trust_sections(trust: Trust) -> Iterator[Section]:
@@ -350,7 +346,7 @@ def trust_sections(trust: Trust) -> Iterator[Section]:
         blocks = _certificate(trust.certificate, is_issued=trust.is_issued)
         yield Section("certificate", "What is certified", tuple(blocks))
     if trust.replay is not None:
-        yield _attempts_section(trust.replay)
+        yield Section("attempts", "What another attempt brings", tuple(_blocks(trust.replay)))
     if trust.notes and not trust.alignments:
         yield Section("notes", "Not told", tuple(Paragraph(note, "unsure") for note in trust.notes))
 

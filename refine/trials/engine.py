@@ -91,9 +91,12 @@ class TrialRun:
         self._retry_failed = retry_failed
         self._context = RunContext({"callbacks": []})
         self._progress = _ProgressCount(plan.rows * (len(plan.arms) - 1), on_progress)
-        own = resolve_generator(plan.generator)
+        trial_generator = resolve_generator(plan.generator)
         others = {arm.name: arm.generator for arm in plan.arms if arm.generator is not None}
-        self._models = {FIRST: own, **{name: resolve_generator(other) for name, other in others.items()}}
+        self._models = {
+            FIRST: trial_generator,
+            **{name: resolve_generator(other) for name, other in others.items()},
+        }
         self.failed: dict[tuple[int, int], str] = {}
 
     async def run(self, max_concurrency: int) -> None:
@@ -227,9 +230,9 @@ class TrialRun:
             stored: What the journal has of the row.
             key: What the answer depends on.
         """
-        known = stored.answer(key)
-        if known is not None:
-            return _restored(refinement, known)
+        stored_attempt = stored.answer(key)
+        if stored_attempt is not None:
+            return _restored(refinement, stored_attempt)
         generator = self._seeded(stored.row, refinement.number, self._models[source])
         loop = self._loops[refinement.refiner].with_generator(generator)
         messages = _messages(self._plan.question(stored.row))
@@ -287,16 +290,16 @@ class _ProgressCount:
         self.done, self._new, self._failed = self.done + 1, self._new + 1, self._failed + has_failed
         if self._tell is None:
             return
-        seconds, done = time.monotonic() - self._started, min(self.done, self._total)
+        seconds, rows_done = time.monotonic() - self._started, min(self.done, self._total)
         progress = Progress(
-            done=done,
+            done=rows_done,
             total=self._total,
             unscored=self._failed,
             in_flight=self.in_flight,
             calls=self.calls,
             cost=None,
             seconds=seconds,
-            seconds_left=seconds / self._new * (self._total - done),
+            seconds_left=seconds / self._new * (self._total - rows_done),
         )
         self._tell(progress)
 

@@ -98,9 +98,9 @@ def _named(name: object) -> Arm:
         return Arm(name=name)
     if name in _FORMS:
         return Arm(name=name, augment=name)  # type: ignore[arg-type]  # one of the names
-    known = [FIRST, _LOOP, *_FORMS, f"{_STRONGER}=MODEL"]
-    near = get_close_matches(name, known, n=1)
-    remedy = f"did you mean {near[0]!r}?" if near and not equals else f"there are {', '.join(known)}"
+    arm_names = [FIRST, _LOOP, *_FORMS, f"{_STRONGER}=MODEL"]
+    near = get_close_matches(name, arm_names, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near and not equals else f"there are {', '.join(arm_names)}"
     raise ConfigurationError(f"{shortened(name)} is no arm of a trial; {remedy}")
 
 
@@ -118,7 +118,9 @@ def _check_arm(arm: Arm) -> None:
         )
 
 
-RESULTS, SUMMARY, TIMING = "results.jsonl", "summary.json", "timing.json"
+RESULTS = "results.jsonl"
+SUMMARY = "summary.json"
+TIMING = "timing.json"
 
 
 class TrialAttempt(Frozen):
@@ -501,8 +503,8 @@ def _timed(row: TrialRow, seconds: Sequence[float]) -> TrialRow:
 
 
 def _curve(rows: Sequence[TrialRow], max_attempts: int) -> tuple[float, ...]:
-    known = [shares for row in rows if None not in (shares := row.by_attempt)]
-    return tuple(sum(bool(one[k]) for one in known) / len(known) for k in range(max_attempts)) if known else ()
+    curves = [shares for row in rows if None not in (shares := row.by_attempt)]
+    return tuple(sum(bool(one[k]) for one in curves) / len(curves) for k in range(max_attempts)) if curves else ()
 
 
 _COUNTED = ("generations", "echoes", "repeats", "accepted", "failed", "calls", "tokens", "cost")
@@ -512,13 +514,13 @@ def _figures(arm: ArmSummary) -> dict[str, object]:
     effect = arm.effect
     truth: dict[str, object] = {}
     if effect is not None:
-        own, beside = effect.own, effect.beside
+        arm_estimate, beside = effect.own, effect.beside
         truth = {
-            "n": own.n,
-            "good_at_first": own.first_good,
-            "good": own.first_good - own.broken + own.mended,
-            "mended": own.mended,
-            "broken": own.broken,
+            "n": arm_estimate.n,
+            "good_at_first": arm_estimate.first_good,
+            "good": arm_estimate.first_good - arm_estimate.broken + arm_estimate.mended,
+            "mended": arm_estimate.mended,
+            "broken": arm_estimate.broken,
             "net": None if beside is None else [beside.net.value, beside.net.low, beside.net.high],
             "p": effect.p,
             "adjusted_p": None if beside is None else beside.p,

@@ -19,8 +19,10 @@ from judges.offline.run.source import digest_of, row_json
 from judges.verdict import Usage
 from refine.trials.results import FIRST, Arm, TrialAttempt, TrialRow
 
-_ANSWER, _TRUTH = "=answer", "=truth"
-"""Under which names the journal has answers, and what is true of them; no arm can be called so."""
+_ANSWER = "=answer"
+"""Name under which the journal has answers; no arm can be called so."""
+_TRUTH = "=truth"
+"""Name under which it has what is true of them."""
 
 FAILURES = frozenset({"generator_failed", "judge_failed"})
 """Stop reasons that say nothing about an arm, and may be another next time."""

@@ -58,8 +58,10 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
             "tests/refine/test_record_rows.py",
             "tests/refine/test_loop_record.py",
             "tests/refine/test_sums.py",
+            "tests/refine/test_verify.py",
             "tests/loops/test_label.py",
             "tests/loops/test_monitor.py",
+            "tests/server/test_promise.py",
         ],
     ),
 }

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pickle
+import re
 import sqlite3
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from refine.cli.app import app
 from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
 from refine.record.database import read_url
+from refine.record.rows import Record
 from tests.postgres import Cluster
 from tests.snippets import ROOT
 
@@ -147,7 +150,8 @@ POISON = {
     "nan": {"usage": Usage.model_construct(cost=float("nan"), calls=1, input_tokens=0, output_tokens=0)},
     "number": {"usage": Usage(calls=10**30, input_tokens=10**30)},
     "name": {"model": "m" * 100_000},
-    "evidence": {"evidence": {"metadata": {"x": float("inf"), "\ud83d": ["\x00"]}}},
+    "evidence": {"evidence": {"metadata": {"x": float("inf"), "\ud83d": ["\x00"], "when": date(2026, 1, 2)}}},
+    "deep": {"evidence": {"metadata": json.loads("[" * 120 + "]" * 120)}},
 }
 
 
@@ -179,6 +183,9 @@ def test_poison_is_cleaned_at_the_door(url: str) -> None:
         assert first["long"]["draft"] == f"{'x' * 999_994} [...]"
         assert first["name"]["model"] == f"{'m' * 194} [...]"
         assert (first["number"]["calls"], first["nan"]["cost"]) == (2**63 - 1, None)
+        cleaned, deep = (record.outcome(name) or {} for name in ("evidence", "deep"))
+        assert cleaned["evidence"]["metadata"] == {"x": None, "\ufffd": ["\ufffd"], "when": "2026-01-02"}
+        assert json.dumps(deep["evidence"]).count("[") == 100
 
 
 def test_a_row_that_the_database_refuses_goes_alone(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -292,7 +299,8 @@ def test_a_database_that_never_answers_costs_nothing_but_rows(caplog: pytest.Log
         stats = record.stats()
     assert (stats.offered, stats.lost_closed, stats.queued) == (21, 21, 0)
     assert losses()["outcomes"] - before == 21
-    assert "refused" in caplog.text
+    assert re.search(r"the database fails \(.*refused", caplog.text)
+    assert "could not be written: the record was closed" in caplog.text
     assert "hunter2" not in caplog.text + repr(record)
 
 
@@ -389,7 +397,7 @@ def test_rows_are_a_dataset(url: str, tmp_path: Path) -> None:
     """What is exported reads back as the attempts' own samples, with ids and labels in the metadata."""
     out = tmp_path / "rows.jsonl"
     with DatabaseRecord(url, texts=True) as record:
-        evidence = {"reference": "truth", "retrieved_contexts": ["c"]}
+        evidence = {"reference": "truth", "retrieved_contexts": ["c"], "metadata": {"topic": "git"}}
         outcome = refiner(record, (1, "more"), 4).refine(
             [("user", "a"), ("ai", "b"), ("user", "c?")], evidence=evidence
         )
@@ -397,6 +405,7 @@ def test_rows_are_a_dataset(url: str, tmp_path: Path) -> None:
         assert record.flush()
         record.label(outcome.id, 2, by="ann", rating=1, note="no")
         rows = list(record.rows(OutcomeFilter(text="C?")))
+        assert len(list(record.rows(OutcomeFilter(text="DRAFT 2")))) == 2
         assert len(list(record.rows())) == 3
     out.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     samples = list(read_rows(out))
@@ -404,7 +413,7 @@ def test_rows_are_a_dataset(url: str, tmp_path: Path) -> None:
     assert bare == [one.model_copy(update={"metadata": {}}) for one in outcome.samples()]
     assert [one.metadata["rating"] for one in samples] == [1, 4]
     assert samples[1].metadata["labels"] == [{"by": "ann", "rating": 1, "note": "no"}]
-    assert samples[0].metadata["outcome_id"] == outcome.id
+    assert (samples[0].metadata["outcome_id"], samples[0].metadata["topic"]) == (outcome.id, "git")
 
 
 def test_labels(url: str) -> None:
@@ -434,8 +443,26 @@ def test_labels(url: str) -> None:
         for up, differing in ((True, [by_score]), (False, [])):
             record.label(by_score, 1, by="ann", up=up)
             assert [one["id"] for one in record.outcomes(OutcomeFilter(labelled="disagree"))] == differing
-        for wrong in ({"rating": 5}, {"rating": True}, {"number": 2}, {"by": " "}, {"outcome": "none"}):
-            with pytest.raises(ConfigurationError):
+        shadowed = refiner(None, 4).refine("?")
+        shadow = shadowed.attempts[0].model_copy(
+            update={"number": 2, "verdict": Verdict.scored(0.9, threshold=0.5)}
+        )
+        record.add(shadowed.model_copy(update={"attempts": (*shadowed.attempts, shadow)}))
+        assert record.flush()
+        for up, differing in ((False, [shadowed.id]), (True, [])):
+            record.label(shadowed.id, 2, by="ann", up=up)
+            assert [one["id"] for one in record.outcomes(OutcomeFilter(labelled="disagree"))] == differing
+        wrong: dict[str, Any]
+        for wrong, fault in (
+            ({"rating": 5}, "1, 2, 3 or 4, not 5"),
+            ({"rating": True}, "1, 2, 3 or 4, not True"),
+            ({"up": 1}, "true or false, not 1"),
+            ({"split": "dev"}, "tune, certify or report, not 'dev'"),
+            ({"number": 2}, "no attempt 2 of outcome"),
+            ({"by": " "}, "by whom it is, not ' '"),
+            ({"outcome": "none"}, "of outcome 'none'"),
+        ):
+            with pytest.raises(ConfigurationError, match=fault):
                 record.label(**{"outcome": first, "number": 1, "by": "ann", "rating": 1, **wrong})  # type: ignore[arg-type]
 
 
@@ -469,7 +496,11 @@ def test_figures_and_filters(url: str) -> None:
         rest = record.outcomes(limit=3, before=(page[-1]["at"], page[-1]["id"]))
         assert len({row["id"] for row in (*page, *rest)}) == 4
         empty = record.figures(OutcomeFilter(refiner="nobody"))
-        assert (empty["outcomes"], empty["latency_p95"], empty["series"]["buckets"]) == (0, None, [])
+        assert (empty["outcomes"], empty["latency_p95"], empty["series"]) == (
+            0,
+            None,
+            {"width": None, "buckets": []},
+        )
     assert OutcomeFilter.read({"passed": "false", "rating": "3", "text": ""}) == OutcomeFilter(
         passed=False, rating=3
     )
@@ -526,6 +557,8 @@ def test_where_a_record_may_be(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         assert "\n" not in str(refusal.value)
     with pytest.raises(ConfigurationError, match="keep_days"):
         DatabaseRecord("sqlite:///a.db", keep_days=0)
+    with pytest.raises(ConfigurationError, match="is the path of a file, not 7"):
+        Record(7)  # type: ignore[arg-type]
 
     class Faulty:
         def add(self, outcome: Outcome, origin: Origin) -> None:

@@ -195,6 +195,12 @@ async def test_a_record_that_cannot_be_written_costs_no_answer(
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
     assert {record.name for record in caplog.records} == {"refine"}
     assert "attempts.jsonl" in caplog.text or "/dev/full" in caplog.text
+    reasons = {
+        "full disk": "No space left on device",
+        "deleted folder": "No such file or directory",
+        "a folder in its place": "Is a directory",
+    }
+    assert all(record.getMessage().endswith(f": {reasons[fault]}") for record in caplog.records)
     assert "secret" not in caplog.text
 
 

@@ -16,6 +16,7 @@ from judges.testing import ScriptedJudge
 from judges.verdict import Usage
 from refine import SelfRefine
 from refine.record import DatabaseRecord, Origin, OutcomeFilter
+from tests.guarding import wait_until
 from tests.refine.test_verify import older
 
 BEGIN = 1_790_000_000_000
@@ -154,6 +155,132 @@ def test_an_older_record_is_summed_up_once(tmp_path: Path, monkeypatch: pytest.M
         assert not record.is_summed()
     write(url, 30)
     with DatabaseRecord(url) as record:
+        record.check()
+        wait_until(record.is_summed, seconds=30)
         record.sum_up()
         assert record.is_summed()
     assert_sums_agree(url, monkeypatch)
+
+
+WHOLE_MINUTE = BEGIN - BEGIN % 60_000
+ENDS: list[tuple[int, str, str, list[int | None], float, float | None]] = [
+    (0, "x", "accepted", [4], 1.0, 0.25),
+    (0, "x", "accepted", [2, 3], 3.0, 0.5),
+    (1, "y", "max_attempts", [1], 2.0, None),
+    (1, "y", "judge_failed", [None], 4.0, 0.0),
+    (2, "y", "generator_failed", [], 0.5, 0.0),
+    (2, "y", "broken_off", [2], 5.0, 0.0),
+    (3, "y", "left", [], 9.0, 0.0),
+    (4, "y", "passed_through", [], 9.0, 0.0),
+    (5, "y", "error_502", [], 9.0, 0.0),
+]
+"""Minute, guard, stop reason, ratings of the attempts, seconds and dollars of each outcome."""
+
+
+def write_ends(url: str, patch: pytest.MonkeyPatch) -> None:
+    """Record an outcome for each end; each attempt takes half a second and an eighth of a dollar."""
+    first = SelfRefine(lambda _: "yes", ScriptedJudge([4])).refine("is it?")
+    with DatabaseRecord(url) as record:
+        for number, (minute, guard, reason, ratings, seconds, cost) in enumerate(ENDS):
+            moment = WHOLE_MINUTE + minute * 60_000 + 59_999
+            patch.setattr("refine.record.writer.now_ms", lambda moment=moment: moment)
+            verdicts = [
+                Verdict.without_score("judge_failed", "no reply", judge="a")
+                if rating is None
+                else Verdict.rated(rating, judge="a", usage=Usage(calls=1, cost=0.0625), latency_s=0.25)
+                for rating in ratings
+            ]
+            attempts = tuple(
+                first.attempts[0].model_copy(
+                    update={"number": place, "verdict": verdict, "latency_s": 0.5, "usage": Usage(cost=0.125)}
+                )
+                for place, verdict in enumerate(verdicts, 1)
+            )
+            update = {"id": f"o{number}", "attempts": attempts, "stop_reason": reason, "latency_s": seconds}
+            update |= {"passed": reason == "accepted", "released": len(attempts) or None}
+            update["usage"] = Usage(calls=3, input_tokens=10, output_tokens=2, cost=cost)
+            origin = Origin(refiner=guard, judge="a", model="m")
+            record.add(first.model_copy(update=update), origin)
+        assert record.flush(60)
+
+
+FIGURES: dict[str, Any] = {
+    "requests": {"error_502": 1, "left": 1, "passed_through": 1},
+    "outcomes": 6,
+    "passed": 2,
+    "mean_attempts": 1.0,
+    "mean_rating": 2.5,
+    "calls": 18,
+    "input_tokens": 60,
+    "output_tokens": 12,
+    "cost": 0.75,
+    "cost_unknown": 1,
+    "latency_p50": 2.0,
+    "latency_p95": 5.0,
+    "stop_reasons": {"accepted": 2, "broken_off": 1, "generator_failed": 1, "judge_failed": 1, "max_attempts": 1},
+    "passed_at": {"1": 1, "2": 1},
+    "ratings": {"a": {"unscored": 1, "1": 1, "2": 2, "3": 1, "4": 1}},
+}
+
+
+@pytest.mark.parametrize("few", [-1, 10**9])
+def test_figures_are_what_was_written(url: str, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """Each figure, bucket and row of the table, counted by hand; by sums, and one by one."""
+    write_ends(url, monkeypatch)
+    monkeypatch.setattr("refine.record.queries._FEW", few)
+    with DatabaseRecord(url) as record:
+        where = OutcomeFilter(since=WHOLE_MINUTE, until=WHOLE_MINUTE + 6 * 60_000)
+        figures = record.figures(where, buckets=6)
+        assert record.figures(OutcomeFilter(stop_reason="left"))["outcomes"] == 1
+        rows = record.table("refiner", where)
+        assert [row["outcomes"] for row in record.table("user", where)] == [6]
+        first, *_ = record.attempts()
+        assert record.outcomes(OutcomeFilter(since=WHOLE_MINUTE + 59_999, until=WHOLE_MINUTE + 60_000))
+        assert not record.outcomes(OutcomeFilter(since=WHOLE_MINUTE, until=WHOLE_MINUTE + 59_999))
+    series = figures.pop("series")
+    assert figures == {
+        **FIGURES,
+        **{name: pytest.approx(FIGURES[name], rel=0.02) for name in ("latency_p50", "latency_p95")},
+    }
+    assert series["width"] == 60_000
+    assert [(one["at"] - WHOLE_MINUTE) // 60_000 for one in series["buckets"]] == list(range(7))
+    assert [(one["outcomes"], one["passed_at"]) for one in series["buckets"]] == [
+        (2, {"1": 1, "2": 1}),
+        (2, {}),
+        (2, {}),
+        *[(0, {})] * 4,
+    ]
+    names = ("generate_s", "judge_s", "generate_cost", "judge_cost")
+    assert [[one.get(name) for name in names] for one in series["buckets"]] == [
+        [1.5, 0.75, 0.375, 0.1875],
+        [1.0, 0.25, 0.25, 0.0625],
+        [0.5, 0.25, 0.125, 0.0625],
+        *[[None] * 4] * 4,
+    ]
+    assert [{name: value for name, value in row.items() if "latency" not in name} for row in rows] == [
+        {
+            "name": "y",
+            "outcomes": 4,
+            "passed": 0,
+            "unjudged": 1,
+            "left": 2,
+            "errors": 2,
+            "passed_through": 1,
+            "mean_attempts": 0.75,
+            "cost": 0.0,
+        },
+        {
+            "name": "x",
+            "outcomes": 2,
+            "passed": 2,
+            "unjudged": 0,
+            "left": 0,
+            "errors": 0,
+            "passed_through": 0,
+            "mean_attempts": 1.5,
+            "cost": 0.75,
+        },
+    ]
+    times = [[row[f"latency_p{share}"] for share in (50, 95)] for row in rows]
+    assert times == [pytest.approx([2.0, 5.0], rel=0.02), pytest.approx([1.0, 3.0], rel=0.02)]
+    assert first["at"] == "2026-09-21T14:13:59.999+00:00"

@@ -84,27 +84,29 @@ class ToolPermission(ComputedMetric):
             raise CannotJudge(
                 "undefined", "nothing says what may be called; set allowed=..., forbidden=... or tools=..."
             )
-        known = None if tools is None else dict(map(_definition, tools))
-        items = [self._item(sample, call, known) for call in actual_calls_in(sample)]
+        definitions = None if tools is None else dict(map(_definition, tools))
+        items = [self._item(sample, call, definitions) for call in actual_calls_in(sample)]
         wrong = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
         feedback = self.say("wrong", sample, calls=bullets(wrong)) if wrong else ""
         score = share(items) if items else 1.0
         return self.verdict(score, rationale=reasons(items), feedback=feedback, items=tuple(items))
 
-    def _item(self, sample: Sample, call: ToolCall, known: Mapping[str, Mapping[str, Any]] | None) -> Verdict:
-        faults = list(self._faults(sample, call, known))
+    def _item(
+        self, sample: Sample, call: ToolCall, definitions: Mapping[str, Mapping[str, Any]] | None
+    ) -> Verdict:
+        faults = list(self._faults(sample, call, definitions))
         return Verdict.checked(not faults, subject=render_call(call), rationale=" ".join(faults))
 
     def _faults(
-        self, sample: Sample, call: ToolCall, known: Mapping[str, Mapping[str, Any]] | None
+        self, sample: Sample, call: ToolCall, definitions: Mapping[str, Mapping[str, Any]] | None
     ) -> Iterator[str]:
         is_allowed = self._allowed is None or any(fnmatchcase(call.name, name) for name in self._allowed)
         if not is_allowed or any(fnmatchcase(call.name, name) for name in self._forbidden):
             yield self.say("not_allowed", sample)
-        elif known is not None and call.name not in known:
-            yield self.say("unknown", sample, tools=", ".join(known))
-        elif known is not None:
-            yield from self._faults_of_arguments(sample, call.args, known[call.name])
+        elif definitions is not None and call.name not in definitions:
+            yield self.say("unknown", sample, tools=", ".join(definitions))
+        elif definitions is not None:
+            yield from self._faults_of_arguments(sample, call.args, definitions[call.name])
 
     def _faults_of_arguments(
         self, sample: Sample, arguments: Mapping[str, JsonValue], schema: Mapping[str, Any]

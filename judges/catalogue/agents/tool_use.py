@@ -249,21 +249,21 @@ class TaskCompletion(ModelJudge):
 
     def _conclude(self, sample: Sample, states: Sequence[TaskState]) -> Verdict:
         items = tuple(_item(state) for state in states)
-        left = [
+        open_steps = [
             f"{state.task}: {state.left.strip() or state.reason}" for state in states if state.verdict != "done"
         ]
-        advice = self.say("left", sample, tasks=bullets(left, longest=600)) if left else ""
+        advice = self.say("left", sample, tasks=bullets(open_steps, longest=600)) if open_steps else ""
         score = sum(_SCORES[state.verdict] for state in states) / len(states)
         return self.verdict(score, rationale=reasons(items), feedback=advice, items=items)
 
 
 def _item(state: TaskState) -> Verdict:
-    done = state.verdict == "done"
+    is_done = state.verdict == "done"
     return Verdict.scored(
         _SCORES[state.verdict],
         threshold=1,
         value=state.verdict,
         subject=state.task,
         rationale=state.reason,
-        feedback="" if done else state.left,
+        feedback="" if is_done else state.left,
     )

@@ -80,9 +80,9 @@ def _reference_messages_in(sample: Sample) -> Conversation | None:
     try:
         return _MESSAGES.validate_python(sample.metadata[key])
     except ValidationError as error:
-        place, said = first_fault(error)
+        place, fault = first_fault(error)
         raise CannotJudge(
-            "invalid_sample", f"{key} is a list of messages with tool_calls: {place}: {one_line(said)}"
+            "invalid_sample", f"{key} is a list of messages with tool_calls: {place}: {one_line(fault)}"
         ) from error
 
 

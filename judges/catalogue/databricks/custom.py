@@ -211,8 +211,8 @@ class Custom(ModelJudge):
             except (BadSample, CannotJudge) as error:
                 raise ConfigurationError(f"an example of {self.entry.name!r}: {error}") from error
             except ValidationError as error:
-                place, said = first_fault(error)
-                raise ConfigurationError(f"an example's reply, field {place!r}: {said}") from error
+                place, fault = first_fault(error)
+                raise ConfigurationError(f"an example's reply, field {place!r}: {fault}") from error
 
 
 def _are_labels(choices: Sequence[object]) -> bool:

@@ -95,8 +95,8 @@ class GuidelineJudge(BuiltIn):
         )
 
     def _context_of(self, sample: Sample) -> dict[str, JsonValue]:
-        own = sample.metadata.get("guidelines_context")
-        context = {**self._context, **(own if isinstance(own, dict) else {})}
+        context_in_metadata = sample.metadata.get("guidelines_context")
+        context = {**self._context, **(context_in_metadata if isinstance(context_in_metadata, dict) else {})}
         return {"guidelines_context": context} if context else {}
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:

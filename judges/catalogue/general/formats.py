@@ -316,12 +316,12 @@ class JsonMatch(Metric):
         calls = " + ".join(part.calls for part in parts if part.calls != "0")
         listed = [path for path in self.fields if "[]" in path]
         remark = f"; for each element of {', '.join(listed)}" if calls and listed else ""
-        own = super().explain()
+        explanation = super().explain()
         return Explanation.of_parts(
             self.name,
             parts,
-            asks=own.asks,
-            needs=tuple(dict.fromkeys((*own.needs, *(need for part in parts for need in part.needs)))),
+            asks=explanation.asks,
+            needs=tuple(dict.fromkeys((*explanation.needs, *(need for part in parts for need in part.needs)))),
             calls=f"{calls}{remark}" if calls else "0",
             variant=self.variant,
         )

@@ -63,7 +63,10 @@ _NonAnswer = Literal["symbols", "opener", "echo"]
 
 _BLANK_LETTERS = {"\u115f", "\u1160", "\u3164", "\uffa0"}
 _LONGEST_RUN = 2_000
-_GREETING, _CONFIRMATION = 18, 8
+_GREETING = 18
+"""Most letters of a question that a greeting answers; one of Chinese counts as two."""
+_CONFIRMATION = 8
+"""Most letters of a question that a word of consent answers."""
 _VALUES = set("∞∅⊤⊥")
 _LONE = set(".,:;!?…。：，；！？、")
 _PROSE = ".,:;?!'\"()-_*#/\\`~、。，：；？！「」『』（）《》“”‘’«»…—–·¿¡"

@@ -190,14 +190,14 @@ def _without_sources(answer: str) -> str:
     return _SOURCES.sub("", answer[: heading.start()] if heading else answer)
 
 
-def _marks_in(sentence: str, known: Mapping[str, str]) -> list[str]:
-    return [mark for match in _MARK.finditer(sentence) for mark in _marks_of(match, known)]
+def _marks_in(sentence: str, sources: Mapping[str, str]) -> list[str]:
+    return [mark for match in _MARK.finditer(sentence) for mark in _marks_of(match, sources)]
 
 
-def _marks_of(match: re.Match[str], known: Mapping[str, str]) -> list[str]:
+def _marks_of(match: re.Match[str], sources: Mapping[str, str]) -> list[str]:
     """Return the sources that a mark names; none if it is no citation, such as `[sic]`."""
     inner = (match["inner"] or match["wide"]).strip()
-    if inner in known:
+    if inner in sources:
         return [inner]
     of_a_file = _OF_A_FILE.fullmatch(inner)
     if of_a_file:
@@ -205,7 +205,7 @@ def _marks_of(match: re.Match[str], known: Mapping[str, str]) -> list[str]:
     inner = _WORD.sub("", inner)
     if not _NUMBERS.fullmatch(inner):
         parts = [part.strip() for part in re.split("[,;]", inner)]
-        return parts if any(part in known for part in parts) else []
+        return parts if any(part in sources for part in parts) else []
     marks: list[str] = []
     for part in re.split(r"\s*[,;]\s*", inner):
         first, *last = (int(number) for number in re.split(r"\s*[-\u2013]\s*", part))
@@ -214,8 +214,8 @@ def _marks_of(match: re.Match[str], known: Mapping[str, str]) -> list[str]:
     return marks
 
 
-def _bare(sentence: str, known: Mapping[str, str]) -> str:
-    text = _MARK.sub(lambda match: "" if _marks_of(match, known) else match.group(), sentence)
+def _bare(sentence: str, sources: Mapping[str, str]) -> str:
+    text = _MARK.sub(lambda match: "" if _marks_of(match, sources) else match.group(), sentence)
     return re.sub(r"\s+([.,;:!?])", r"\1", " ".join(_EMPTY.sub("", text).split())).strip()
 
 

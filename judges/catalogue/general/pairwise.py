@@ -109,12 +109,12 @@ class Pairwise(ModelJudge):
         **settings: Unpack[ModelSettings],
     ) -> None:
         self.against: Against = against
-        own = None if criteria is None else checked_text(criteria, setting="criteria")
+        criteria_text = None if criteria is None else checked_text(criteria, setting="criteria")
         self._question: Question[Any] = Question(
             prompt=self.pack,
             reply=finding_schema(CHOICES),
-            fills=partial(_fills, own),
-            examples=() if own else None,  # the packaged ones are for the packaged criteria
+            fills=partial(_fills, criteria_text),
+            examples=() if criteria_text else None,  # the packaged ones are for the packaged criteria
         )
         super().__init__(model, questions=(self._question,), **settings)
 

@@ -96,8 +96,8 @@ class Completeness(ModelJudge):
             for part in reply.parts
         )
         score = sum(self._scores[part.verdict] for part in reply.parts) / len(items)
-        left = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
-        feedback = self.say("left", sample, parts=bullets(left, longest=600)) if left else ""
+        unmet_requests = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
+        feedback = self.say("left", sample, parts=bullets(unmet_requests, longest=600)) if unmet_requests else ""
         return self.verdict(score, items=items, rationale=reasons(items), feedback=feedback)
 
 

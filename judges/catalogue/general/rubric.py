@@ -96,14 +96,14 @@ class Rubric(ModelJudge):
     ) -> None:
         self.name = name
         self._own_guidelines = own_guidelines
-        own = _checked_levels(levels)
-        self._scale = tuple(sorted(own))
+        level_texts = _checked_levels(levels)
+        self._scale = tuple(sorted(level_texts))
         self._success = _checked_success(success_rating, self._scale)
         self._question: Question[Any] = Question(
             prompt=self._prompt_name,
             reply=_reply_schema(self._scale),
             task=instructions,
-            fills=partial(_fills_with_guidelines if own_guidelines else _fills, criteria, own),
+            fills=partial(_fills_with_guidelines if own_guidelines else _fills, criteria, level_texts),
             examples=None if examples is None else self._rendered_examples(examples),
         )
         super().__init__(model, questions=(self._question,), name=name, **settings)
@@ -138,8 +138,8 @@ class Rubric(ModelJudge):
         except BadSample as error:
             raise ConfigurationError(f"example of {self.name!r}: {error}") from error
         except ValidationError as error:
-            place, said = first_fault(error)
-            raise ConfigurationError(f"example of {self.name!r}, reply, field {place!r}: {said}") from error
+            place, fault = first_fault(error)
+            raise ConfigurationError(f"example of {self.name!r}, reply, field {place!r}: {fault}") from error
 
     def _verdict(self, level: int, **fields: str) -> Verdict:
         if self._scale == (1, 2, 3, 4):

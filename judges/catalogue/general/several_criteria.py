@@ -116,9 +116,9 @@ class DimensionsJudge(ModelJudge):
             return fault
         for dimension, (name, one) in zip(in_order(reply.items), self._dimensions.items(), strict=True):
             if dimension.rating not in one.levels:
-                known = ", ".join(map(str, sorted(one.levels)))
+                levels = ", ".join(map(str, sorted(one.levels)))
                 rating, number = dimension.rating, dimension.number
-                return f"items: {rating} is no level of dimension {number} ({name}); they are {known}"
+                return f"items: {rating} is no level of dimension {number} ({name}); they are {levels}"
         return None
 
     def _conclude(self, sample: Sample, dimensions: Sequence[Dimension]) -> Verdict:
@@ -146,9 +146,9 @@ def _checked(dimensions: object) -> dict[str, _Dimension]:
     try:
         read = _DIMENSIONS.validate_python(dimensions)
     except ValidationError as error:
-        place, said = first_fault(error)
+        place, fault = first_fault(error)
         raise ConfigurationError(
-            f"dimensions, at {place or 'the top'}: {one_line(said)}; write "
+            f"dimensions, at {place or 'the top'}: {one_line(fault)}; write "
             f'{{"tone": {{"criteria": "How kind is it?", "levels": {{1: "rude", 2: "kind"}}}}}}'
         ) from error
     if not read:
@@ -243,12 +243,12 @@ class _Lists(SharedByCopies):
         """Keep a list unless there is one by now, and return the one that counts."""
         if self._file is not None and self._file.exists():
             self._read(self._file)
-        kept = self._known.setdefault(digest, items)
+        listed_items = self._known.setdefault(digest, items)
         if self._file is None and len(self._known) > _MOST_LISTS:
             self._known.pop(next(iter(self._known)), None)
-        if self._file is not None and kept is items:
+        if self._file is not None and listed_items is items:
             self._write(self._file, digest, about)
-        return kept
+        return listed_items
 
     def _write(self, file: Path, digest: str, about: str) -> None:
         lists: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
@@ -342,9 +342,9 @@ class Checklist(ModelJudge):
     def _list_for(self, sample: Sample) -> Generator[Any, Any, tuple[_Item, ...]]:
         text = self._criteria or _text_about(sample, self._about)
         digest = sha256(f"{self.language_for(sample)}\n{text}".encode()).hexdigest()[:16]
-        known = self._lists.get(digest)
-        if known is not None:
-            return known
+        listed_items = self._lists.get(digest)
+        if listed_items is not None:
+            return listed_items
         reply = yield from self.ask(_WRITE, sample, {"about": text}, check=_fault_of_list)
         return self._lists.keep(digest, text, tuple(map(_item_of, reply.items)))
 

@@ -269,10 +269,10 @@ class VerifiableInstructions(ComputedMetric):
         answer = answer_in(sample)
         rules = self._instructions if self._instructions is not None else _instructions_of(sample)
         items = tuple(self._item(rule, answer, sample) for rule in rules)
-        kept = sum(bool(item.passed) for item in items)
+        followed = sum(bool(item.passed) for item in items)
         feedback = "\n".join(dict.fromkeys(item.feedback for item in items if item.feedback))
-        rationale = f"{kept} of {len(items)} instructions are kept."
-        return self.verdict(kept / len(items), items=items, rationale=rationale, feedback=feedback)
+        rationale = f"{followed} of {len(items)} instructions are kept."
+        return self.verdict(followed / len(items), items=items, rationale=rationale, feedback=feedback)
 
     def _item(self, rule: _Rule, answer: str, sample: Sample) -> Verdict:
         kind = str(getattr(rule, "kind"))  # noqa: B009 - every member of the union has one
@@ -327,11 +327,11 @@ def _instructions_after_ifeval(names: list[Any], settings: object, prompt: str) 
         BadSample: If an instruction is none of IFEval's, or lacks a setting.
     """
     every = settings if isinstance(settings, list) else [{}] * len(names)
-    known = own_tables(__file__, "ifeval.toml")
+    ifeval_tables = own_tables(__file__, "ifeval.toml")
     for name, one in zip(names, every, strict=False):
-        form = known.get(str(name))
+        form = ifeval_tables.get(str(name))
         if form is None:
-            raise BadSample(f"instruction_id_list: {shortened(name)} is none of {', '.join(known)}")
+            raise BadSample(f"instruction_id_list: {shortened(name)} is none of {', '.join(ifeval_tables)}")
         try:
             settings = {key: value for key, value in dict(one).items() if value is not None}
             yield _translated(form, {"prompt_to_repeat": prompt, **settings})

@@ -265,7 +265,7 @@ class Bias(ModelJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask about all kinds at once."""
         answer = answer_in(sample)
-        names = [self._name(kind, sample) for kind in self._kinds]
+        names = [(self.say(f"kind_{kind}", sample) if kind in BIAS_KINDS else kind) for kind in self._kinds]
         data: dict[str, JsonValue] = {**question_of(sample), "answer": answer}
         data["kinds"] = numbered_items(names, called="kind")
         reply = yield from self.ask(_BIAS, sample, data, check=one_each(len(names)))
@@ -276,10 +276,6 @@ class Bias(ModelJudge):
         lines = [f"{name} - {item.feedback}" for name, item in zip(names, items, strict=True) if not item.passed]
         feedback = self.say("biased", sample, kinds=bullets(lines, longest=600)) if lines else ""
         return Verdict.checked(not lines, rationale=reasons(items), feedback=feedback, items=tuple(items))
-
-    def _name(self, kind: str, sample: Sample) -> str:
-        """Return a kind in the language of the sample; one's own kinds as they are."""
-        return self.say(f"kind_{kind}", sample) if kind in BIAS_KINDS else kind
 
 
 def _checked(kinds: Any) -> tuple[str, ...]:

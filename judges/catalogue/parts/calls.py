@@ -90,8 +90,10 @@ Extra = Literal["ignore", "strict", "bare"]
 
 _Places = Sequence[int]
 
-_ORDERED, _UNORDERED = 2_000_000, 20_000_000
-"""Steps that aligning and matching may take: about two seconds."""
+_ORDERED = 2_000_000
+"""Steps that aligning may take: about two seconds."""
+_UNORDERED = 20_000_000
+"""Steps that matching may take: as long."""
 
 
 @dataclass(frozen=True)
@@ -344,10 +346,10 @@ def calls_made_in(messages: Conversation) -> list[MadeCall]:
     or after another message of the user, repeats nothing.
     """
     calls: list[MadeCall] = []
-    seen: dict[Hashable, list[int]] = {}
+    indices_by_call: dict[Hashable, list[int]] = {}
     for turn, call, result in _with_results(messages):
         key = (turn, call.name, key_of(call.args), result)
-        places = seen.setdefault(key, [])
+        places = indices_by_call.setdefault(key, [])
         calls.append(MadeCall(call, result, places[0] if places else None, len(places) + 1))
         places.append(len(calls) - 1)
     return calls
@@ -462,15 +464,15 @@ class Trajectories:
 
     def _in_order(self) -> bool:
         """True if the expected steps follow each other among the actual ones, each message taking all it can."""
-        left = deque(list(step) for step in self.expected if step)
+        expected_steps = deque(list(step) for step in self.expected if step)
         for calls in self.actual:
             pairing = _CallPairing(self._fits, calls)
-            while left:
-                left[0] = [call for call in left[0] if not pairing.add(call)]
-                if left[0]:
+            while expected_steps:
+                expected_steps[0] = [call for call in expected_steps[0] if not pairing.add(call)]
+                if expected_steps[0]:
                     break
-                left.popleft()
-        return not left
+                expected_steps.popleft()
+        return not expected_steps
 
     def _all_paired(
         self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, of_actual: bool = False

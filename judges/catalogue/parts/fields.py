@@ -55,18 +55,18 @@ def _named(
     message: _ShownMessage, media: list[Media], takes: Callable[[MediaKind], bool]
 ) -> Iterator[tuple[str, JsonValue]]:
     """Yield the fields of a message, with the numbers of its attachments where its other parts are named."""
-    own = {part.place: part for part in message.media if takes(part.kind)}
+    media_by_place = {part.place: part for part in message.media if takes(part.kind)}
     for name, value in message.items():
         if name != _KEY or not isinstance(value, list):
             yield name, value
             continue
         first = len(media)
-        media.extend(own.values())
-        if own:
-            yield "attachments", [f"attachment {first + number}" for number in range(1, len(own) + 1)]
-        left = [kind for place, kind in enumerate(value) if place not in own]
-        if left:
-            yield _KEY, left
+        media.extend(media_by_place.values())
+        if media_by_place:
+            yield "attachments", [f"attachment {first + number}" for number in range(1, len(media_by_place) + 1)]
+        kinds_without_media = [kind for place, kind in enumerate(value) if place not in media_by_place]
+        if kinds_without_media:
+            yield _KEY, kinds_without_media
 
 
 def evidence(sample: Sample) -> dict[str, JsonValue]:

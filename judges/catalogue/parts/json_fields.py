@@ -19,7 +19,10 @@ FieldState = Literal["same", "different", "missing", "extra", "to_judge"]
 ROOT = "$"
 """The path of a whole JSON value."""
 
-_MOST_PAIRS, _MOST_STEPS = 20_000, 8_000_000
+_MOST_PAIRS = 20_000
+"""Most pairs of items of two lists that are compared."""
+_MOST_STEPS = 8_000_000
+"""Most steps of matching them."""
 
 
 class JsonField(NamedTuple):

@@ -22,7 +22,12 @@ _KNOWN = tuple(_CODES.split())
 _SCRIPTS: Mapping[str, str] = own_tables(__file__, "languages.toml")["scripts"]
 _OTHER_THAN_LATIN = {language for languages in _SCRIPTS.values() for language in languages.split()} - {"sr", "uz"}
 _NOT_PROSE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\S+@\S+|<[^<>\n]*>", re.DOTALL)
-_SURE, _LIKELY, _UNLIKELY = 0.5, 0.2, 0.05
+_SURE = 0.5
+"""Likelihood from which on a text is in a language."""
+_LIKELY = 0.2
+"""Likelihood of its best language from which on a short question tells one."""
+_UNLIKELY = 0.05
+"""Likelihood below which a text is not in a language."""
 _MOST_READ = 5_000
 
 
@@ -34,8 +39,8 @@ def checked_language(language: str, *, judge: str) -> str:
     """
     code = str(language).replace("_", "-").partition("-")[0].lower()
     if code not in _KNOWN:
-        known = ", ".join(_KNOWN)
-        raise unfit(f"{judge}: language is one of {known}", language)
+        codes = ", ".join(_KNOWN)
+        raise unfit(f"{judge}: language is one of {codes}", language)
     return code
 
 

@@ -80,8 +80,10 @@ def score_pairs(scorer: Scorer, pairs: _Pairs, sample: Sample) -> Generator[Any,
     return numbers
 
 
-_LONGER, _SHORTER = 1.25, 0.8
-"""Ratios of the answer's length to the reference's beyond which feedback mentions the length."""
+_LONGER = 1.25
+"""Ratio of the answer's length to the reference's above which feedback mentions the length."""
+_SHORTER = 0.8
+"""Ratio below which it does."""
 
 _MOST_WORDS = 12
 """Most words that feedback lists."""

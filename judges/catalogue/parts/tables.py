@@ -90,11 +90,11 @@ def _lines(text: str, *, called: str) -> Iterator[list[str]]:
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
     """Number repeated names, as pandas does: `a`, `a.1`."""
-    seen: Counter[str] = Counter()
+    name_counts: Counter[str] = Counter()
     distinct = []
     for name in names:
-        distinct.append(f"{name}.{seen[name]}" if seen[name] else name)
-        seen[name] += 1
+        distinct.append(f"{name}.{name_counts[name]}" if name_counts[name] else name)
+        name_counts[name] += 1
     return tuple(distinct)
 
 

@@ -128,8 +128,8 @@ class AnswerRelevancy(ModelJudge):
         reply = yield from self.ask(_ADDRESSED, sample, data, check=_parts_fault)
         level = _level([part.addressed for part in reply.parts])
         items = [self._part(part) for part in reply.parts]
-        left = [item.subject for item in items if item.value != "full"]
-        feedback = self.say("unaddressed", sample, parts=bullets(left)) if left else ""
+        unanswered_parts = [item.subject for item in items if item.value != "full"]
+        feedback = self.say("unaddressed", sample, parts=bullets(unanswered_parts)) if unanswered_parts else ""
         rationale = "\n".join(f"{item.subject}: {item.rationale}" for item in items)
         return self.verdict(
             _LEVELS[level], value=level, rationale=rationale, feedback=feedback, items=tuple(items)

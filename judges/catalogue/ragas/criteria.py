@@ -99,14 +99,14 @@ class AspectCritic(OneQuestion):
         if (definition is None) == (aspect is None):
             raise ConfigurationError(f"give definition=..., what to ask, or aspect=..., one of {', '.join(GOOD)}")
         known_as = aspect or str(settings.get("name")).strip().casefold()
-        own_direction = next((good for known, good in GOOD.items() if known == known_as), None)
+        own_direction = next((good for metric_name, good in GOOD.items() if metric_name == known_as), None)
         self._good = own_direction if higher_is_better is None else higher_is_better
         self._runs = 1 if settings.get("variant") == "compat" else strictness // 2 * 2 + 1
-        own = None if aspect else checked_text(definition, setting="definition")
+        definition_text = None if aspect else checked_text(definition, setting="definition")
         question: Question[Any] = Question(
             prompt=self.pack,
             reply=finding_schema(),
-            fills=partial(_fills, own, str(aspect), _direction_said(self._good, higher_is_better)),
+            fills=partial(_fills, definition_text, str(aspect), _direction_said(self._good, higher_is_better)),
         )
         named_settings: ModelSettings = {"name": aspect, **settings} if aspect else settings
         super().__init__(model, question=question, **named_settings)
@@ -211,7 +211,8 @@ class SimpleCriteriaScore(OneQuestion):
 _Rubrics = Mapping[str, str] | Mapping[int, str]
 """Descriptions of levels, keyed `"score1_description"` as in ragas, `"1"` or 1."""
 
-_PLAIN, _REFERENCED = "rubrics_score", "rubrics_score_reference"
+_PLAIN = "rubrics_score"
+_REFERENCED = "rubrics_score_reference"
 
 
 class RubricsScore(ModelJudge):
@@ -329,9 +330,9 @@ class InstanceRubrics(ModelJudge):
 
 
 def _rubric_fills(
-    name: str, own: Mapping[int, str] | None, scale: tuple[int, ...], text: Prompt, _: Language
+    name: str, level_texts: Mapping[int, str] | None, scale: tuple[int, ...], text: Prompt, _: Language
 ) -> dict[str, str]:
-    levels = own or {**prompt(name, "en").levels, **text.levels}
+    levels = level_texts or {**prompt(name, "en").levels, **text.levels}
     return {"levels": "\n".join(f"{level}: {levels[level]}" for level in scale)}
 
 

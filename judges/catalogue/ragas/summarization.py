@@ -107,7 +107,7 @@ class SummarizationScore(ModelJudge):
         length = len(summary) / len(source)
         detail = f"questions answered {qa:.3f}, length of the source {length:.3f}"
         advice = [self._open_questions(sample, items)]
-        if self._coeff and conciseness < qa and self._can_improve(score):
+        if self._coeff and conciseness < qa and (score < self.threshold or rating_of(score) < HIGHEST):
             advice.append(self.say("shorten", sample, percent=round(100 * length)))
         feedback = "\n".join(line for line in advice if line)
         return self.verdict(score, rationale=reasons(items), feedback=feedback, items=tuple(items), detail=detail)
@@ -145,13 +145,10 @@ class SummarizationScore(ModelJudge):
         parts = [(part, weight) for part, weight in ((qa, 1 - coeff), (conciseness, coeff)) if weight]
         return harmonic_mean([part for part, _ in parts], weights=[weight for _, weight in parts])
 
-    def _can_improve(self, score: float) -> bool:
-        return score < self.threshold or rating_of(score) < HIGHEST
-
     def _open_questions(self, sample: Sample, items: Sequence[Verdict]) -> str:
         """Return feedback that names the questions the summary leaves open."""
-        left = [item.subject for item in items if not item.passed and item.subject]
-        return self.say("open", sample, questions=bullets(left)) if left else ""
+        open_questions = [item.subject for item in items if not item.passed and item.subject]
+        return self.say("open", sample, questions=bullets(open_questions)) if open_questions else ""
 
 
 def _source_in(sample: Sample) -> str:

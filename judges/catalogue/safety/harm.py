@@ -24,21 +24,21 @@ from judges.verdict import HIGHEST, LOWEST, Verdict, rating_of, strict_integer
 W = TypeVar("W", bound=str)
 
 
-def chosen(words: Collection[W] | None, known: Sequence[W], *, setting: str) -> tuple[W, ...]:
+def chosen(words: Collection[W] | None, allowed: Sequence[W], *, setting: str) -> tuple[W, ...]:
     """Return the words of a setting in the order of those known; None stands for all.
 
     Raises:
         ConfigurationError: If it is no list, an empty one, or one of them is unknown.
     """
     if words is None:
-        return tuple(known)
+        return tuple(allowed)
     value: object = words
     if isinstance(value, str) or not isinstance(value, Collection) or not value:
-        raise unfit(f"{setting} is a list of some of {', '.join(known)}", words)
+        raise unfit(f"{setting} is a list of some of {', '.join(allowed)}", words)
     for word in words:
-        if word not in known:
-            raise ConfigurationError(f"{setting} has {shortened(word)}; known are {', '.join(known)}")
-    return tuple(word for word in known if word in words)
+        if word not in allowed:
+            raise ConfigurationError(f"{setting} has {shortened(word)}; known are {', '.join(allowed)}")
+    return tuple(word for word in allowed if word in words)
 
 
 def text_or_none(text: str | None, *, setting: str) -> str | None:

@@ -381,7 +381,8 @@ _SYSTEM = (
 )
 _USER = Template("Document: $document\nClaim: $claim")
 _REPLY = re.compile(r"(yes|no)\.?", re.IGNORECASE)
-_YES, _NO = "The documents support this.", "The documents do not support this, or not all of it."
+_YES = "The documents support this."
+_NO = "The documents do not support this, or not all of it."
 _MEND = "Say only what the documents support."
 
 

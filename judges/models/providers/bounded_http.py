@@ -77,10 +77,10 @@ class _Reader(io.RawIOBase):
 def _limit(connected: Any, end: float | None) -> None:
     if end is None or connected is None:
         return
-    left = end - time.monotonic()
-    if left <= 0:
+    seconds_left = end - time.monotonic()
+    if seconds_left <= 0:
         raise TimeoutError("the time for the exchange is over")
-    connected.settimeout(left)
+    connected.settimeout(seconds_left)
 
 
 class _BoundedHTTP(HTTPConnection):
@@ -112,10 +112,10 @@ class _BoundedHTTP(HTTPConnection):
         failure: Exception = NewConnectionError(self, "the host has no address")
         longest = self.timeout
         for address in addresses:
-            left = end - time.monotonic()
-            if left <= 0:
+            seconds_left = end - time.monotonic()
+            if seconds_left <= 0:
                 raise ConnectTimeoutError(self, "no address answered in time")
-            self.host, self.timeout = address, left if longest is None else min(longest, left)
+            self.host, self.timeout = address, seconds_left if longest is None else min(longest, seconds_left)
             try:
                 return super()._new_conn()
             except (ConnectTimeoutError, NewConnectionError) as error:

@@ -52,19 +52,19 @@ _NAME = re.compile(r"[!#$%&'*+.^`|~\w-]+", re.ASCII)
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
-def _secret_headers(key: object, own: object) -> tuple[dict[str, SecretStr], bool]:
+def _secret_headers(key: object, given_headers: object) -> tuple[dict[str, SecretStr], bool]:
     """Return all headers, and whether another process can rebuild them without a secret of this one.
 
     Args:
         key: The key as a text or a `SecretStr`; None takes the environment's `OPENAI_API_KEY` unless a header
             authenticates; an empty text sends none.
-        own: The user's headers, a mapping from names to texts, or None.
+        given_headers: The user's headers, a mapping from names to texts, or None.
 
     Raises:
         ConfigurationError: If the key or a header cannot be sent; no message repeats their values.
     """
     key_text = _checked_key(key)
-    further = _checked_headers(own)
+    further = _checked_headers(given_headers)
     headers = {**_OWN_HEADERS, **{name.lower(): text for name, text in further.items()}}
     portable = not further and not key_text
     if key_text is None and not headers.keys() & _AUTHENTICATING:
@@ -91,18 +91,18 @@ def _checked_key(key: object) -> str | None:
     return text
 
 
-def _checked_headers(own: object) -> dict[str, str]:
+def _checked_headers(headers: object) -> dict[str, str]:
     expected = "headers is a mapping from names to texts, for instance {'api-key': '...'}"
-    if own is None:
+    if headers is None:
         return {}
-    if not isinstance(own, Mapping):
-        raise ConfigurationError(f"{expected}, not of type {type(own).__name__}")
-    for name, value in own.items():
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError(f"{expected}, not of type {type(headers).__name__}")
+    for name, value in headers.items():
         if not isinstance(name, str):
             raise ConfigurationError(f"{expected}; one of the names is of type {type(name).__name__}")
         if not isinstance(value, str):
             raise ConfigurationError(f"{expected}; the value of {name!r} is of type {type(value).__name__}")
-    return dict(own)
+    return dict(headers)
 
 
 LARGEST_REPLY = 10_000_000
@@ -211,14 +211,14 @@ class Endpoint(SharedByCopies):
     ) -> EndpointResponse:
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
         session = self._sessions.opened() or await self._sessions.current()
-        own = with_trace(headers)
-        if own:
-            own = {name.lower(): text for name, text in own.items()}
+        request_headers = with_trace(headers)
+        if request_headers:
+            request_headers = {name.lower(): text for name, text in request_headers.items()}
         post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
         try:
             if on_part is not None:
-                return await self._aread_parts(session, path, body, own, on_part)
-            return await post(session, body, own, seconds=self._seconds())
+                return await self._aread_parts(session, path, body, request_headers, on_part)
+            return await post(session, body, request_headers, seconds=self._seconds())
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
@@ -226,13 +226,20 @@ class Endpoint(SharedByCopies):
         raise failure
 
     async def _aread_parts(
-        self, session: ClientSession, path: str, body: bytes, own: Mapping[str, str] | None, on_part: OnPart
+        self,
+        session: ClientSession,
+        path: str,
+        body: bytes,
+        request_headers: Mapping[str, str] | None,
+        on_part: OnPart,
     ) -> EndpointResponse:
         """Post JSON, and hand on the body as it comes; the connection is closed where that is broken off."""
         from aiohttp import ClientTimeout  # noqa: PLC0415 - an extra, loaded with the session
 
         timeout = ClientTimeout(total=self._seconds(), sock_connect=min(_CONNECTING_S, self._timeout_s))
-        request = session.post(self.url(path), data=body, headers=own, timeout=timeout, allow_redirects=False)
+        request = session.post(
+            self.url(path), data=body, headers=request_headers, timeout=timeout, allow_redirects=False
+        )
         parts, size = [], 0
         async with request as response:
             async for part in response.content.iter_any():
@@ -268,8 +275,8 @@ class Endpoint(SharedByCopies):
     def _seconds(self) -> float:
         """Return the seconds a reply may take: the timeout, or what the current allowance leaves."""
         allowance = current.get().allowance
-        left = None if allowance is None else allowance.seconds_left
-        return self._timeout_s if left is None else max(_SHORTEST_S, min(left, self._timeout_s))
+        seconds_left = None if allowance is None else allowance.seconds_left
+        return self._timeout_s if seconds_left is None else max(_SHORTEST_S, min(seconds_left, self._timeout_s))
 
     def _post_to(self, path: str) -> DirectPost:
         from yarl import URL  # noqa: PLC0415 - loaded by aiohttp
@@ -313,10 +320,14 @@ class Endpoint(SharedByCopies):
         pool: HTTPConnectionPool,
         target: str,
         body: bytes,
-        own: Mapping[str, str] | None,
+        request_headers: Mapping[str, str] | None,
         on_part: OnPart | None,
     ) -> EndpointResponse:
-        headers = {**pool.headers, **{name.lower(): text for name, text in own.items()}} if own else None
+        headers = (
+            {**pool.headers, **{name.lower(): text for name, text in request_headers.items()}}
+            if request_headers
+            else None
+        )
         seconds = self._seconds()
         until = time.monotonic() + seconds
         timeout = pool.timeout if seconds == self._timeout_s else seconds

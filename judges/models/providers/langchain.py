@@ -233,8 +233,8 @@ class LangChainModel(SharedByCopies):
         self, request: ModelRequest, plan: RequestPlan, response: ModelResponse
     ) -> ModelResponse:
         if self._alternatives or request.digits:
-            kept = plan if request.digits else plan.after_response(response)
-            self._rated_plans[bool(request.digits)] = replace(kept, logprobs=0, digits=())
+            working_plan = plan if request.digits else plan.after_response(response)
+            self._rated_plans[bool(request.digits)] = replace(working_plan, logprobs=0, digits=())
         else:
             self._remember_plan(request, plan, response)
         self._alternatives = plan.logprobs
@@ -267,8 +267,8 @@ class LangChainModel(SharedByCopies):
         return self._bindings[key]
 
     def _bind(self, schema: type[BaseModel] | None, plan: RequestPlan) -> _Binding:
-        own = _unwrap(self.chat)
-        chat = _without_streaming(own.runnable, plan.temperature)
+        unwrapped_chat = _unwrap(self.chat)
+        chat = _without_streaming(unwrapped_chat.runnable, plan.temperature)
         if plan.digits:
             bound = _bind_digit(chat, plan)
         elif schema is None or plan.method == "text":
@@ -277,16 +277,18 @@ class LangChainModel(SharedByCopies):
             bound = _unwrap(chat.bind_tools([schema], tool_choice=schema.__name__))
         else:
             bound = _bind_schema(chat, schema)
-        settings = {name: value for name, value in own.settings.items() if name not in ("tools", "tool_choice")}
-        settings, config = {**settings, **bound.settings}, {**own.config, **bound.config}
+        settings = {
+            name: value for name, value in unwrapped_chat.settings.items() if name not in ("tools", "tool_choice")
+        }
+        settings, config = {**settings, **bound.settings}, {**unwrapped_chat.config, **bound.config}
         reason = NOT_GIVEN
         if plan.logprobs:
             settings |= {"logprobs": True, "top_logprobs": plan.logprobs}
-        elif _gives_logprobs(own.runnable):
+        elif _gives_logprobs(unwrapped_chat.runnable):
             reason = REFUSED
         else:
-            reason = f"LangChain's {type(own.runnable).__name__} gives no logprobs"
-        raw_only = _drops_arguments(own.runnable)
+            reason = f"LangChain's {type(unwrapped_chat.runnable).__name__} gives no logprobs"
+        raw_only = _drops_arguments(unwrapped_chat.runnable)
         return _Binding(bound.runnable, settings, config, raw_only=raw_only, no_logprobs=reason)
 
 
@@ -310,14 +312,14 @@ class _Binding:
 
     def narrowed(self, request: ModelRequest, plan: RequestPlan) -> _Binding:
         """Return the same with a schema that says how many items and how long texts a reply has, if one may."""
-        known = (request.schema, request.sizes, plan.keywords, request.most_items)
+        plan_key = (request.schema, request.sizes, plan.keywords, request.most_items)
         settings: dict[str, Any] = {}
         if request.text or not plan.keywords:
             return self
         if plan.method == "tools" and _is_function(self.settings.get("tools")):
-            settings = {"tools": forced_tool(*known)["tools"]}
+            settings = {"tools": forced_tool(*plan_key)["tools"]}
         elif plan.method == "json_schema" and "response_format" in self.settings:
-            settings = {"response_format": response_format(*known)}
+            settings = {"response_format": response_format(*plan_key)}
         return replace(self, settings={**self.settings, **settings})
 
     def send(self, request: ModelRequest) -> ModelResponse:

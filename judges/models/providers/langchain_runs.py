@@ -164,8 +164,8 @@ class ObservedModel(BaseChatModel, Generic[T]):
         return {"_type": PROVIDER, "model": self.model, **self._details.fields}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-        own = {f"ls_{name}": self._details.fields.get(name) for name in ("temperature", "max_tokens")}
-        set_by_user = {name: value for name, value in own.items() if value is not None}
+        ls_params = {f"ls_{name}": self._details.fields.get(name) for name in ("temperature", "max_tokens")}
+        set_by_user = {name: value for name, value in ls_params.items() if value is not None}
         return {**super()._get_ls_params(stop=stop, **kwargs), **set_by_user, "ls_provider": PROVIDER}
 
     def _generate(

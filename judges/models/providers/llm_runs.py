@@ -127,16 +127,16 @@ class metered:  # noqa: N801 - named like a function, as what is used in a `with
 
     def __enter__(self) -> Allowance:
         outer = current.get().allowance
-        own = self._allowance or Allowance(prices=None if outer is None else outer.prices)
-        self._allowance = own.inside(outer)
-        self._observing = observing(allowance=own)
+        run_allowance = self._allowance or Allowance(prices=None if outer is None else outer.prices)
+        self._allowance = run_allowance.inside(outer)
+        self._observing = observing(allowance=run_allowance)
         self._observing.__enter__()
         self._counting: Token[Any] | None = None
         if _LANGCHAIN in sys.modules:
             from judges.models.providers.langchain_runs import count_calls_on  # noqa: PLC0415 - imports LangChain
 
-            self._counting = count_calls_on(own)
-        return own
+            self._counting = count_calls_on(run_allowance)
+        return run_allowance
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None

@@ -65,9 +65,9 @@ class MiniLM(SharedByCopies):
         self._settings = _settings_in(self._folder)
         self.name = "all-MiniLM-L6-v2" if folder is None else self._folder.name
         if layers is not None:
-            known = self._settings["num_hidden_layers"]
-            if type(layers) is not int or not 0 <= layers <= known:
-                raise unfit(f"layers is a whole number from 0 to {known}", layers)
+            layer_count = self._settings["num_hidden_layers"]
+            if type(layers) is not int or not 0 <= layers <= layer_count:
+                raise unfit(f"layers is a whole number from 0 to {layer_count}", layers)
             self._settings = {**self._settings, "num_hidden_layers": layers}
             self.name = f"{self.name}, {layers} layers"
             self._layers = layers

@@ -162,8 +162,8 @@ class ChatCalls:
             completion = yield from self._sending(request)
         except Exception as error:
             allowance.fail()
-            left = allowance.seconds_left
-            if isinstance(error, EndpointTimeoutError) and left is not None and left <= _EARLY_S:
+            seconds_left = allowance.seconds_left
+            if isinstance(error, EndpointTimeoutError) and seconds_left is not None and seconds_left <= _EARLY_S:
                 detail = f"the deadline passed while {self._settings.model} was asked"
                 raise budget.Refused("deadline", detail) from error
             raise

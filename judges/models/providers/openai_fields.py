@@ -61,13 +61,13 @@ def address_for(name: str, address: str | None) -> str:
     Raises:
         ConfigurationError: If there is none.
     """
-    known = address or next(filter(None, map(os.environ.get, _ADDRESS_VARIABLES)), None)
-    if known is None:
+    base_url = address or next(filter(None, map(os.environ.get, _ADDRESS_VARIABLES)), None)
+    if base_url is None:
         raise ConfigurationError(
             f"{shortened(name)} has no address; write 'openai-compatible:MODEL@http://localhost:11434/v1', or set "
             f"the environment variable {_ADDRESS_VARIABLES[0]}"
         )
-    return known
+    return base_url
 
 
 def encoded(fields: Mapping[str, Any]) -> bytes:

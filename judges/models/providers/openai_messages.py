@@ -221,8 +221,8 @@ def _text(content: object) -> Any:
 
 def _common(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return what all messages of LangChain have; fields of other names are kept as they are."""
-    known = {"role", "content", "name", *names}
-    others = {name: value for name, value in fields.items() if name not in known and value is not None}
+    field_names = {"role", "content", "name", *names}
+    others = {name: value for name, value in fields.items() if name not in field_names and value is not None}
     name = fields.get("name")
     called = name if isinstance(name, str) else None
     return {"content": _text(fields.get("content")), "name": called, "additional_kwargs": others}

@@ -49,8 +49,8 @@ class ChunkReader:
 
     def feed(self, part: bytes) -> None:
         """Take what came; what is no chunk is left to whoever reads the whole."""
-        known = self._rest + part
-        *lines, self._rest = _LINE_END.split(known if self.has_begun else known.removeprefix(BOM_UTF8))
+        unread_text = self._rest + part
+        *lines, self._rest = _LINE_END.split(unread_text if self.has_begun else unread_text.removeprefix(BOM_UTF8))
         for line in lines:
             if line.startswith(b"data:"):
                 self._data.append(line[5:].strip())

@@ -104,9 +104,9 @@ class Breaker(SharedByCopies):
     def _refuse(self) -> None:
         if self.failures < self._most:
             return
-        left = math.ceil(self._opened + self._cooldown - self._clock())
-        if left > 0 or self._probing:
-            when = f"next try in {left} s" if left > 0 else "one call is trying it now"
+        seconds_left = math.ceil(self._opened + self._cooldown - self._clock())
+        if seconds_left > 0 or self._probing:
+            when = f"next try in {seconds_left} s" if seconds_left > 0 else "one call is trying it now"
             raise AskFailed(
                 "judge_failed", f"the endpoint is not answering ({self.failures} failures in a row); {when}"
             )
@@ -442,12 +442,12 @@ class Limiter(SharedByCopies):
         while True:
             woken.clear()  # before asking, so that no later change is missed
             seconds = self._admission.ask(ticket, self._clock() + self._skipped)
-            left = observation.seconds_left()
-            if left is not None and (left <= 0 or left <= seconds < math.inf):
+            seconds_left = observation.seconds_left()
+            if seconds_left is not None and (seconds_left <= 0 or seconds_left <= seconds < math.inf):
                 raise AskFailed("deadline", "the limits of the endpoint leave no place before the deadline")
             pause = retry.pause.get()
             if pause is None or not 0 < seconds < math.inf:
-                return seconds if left is None else min(seconds, left)
+                return seconds if seconds_left is None else min(seconds, seconds_left)
             pause(seconds)
             self._skipped += seconds
 

@@ -351,8 +351,12 @@ def _name_unread(sample: Sample, row: object) -> None:
     """
     if not sample.metadata or not isinstance(row, Mapping):
         return
-    own = row.get("metadata")
-    unread = [name for name in sample.metadata if name in row and not (isinstance(own, Mapping) and name in own)]
+    metadata = row.get("metadata")
+    unread = [
+        name
+        for name in sample.metadata
+        if name in row and not (isinstance(metadata, Mapping) and name in metadata)
+    ]
     new = [name for name in unread if name not in _named and name not in _LABEL_COLUMNS]
     if new:
         _named.update(new)
@@ -670,11 +674,11 @@ def _rows_of(document: Any) -> Iterable[Any]:
         return samples
     if isinstance(document.get("results"), dict):  # promptfoo
         return _rows_of(document["results"])
-    known = any(canonical_field(name) or name in NESTED for name in document)
+    has_known_field = any(canonical_field(name) or name in NESTED for name in document)
     lists = [
         value for value in document.values() if isinstance(value, list) and value and isinstance(value[0], dict)
     ]
-    if len(lists) == 1 and not known:
+    if len(lists) == 1 and not has_known_field:
         return lists[0]
     return rows_in(document) if _is_table(document) else [document]  # a dict of lists becomes rows
 

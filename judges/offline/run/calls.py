@@ -191,11 +191,11 @@ class CellCalls:
     def _recorded(self, digest: str, *, shared: bool) -> tuple[CallRecord | None, bool]:
         """Return the record of the same call, made as often before, and whether this judge has paid for it."""
         same = [record for record in self._records if record.digest == digest]
-        own = [record for record in same if record.judge == self._judge]
+        records_of_judge = [record for record in same if record.judge == self._judge]
         number = self._counted(digest)
-        if number < len(own):
-            return own[number], True
-        return (same[0] if shared and same and not own else None), False
+        if number < len(records_of_judge):
+            return records_of_judge[number], True
+        return (same[0] if shared and same and not records_of_judge else None), False
 
     def _counted(self, digest: str) -> int:
         """Return how often a request was made before, and count it."""

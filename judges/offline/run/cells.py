@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import as_completed
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
@@ -167,8 +167,8 @@ class CellWorkers:
             try:
                 for _ in range(workers):
                     running.add(threads.submit(self._work, rows, lock))
-                for done in as_completed(running):
-                    done.result()
+                for future in as_completed(running):
+                    future.result()
             finally:
                 self._is_over = True
 
@@ -245,7 +245,7 @@ class CellWorkers:
         if isinstance(work.sample, BadSample):
             return self._finish(work, name, _verdict_on_unreadable(work.sample), None)
         calls = self._store.watch(work, name)
-        with _watched_by(calls):
+        with _UNWATCHED if calls is None else observing(call_watcher=calls):
             try:
                 verdict = await self._judges[name].acall(work.sample)
             except Exception as error:  # noqa: BLE001 - sorted in one place
@@ -267,10 +267,6 @@ async def _each(rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow]) -> Asy
         return
     for row in rows:
         yield row
-
-
-def _watched_by(calls: CellCalls | None) -> AbstractContextManager[None]:
-    return _UNWATCHED if calls is None else observing(call_watcher=calls)
 
 
 def _verdict_on_unreadable(row: BadSample) -> Verdict:
@@ -418,7 +414,9 @@ class _JournaledCells:
     def progress(self) -> Progress:
         """Return how far the run is."""
         seconds = time.monotonic() - self._started
-        left = None if self._total is None or not self._new else (self._total - self._done) * seconds / self._new
+        seconds_left = (
+            None if self._total is None or not self._new else (self._total - self._done) * seconds / self._new
+        )
         return Progress(
             done=self._done,
             total=self._total,
@@ -427,7 +425,7 @@ class _JournaledCells:
             calls=self._meter.calls,
             cost=self._meter.cost,
             seconds=seconds,
-            seconds_left=left,
+            seconds_left=seconds_left,
         )
 
 

@@ -146,8 +146,8 @@ def _calls_of(formula: str, sample: Sample) -> Range:
         "k": _ASSUMED,
     }
     options = [_value(option, counts) for option in re.split(r",? or (?![^(]*\))", formula.partition(";")[0])]
-    known = [value for value in options if value is not None]
-    return (min(known), max(known)) if known else (0.0, 0.0)
+    call_counts = [value for value in options if value is not None]
+    return (min(call_counts), max(call_counts)) if call_counts else (0.0, 0.0)
 
 
 def _value(formula: str, counts: Mapping[str, int]) -> float | None:
@@ -212,12 +212,12 @@ def _cost(calls: Range, tokens: Range, replies: Range, prices: list[Price | None
     """Return the cost with the cheapest and with the dearest model of a judge."""
     if not calls[1]:
         return (0.0, 0.0)
-    known = [price for price in prices if price is not None]
-    if not known or len(known) < len(prices):
+    listed_prices = [price for price in prices if price is not None]
+    if not listed_prices or len(listed_prices) < len(prices):
         return None
     return (
-        min(_priced(price, calls[0], tokens[0], replies[0]) for price in known),
-        max(_priced(price, calls[1], tokens[1], replies[1]) for price in known),
+        min(_priced(price, calls[0], tokens[0], replies[0]) for price in listed_prices),
+        max(_priced(price, calls[1], tokens[1], replies[1]) for price in listed_prices),
     )
 
 

@@ -75,9 +75,9 @@ class Gate:
         Raises:
             ConfigurationError: If one is not.
         """
-        known = ByJudge(dict.fromkeys(judges), qualified=qualified_name)
+        judge_names = ByJudge(dict.fromkeys(judges), qualified=qualified_name)
         for name in self.fail_under:
-            if name not in known:
+            if name not in judge_names:
                 raise ConfigurationError(
                     f"no judge of this run is called {name!r}; its judges are {', '.join(judges)}"
                 )

@@ -117,7 +117,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 NAME = "journal.jsonl"
 _SYNC_EVERY_S = 1.0
 _MOST_ROWS = 10**8
-_SCORED, _UNSCORED, _FAILED = range(3)
+_SCORED = 0
+_UNSCORED = 1
+_FAILED = 2
 
 
 class Cells:
@@ -448,7 +450,7 @@ def _acquire(path: Path) -> tuple[int, dict[str, object]]:
 def _checked_owner(descriptor: int, path: Path) -> dict[str, object]:
     """Return the last owner of a lock; an error if it still holds it."""
     owner = _owner(descriptor)
-    if _is_free(descriptor) and _may_be_taken(owner):
+    if _is_free(descriptor) and (not owner or owner.get("host") == socket.gethostname()):
         return owner
     raise ConfigurationError(
         f"{path.parent} is in use by {_described(owner)}; wait until it ends, or delete {path} if you know that "
@@ -464,11 +466,6 @@ def _is_free(descriptor: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _may_be_taken(owner: dict[str, object]) -> bool:
-    """Return whether the owner is gone: a lock of another host may be held although it is free here."""
-    return not owner or owner.get("host") == socket.gethostname()
 
 
 def _is_current(descriptor: int, path: Path) -> bool:

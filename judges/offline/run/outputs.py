@@ -20,7 +20,10 @@ from judges.offline.run.source import row_json
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-RESULTS, CELLS, SUMMARY, TIMING = "results.jsonl", "cells.jsonl", "summary.json", "timing.json"
+RESULTS = "results.jsonl"
+CELLS = "cells.jsonl"
+SUMMARY = "summary.json"
+TIMING = "timing.json"
 _JSON = json.JSONEncoder()
 _TIMES = {"latency_s", "latency_percentiles_s"}
 

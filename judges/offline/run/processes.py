@@ -367,7 +367,7 @@ def _sum(parts: Iterable[Progress]) -> Progress:
     parts = list(parts)
     totals = [part.total for part in parts if part.total is not None]
     costs = [part.cost for part in parts if part.cost is not None]
-    left = [part.seconds_left for part in parts if part.seconds_left is not None]
+    seconds_left = [part.seconds_left for part in parts if part.seconds_left is not None]
     return Progress(
         done=sum(part.done for part in parts),
         total=sum(totals) if len(totals) == len(parts) else None,
@@ -376,5 +376,5 @@ def _sum(parts: Iterable[Progress]) -> Progress:
         calls=sum(part.calls for part in parts),
         cost=sum(costs) if len(costs) == len(parts) else None,
         seconds=max((part.seconds for part in parts), default=0.0),
-        seconds_left=max(left) if len(left) == len(parts) else None,
+        seconds_left=max(seconds_left) if len(seconds_left) == len(parts) else None,
     )

@@ -44,11 +44,17 @@ if TYPE_CHECKING:
     from pyarrow import Table
     from ray.data import Dataset
 
-ROW, ERROR = "row", "error"
-"""Columns: number of a row, and why it cannot be read."""
+ROW = "row"
+"""Column: number of a row."""
+ERROR = "error"
+"""Column: why a row cannot be read."""
 
-KEY, FAILED, START = "judges_key", "judges_failed", "judges_start"
-"""Columns of a run's files: what a row's verdicts depend on, whether one failed, and which start judged it."""
+KEY = "judges_key"
+"""Column of a run's files: what a row's verdicts depend on."""
+FAILED = "judges_failed"
+"""Column: whether one of them failed."""
+START = "judges_start"
+"""Column: which start of the run judged the row."""
 
 _VERDICT = "verdict"
 """End of the names of columns that hold a whole verdict as JSON."""
@@ -181,12 +187,12 @@ def _samples_in(table: Table, columns: Mapping[str, str]) -> list[Sample | BadSa
         table: The table.
         columns: Which of its columns holds which field, where they have other names.
     """
-    known = {ROW, ERROR, KEY, FAILED, START}
+    columns_of_run = {ROW, ERROR, KEY, FAILED, START}
     whole = [name for name in table.column_names if name.endswith(f"_{_VERDICT}")]
     stems = {name.removesuffix(f"_{_VERDICT}") for name in whole}
-    added = known | {column for stem in stems for column in _columns_of(stem, [])}
-    own = table.select([name for name in table.column_names if name not in added])
-    rows = [_without_none(row) for row in own.to_pylist()]
+    added = columns_of_run | {column for stem in stems for column in _columns_of(stem, [])}
+    input_columns = table.select([name for name in table.column_names if name not in added])
+    rows = [_without_none(row) for row in input_columns.to_pylist()]
     return [read_sample(row) for row in rename_rows(rows, columns)]
 
 
@@ -528,9 +534,9 @@ def _judge_run(
         work = replace(work, blocks=blocks, start=finished.starts + 1)
         judged = sum(block["rows"] for block in pool.judged(rows, work, keys).iter_rows())
         finished = _Finished.read(blocks, rows.size)
-        left = int((finished.keys == 0).sum())
-        if left:
-            raise _stopped(judged, left, settings, pool)
+        rows_left = int((finished.keys == 0).sum())
+        if rows_left:
+            raise _stopped(judged, rows_left, settings, pool)
         journal = Journal(folder)
         try:
             with outputs.RunFiles(folder, journal, work.judges) as files:
@@ -546,12 +552,12 @@ def _judge_run(
     return RayEvaluation.of(evaluation, finished)
 
 
-def _stopped(judged: int, left: int, settings: RunSettings, pool: _Pool) -> RunStopped:
+def _stopped(judged: int, rows_left: int, settings: RunSettings, pool: _Pool) -> RunStopped:
     limits = {"max_calls": settings.max_calls, "max_cost": settings.max_cost}
     names = " and ".join(f"{name}={limit:g}" for name, limit in limits.items() if limit is not None)
     return RunStopped(
-        f"stopped after {judged} rows, {left} are missing: a worker used up its part of {names}, which is divided "
-        f"by {pool.workers}; go on with resume=True"
+        f"stopped after {judged} rows, {rows_left} are missing: a worker used up its part of {names}, which is "
+        f"divided by {pool.workers}; go on with resume=True"
     )
 
 
@@ -624,8 +630,10 @@ def _errors_of_workers() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        own = (one for one in _causes(error) if isinstance(one, JudgesError) and not hasattr(one, "cause"))
-        inner = next(own, None)  # without what Ray derives from its class
+        judge_errors = (
+            one for one in _causes(error) if isinstance(one, JudgesError) and not hasattr(one, "cause")
+        )
+        inner = next(judge_errors, None)  # without what Ray derives from its class
         if inner is None or inner is error:
             raise
         raise inner from None

@@ -51,12 +51,13 @@ class Progress:
     batches: str = ""
 
     def __str__(self) -> str:
-        done = f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"
+        progress = f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"
         cost = "cost unknown" if self.cost is None else f"${self.cost:.4f}"
-        left = "" if self.seconds_left is None else f", {_clock(self.seconds_left)} left"
+        time_left = "" if self.seconds_left is None else f", {_clock(self.seconds_left)} left"
         return (
-            f"judged {done} cells, {self.unscored:,} unscored, {self.in_flight} in flight, {self.calls:,} calls, "
-            f"{cost}, {_clock(self.seconds)} so far{left}{'; ' if self.batches else ''}{self.batches}"
+            f"judged {progress} cells, {self.unscored:,} unscored, {self.in_flight} in flight, "
+            f"{self.calls:,} calls, {cost}, {_clock(self.seconds)} so far{time_left}"
+            f"{'; ' if self.batches else ''}{self.batches}"
         )
 
 

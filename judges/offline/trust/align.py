@@ -142,11 +142,11 @@ def reliability_of(rows: Sequence[JudgedAnswer], judge: str, *, good: float, see
     pairs = _said_and_good(rows, judge, "p_pass", good)
     if not pairs:
         return None
-    said, goods, weights = zip(*pairs, strict=True)
+    probabilities, goods, weights = zip(*pairs, strict=True)
     bins: list[list[tuple[float, bool]]] = [[] for _ in range(_BINS)]
     for share, is_good, _ in pairs:
         bins[min(int(share * _BINS), _BINS - 1)].append((share, is_good))
-    scores = rank_metrics(goods, said, weights=weights, resamples=_RESAMPLES, seed=seed)
+    scores = rank_metrics(goods, probabilities, weights=weights, resamples=_RESAMPLES, seed=seed)
     return Reliability(bins=tuple(_bin(held) for held in bins if held), scores=scores)
 
 
@@ -608,7 +608,7 @@ def _agreement(
     of_verdicts = agreement(untied, judged, **common)
     if None not in verdicts or not scored:
         return of_verdicts
-    own = rating_figures(
+    figures_of_judge = rating_figures(
         [medians[place] or 0.0 for place in scored],
         [judged[place] or 0.0 for place in scored],
         weights=[rows[place].weight for place in scored],
@@ -616,7 +616,9 @@ def _agreement(
         resamples=resamples,
         seed=seed,
     )
-    return replace(of_verdicts, n=len(scored), labelled=len(rows), figures={**of_verdicts.figures, **own})
+    return replace(
+        of_verdicts, n=len(scored), labelled=len(rows), figures={**of_verdicts.figures, **figures_of_judge}
+    )
 
 
 def _clusters(rows: Sequence[JudgedAnswer]) -> list[str] | None:

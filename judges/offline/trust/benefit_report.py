@@ -104,10 +104,10 @@ def _loop_of(group: Sequence[JudgedAnswer], judge: str, good: float) -> Labelled
     threshold: float = rating if isinstance(rating, int) else _GOOD
     if isinstance(score, float):
         threshold = score
-    own = [None if mark is None else mark.score if is_score(threshold) else mark.effective for mark in marks]
+    values = [None if mark is None else mark.score if is_score(threshold) else mark.effective for mark in marks]
     return LabelledLoop(
         question_id=rows[0].question_id,
-        ratings=tuple(own),
+        ratings=tuple(values),
         good=tuple(good_by_people(row.opinions, good) for row in rows),
         shown=next((row.attempt for row in rows if row.metadata.get("released") is True), None),
         success_rating=threshold,
@@ -286,16 +286,16 @@ def report_benefit(loops: Sequence[LabelledLoop], others: Sequence[LabelledLoop]
         loops: The loops, of one policy.
         others: Loops of other judges or policies, for the table by judge alone.
     """
-    known = [loop for loop in loops if _is_labelled(loop, 0, loop.final)]
+    labelled_loops = [loop for loop in loops if _is_labelled(loop, 0, loop.final)]
     return BenefitReport(
-        benefit=_between(known, [(0, loop.final) for loop in known]),
+        benefit=_between(labelled_loops, [(0, loop.final) for loop in labelled_loops]),
         loops=len(loops),
         retried=sum(len(loop.ratings) > 1 for loop in loops),
-        unlabelled=len(loops) - len(known),
+        unlabelled=len(loops) - len(labelled_loops),
         unshown=sum(loop.shown is None for loop in loops),
         steps=_together(_steps(loops)),
-        parts=(*_together(_by_judge([*loops, *others])), *_together(_by_slice(known))),
-        gap=_gap(known),
+        parts=(*_together(_by_judge([*loops, *others])), *_together(_by_slice(labelled_loops))),
+        gap=_gap(labelled_loops),
     )
 
 
@@ -320,8 +320,10 @@ def _steps(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
     most = max((len(loop.ratings) for loop in loops), default=0)
     for shorter, longer in pairwise(range(1, most + 1)):
         places = [(loop.answer_within(shorter), loop.answer_within(longer)) for loop in loops]
-        known = [(loop, both) for loop, both in zip(loops, places, strict=True) if _is_labelled(loop, *both)]
-        benefit = _between([loop for loop, _ in known], [both for _, both in known])
+        labelled_steps = [
+            (loop, both) for loop, both in zip(loops, places, strict=True) if _is_labelled(loop, *both)
+        ]
+        benefit = _between([loop for loop, _ in labelled_steps], [both for _, both in labelled_steps])
         yield BenefitPart(kind="attempt", name=f"attempt {longer}", benefit=benefit)
 
 
@@ -335,9 +337,9 @@ def _by_judge(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
             yield _part("judge", name or "unknown", group)
 
 
-def _by_slice(known: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+def _by_slice(labelled_loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
     groups: dict[tuple[str, str], list[LabelledLoop]] = {}
-    for loop in known:
+    for loop in labelled_loops:
         for key in loop.slices.items():
             groups.setdefault(key, []).append(loop)
     for (column, value), group in groups.items():
@@ -358,11 +360,11 @@ def _together(parts: Iterable[BenefitPart]) -> tuple[BenefitPart, ...]:
     )
 
 
-def _gap(known: Sequence[LabelledLoop]) -> RiseGap | None:
+def _gap(labelled_loops: Sequence[LabelledLoop]) -> RiseGap | None:
     return rise_gap(
-        [(loop.accepts(0), loop.accepts(loop.final)) for loop in known],
-        [(bool(loop.good[0]), bool(loop.good[loop.final])) for loop in known],
-        clusters=[loop.question_id for loop in known],
+        [(loop.accepts(0), loop.accepts(loop.final)) for loop in labelled_loops],
+        [(bool(loop.good[0]), bool(loop.good[loop.final])) for loop in labelled_loops],
+        clusters=[loop.question_id for loop in labelled_loops],
     )
 
 

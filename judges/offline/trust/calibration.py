@@ -150,14 +150,14 @@ def of_one_loop(runs: Sequence[CalibrationRun]) -> tuple[list[CalibrationRun], S
     for run in runs:
         key = json.dumps(run.rows[0].metadata.get("subject"), sort_keys=True)
         groups.setdefault(key, []).append(run)
-    own = max(groups.values(), key=len)
-    subject = own[0].rows[0].subject
+    largest_group = max(groups.values(), key=len)
+    subject = largest_group[0].rows[0].subject
     notes = [
         f"{len(group)} runs of another loop are left out: {'; '.join(_changes(group, subject))}"
         for group in groups.values()
-        if group is not own
+        if group is not largest_group
     ]
-    return own, subject, notes
+    return largest_group, subject, notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,8 +221,8 @@ def assume_sample(runs: Sequence[CalibrationRun], others: Sequence[CalibrationRu
     """
     labelled = [run for run in runs if run.has_labels]
     if not choice.several:
-        asked = {run.question_id for run in labelled}
-        others = [run for run in one_per_question(others) if run.question_id not in asked]
+        labelled_questions = {run.question_id for run in labelled}
+        others = [run for run in one_per_question(others) if run.question_id not in labelled_questions]
     until = max((run.recorded_at for run in labelled), default="")
     last = max((draw_place(run) for run in labelled), default="")
     judge = choice.judge
@@ -250,8 +250,8 @@ def _sampled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[Calibrat
     able = [run.has_labels for run in runs if _releases(run, judge, choice.least)]
     silent = [run for run in runs if not run.has_labels and not _releases(run, judge, choice.least)]
     share = sum(able) / len(able) if able else 0.0
-    kept = {id(run) for run in silent[: round(share * len(silent))]}
-    return [run for run in runs if run.has_labels or id(run) in kept]
+    drawn_ids = {id(run) for run in silent[: round(share * len(silent))]}
+    return [run for run in runs if run.has_labels or id(run) in drawn_ids]
 
 
 def _releases(run: CalibrationRun, judge: str, least: float) -> bool:
@@ -299,8 +299,10 @@ def _suffices(mark: JudgeMark, least: float) -> bool:
     return value is not None and value >= least
 
 
-_NO_SAMPLE, _DOUBTFUL = 0.001, 0.05
-"""Levels, over all comparisons, at which labels are refused as no sample, and at which that is told."""
+_NO_SAMPLE = 0.001
+"""Level, over all comparisons, at which labels are refused as no sample."""
+_DOUBTFUL = 0.05
+"""Level at which a doubt of it is told."""
 
 
 def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:
@@ -359,7 +361,7 @@ class PolicyTally:
 
     def below(self, threshold: float) -> list[bool]:
         """Return whether each released answer with a rating or score below a threshold is bad."""
-        return [is_bad for own, is_bad in self.passing if own < threshold]
+        return [is_bad for score, is_bad in self.passing if score < threshold]
 
     def add(self, run: CalibrationRun, attempt: int | None) -> None:
         """Count a run, and the attempt that it releases, from 1; None for none."""
@@ -406,8 +408,10 @@ def tally_thresholds(
     return tallies
 
 
-_BESIDE, _RUNS_EACH = 4, 200
-"""Most answers without a label that stand beside one with a label; and runs for each of them."""
+_BESIDE = 4
+"""Most answers without a label that stand beside one with a label."""
+_RUNS_EACH = 200
+"""Runs for each of them."""
 
 
 def assist(
@@ -496,8 +500,8 @@ def gate_marks(
 
 def _progress(marks: Sequence[JudgeMark]) -> list[float | None] | None:
     """Return the scores that patience compares, as the loop does; None where a rating has none."""
-    known = all(mark.score is not None or mark.rating is None for mark in marks)
-    return [mark.score for mark in marks] if known else None
+    has_scores = all(mark.score is not None or mark.rating is None for mark in marks)
+    return [mark.score for mark in marks] if has_scores else None
 
 
 def release_gain(
@@ -548,8 +552,8 @@ def tally_escalation(
             reached = [judge for judge, least in zip(judges, policy, strict=True) if least <= HIGHEST][: stage + 1]
             costs += [run.marks(judge)[0].cost for judge in reached]
             tally.add(run, 1 if stage < len(judges) else None)
-        known = [cost for cost in costs if cost is not None]
-        tally.cost = sum(known) if known and len(known) == len(costs) else None
+        recorded_costs = [cost for cost in costs if cost is not None]
+        tally.cost = sum(recorded_costs) if recorded_costs and len(recorded_costs) == len(costs) else None
         tallies.append(tally)
     return tallies
 
@@ -597,8 +601,8 @@ def answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:
 
 def final_bad(runs: Sequence[CalibrationRun]) -> float | None:
     """Return the share of bad ones among the final answers with labels, shown or not; None without any."""
-    known = [bad for run in runs if (bad := run.bad[-1]) is not None]
-    return sum(known) / len(known) if known else None
+    final_marks = [bad for run in runs if (bad := run.bad[-1]) is not None]
+    return sum(final_marks) / len(final_marks) if final_marks else None
 
 
 def check_weights(rows: Sequence[JudgedAnswer], method: AnyMethod, largest_weight: float | None) -> None:

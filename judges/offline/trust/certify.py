@@ -67,14 +67,16 @@ def _taken(
     certified = [place for place, row in enumerate(result.rows) if row.status == "certified"]
     if laxest or not any(tally.passing for tally in tallies):
         return certified[-1] if certified else None
-    seen, stricter = list[int](), math.inf
+    taken_indices, stricter = list[int](), math.inf
     for place, tally in enumerate(tallies):
         if place in certified and (not place or len(tally.below(stricter)) >= result.least):
-            seen.append(place)
-        if not on_scores or place in seen or place not in certified:
+            taken_indices.append(place)
+        if not on_scores or place in taken_indices or place not in certified:
             stricter = tally.least
-    most = max((tallies[place].released for place in seen), default=0)
-    return next((place for place in seen if tallies[place].released >= most - _NEARLY_AS_MANY * runs), None)
+    most = max((tallies[place].released for place in taken_indices), default=0)
+    return next(
+        (place for place in taken_indices if tallies[place].released >= most - _NEARLY_AS_MANY * runs), None
+    )
 
 
 def _without_unseen(result: Certificate) -> Certificate:
@@ -542,8 +544,10 @@ def _as_recorded_in_pieces(read: LabelledRows, settings: CertifySettings) -> tup
     kind: Kind = "rating" if score is None else "score"
     threshold = rating if score is None else score
     chosen = (settings.thresholds, settings.max_attempts, settings.patience)
-    own = ([threshold], subject.policy.get("max_attempts"), subject.policy.get("patience"))
-    differs = any(one is not None and one != recorded for one, recorded in zip(chosen, own, strict=True))
+    policy_as_recorded = ([threshold], subject.policy.get("max_attempts"), subject.policy.get("patience"))
+    differs = any(
+        one is not None and one != recorded for one, recorded in zip(chosen, policy_as_recorded, strict=True)
+    )
     if (
         others
         or differs
@@ -579,8 +583,8 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
     notes = [*read.notes, *notes, *weight_notes(runs, settings.method, settings.largest_weight)]
     if read.strangers:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
-    own = settings.subject or recorded_by
-    most = recorded_attempts(rows, own, settings.max_attempts, independent=settings.independent_attempts)
+    subject = settings.subject or recorded_by
+    most = recorded_attempts(rows, subject, settings.max_attempts, independent=settings.independent_attempts)
     independent = _INDEPENDENT if settings.independent_attempts else ""
     return _Calibration(
         runs=runs,
@@ -588,8 +592,8 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         judges=judges,
         kind=settings.kind,
         max_attempts=most,
-        patience=settings.patience if settings.patience is not None else own.patience,
-        subject=own,
+        patience=settings.patience if settings.patience is not None else subject.patience,
+        subject=subject,
         assumes="; ".join(filter(None, (independent, assume_sample(runs, others, choice)))),
         notes=tuple(notes),
     )
@@ -645,13 +649,17 @@ def _tallies(
                 f"with {shorter} at least as large, or certify a smaller one"
             )
     identified = [tally for tally in tallies if not tally.cuts]
-    left = [f"{tally.policy:g}" for tally in tallies if tally.cuts]
-    if left and (thresholds is not None or not identified):
+    cut_policies = [f"{tally.policy:g}" for tally in tallies if tally.cuts]
+    if cut_policies and (thresholds is not None or not identified):
         raise ConfigurationError(
-            f"the loops were recorded with a laxer threshold than {left[0]}, so that they ended before; record "
-            f"with the strictest threshold of the chain, or leave {', '.join(left)} out of it"
+            f"the loops were recorded with a laxer threshold than {cut_policies[0]}, so that they ended before; "
+            f"record with the strictest threshold of the chain, or leave {', '.join(cut_policies)} out of it"
         )
-    notes = [f"{', '.join(left)} is not in the record: it was made with a laxer success rating"] if left else []
+    notes = (
+        [f"{', '.join(cut_policies)} is not in the record: it was made with a laxer success rating"]
+        if cut_policies
+        else []
+    )
     return identified, notes
 
 

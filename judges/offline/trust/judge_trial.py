@@ -194,10 +194,10 @@ def _messages(place: int, turn: str) -> list[dict[str, Any]]:
     call, _, result = turn.partition(" -> ")
     name, _, arguments = call.removesuffix(")").partition("(")
     args = dict(argument.split("=", 1) for argument in arguments.split(", ") if argument)
-    made = {"name": name, "args": args, "id": f"c{place}"}
+    tool_call = {"name": name, "args": args, "id": f"c{place}"}
     return [
-        {"role": "assistant", "content": "", "tool_calls": [made]},
-        {"role": "tool", "name": name, "content": result, "tool_call_id": made["id"]},
+        {"role": "assistant", "content": "", "tool_calls": [tool_call]},
+        {"role": "tool", "name": name, "content": result, "tool_call_id": tool_call["id"]},
     ]
 
 

@@ -77,11 +77,11 @@ class LabelItem:
         fields = {"user_input", "response"}
         texts = self.sample.model_dump(mode="json", exclude_defaults=True, include=fields, exclude=WITHOUT_MEDIA)
         place = {"outcome_id": self.outcome_id, "attempt": self.attempt}
-        known = {name: value for name, value in place.items() if value is not None}
+        present_fields = {name: value for name, value in place.items() if value is not None}
         design = {
             name: self.sample.metadata[name] for name in DRAW_NAMES if self.sample.metadata.get(name) is not None
         }
-        return {**label, **known, **design, **texts}
+        return {**label, **present_fields, **design, **texts}
 
 
 class LabelStore(Protocol):
@@ -240,7 +240,10 @@ class Labelling:
         return label
 
 
-_FIRST, _FLOOR = 10, 5
+_FIRST = 10
+"""Labels of each rating before the rest are allocated by what they show."""
+_FLOOR = 5
+"""Fewest labels of each rating from then on."""
 _SHOWN = ("id", "outcome_id", "attempt", "question_id", "system")
 
 
@@ -282,18 +285,22 @@ def to_estimate(
     labelled = [[row for row in strata[rating] if row.opinions] for rating in order]
     open_rows = [[row for row in strata[rating] if not row.opinions] for rating in order]
     if all(
-        len(done) >= min(_FIRST, len(done) + len(left)) for done, left in zip(labelled, open_rows, strict=True)
+        len(labelled_rows) >= min(_FIRST, len(labelled_rows) + len(unlabelled_rows))
+        for labelled_rows, unlabelled_rows in zip(labelled, open_rows, strict=True)
     ):
-        passed = [sum(majority(row.opinions, good) is True for row in done) for done in labelled]
+        passed = [sum(majority(row.opinions, good) is True for row in labelled_rows) for labelled_rows in labelled]
         shares = [len(strata[rating]) / len(rows) for rating in order]
-        wanted = [max(_FLOOR, round(n)) for n in neyman(shares, [len(done) for done in labelled], passed, budget)]
+        wanted = [
+            max(_FLOOR, round(n))
+            for n in neyman(shares, [len(labelled_rows) for labelled_rows in labelled], passed, budget)
+        ]
     else:
-        wanted = [max(0, _FIRST - len(done)) for done in labelled]
+        wanted = [max(0, _FIRST - len(labelled_rows)) for labelled_rows in labelled]
     drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
     chosen = [
         row
-        for left, count in zip(open_rows, wanted, strict=True)
-        for row in drawn.sample(left, min(count, len(left)))
+        for unlabelled_rows, count in zip(open_rows, wanted, strict=True)
+        for row in drawn.sample(unlabelled_rows, min(count, len(unlabelled_rows)))
     ]
     return _queue(chosen, drawn)
 
@@ -509,10 +516,10 @@ def people_needed(row: JudgedAnswer, *, good: float = GOOD) -> int:
     People err. Where one in ten labels is wrong, most labels that say "bad" of a good loop are, so that it cannot
     be certified; looking again at those costs few labels.
     """
-    said = majority(row.opinions, good)
-    if not row.opinions or said is True:
+    majority_opinion = majority(row.opinions, good)
+    if not row.opinions or majority_opinion is True:
         return 1
-    return _PEOPLE if len(row.opinions) == 1 else len(row.opinions) + (said is None)
+    return _PEOPLE if len(row.opinions) == 1 else len(row.opinions) + (majority_opinion is None)
 
 
 def choose_rows(
@@ -534,9 +541,9 @@ def choose_rows(
         ConfigurationError: If no row has a verdict, or rows have those of several judges.
     """
     judge = judge_among(rows, None)
-    known = with_labels(rows, labels)[0] if labels else rows
+    labelled_rows = with_labels(rows, labels)[0] if labels else rows
     if any(row.attempt is not None and row.outcome_id is not None for row in rows):
-        chosen = labels_to_certify(known, budget=budget, seed=seed)
+        chosen = labels_to_certify(labelled_rows, budget=budget, seed=seed)
     else:
-        chosen = to_estimate(known, judge, budget=budget, good=GOOD, seed=seed)
+        chosen = to_estimate(labelled_rows, judge, budget=budget, good=GOOD, seed=seed)
     return [label.row for label in chosen]

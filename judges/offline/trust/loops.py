@@ -359,9 +359,9 @@ def read_labelled(source: RowSource, labels: RowSource | None = None) -> Labelle
     """
     labels, notes = labels_for(source, labels)
     with naming_labels(notes):
-        own = None if labels is None else read_labels(labels)
-        rows, strangers = with_labels(read_judged(source), own)
-        notes += _labelled_twice(own or ())
+        labels_by_key = None if labels is None else read_labels(labels)
+        rows, strangers = with_labels(read_judged(source), labels_by_key)
+        notes += _labelled_twice(labels_by_key or ())
     files = [Path(one) for one in (labels, source) if isinstance(one, str | os.PathLike)]
     return LabelledRows(rows=rows, strangers=strangers, notes=tuple(notes), files=tuple(files))
 
@@ -404,8 +404,8 @@ def row_keys(rows: Sequence[JudgedAnswer]) -> list[list[object]]:
 
 def answer_keys(outcome_id: str | None, attempt: int, text: object, *, is_released: bool) -> list[object]:
     """Return what identifies an answer: outcome and attempt, the release, last its texts."""
-    known = [] if outcome_id is None else [(outcome_id, attempt), *([(outcome_id, _RELEASED)] * is_released)]
-    return [*known, text]
+    keys = [] if outcome_id is None else [(outcome_id, attempt), *([(outcome_id, _RELEASED)] * is_released)]
+    return [*keys, text]
 
 
 def label_keys(label: JudgedAnswer) -> list[object]:
@@ -516,8 +516,8 @@ def _opinions(metadata: Mapping[str, object], others: Iterable[Opinion], place: 
     """Return the labels of a row and of another file; of each person the last."""
     labels = next((metadata[name] for name in LABEL_NAMES if metadata.get(name) is not None), None)
     split = metadata.get("split")
-    own = opinions_in(labels, split=None if split is None else str(split), place=place)
-    return merge_opinions([*own, *others])
+    opinions = opinions_in(labels, split=None if split is None else str(split), place=place)
+    return merge_opinions([*opinions, *others])
 
 
 def _cost(metadata: Mapping[str, object]) -> float | None:

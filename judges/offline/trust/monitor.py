@@ -106,13 +106,13 @@ def _judge_canary(
         ConfigurationError: If the file cannot be read, or the judge cannot be used.
     """
     read = [_read(row, threshold) for row in read_labelled(rows, labels).rows]
-    known = [row for row in read if row is not None]
-    left_out = len(read) - len(known)
-    if len(known) < _LEAST_ROWS:
+    readings = [row for row in read if row is not None]
+    left_out = len(read) - len(readings)
+    if len(readings) < _LEAST_ROWS:
         earlier = "score" if is_score(threshold) else "rating"
-        detail = f"{len(known)} rows have labels and an earlier {earlier}; {_LEAST_ROWS} are needed"
-        return CanaryResult(rows=len(known), left_out=left_out, reason="too_few", detail=detail)
-    bare = [row.sample.model_copy(update={"metadata": {}}) for row in known]
+        detail = f"{len(readings)} rows have labels and an earlier {earlier}; {_LEAST_ROWS} are needed"
+        return CanaryResult(rows=len(readings), left_out=left_out, reason="too_few", detail=detail)
+    bare = [row.sample.model_copy(update={"metadata": {}}) for row in readings]
     coerced = as_judge(judge) if isinstance(judge, str) else judge
     evaluation = evaluate(bare, coerced, max_concurrency=max_concurrency)
     if len(evaluation.summary) != 1:
@@ -120,10 +120,10 @@ def _judge_canary(
     verdicts = [next(iter(row.verdicts.values())) for row in evaluation.rows]
     pairs = [
         (row.passed == row.good, _reaches(verdict, threshold) == row.good)
-        for row, verdict in zip(known, verdicts, strict=True)
+        for row, verdict in zip(readings, verdicts, strict=True)
         if verdict.unscored is None
     ]
-    return _compared(pairs, rows=len(known), left_out=left_out)
+    return _compared(pairs, rows=len(readings), left_out=left_out)
 
 
 def _reaches(verdict: Verdict, threshold: float) -> bool:
@@ -137,10 +137,10 @@ def _read(row: JudgedAnswer, threshold: float) -> _CanaryRow | None:
         return None
     (mark,) = row.marks.values()
     bad = is_bad([one for one in row.opinions if not is_tuned(one.split)], _GOOD)
-    own = mark.score if is_score(threshold) else mark.effective
-    if own is None or bad is None:
+    value = mark.score if is_score(threshold) else mark.effective
+    if value is None or bad is None:
         return None
-    return _CanaryRow(row.sample, not bad, own >= threshold)
+    return _CanaryRow(row.sample, not bad, value >= threshold)
 
 
 def _compared(pairs: list[tuple[bool, bool]], *, rows: int, left_out: int) -> CanaryResult:
@@ -303,10 +303,10 @@ def monitor(
     standing = _standing(every, issued)
     audits, audit_notes = _audited(loops, issued, alpha)
     changes = _changes(loops, issued)
-    own = loops[-1].policy.threshold if loops and loops[-1].policy else _GOOD
+    recorded_threshold = loops[-1].policy.threshold if loops and loops[-1].policy else _GOOD
     result = None
     if canary is not None:
-        passing = success_rating or own
+        passing = success_rating or recorded_threshold
         result = _judge_canary(canary, judge, canary_labels, threshold=passing, max_concurrency=max_concurrency)
     can_alarm = standing is not None or audits.reason is None or (result is not None and result.reason is None)
     return MonitorReport(

@@ -115,7 +115,7 @@ def candidates(
     fewer and one more attempt, and every lower patience, with the threshold in force. With a choice, all that it
     combines.
     """
-    own = (policy.threshold, policy.max_attempts, policy.patience)
+    recorded_policy = (policy.threshold, policy.max_attempts, policy.patience)
     grid = RATINGS if policy.success_score is None else SCORES
     if thresholds is None and max_attempts is None and patience is None:
         most = policy.max_attempts
@@ -132,7 +132,7 @@ def candidates(
             for count in max_attempts or (policy.max_attempts,)
             for wait in patience or (policy.patience,)
         ]
-    return list(dict.fromkeys([own, *others]))
+    return list(dict.fromkeys([recorded_policy, *others]))
 
 
 def _replay_policy(
@@ -247,8 +247,8 @@ def _mean_cost(loops: Sequence[RecordedLoop], results: Sequence[Replay]) -> floa
         for loop, result in zip(loops, results, strict=True)
         for attempt in loop.attempts[: result.attempts]
     ]
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) / len(loops) if loops and len(known) == len(costs) else None
+    recorded_costs = [cost for cost in costs if cost is not None]
+    return math.fsum(recorded_costs) / len(loops) if loops and len(recorded_costs) == len(costs) else None
 
 
 _Key = tuple[str, int]
@@ -294,8 +294,8 @@ def _rejudged_loops(
 
 def _followed(loop: RecordedLoop) -> Iterable[LoopAttempt]:
     """Yield the refused attempts that another one followed, those of shadows excepted."""
-    own = [attempt for attempt in loop.attempts if not attempt.shadow]
-    return (attempt for attempt in own[:-1] if attempt.rating is not None)
+    loop_attempts = [attempt for attempt in loop.attempts if not attempt.shadow]
+    return (attempt for attempt in loop_attempts[:-1] if attempt.rating is not None)
 
 
 def _is_drawn(loop: str, number: int, purpose: str, fraction: float, seed: int) -> bool:
@@ -609,8 +609,8 @@ def _of_one_policy(loops: Sequence[RecordedLoop], digest: str | None) -> tuple[l
         groups.setdefault(loop.policy, []).append(loop)
     matching = [group for group in groups.values() if digest is None or _digest(group[0]).startswith(digest)]
     if not matching:
-        known = ", ".join(sorted({_digest(group[0])[:8] for group in groups.values()}))
-        raise ConfigurationError(f"no loop was recorded under a policy {shortened(digest)}; there are {known}")
+        digests = ", ".join(sorted({_digest(group[0])[:8] for group in groups.values()}))
+        raise ConfigurationError(f"no loop was recorded under a policy {shortened(digest)}; there are {digests}")
     chosen = max(matching, key=len)
     others: Counter[str] = Counter()
     for group in groups.values():

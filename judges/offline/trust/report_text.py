@@ -212,7 +212,10 @@ def _within(rate: _FigureT) -> _FigureT:
     return replace(rate, low=low, high=high)
 
 
-_LEAST_FOR_TEST, _LEAST_FOR_LIKENESS = 3, 4
+_LEAST_FOR_TEST = 3
+"""Annotators from which on a judge may be tested against them."""
+_LEAST_FOR_LIKENESS = 4
+"""Annotators from which on its likeness to them is told."""
 _BOTH = (0, 1)
 
 
@@ -496,10 +499,10 @@ def laxer_threshold_notes(
     passing = [place for place, row in enumerate(result.rows) if row.status == "certified"]
     if taken is None and passing:
         before, strictest = tallies[passing[0] - 1], tallies[passing[0]]
-        own = len(strictest.below(before.least))
+        count = len(strictest.below(before.least))
         yield (
             f"accepting from {strictest.policy:g} passes the test, but what it would let through is hardly seen: "
-            f"of {strictest.released} answers {own} below {before.policy:g}, and {result.least} are asked for"
+            f"of {strictest.released} answers {count} below {before.policy:g}, and {result.least} are asked for"
         )
     for stricter, laxer in pairwise(passing):
         if taken is None or not tallies[laxer].passing:

@@ -107,8 +107,8 @@ def _marks_in(data: Mapping[str, Any], place: str) -> dict[str, JudgeMark]:
     several = data.get("verdicts") or data.get("ratings")
     if isinstance(several, Mapping):
         return {str(name): _mark(value, place) for name, value in several.items()}
-    own = data.get("verdict")
-    fields = {**own, **data} if isinstance(own, Mapping) else data
+    verdict_data = data.get("verdict")
+    fields = {**verdict_data, **data} if isinstance(verdict_data, Mapping) else data
     mark = _mark(fields, place)
     if not mark.scored and fields.keys().isdisjoint({"attempt", "rating", "score", "unscored"}):
         return {}
@@ -247,12 +247,19 @@ def merge_opinions(opinions: Iterable[Opinion]) -> tuple[Opinion, ...]:
     """
     merged: dict[tuple[str, str | None], Opinion] = {}
     for opinion in opinions:
-        known = [one for one in merged.values() if one.split == opinion.split]
+        opinions_of_split = [one for one in merged.values() if one.split == opinion.split]
         if not opinion.is_named:
-            if any(not one.is_named and (one.by, one.rating) == (opinion.by, opinion.rating) for one in known):
+            if any(
+                not one.is_named and (one.by, one.rating) == (opinion.by, opinion.rating)
+                for one in opinions_of_split
+            ):
                 continue
-            taken = {one.by for one in known}
-            free = (f"rater {number}" for number in range(1, len(known) + 2) if f"rater {number}" not in taken)
+            taken = {one.by for one in opinions_of_split}
+            free = (
+                f"rater {number}"
+                for number in range(1, len(opinions_of_split) + 2)
+                if f"rater {number}" not in taken
+            )
             opinion = opinion if opinion.by not in taken else replace(opinion, by=next(free))  # noqa: PLW2901
         merged[opinion.by, opinion.split] = opinion
     return tuple(merged.values())

@@ -87,14 +87,16 @@ class LabelUses:
         """
         if isinstance(ledger, str | os.PathLike):
             return cls((_LedgerFile(Path(ledger)),))
-        kept = () if ledger is None else (ledger,)
-        places = [*sources, *(one.file for one in kept if one.file is not None)]
+        kept_ledgers = () if ledger is None else (ledger,)
+        places = [*sources, *(one.file for one in kept_ledgers if one.file is not None)]
         files = [place.absolute() for place in places if place.is_file()]
         if not files:
-            return cls(kept) if kept else None
-        own = files[0].with_name(f"{files[0].name}{_ENDING}")
-        beside = {found for file in files for found in file.parent.glob(f"*{_ENDING}")}
-        return cls((*kept, _LedgerFile(own)), tuple(map(_LedgerFile, sorted(beside - {own}))))
+            return cls(kept_ledgers) if kept_ledgers else None
+        ledger_file = files[0].with_name(f"{files[0].name}{_ENDING}")
+        beside = {ledger_file_beside for file in files for ledger_file_beside in file.parent.glob(f"*{_ENDING}")}
+        return cls(
+            (*kept_ledgers, _LedgerFile(ledger_file)), tuple(map(_LedgerFile, sorted(beside - {ledger_file})))
+        )
 
     def share_of(self, delta: float, labels: frozenset[str], key: str, *, once: bool = False) -> tuple[int, float]:
         """Return which certificate on these labels one would be, from 1, and what it may spend of delta.
@@ -110,18 +112,18 @@ class LabelUses:
         """
         self.refuse_tuned(labels, "they certify none", split="certify")
         entries = [entry for entry in self._entries() if not labels.isdisjoint(entry["labels"])]
-        own = [entry for entry in entries if entry["key"] == key]
+        entries_of_key = [entry for entry in entries if entry["key"] == key]
         others = [entry for entry in entries if entry["key"] != key]
-        is_spent = not own and any(entry["once"] for entry in others)
+        is_spent = not entries_of_key and any(entry["once"] for entry in others)
         if is_spent or (once and others):
             remedy = "" if is_spent else ", or leave out once=True (--once)"
             raise ConfigurationError(
                 f"these labels were used for a certificate before, and not all of delta is left for this one: "
                 f"label fresh rows{remedy}"
             )
-        if once or any(entry["once"] for entry in own):
+        if once or any(entry["once"] for entry in entries_of_key):
             return 1, delta
-        number = own[0]["use"] if own else len({entry["key"] for entry in others}) + 1
+        number = entries_of_key[0]["use"] if entries_of_key else len({entry["key"] for entry in others}) + 1
         return number, delta / (number * (number + 1))
 
     def refuse_tuned(self, labels: frozenset[str], so: str, *, split: str) -> None:

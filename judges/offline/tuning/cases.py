@@ -16,8 +16,12 @@ from judges.offline.trust.rows import JudgedAnswer, is_tuned, label_digests, low
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-TUNE, HELD_OUT, CERTIFY = "tune", "report", "certify"
-"""Splits of labels, by what they may be used for."""
+TUNE = "tune"
+"""Split of labels that a judge may be tuned by."""
+HELD_OUT = "report"
+"""Split by which it is reported on."""
+CERTIFY = "certify"
+"""Split by which a threshold is certified."""
 
 _FEWEST = 20
 """Labelled answers below which nothing is tuned."""
@@ -99,8 +103,8 @@ class LabelParts:
         unique = list(
             {row.key: row for row in read.rows if row.opinions and row.sample and row.sample.answer}.values()
         )
-        kept = [row for row in unique if not any(one.split == CERTIFY for one in row.opinions)]
-        decided = [row for row in kept if majority(row.opinions, good) is not None]
+        usable_rows = [row for row in unique if not any(one.split == CERTIFY for one in row.opinions)]
+        decided = [row for row in usable_rows if majority(row.opinions, good) is not None]
         if len(decided) < _FEWEST:
             raise ConfigurationError(
                 f"tuning needs labels of {_FEWEST} answers at least, of which half are held out; there are "
@@ -116,8 +120,8 @@ class LabelParts:
             raise ConfigurationError("all labels are of one split; leave some without, or label others")
         answers = {row.sample.answer for row in held if row.sample and row.sample.answer}
         counts = {
-            "their labels are kept for a certificate (split certify)": len(unique) - len(kept),
-            "as many people say good as bad": len(kept) - len(decided),
+            "their labels are kept for a certificate (split certify)": len(unique) - len(usable_rows),
+            "as many people say good as bad": len(usable_rows) - len(decided),
             "more than the budget has calls for": len(rest),
         }
         people = people_of(decided, [None] * len(decided), good=good, ratings=False)
@@ -144,14 +148,16 @@ def _parted(rows: Sequence[JudgedAnswer], good: float, seed: int) -> tuple[list[
     by_question: dict[str, list[JudgedAnswer]] = {}
     for row in rows:
         by_question.setdefault(row.question_id, []).append(row)
-    own: dict[str, list[list[JudgedAnswer]]] = {TUNE: [], HELD_OUT: [], "": []}
+    rows_by_split: dict[str, list[list[JudgedAnswer]]] = {TUNE: [], HELD_OUT: [], "": []}
     for group in by_question.values():
         splits = {one.split for row in group for one in row.opinions}
-        own[TUNE if any(map(is_tuned, splits)) else HELD_OUT if HELD_OUT in splits else ""].append(group)
-    if not own[HELD_OUT] and not own[""]:  # people labelled for tuning alone: half of that is held out
-        own[TUNE], own[""] = [], own[TUNE]
-    tuning, held = ([row for group in own[split] for row in group] for split in (TUNE, HELD_OUT))
-    free = own[""]
+        rows_by_split[TUNE if any(map(is_tuned, splits)) else HELD_OUT if HELD_OUT in splits else ""].append(group)
+    if (
+        not rows_by_split[HELD_OUT] and not rows_by_split[""]
+    ):  # people labelled for tuning alone: half of that is held out
+        rows_by_split[TUNE], rows_by_split[""] = [], rows_by_split[TUNE]
+    tuning, held = ([row for group in rows_by_split[split] for row in group] for split in (TUNE, HELD_OUT))
+    free = rows_by_split[""]
     free.sort(
         key=lambda group: (majority(group[0].opinions, good) is True, digest_of([seed, group[0].question_id]))
     )
@@ -241,9 +247,9 @@ def _diverse(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
         return max((alike(traits[case.key], traits[other.key]) for other in ordered), default=0.0)
 
     for is_right in (False, True):
-        left = [case for case in cases if case.agrees(case.verdict) is is_right]
-        for _ in range(min(_BATCH, len(left))):
-            unlike = min(left, key=likeness)
+        candidates = [case for case in cases if case.agrees(case.verdict) is is_right]
+        for _ in range(min(_BATCH, len(candidates))):
+            unlike = min(candidates, key=likeness)
             ordered.append(unlike)
-            left.remove(unlike)
+            candidates.remove(unlike)
     return ordered

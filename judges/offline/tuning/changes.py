@@ -95,14 +95,14 @@ class JournaledCalls:
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         """Return the reply that was kept, or send the request."""
         key = key_of(model.name, request).hex()
-        kept = self._claim(key)
-        return kept or self._keep(key, request, model.send(request))
+        stored_reply = self._claim(key)
+        return stored_reply or self._keep(key, request, model.send(request))
 
     async def asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         """Do the same without blocking."""
         key = key_of(model.name, request).hex()
-        kept = self._claim(key)
-        return kept or self._keep(key, request, await model.asend(request))
+        stored_reply = self._claim(key)
+        return stored_reply or self._keep(key, request, await model.asend(request))
 
     def _claim(self, key: str) -> ModelResponse | None:
         """Count a request, and return its reply if that was kept.
@@ -250,10 +250,10 @@ class TunableJudge:
     @cached_property
     def mark_setting(self) -> str | None:
         """Name of the setting that says what passes; None where there is none that has an effect."""
-        own = {setting.name for setting in self.judge.explain().settings}
-        if "success_rating" in own:
+        setting_names = {setting.name for setting in self.judge.explain().settings}
+        if "success_rating" in setting_names:
             return "success_rating"
-        return "threshold" if self.judge.entry.scale != "yes or no" and "threshold" in own else None
+        return "threshold" if self.judge.entry.scale != "yes or no" and "threshold" in setting_names else None
 
     @cached_property
     def takes_examples(self) -> bool:
@@ -283,8 +283,8 @@ class TunableJudge:
         if levels is None:
             return None
         agrees = case.verdict is not None and case.agrees(case.verdict)
-        said = case.verdict.rationale if agrees and case.verdict is not None else ""
-        texts = dict.fromkeys(levels.texts, "") | {levels.texts[0]: case.note or said or rated}
+        rationale = case.verdict.rationale if agrees and case.verdict is not None else ""
+        texts = dict.fromkeys(levels.texts, "") | {levels.texts[0]: case.note or rationale or rated}
         replies = [{**texts, levels.field: choice} for choice in levels.choices]
         same = [(reply, verdict) for reply in replies if case.agrees(verdict := self._verdict_on(case, reply))]
         if not same:
@@ -333,11 +333,11 @@ class TunableJudge:
 
     def write_prompts(self, folder: Path, change: JudgeChange, language: Language) -> None:
         """Write the changed question, and those prompts of the judge's own folder that stay as they are."""
-        own = self.spec.settings.get("prompts")
+        prompts_setting = self.spec.settings.get("prompts")
         place = folder / language
         place.mkdir(parents=True, exist_ok=True)
-        if own is not None:
-            for file in Path(str(own)).glob(f"{language}/*.toml"):
+        if prompts_setting is not None:
+            for file in Path(str(prompts_setting)).glob(f"{language}/*.toml"):
                 (place / file.name).write_bytes(file.read_bytes())
         text = to_toml(self.prompt_with(change, language))
         (place / f"{self.pack_name}.toml").write_text(text, encoding="utf-8", newline="\n")
@@ -377,10 +377,10 @@ class TunableJudge:
         places = set(Template(self.prompt_in(language).task).get_identifiers())
 
         def fault(reply: Rewording) -> str | None:
-            own = set(Template(reply.instructions).get_identifiers())
+            placeholders = set(Template(reply.instructions).get_identifiers())
             if not reply.instructions.strip():
                 return "instructions: the text is empty"
-            lost = sorted(f"${name}" for name in places ^ own)
+            lost = sorted(f"${name}" for name in places ^ placeholders)
             return f"instructions: {', '.join(lost)} must stand in it exactly as in the original" if lost else None
 
         return fault
@@ -388,8 +388,8 @@ class TunableJudge:
     def _ask(
         self, name: str, schema: type[Any], cases: Sequence[LabelledCase], language: Language, check: Any = None
     ) -> Any:
-        known = language if language in LANGUAGES else "en"
-        text = prompt(name, known)
+        prompt_language = language if language in LANGUAGES else "en"
+        text = prompt(name, prompt_language)
         data: dict[str, JsonValue] = {
             "instructions": self.prompt_in(language).task,
             "cases": [dict(self._shown(case)) for case in cases],
@@ -432,12 +432,12 @@ def judge_spec(named: str) -> tuple[str, JudgeSpec, str | None]:
             one = f"{file.path}:{next(iter(file.specs))}"
             raise ConfigurationError(f"{shortened(named)} has the judges {', '.join(file.specs)}; name one, {one}")
         ((name, spec),) = file.specs.items()
-        own = spec.settings.get("model", file.model)
+        model_name = spec.settings.get("model", file.model)
     else:
         spec = JudgeSpec.parse(named)
-        name, own = spec.name.rpartition(":")[2].rpartition(".")[2], spec.settings.get("model")
+        name, model_name = spec.name.rpartition(":")[2].rpartition(".")[2], spec.settings.get("model")
     settings = {setting: value for setting, value in spec.settings.items() if setting != "model"}
-    return name, replace(spec, settings=settings), None if own is None else str(own)
+    return name, replace(spec, settings=settings), None if model_name is None else str(model_name)
 
 
 def calls_of(spec: JudgeSpec) -> tuple[int, int]:

@@ -314,7 +314,7 @@ class _Search:
         self._notes += _unscored(after or (), "the tuned judge", "held-out")
         compared = _compare(self.parts.held, before, after)
         improved = bool(compared.p is not None and compared.p <= 0.05 and compared.after > compared.before)  # type: ignore[operator]  # noqa: PLR2004
-        own = fingerprint(self.judge.judge)
+        judge_digest = fingerprint(self.judge.judge)
         return Tuning(
             judge=self.judge.name,
             improved=improved,
@@ -327,7 +327,7 @@ class _Search:
             contested=self.parts.contested,
             calls=self.calls.counted,
             budget=0,
-            fingerprints=(own, fingerprint(tuned) if improved and tuned is not None else own),
+            fingerprints=(judge_digest, fingerprint(tuned) if improved and tuned is not None else judge_digest),
             labels_digest="",
             seed=0,
             notes=tuple(dict.fromkeys(self._notes)),
@@ -345,8 +345,8 @@ class _Search:
 
         Both are empty where nothing is better than the judge as it is.
         """
-        own = {case.key: case.verdict for case in self._cases}
-        results = {"as it is": own, **self._raced()}
+        verdicts_before = {case.key: case.verdict for case in self._cases}
+        results = {"as it is": verdicts_before, **self._raced()}
         tried = [_tried(way, self._cases, verdicts) for way, verdicts in results.items()]
         complete = [one for one in tried if one.cases == len(self._cases)]
         best = max(complete, key=TriedWay.rank)
@@ -373,7 +373,7 @@ class _Search:
     def _affordable(self) -> list[str]:
         """Return the ways for which the budget has calls."""
         folds = len({case.fold for case in self._cases})
-        left = self.calls.limit - self.calls.counted
+        calls_left = self.calls.limit - self.calls.counted
         chosen: list[str] = []
         ways = list(_ASKS)
         for way in ways:
@@ -383,7 +383,7 @@ class _Search:
             halves = len(several) * math.ceil(len(self._cases) / 2) + max(1, len(several) // 2) * (
                 len(self._cases) // 2
             )
-            if sum(_ASKS[one] for one in several) * folds + halves * self._each > left:
+            if sum(_ASKS[one] for one in several) * folds + halves * self._each > calls_left:
                 self._notes.append(f"the budget has no calls for: {', '.join(ways[ways.index(way) :])}")
                 break
             chosen.append(way)
@@ -409,8 +409,10 @@ class _Search:
         try:
             if "guidelines" in way:
                 batches = batches_to_learn_from(shown, 2 if "two batches" in way else 1)
-                found = [self.judge.ask_guidelines(batch, self.language) for batch in batches]
-                change = replace(change, guidelines=tuple(dict.fromkeys(one for part in found for one in part)))
+                guideline_lists = [self.judge.ask_guidelines(batch, self.language) for batch in batches]
+                change = replace(
+                    change, guidelines=tuple(dict.fromkeys(one for part in guideline_lists for one in part))
+                )
             if "wording" in way:
                 (batch,) = batches_to_learn_from(shown, 1)
                 change = replace(change, task=self.judge.ask_wording(batch, self.language))
@@ -441,13 +443,13 @@ class _Search:
         values = {key: _value(verdict, setting) for key, verdict in verdicts.items()}
         marks = _marks(values.values())
 
-        own = sum(case.agrees(verdicts[case.key]) for case in self._cases)
+        agreeing_count = sum(case.agrees(verdicts[case.key]) for case in self._cases)
         crossed = 0
         for fold in {case.fold for case in self._cases}:
             others = [case for case in self._cases if case.fold != fold]
             best = max(marks, key=partial(_right_from, cases=others, values=values))
             crossed += _right_from(best, [case for case in self._cases if case.fold == fold], values)
-        if crossed < own + 2:
+        if crossed < agreeing_count + 2:
             return None, 0
         return max(marks, key=partial(_right_from, cases=self._cases, values=values)), crossed
 
@@ -465,8 +467,8 @@ def _unscored(verdicts: Sequence[Verdict | None], judge: str, kind: str) -> Iter
 
 def _right_from(mark: float, cases: Iterable[LabelledCase], values: Mapping[str, float | None]) -> int:
     """Return on how many cases the judge would be right if it passed from a mark."""
-    known = ((case, values[case.key]) for case in cases)
-    return sum(value is not None and (value >= mark) is case.good for case, value in known)
+    cases_with_values = ((case, values[case.key]) for case in cases)
+    return sum(value is not None and (value >= mark) is case.good for case, value in cases_with_values)
 
 
 def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdict | None]) -> TriedWay:

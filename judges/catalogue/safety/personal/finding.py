@@ -79,7 +79,10 @@ def _start(finding: Finding) -> int:
 
 _SENTENCE_END = re.compile(r"[!?。](?!\w)|。|\.\s+(?=[^\W\d_][a-zа-яё\u00df-\u00ff])|\n\s*\n")
 _IGNORED = {"\u00ad", "\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u200e", "\u200f"}
-_BEFORE, _AFTER = 60, 32
+_BEFORE = 60
+"""Most characters between the start of a sentence and a place in it."""
+_AFTER = 32
+"""Most characters between a place and the end of its sentence."""
 
 
 class Plain:
@@ -216,7 +219,10 @@ QUANTITY = re.compile(
 _LETTERS = "A-Za-z0-9_\u00b5-\u06ff\u0900-\u0dff\u1e00-\u1fff"
 """What a word consists of, in scripts that separate words by blanks."""
 
-_NEAR, _NEAR_WINDOW = 6, 40
+_NEAR = 6
+"""Most characters between a label and what it is the label of."""
+_NEAR_WINDOW = 40
+"""Characters before a place in which a label is looked for."""
 _NUMBER = re.compile(r"\d{3}")
 """Between a label and a number: the label is that of another number."""
 
@@ -261,10 +267,10 @@ class Labels:
     def names(self, listed: str, start: int, end: int) -> bool:
         """Return whether the nearest label before a number is one of the words, or one stands right behind it."""
         sentence, line = self._plain.sentence_start(start), self._plain.line_start(start)
-        other = self._last(_OTHER, line, start)
-        own = self._last(listed, line, start)
-        if own >= 0 or other >= 0:
-            return own >= other
+        other_place = self._last(_OTHER, line, start)
+        listed_place = self._last(listed, line, start)
+        if listed_place >= 0 or other_place >= 0:
+            return listed_place >= other_place
         return self._last(listed, sentence, start) >= 0 or self._first_behind(listed, end)
 
     def stands_at(self, listed: str, start: int) -> bool:

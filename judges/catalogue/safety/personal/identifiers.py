@@ -14,7 +14,10 @@ from typing import Literal
 from judges.catalogue.safety.personal.finding import CARD, PHONE, QUANTITY, REACH, Finding, Labels, Plain, words
 from judges.entry import own_tables
 
-_LONGEST_LOCAL, _LONGEST_DOMAIN = 64, 190
+_LONGEST_LOCAL = 64
+"""Characters of an address before the @."""
+_LONGEST_DOMAIN = 190
+"""Characters after it."""
 _WIDE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _LOCAL = re.compile(rf"(?:(?![{_WIDE}])[\w.%+'-]){{1,{_LONGEST_LOCAL}}}$")
 _WIDE_LOCAL = re.compile(rf"[\w.%+-]{{1,{_LONGEST_LOCAL}}}$")
@@ -111,7 +114,12 @@ _FRENCH = re.compile(r"(?<!\w)(?:est|des|une|du|et|au|aux|avec|pour|dans)(?!\w)"
 """Words of French, which shares some of the above and writes quantities like that."""
 
 _PLAIN_MOBILE = re.compile(r"1[3-9]\d{9}|[78]9\d{9}")
-_FEWEST, _MOST, _SURELY = 7, 15, 10
+_FEWEST = 7
+"""Fewest digits of a phone number."""
+_MOST = 15
+"""Most digits, country code included."""
+_SURELY = 10
+"""Digits from which on a number is a phone number by its form alone."""
 _MOST_GROUPS = 8
 _AROUND = " ().-/"
 _FEWEST_ALONE = 9
@@ -133,10 +141,10 @@ def phones(plain: Plain, regions: Sequence[str]) -> Iterator[Finding]:
     for link in _LINK.finditer(plain.folded):
         if _is_dialled(f"+{link['number'].lstrip('+')}", (), at_least=_SURELY):
             yield Finding("phone", *link.span("number"))
-    labels, known = Labels(plain), tuple(regions)
+    labels, region_codes = Labels(plain), tuple(regions)
     match = _CANDIDATE.search(plain.text)
     while match:
-        end = _phone_end(plain, labels, match, known)
+        end = _phone_end(plain, labels, match, region_codes)
         if end:
             yield Finding("phone", match.start(), end)
         match = _CANDIDATE.search(plain.text, end or match.end())
@@ -185,13 +193,13 @@ def _is_phone_alone(plain: Plain, number: str, regions: tuple[str, ...], *, is_g
     """Return whether a number that nothing calls one is a phone number."""
     if re.match(r"00\d(?:\D*\d){8}", number):
         return _is_dialled(f"+{number[2:]}", (), at_least=_SURELY)
-    known: tuple[str, ...] = ()
+    region_codes: tuple[str, ...] = ()
     if is_grouped:
         has_trunk = number.lstrip("(").startswith("0")
-        known = regions if has_trunk else tuple(region for region in regions if region in _NO_TRUNK)
+        region_codes = regions if has_trunk else tuple(region for region in regions if region in _NO_TRUNK)
     elif _PLAIN_MOBILE.fullmatch(number):
-        known = _regions_of_text(plain, regions)
-    return bool(known) and _is_dialled(number, known, at_least=_MOST + 1)
+        region_codes = _regions_of_text(plain, regions)
+    return bool(region_codes) and _is_dialled(number, region_codes, at_least=_MOST + 1)
 
 
 def _regions_of_text(plain: Plain, regions: tuple[str, ...]) -> tuple[str, ...]:
@@ -411,8 +419,10 @@ _KEEPS_FORM = frozenset(("se.personnummer", "fi.hetu"))
 @lru_cache(maxsize=128)
 def _check_of(name: str) -> Callable[[str], bool]:
     """Return a check by its name: one of ours, or `is_valid` of a module of `stdnum`."""
-    room, _, own = name.partition(".")
-    check: Callable[[str], bool] = globals()[own] if room == "own" else import_module(f"stdnum.{name}").is_valid
+    room, _, check_name = name.partition(".")
+    check: Callable[[str], bool] = (
+        globals()[check_name] if room == "own" else import_module(f"stdnum.{name}").is_valid
+    )
     return check
 
 
@@ -457,13 +467,16 @@ def cards(plain: Plain) -> Iterator[Finding]:
         in_code = _CODE.search(plain.text, max(0, match.start() - 4), match.start())
         usual = bool(_BRANDS.fullmatch(digits) and _USUAL.fullmatch(match.group()) and not in_code)
         usual = usual or (_DINERS.fullmatch(match.group()) is not None and not in_code)
-        known = _BRANDS.fullmatch(digits) or _RARE.fullmatch(digits)
-        if (labelled and known) or (usual and not labels.names_other(match.start(), CARD)):
+        brand = _BRANDS.fullmatch(digits) or _RARE.fullmatch(digits)
+        if (labelled and brand) or (usual and not labels.names_other(match.start(), CARD)):
             yield Finding("card", match.start(), match.end())
 
 
 _IBAN_START = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}[ -]?\d{2}[ -]?(?=[A-Za-z0-9])")
-_SHORTEST_IBAN, _LONGEST_IBAN = 15, 34
+_SHORTEST_IBAN = 15
+"""Norway's."""
+_LONGEST_IBAN = 34
+"""As the standard allows."""
 
 
 def ibans(plain: Plain) -> Iterator[Finding]:

@@ -20,8 +20,8 @@ _CLASSES = {"<B>": "[A-Za-z0-9]", "<U>": "[A-Za-z0-9_-]", "<H>": "[0-9a-f]"}
 def _keys() -> re.Pattern[str]:
     """Return what finds keys and tokens of well-known forms, as `keys.toml` has them."""
     forms = [form for kind in own_tables(__file__, "keys.toml")["keys"].values() for form in kind]
-    known = re.sub("<[BUH]>", lambda match: _CLASSES[match[0]], "|".join(forms))
-    return re.compile(rf"(?<![A-Za-z0-9_.$/+-])(?:{known})(?![A-Za-z0-9])")
+    pattern = re.sub("<[BUH]>", lambda match: _CLASSES[match[0]], "|".join(forms))
+    return re.compile(rf"(?<![A-Za-z0-9_.$/+-])(?:{pattern})(?![A-Za-z0-9])")
 
 
 _WEBHOOKS = re.compile(
@@ -121,7 +121,10 @@ _CODE = re.compile(
     r"^[A-Za-z_][\w.]*[(\[]|::|->|^https?:|^/|\(\)|^--|"
     r"^(?:os|process|self|this|config|settings|env|request|req|input|getpass)\."
 )
-_LEAST_ENTROPY, _FEWEST_CHARACTERS = 2.5, 16
+_LEAST_ENTROPY = 2.5
+"""Bits a character that a secret has at least."""
+_FEWEST_CHARACTERS = 16
+"""Characters that it has at least."""
 
 
 def secrets(plain: Plain) -> Iterator[Finding]:
