@@ -27,7 +27,7 @@ from judges.verdict import Usage
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger
     from opentelemetry.context import Context
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Span, Tracer, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
 _EVALUATION = "gen_ai.evaluation"
@@ -133,15 +133,15 @@ def _tracer() -> Tracer | None:
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None
-    provider = trace.get_tracer_provider()
-    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-        return None
-    return _tracer_of(provider)
+    return _tracer_of(trace.get_tracer_provider())
 
 
 @lru_cache(maxsize=4)
-def _tracer_of(provider: object) -> Tracer:
-    return provider.get_tracer(_NAME)  # type: ignore[attr-defined,no-any-return]  # a TracerProvider
+def _tracer_of(provider: TracerProvider) -> Tracer | None:
+    from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider  # noqa: PLC0415 - loaded already
+
+    is_unset = isinstance(provider, ProxyTracerProvider | NoOpTracerProvider)
+    return None if is_unset else provider.get_tracer(_NAME)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """A model server that costs next to nothing: `python -m tests.bench.instant_server` prints its port and serves.
 
 The path says how long a reply takes: `/20/v1/chat/completions` is answered after 20 ms. Text is answered with
-the draft that follows the one in the prompt, a request for an object with its assessment: 4 for the third draft,
-2 for any other. It ends with its standard input.
+the draft that follows the one in the prompt, or its feedback; a request for an object with the assessment of a
+draft: 4 for the third one, 2 for any other. It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from subprocess import PIPE, Popen
 from typing import Any
 
 DRAFTS = ("Draft 1.", "Draft 2.", "Draft 3.")
+_FEEDBACK = ("Say why.", "Say how.", "Say when.")
+"""What is said of each draft: a loop may show the generator this alone."""
 
 
 def _response(message: dict[str, Any], finish_reason: str) -> bytes:
@@ -34,9 +36,9 @@ def _response(message: dict[str, Any], finish_reason: str) -> bytes:
     return head.encode() + body
 
 
-def _assessed(rating: int) -> tuple[bytes, bytes]:
+def _assessed(rating: int, feedback: str) -> tuple[bytes, bytes]:
     """Write an assessment as text and as a tool call."""
-    written = json.dumps({"rationale": "It answers part of it. " * 5, "rating": rating, "feedback": "Say why."})
+    written = json.dumps({"rationale": "It answers part of it. " * 5, "rating": rating, "feedback": feedback})
     call = {"id": "c1", "type": "function", "function": {"name": "Assessment", "arguments": written}}
     return (
         _response({"content": written}, "stop"),
@@ -44,20 +46,24 @@ def _assessed(rating: int) -> tuple[bytes, bytes]:
     )
 
 
-_ASSESSED = {rating: _assessed(rating) for rating in (2, 4)}
+_ASSESSED = [_assessed(rating, feedback) for rating, feedback in zip((2, 2, 4), _FEEDBACK, strict=True)]
 _DRAFTED = [_response({"content": draft}, "stop") for draft in DRAFTS]
 
 
 def reply_to(body: bytes) -> bytes:
     """Choose the response to a request."""
-    last = DRAFTS[-1].encode() in body
-    text, call = _ASSESSED[4 if last else 2]
+    seen = _last_of(DRAFTS, body)
+    text, call = _ASSESSED[max(seen, 1) - 1]
     if b'"response_format"' in body:
         return text
     if b'"tools"' in body:
         return call
-    seen = max((number for number, draft in enumerate(DRAFTS, 1) if draft.encode() in body), default=0)
-    return _DRAFTED[min(seen, 2)]
+    return _DRAFTED[min(max(seen, _last_of(_FEEDBACK, body)), 2)]
+
+
+def _last_of(texts: Sequence[str], body: bytes) -> int:
+    """Return the number of the last of these texts that a request holds; 0 where it holds none."""
+    return max((number for number, text in enumerate(texts, 1) if text.encode() in body), default=0)
 
 
 class _Connection(asyncio.Protocol):
