@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import Application
@@ -146,8 +145,6 @@ def _check_terminal(options: LabelOptions) -> None:
             f'{options.source}; or write the labels yourself, a line each: {{"outcome_id": ..., "attempt": 1, '
             f'"by": "ann", "rating": 3}}, or with question and answer in place of the two'
         )
-    if find_spec("prompt_toolkit") is None:
-        raise ConfigurationError("refine label needs prompt_toolkit; install the extra: selfrefine[cli]")
 
 
 def _own_name() -> str:
