@@ -24,6 +24,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from judges import ConfigurationError, Sample
+from judges.errors import plural
 from judges.messages import Message
 from judges.offline.trust.label import Label, LabelItem, Labelling, LabelStore, items_of
 from judges.offline.trust.label_file import LabelFile, labels_in
@@ -156,7 +157,7 @@ def _own_name() -> str:
 def _describe_waiting(labelling: Labelling) -> str:
     if not labelling.waiting:
         return ""
-    return f"; {labelling.waiting} answers wait for a second person (--by NAME)"
+    return f"; waiting for a second person (--by NAME): {plural(labelling.waiting, 'answer')}"
 
 
 def _summary(labelling: Labelling, options: LabelOptions, place: str) -> str:
