@@ -81,6 +81,10 @@ def _one_line_errors(options: CommandOptions) -> Iterator[None]:
         yield
     except OSError as error:
         raise _error_exit(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "prompt_toolkit":
+            raise
+        raise _error_exit("labelling needs prompt_toolkit; install the extra: selfrefine[cli]") from None
     except JudgesError as error:
         message = f"{error}{_way_on(options.resumable, str(error))}"
         raise _error_exit(message, code=error.exit_code) from None

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import Application
@@ -25,6 +24,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from judges import ConfigurationError, Sample
+from judges.errors import plural
 from judges.messages import Message
 from judges.offline.trust.label import Label, LabelItem, Labelling, LabelStore, items_of
 from judges.offline.trust.label_file import LabelFile, labels_in
@@ -146,8 +146,6 @@ def _check_terminal(options: LabelOptions) -> None:
             f'{options.source}; or write the labels yourself, a line each: {{"outcome_id": ..., "attempt": 1, '
             f'"by": "ann", "rating": 3}}, or with question and answer in place of the two'
         )
-    if find_spec("prompt_toolkit") is None:
-        raise ConfigurationError("refine label needs prompt_toolkit; install the extra: selfrefine[cli]")
 
 
 def _own_name() -> str:
@@ -159,7 +157,7 @@ def _own_name() -> str:
 def _describe_waiting(labelling: Labelling) -> str:
     if not labelling.waiting:
         return ""
-    return f"; {labelling.waiting} answers wait for a second person (--by NAME)"
+    return f"; waiting for a second person (--by NAME): {plural(labelling.waiting, 'answer')}"
 
 
 def _summary(labelling: Labelling, options: LabelOptions, place: str) -> str:

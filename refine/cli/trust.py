@@ -212,11 +212,11 @@ def _label_sample(options: CertifyOptions) -> bool:
     rows_left = len(_sample(options, later))
     command = f"`refine certify {quote(options.attempts)} --by NAME`"
     if rows_left:
-        sys.stderr.write(f"refine: {rows_left} answers have no label yet; go on with {command}\n")
+        sys.stderr.write(f"refine: without a label yet: {plural(rows_left, 'answer')}; go on with {command}\n")
     if waiting:
         sys.stderr.write(
-            f"refine: {waiting} that were called bad, or are tied, wait for another person (people err): another "
-            f"NAME in {command}\n"
+            f"refine: called bad, or tied, and to be seen by another person (people err): "
+            f"{plural(waiting, 'answer')}; another NAME in {command}\n"
         )
     if waiting or rows_left:
         sys.stderr.write("refine: or certify on the labels that there are, with --unlabelled left-out\n")

@@ -68,7 +68,7 @@ class LabelRoute(PostRoute):
         attempt = body.get("attempt", outcome and outcome["released"])
         if outcome is None or attempt is None:
             raise ApiError(404, "the record holds no such answer, or none that went out", code="unknown_answer")
-        by = "/".join(name for name in (caller.name, body.get("by", "")) if name) or "somebody"
+        by = "/".join(name for name in (caller.name, body.get("by", "").strip() or _anonym(body)) if name)
         said: Json = {name: body[name] for name in ("rating", "up", "note") if name in body}
         record.label(identifier, attempt, by=by, **said)
         reply: Json = {"id": identifier, "attempt": attempt, "by": by, **said}
@@ -77,6 +77,13 @@ class LabelRoute(PostRoute):
         if standing is not None:
             reply["promise"] = {"state": standing.state, "threshold": standing.threshold, "text": str(standing)}
         return GuardReply(200, reply)
+
+
+def _anonym(body: Json) -> str:
+    """Return a name for whoever gives none; another label has another, as it may be another person's."""
+    words = [str(body["rating"])] if "rating" in body else []
+    words += ["up" if body["up"] else "down"] if "up" in body else []
+    return f"somebody: {', '.join(words)}"
 
 
 def _check_fields(body: Json) -> None:

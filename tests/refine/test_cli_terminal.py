@@ -172,7 +172,7 @@ def test_two_people_label_a_record_and_it_is_certified(tmp_path: Path, monkeypat
         for number in range(40):
             loop.refine(f"Why {number}?")
     first = screen("certify", "sqlite:///record.db", "--by", "ann", columns=80, keys=b"b" + b"g" * 39, code=1)
-    assert "1 that were called bad, or are tied, wait for another person" in " ".join(first.split())
+    assert "to be seen by another person (people err): 1 answer; another NAME in" in " ".join(first.split())
     settings = ("--alpha", "0.2", "--once")
     text = screen("certify", "sqlite:///record.db", "--by", "bob", *settings, columns=80, keys=b"b")
     with closing(DatabaseRecord("sqlite:///record.db")) as record:

@@ -16,6 +16,8 @@ from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
 from refine.record import DatabaseRecord
+from tests.guarding import guarding
+from tests.model_server import Reply, in_turn, serving
 
 
 def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -94,6 +96,38 @@ def test_a_record_in_a_database_has_its_labels(
     assert list(Path().iterdir()) == []
     subject = IssuedCertificate.read(tmp_path / "certificate.json").subject
     assert (subject.judge, subject.max_attempts) == ("scripted", 2)
+
+
+def test_people_who_differ_are_all_heard(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By API and page: two who differ are a tie, which is bad, until a third decides; the certificate says who."""
+    upstream = serving(in_turn(*[Reply("good")] * 40))
+    with upstream as served, guarding(served.url, record=url, max_attempts=1) as guard:
+        ids = [guard.chat().json()["refine"]["id"] for _ in range(40)]
+
+        def post(answer: int, **fields: object) -> None:
+            reply = guard.post("/v1/labels", {"id": ids[answer], **fields})
+            assert reply.status_code == 200, reply.text
+
+        for answer in range(2, 40):
+            post(answer, up=True, by="ann")
+        for is_up in (True, False, True, False):
+            post(0, up=is_up)  # nobody knows whether that is one person
+        for page_label in ({"by": "ann", "rating": 4}, {"by": "bob", "rating": 1}):
+            body = {"outcome": ids[1], "number": 1, **page_label}
+            reply = guard.post("/page/api/label", body, headers={"content-type": "application/json"})
+            assert reply.status_code == 200, reply.text
+        post(2, up=False, by="bob")
+        post(2, up=True, by="cy")
+        authors = "ann (39), bob (2), somebody: up (1), somebody: down (1), cy (1)"
+        for decided, ties in ((1, 2), (2, 1)):
+            out = tmp_path / f"{ties}.json"
+            assert call(capsys, "certify", url, "--out", out, "--alpha", "0.3")[0] == 0
+            certificate = IssuedCertificate.read(out)
+            told = f"most decided {decided}, and {ties} with as many on each side count as bad"
+            assert (certificate.bad, certificate.notes[0].partition(": most")[2]) == (ties, told[4:])
+            assert certificate.notes[0].startswith(f"labels of {authors}; they differ on 3 answers: ")
+            authors = "ann (39), bob (2), cy (2), somebody: up (1), somebody: down (1)"
+            post(1, up=True, by="cy")
 
 
 def test_a_record_is_certified_by_labels_of_its_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,10 +48,10 @@ def ratings(shares: list[float], repeats: int) -> Draw:
     ],
 )
 def test_an_interval_covers_what_it_says(n: int, mean: float, draw: Draw) -> None:
-    """At 95 % the true mean lies in 92 to 98 of 100 simulated intervals, also where few always fail."""
+    """At 95 % the true mean lies in 92 to 97 of 100 intervals, within the simulation's error of half a point."""
     values = draw(np.random.default_rng(n), (1_500, n)).tolist()
     intervals = np.array([bounded_interval(of_run) for of_run in values])
-    assert 0.915 <= ((intervals[:, 0] <= mean) & (mean <= intervals[:, 1])).mean() <= 0.98
+    assert 0.915 <= ((intervals[:, 0] <= mean) & (mean <= intervals[:, 1])).mean() <= 0.975
     assert (intervals[:, 1] > intervals[:, 0]).all()
 
 

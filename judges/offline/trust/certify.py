@@ -45,7 +45,7 @@ from judges.offline.trust.calibration import (
     weight_notes,
 )
 from judges.offline.trust.loops import LabelledRows, read_labelled
-from judges.offline.trust.report_text import label_notes, laxer_threshold_notes
+from judges.offline.trust.report_text import label_authors, label_notes, laxer_threshold_notes
 from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
 from judges.offline.trust.spending import LabelUses, LedgerSource
 from judges.verdict import HIGHEST, LOWEST
@@ -461,7 +461,9 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     if settings.method == "assisted":
         _assist(tallies, calibration, settings)
     uses = LabelUses.of(settings.uses, read.files)
-    labels = frozenset(label_digests([row for run in calibration.runs for row in run.rows], settings.split))
+    rows = [row for run in calibration.runs for row in run.rows]
+    labels = frozenset(label_digests(rows, settings.split))
+    notes = [label_authors(rows, settings.split, settings.good), *calibration.notes]
     key = _key(calibration, [tally.policy for tally in tallies], settings, labels)
     use, delta = (
         (1, settings.delta) if uses is None else uses.share_of(settings.delta, labels, key, once=settings.once)
@@ -484,7 +486,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         labels_digest=_digest_of(sorted(labels)),
         labels_needed=_labels_missing(result, tested, delta),
         answer_models=answer_models(calibration.runs),
-        notes=(*calibration.notes, *cut_notes, *label_notes(result, tallies, tested, settings.alpha), *added),
+        notes=(*notes, *cut_notes, *label_notes(result, tallies, tested, settings.alpha), *added),
         **_origin_of(read.rows),
     )
     if uses is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal, TypeVar
 
 from judges.certificate import Kind, aligned_lines
+from judges.errors import plural
 from judges.offline.statistics import (
     Agreement,
     AltTest,
@@ -31,7 +33,7 @@ from judges.offline.statistics.certificates import DELTA, Certificate
 from judges.offline.statistics.correction import labels_alone
 from judges.offline.statistics.intervals import clopper_pearson, p_text
 from judges.offline.trust.calibration import PolicyTally
-from judges.offline.trust.rows import JudgedAnswer, lower_median, majority
+from judges.offline.trust.rows import JudgedAnswer, lower_median, majority, usable
 from judges.verdict import HIGHEST, LOWEST
 
 _FigureT = TypeVar("_FigureT", bound=Figure)
@@ -532,3 +534,21 @@ def label_notes(result: Certificate, tallies: Sequence[PolicyTally], tested: flo
     if any(laxer < stricter for stricter, laxer in pairwise(shares)):
         notes.append("bad answers are not rarer where more is demanded: consider --method fallback")
     return notes
+
+
+_MOST_NAMED = 5
+
+
+def label_authors(rows: Iterable[JudgedAnswer], split: str | None, good: float) -> str:
+    """Say whose labels of a split count, of how many answers each, and what became of those that differ."""
+    opinions = [usable(row.opinions, split) for row in rows]
+    people = Counter(opinion.by for of_answer in opinions for opinion in of_answer)
+    named = [f"{by} ({count})" for by, count in people.most_common(_MOST_NAMED)]
+    others = len(people) - len(named)
+    who = f"labels of {', '.join([*named, *([f'{others} others'] if others else [])])}"
+    disputed = [majority(one, good) for one in opinions if len({opinion.is_good(good) for opinion in one}) > 1]
+    if not disputed:
+        return who
+    ties = disputed.count(None)
+    decided = f"most decided {len(disputed) - ties}, and {ties} with as many on each side count as bad"
+    return f"{who}; they differ on {plural(len(disputed), 'answer')}: {decided}"

@@ -6,7 +6,14 @@ import { h, problem, s, say } from "./dom.js";
 import { dollars, fullTime, reason, seconds } from "./format.js";
 import { markdown } from "./markdown.js";
 
-const me = () => localStorage.getItem("refine-labeller") || "me";
+// Two people who give no name are two people: each browser has a name of its own, so that no label replaces another's.
+function me() {
+  const known = localStorage.getItem("refine-labeller");
+  if (known) return known;
+  const name = `somebody ${Math.random().toString(36).slice(2, 8)}`;
+  localStorage.setItem("refine-labeller", name);
+  return name;
+}
 
 export function badge(rating, unscored) {
   if (rating) return h("span", { class: `badge r${rating}`, "aria-label": `rated ${rating} of 4` }, `${rating}`, h("small", {}, "/4"));
@@ -221,7 +228,7 @@ export class Detail {
     this.down = button("▼", "thumb down (d)", () => this.thumb(false));
     this.note = h("input", { type: "text", "aria-label": "Note", placeholder: "note (n)", maxlength: 2000, onchange: () => this.save({ note: this.note.value.trim() || null }) });
     const by = h("input", { type: "text", class: "by", "aria-label": "Your name", value: me(), maxlength: 60,
-      onchange: () => { localStorage.setItem("refine-labeller", by.value.trim() || "me"); this.draw(); } });
+      onchange: () => { localStorage.setItem("refine-labeller", by.value.trim()); by.value = me(); this.draw(); } });
     this.others = h("small");
     this.bar.append(this.title, ...this.rates, this.up, this.down, this.note, h("span", { class: "as" }, "as"), by, this.others);
   }
