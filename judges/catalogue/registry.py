@@ -12,6 +12,7 @@ from functools import cache
 from heapq import nlargest
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from operator import mul
 from pathlib import Path
 from pkgutil import walk_packages
 from statistics import fmean, pstdev
@@ -48,17 +49,17 @@ _WEIGHTS = (3.0, 2.5, 2.0, 0.5)
 _BEGINNING, _SYNONYM = 0.9, 0.6
 """The shares of it that count for the beginning of a word, and for a synonym."""
 
-_SAID = 4.0
-"""What it weighs, beside all words of the best match, that each word of a sentence is among what people say."""
+_SAID, _BEGUN = 1.0, 6
+"""What it weighs, beside each word in the judge's name, that each is among what people say; letters compared."""
 
-_MEANING, _NEAREST = 0.8, 3
-"""What it weighs, beside all words of the best match, that a sentence means these few phrases of a judge."""
+_MEANING, _NEAREST = 0.2, 3
+"""What it weighs, beside each word in the judge's name, that a sentence means these few phrases of a judge."""
 
 _READ_CLOSELY, _MEANT = 12, 5
 """Best matches whose phrases are read by MiniLM, some milliseconds each; what is left of them."""
 
 _SENTENCE = 3
-"""Words that tell something from which on a text is a sentence, compared as a whole as well."""
+"""Words that tell something from which on a text is a sentence, whose words support each other."""
 
 _MISSPELT = 0.86
 """How alike a word that nobody knows must be to one that is known."""
@@ -106,15 +107,14 @@ def find(
 def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     """Return the entries that a text's words find, or all that it means, the heaviest first."""
     terms = _terms(text, entries)
-    weights = [0.0] * len(entries)
-    for term in terms:
-        own = [term.weight(_indexed(entry)) for entry in entries]
-        rarity = math.log((len(own) + 1) / max(1, sum(weight > 0 for weight in own)))
-        weights = [weight + one * rarity for weight, one in zip(weights, own, strict=True)]
-    if len(terms) >= _SENTENCE:
-        most = max(weights, default=0.0) or 1.0
-        shares = _shares_said(entries, text)
-        weights = [weight / most + _SAID * share for weight, share in zip(weights, shares, strict=True)]
+    own = [[term.weight(_indexed(entry)) for entry in entries] for term in terms]
+    rarities = [math.log((len(entries) + 1) / max(1, sum(weight > 0 for weight in of_term))) for of_term in own]
+    most = _WEIGHTS[0] * math.fsum(rarities) or 1.0
+    said = _SAID * min(1.0, len(terms) / _SENTENCE)
+    weights = [
+        math.fsum(map(mul, of_entry, rarities)) / most + said * share
+        for of_entry, share in zip(zip(*own, strict=True), _shares_said(entries, terms), strict=True)
+    ]
     ranked = [(weight, entry) for weight, entry in zip(weights, entries, strict=True) if weight > 0]
     if len(terms) >= _SENTENCE and finest_likeness() == "pieces" and text.isascii():
         close = _with_meaning(nlargest(_READ_CLOSELY, ranked, key=lambda one: one[0]), text)
@@ -124,23 +124,24 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     return [entry for _, entry in sorted(ranked, key=lambda one: (not _is_called(one[1], text), -one[0]))]
 
 
-def _shares_said(entries: Sequence[Entry], text: str) -> list[float]:
-    """Return of each entry the share of a sentence's words, the rare ones counting most, that people say of it."""
-    asked = _stems(text)
-    said = [asked & _stems_said(entry) for entry in entries]
+def _shares_said(entries: Sequence[Entry], terms: Iterable[_Term]) -> list[float]:
+    """Return of each entry the share of a text's words, the rare ones counting most, that people say of it."""
+    asked = _beginnings(term.word for term in terms)
+    said = [asked & _begun_by(entry) for entry in entries]
     judges = {word: sum(word in own for own in said) for word in asked}
-    rarity = {word: math.log((len(said) + 1) / count) for word, count in judges.items() if count}
+    rarity = {word: math.log((len(said) + 1) / max(1, count)) for word, count in judges.items()}
     total = math.fsum(rarity.values()) or 1.0
     return [math.fsum(rarity[word] for word in own) / total for own in said]
 
 
 @cache
-def _stems_said(entry: Entry) -> frozenset[str]:
-    return _stems(f"{entry.asks}\n{_told(entry, 'judges')}\n{_told(entry, 'said')}")
+def _begun_by(entry: Entry) -> frozenset[str]:
+    words = _words(f"{entry.asks}\n{_told(entry, 'judges')}\n{_told(entry, 'said')}")
+    return _beginnings(_stem(word) for word in words if word not in _no_help())
 
 
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(_stem(word) for word in _words(text) if word not in _no_help())
+def _beginnings(stems: Iterable[str]) -> frozenset[str]:
+    return frozenset(stem[:_BEGUN] for stem in stems)
 
 
 def _with_meaning(ranked: Sequence[tuple[float, Entry]], text: str) -> list[tuple[float, Entry]]:
@@ -200,15 +201,15 @@ def _terms(text: str, entries: Sequence[Entry]) -> list[_Term]:
     """Return what a text asks for: its words, well spelt, and the phrases in it that stand for others."""
     said = _words_between_blanks(text)
     words = dict.fromkeys(_words(text))
-    helpful = [_known(_stem(word), entries) for word in words if word not in _no_help()] or list(words)
+    helpful = [_known(_stem(word), entries) for word in words if not {word, _stem(word)} & _no_help()]
     phrases = [member for group in _alike_groups() for member in group if " " in member and f" {member}" in said]
-    return [_Term(word, _standing_for(word)) for word in dict.fromkeys((*helpful, *phrases))]
+    return [_Term(word, _standing_for(word)) for word in dict.fromkeys((*(helpful or words), *phrases))]
 
 
 def _known(word: str, entries: Sequence[Entry]) -> str:
     """Return a word, or the one of the index that it is nearly spelt like, where nobody knows it."""
     indexed = (words for entry in entries for words in _indexed(entry))
-    if len(word) <= _LONGEST_WHOLE or _standing_for(word) or any(_is_in(word, words) for words in indexed):
+    if len(word) <= _LONGEST_WHOLE or word in _all_words() or any(_is_in(word, words) for words in indexed):
         return word
     return next(iter(get_close_matches(word, _all_words(), n=1, cutoff=_MISSPELT)), word)
 
@@ -218,7 +219,8 @@ def _all_words() -> frozenset[str]:
     """Return the words of the index of all judges, and those that stand for others."""
     entries = default_registry().entries.values()
     indexed = {word for entry in entries for words in _indexed(entry) for word in words.split()}
-    return frozenset(indexed.union(*_alike_groups()))
+    said = {_stem(word) for entry in entries for word in _words(_told(entry, "said"))}
+    return frozenset(indexed.union(said, *_alike_groups()))
 
 
 def _standing_for(word: str) -> frozenset[str]:
