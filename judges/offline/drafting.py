@@ -37,6 +37,9 @@ _LONGEST_NAME = 40
 _FEWEST_OF_A_KIND = 3
 """Good and bad answers that there must be before agreement says anything."""
 
+_FEWEST_TOLD_APART = 2
+"""Rated answers below which nothing is told apart."""
+
 _UNLIKELY = 1.28
 """Standard errors above chance from which a dimension agrees with people: one in ten would by chance."""
 
@@ -179,7 +182,7 @@ def draft(
             ]
     chosen = _chosen(drafted, ratings)
     labelled = sum(one.is_good is not None for one in ratings)
-    note = "; ".join(_notes(answers, rows, ratings))
+    note = "; ".join(_notes(rows, ratings))
     return DraftedJudge(drafted=chosen, rated=len(ratings), labelled=labelled, usage=allowance.spent, note=note)
 
 
@@ -226,7 +229,7 @@ def _linted(reply: DraftedDimensions) -> list[Drafted]:
         name = " ".join(item.name.split()).casefold()[:_LONGEST_NAME] or "unnamed"
         levels = {number: " ".join(text.split()) for number, text in enumerate(item.levels, 1)}
         table = {"criteria": " ".join(item.criteria.split()), "levels": levels, "weight": item.weight}
-        fault = "another one has its name" if any(one.name == name for one in drafted) else ""
+        fault = "another one has its name" if any(one.name == name and not one.dropped for one in drafted) else ""
         drafted.append(Drafted(name=name, table=table, dropped=fault or _fault_of(name, table)))
     return drafted
 
@@ -259,7 +262,7 @@ def _chosen(drafted: Sequence[Drafted], ratings: Sequence[_Rated]) -> tuple[Draf
     """Return the dimensions, those dropped that do not tell answers apart as people do."""
     chosen: list[Drafted] = []
     for one in drafted:
-        if one.dropped or not ratings:
+        if one.dropped or len(ratings) < _FEWEST_TOLD_APART:
             chosen.append(one)
             continue
         places = [rated.places.get(one.name, 0.0) for rated in ratings]
@@ -296,14 +299,12 @@ def _is_same(one: str, other: str, ratings: Sequence[_Rated]) -> bool:
     return alike >= _SAME * len(ratings)
 
 
-def _notes(
-    answers: Sequence[JudgedAnswer], rows: Sequence[JudgedAnswer], ratings: Sequence[_Rated]
-) -> Iterator[str]:
-    if not answers:
-        yield "no answers were given, so that nothing says whether the dimensions tell any apart"
-        return
+def _notes(rows: Sequence[JudgedAnswer], ratings: Sequence[_Rated]) -> Iterator[str]:
     if len(rows) > len(ratings):
-        yield f"{len(rows) - len(ratings)} answers were not rated, for want of calls or of a reply"
+        yield f"{len(rows) - len(ratings)} of {len(rows)} answers were not rated, for want of calls or of a reply"
+    if len(ratings) < _FEWEST_TOLD_APART:
+        yield f"answers rated: {len(ratings)}, so that nothing says whether the dimensions tell any apart"
+        return
     kinds = [one.is_good for one in ratings]
     if min(kinds.count(True), kinds.count(False)) < _FEWEST_OF_A_KIND:
         yield "too few labels of both kinds: kept is what tells the answers apart, whether people agree or not"
