@@ -254,17 +254,14 @@ def _of_levels(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
                 f"{key}.{level}", text, f"{shortened(text)} says where it stands, not what is seen there", remedy
             )
     for one, other in combinations(sorted(levels), 2):
-        if not bare[one] <= _listed("places") and _alike(bare[one], bare[other]):
+        if not bare[one] <= _listed("places") and len(bare[one] & bare[other]) >= _SAME_WORDS * len(
+            bare[one] | bare[other]
+        ):
             fault = (
                 f"{shortened(levels[one])} and {shortened(levels[other])} overlap: they differ by how much alone"
             )
             yield Fault(f"{key}.{other}", levels[other], fault, remedy)
     yield from _of_ranges(key, levels)
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    whole = one | other
-    return bool(whole) and len(one & other) / len(whole) >= _SAME_WORDS
 
 
 def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:

@@ -121,15 +121,20 @@ def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
         ranked = nlargest(_MEANT, close, key=lambda one: one[0])
     else:
         ranked = [one for one in ranked if one[0] >= max(weights) * _MUCH_LESS]
-    return [entry for _, entry in sorted(ranked, key=lambda one: (not _is_called(one[1], text), -one[0]))]
+    called = {
+        entry
+        for entry in entries
+        for name in (entry.name, *entry.aliases)
+        if name.casefold() == text.strip().casefold()
+    }
+    return [entry for _, entry in sorted(ranked, key=lambda one: (one[1] not in called, -one[0]))]
 
 
 def _shares_said(entries: Sequence[Entry], terms: Iterable[_Term]) -> list[float]:
     """Return of each entry the share of a text's words, the rare ones counting most, that people say of it."""
     asked = _beginnings(term.word for term in terms)
     said = [asked & _begun_by(entry) for entry in entries]
-    judges = {word: sum(word in own for own in said) for word in asked}
-    rarity = {word: math.log((len(said) + 1) / max(1, count)) for word, count in judges.items()}
+    rarity = {word: math.log((len(said) + 1) / max(1, sum(word in own for own in said))) for word in asked}
     total = math.fsum(rarity.values()) or 1.0
     return [math.fsum(rarity[word] for word in own) / total for own in said]
 
@@ -163,10 +168,6 @@ def _phrases(entry: Entry) -> tuple[list[float], ...]:
     name = entry.name.rpartition(".")[2].replace("_", " ")
     phrases = [entry.asks, name, ", ".join(entry.tags), *_told(entry, "said").splitlines()]
     return tuple(whole_minilm().embed(list(filter(None, phrases))).vectors)
-
-
-def _is_called(entry: Entry, text: str) -> bool:
-    return text.strip().casefold() in (name.casefold() for name in (entry.name, *entry.aliases))
 
 
 @dataclass(frozen=True)
@@ -275,11 +276,7 @@ def _words(text: str) -> list[str]:
     """
     split = _INNER_CAPITAL.sub(" ", text).replace("_", " ")
     runs: list[str] = _WORD.findall(split.lower())
-    return [word for run in runs for word in (_pairs(run) if _HAN.match(run) else [run])]
-
-
-def _pairs(signs: str) -> list[str]:
-    return [signs[place : place + 2] for place in range(max(1, len(signs) - 1))]
+    return [word for run in runs for word in (re.findall("(?=(..))", run) or [run] if _HAN.match(run) else [run])]
 
 
 def _stem(word: str) -> str:

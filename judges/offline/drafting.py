@@ -209,7 +209,9 @@ def _written(model: JudgeModel, data: dict[str, JsonValue], language: str, *, me
     drafted = _linted(_answer(question))
     faults: list[JsonValue] = [f"{one.name}: {one.dropped}" for one in drafted if one.dropped]
     if faults and mends:
-        written: list[JsonValue] = [{"name": one.name, **_plain(one.table)} for one in drafted]
+        written: list[JsonValue] = [
+            {"name": one.name, **one.table, "levels": list(one.table["levels"].values())} for one in drafted
+        ]
         drafted = _linted(_answer(replace(question, data={**data, "written": written, "faults": faults})))
     return drafted
 
@@ -239,10 +241,6 @@ def _fault_of(name: str, table: Mapping[str, Any]) -> str:
     return "; ".join(f"{one.fault} ({one.remedy})" for one in lint_judge("draft", spec))
 
 
-def _plain(table: Mapping[str, Any]) -> dict[str, JsonValue]:
-    return {"criteria": table["criteria"], "levels": list(table["levels"].values()), "weight": table["weight"]}
-
-
 def _shown(answers: Sequence[JudgedAnswer], good: float) -> list[JsonValue]:
     """Return some answers as the model is shown them: good, bad and unlabelled ones in turn."""
     kinds: dict[bool | None, list[JsonValue]] = {True: [], False: [], None: []}
@@ -266,8 +264,7 @@ def _chosen(drafted: Sequence[Drafted], ratings: Sequence[_Rated]) -> tuple[Draf
             chosen.append(one)
             continue
         places = [rated.places.get(one.name, 0.0) for rated in ratings]
-        agreement = _agreement(places, ratings)
-        auc, fault = agreement if agreement is not None else (None, "")
+        auc, fault = _agreement(places, ratings)
         same = (other for other in chosen if not other.dropped and _is_same(one.name, other.name, ratings))
         if len(set(places)) == 1:
             fault = f"it places all {len(places)} answers alike"
@@ -277,16 +274,14 @@ def _chosen(drafted: Sequence[Drafted], ratings: Sequence[_Rated]) -> tuple[Draf
     return tuple(chosen)
 
 
-def _agreement(places: Sequence[float], ratings: Sequence[_Rated]) -> tuple[float | None, str] | None:
-    """Return how well a dimension separates good from bad, and why that is too little; None without labels."""
+def _agreement(places: Sequence[float], ratings: Sequence[_Rated]) -> tuple[float | None, str]:
+    """Return how well a dimension separates good from bad, and why that is too little; nothing without labels."""
     pairs = [(one.is_good, place) for one, place in zip(ratings, places, strict=True) if one.is_good is not None]
     goods = sum(is_good for is_good, _ in pairs)
     bads = len(pairs) - goods
-    if min(goods, bads) < _FEWEST_OF_A_KIND:
-        return None
     auc = rank_metrics([is_good for is_good, _ in pairs], [place for _, place in pairs]).auc
-    if auc is None:
-        return None
+    if auc is None or min(goods, bads) < _FEWEST_OF_A_KIND:
+        return None, ""
     beyond_chance = (auc - 0.5) / sqrt((goods + bads + 1) / (12 * goods * bads))
     if beyond_chance >= _UNLIKELY:
         return auc, ""
