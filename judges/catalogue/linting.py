@@ -36,7 +36,9 @@ _WORD = re.compile(r"[\u4e00-\u9fff]|[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+(?:[.,]\d
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _UNIT = r"\s*(%|[^\W\d_]+)"
-_BETWEEN = re.compile(rf"{_NUMBER}\s*(?:-|–|to|bis|至|到|до)\s*{_NUMBER}{_UNIT}", re.IGNORECASE)
+_BETWEEN = re.compile(
+    rf"(?:{_NUMBER}\s*(?:-|–|to|bis|至|到|до)|between {_NUMBER} and)\s*{_NUMBER}{_UNIT}", re.IGNORECASE
+)
 _ABOVE = re.compile(
     rf"(?:(more than|over|above|>|超过|более|больше)|at least|≥|>=|至少|не менее)\s*"
     rf"{_NUMBER}{_UNIT}",
@@ -44,13 +46,20 @@ _ABOVE = re.compile(
 )
 _BELOW = re.compile(
     rf"(?:(fewer than|less than|under|below|<|少于|менее|меньше)|at most|up to|no more than|≤|<=|至多|最多|"
-    rf"не более)\s*{_NUMBER}{_UNIT}",
+    rf"не более|до)\s*{_NUMBER}{_UNIT}",
     re.IGNORECASE,
 )
 _OR_MORE = re.compile(
     rf"{_NUMBER}{_UNIT}\s+(?:or|and|и|или)\s+(?:more|above|longer|over|более|больше)", re.IGNORECASE
 )
 _OR_LESS = re.compile(rf"{_NUMBER}{_UNIT}\s+(?:or|and|и|или)\s+(?:fewer|less|below|менее|меньше)", re.IGNORECASE)
+_ASKED = re.compile(
+    r"(?:^|\band |\bbut |, )(?:is|are|does|do|has|have|can|was) (?:it|they|the|this|its|there|every|each|all)\b"
+    r"|(?:^[^是]*|[，；且和]|以及)是否|(?:^|\bи )\w+ ли\b",
+    re.IGNORECASE,
+)
+"""A question, also one that another begins: "Is it short and does it name the price?" """
+
 _UNASKED = "none:unasked"
 """Names a model, so that a judge can be made; one that is named is created when it is asked, and this never is."""
 
@@ -212,7 +221,7 @@ def _doubled(key: str, text: str) -> Iterator[Fault]:
     remedy = (
         "write one criterion for each, for instance as `dimensions`, so that the verdict says which one failed"
     )
-    if len(re.findall(r"[?？]", text)) > 1:
+    if max(len(re.findall(r"[?？]", text)), len(_ASKED.findall(text))) > 1:
         yield Fault(key, text, "it asks two questions", remedy)
         return
     joined = _plain(text)
@@ -227,8 +236,11 @@ def _doubled(key: str, text: str) -> Iterator[Fault]:
 
 
 def _unseen(key: str, text: str, needs: frozenset[str]) -> Iterator[Fault]:
+    plain = _plain(text)
+    for name in sorted(_listed("shown"), key=len, reverse=True):
+        plain = plain.replace(name, "")
     for kind in own_tables(__file__, "linting.toml")["unseen"]:
-        words = [word for word in kind["words"].split(", ") if _is_in(word, _plain(text))]
+        words = [word for word in kind["words"].split(", ") if _is_in(word, plain)]
         if words and not any(need in one for need in kind["needs"] for one in needs):
             yield Fault(
                 key, text, f"it speaks of {words[0]!r}, which the judge need not be shown", kind["instead"]
@@ -244,17 +256,14 @@ def _of_levels(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
                 f"{key}.{level}", text, f"{shortened(text)} says where it stands, not what is seen there", remedy
             )
     for one, other in combinations(sorted(levels), 2):
-        if not bare[one] <= _listed("places") and _alike(bare[one], bare[other]):
+        if not bare[one] <= _listed("places") and len(bare[one] & bare[other]) >= _SAME_WORDS * len(
+            bare[one] | bare[other]
+        ):
             fault = (
                 f"{shortened(levels[one])} and {shortened(levels[other])} overlap: they differ by how much alone"
             )
             yield Fault(f"{key}.{other}", levels[other], fault, remedy)
     yield from _of_ranges(key, levels)
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    whole = one | other
-    return bool(whole) and len(one & other) / len(whole) >= _SAME_WORDS
 
 
 def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
@@ -285,7 +294,7 @@ def _ranges_in(text: str) -> Iterator[tuple[str, float, float]]:
     """Yield the ranges of whole numbers that a text names, each with what is counted."""
     rest = text
     for match in _BETWEEN.finditer(text):
-        yield match[3], float(match[1]), float(match[2])
+        yield match[4], float(match[1] or match[2]), float(match[3])
         rest = rest.replace(match[0], " ")
     for match in _BELOW.finditer(rest):
         yield match[3], 0, float(match[2]) - (1 if match[1] else 0)
@@ -299,7 +308,8 @@ def _ranges_in(text: str) -> Iterator[tuple[str, float, float]]:
 
 
 def _unit(word: str) -> str:
-    return word.casefold().rstrip("s")
+    """Return what is counted in one form: 1 word, 2 words; 1 слово, 2 слова, 5 слов."""
+    return word.casefold()[:3] if re.match(r"[\u0400-\u04ff]", word) else word.casefold().rstrip("s")
 
 
 def _number(value: float) -> str:

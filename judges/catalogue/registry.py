@@ -12,6 +12,7 @@ from functools import cache
 from heapq import nlargest
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from operator import mul
 from pathlib import Path
 from pkgutil import walk_packages
 from statistics import fmean, pstdev
@@ -50,11 +51,13 @@ _BEGINNING = 0.9
 _SYNONYM = 0.6
 """The share for a synonym."""
 
-_SAID = 4.0
-"""What it weighs, beside all words of the best match, that each word of a sentence is among what people say."""
+_SAID = 1.0
+"""What it weighs, beside each word in the judge's name, that each is among what people say."""
+_BEGUN = 6
+"""Letters of words that are compared with what people say."""
 
-_MEANING = 0.8
-"""What it weighs, beside all words of the best match, that a sentence means the nearest phrases of a judge."""
+_MEANING = 0.2
+"""What it weighs, beside each word in the judge's name, that a sentence means the nearest phrases of a judge."""
 _NEAREST = 3
 """How many phrases of a judge are the nearest."""
 
@@ -64,7 +67,7 @@ _MEANT = 5
 """Matches that are left of them."""
 
 _SENTENCE = 3
-"""Words that tell something from which on a text is a sentence, compared as a whole as well."""
+"""Words that tell something from which on a text is a sentence, whose words support each other."""
 
 _MISSPELT = 0.86
 """How alike a word that nobody knows must be to one that is known."""
@@ -112,41 +115,50 @@ def find(
 def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     """Return the entries that a text's words find, or all that it means, the heaviest first."""
     terms = _terms(text, entries)
-    weights = [0.0] * len(entries)
-    for term in terms:
-        entry_weights = [term.weight(_indexed(entry)) for entry in entries]
-        rarity = math.log((len(entry_weights) + 1) / max(1, sum(weight > 0 for weight in entry_weights)))
-        weights = [weight + one * rarity for weight, one in zip(weights, entry_weights, strict=True)]
-    if len(terms) >= _SENTENCE:
-        most = max(weights, default=0.0) or 1.0
-        shares = _shares_said(entries, text)
-        weights = [weight / most + _SAID * share for weight, share in zip(weights, shares, strict=True)]
+    weights_by_term = [[term.weight(_indexed(entry)) for entry in entries] for term in terms]
+    rarities = [
+        math.log((len(entries) + 1) / max(1, sum(weight > 0 for weight in of_term))) for of_term in weights_by_term
+    ]
+    most = _WEIGHTS[0] * math.fsum(rarities) or 1.0
+    said = _SAID * min(1.0, len(terms) / _SENTENCE)
+    weights = [
+        math.fsum(map(mul, of_entry, rarities)) / most + said * share
+        for of_entry, share in zip(zip(*weights_by_term, strict=True), _shares_said(entries, terms), strict=True)
+    ]
     ranked = [(weight, entry) for weight, entry in zip(weights, entries, strict=True) if weight > 0]
     if len(terms) >= _SENTENCE and finest_likeness() == "pieces" and text.isascii():
         close = _with_meaning(nlargest(_READ_CLOSELY, ranked, key=lambda one: one[0]), text)
         ranked = nlargest(_MEANT, close, key=lambda one: one[0])
     else:
         ranked = [one for one in ranked if one[0] >= max(weights) * _MUCH_LESS]
-    return [entry for _, entry in sorted(ranked, key=lambda one: (not _is_called(one[1], text), -one[0]))]
+    called = {
+        entry
+        for entry in entries
+        for name in (entry.name, *entry.aliases)
+        if name.casefold() == text.strip().casefold()
+    }
+    return [entry for _, entry in sorted(ranked, key=lambda one: (one[1] not in called, -one[0]))]
 
 
-def _shares_said(entries: Sequence[Entry], text: str) -> list[float]:
-    """Return of each entry the share of a sentence's words, the rare ones counting most, that people say of it."""
-    stems_of_text = _stems(text)
-    stems_of_entries = [stems_of_text & _stems_said(entry) for entry in entries]
-    judges = {word: sum(word in stems for stems in stems_of_entries) for word in stems_of_text}
-    rarity = {word: math.log((len(stems_of_entries) + 1) / count) for word, count in judges.items() if count}
+def _shares_said(entries: Sequence[Entry], terms: Iterable[_Term]) -> list[float]:
+    """Return of each entry the share of a text's words, the rare ones counting most, that people say of it."""
+    beginnings = _beginnings(term.word for term in terms)
+    common = [beginnings & _begun_by(entry) for entry in entries]
+    rarity = {
+        word: math.log((len(common) + 1) / max(1, sum(word in words for words in common))) for word in beginnings
+    }
     total = math.fsum(rarity.values()) or 1.0
-    return [math.fsum(rarity[word] for word in stems) / total for stems in stems_of_entries]
+    return [math.fsum(rarity[word] for word in words) / total for words in common]
 
 
 @cache
-def _stems_said(entry: Entry) -> frozenset[str]:
-    return _stems(f"{entry.asks}\n{_told(entry, 'judges')}\n{_told(entry, 'said')}")
+def _begun_by(entry: Entry) -> frozenset[str]:
+    words = _words(f"{entry.asks}\n{_told(entry, 'judges')}\n{_told(entry, 'said')}")
+    return _beginnings(_stem(word) for word in words if word not in _no_help())
 
 
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(_stem(word) for word in _words(text) if word not in _no_help())
+def _beginnings(stems: Iterable[str]) -> frozenset[str]:
+    return frozenset(stem[:_BEGUN] for stem in stems)
 
 
 def _with_meaning(ranked: Sequence[tuple[float, Entry]], text: str) -> list[tuple[float, Entry]]:
@@ -168,10 +180,6 @@ def _phrases(entry: Entry) -> tuple[list[float], ...]:
     name = entry.name.rpartition(".")[2].replace("_", " ")
     phrases = [entry.asks, name, ", ".join(entry.tags), *_told(entry, "said").splitlines()]
     return tuple(whole_minilm().embed(list(filter(None, phrases))).vectors)
-
-
-def _is_called(entry: Entry, text: str) -> bool:
-    return text.strip().casefold() in (name.casefold() for name in (entry.name, *entry.aliases))
 
 
 @dataclass(frozen=True)
@@ -206,17 +214,17 @@ def _terms(text: str, entries: Sequence[Entry]) -> list[_Term]:
     """Return what a text asks for: its words, well spelt, and the phrases in it that stand for others."""
     spoken_words = _words_between_blanks(text)
     words = dict.fromkeys(_words(text))
-    helpful = [_known(_stem(word), entries) for word in words if word not in _no_help()] or list(words)
+    helpful = [_known(_stem(word), entries) for word in words if not {word, _stem(word)} & _no_help()]
     phrases = [
         member for group in _alike_groups() for member in group if " " in member and f" {member}" in spoken_words
     ]
-    return [_Term(word, _standing_for(word)) for word in dict.fromkeys((*helpful, *phrases))]
+    return [_Term(word, _standing_for(word)) for word in dict.fromkeys((*(helpful or words), *phrases))]
 
 
 def _known(word: str, entries: Sequence[Entry]) -> str:
     """Return a word, or the one of the index that it is nearly spelt like, where nobody knows it."""
     indexed = (words for entry in entries for words in _indexed(entry))
-    if len(word) <= _LONGEST_WHOLE or _standing_for(word) or any(_is_in(word, words) for words in indexed):
+    if len(word) <= _LONGEST_WHOLE or word in _all_words() or any(_is_in(word, words) for words in indexed):
         return word
     return next(iter(get_close_matches(word, _all_words(), n=1, cutoff=_MISSPELT)), word)
 
@@ -226,7 +234,8 @@ def _all_words() -> frozenset[str]:
     """Return the words of the index of all judges, and those that stand for others."""
     entries = default_registry().entries.values()
     indexed = {word for entry in entries for words in _indexed(entry) for word in words.split()}
-    return frozenset(indexed.union(*_alike_groups()))
+    said = {_stem(word) for entry in entries for word in _words(_told(entry, "said"))}
+    return frozenset(indexed.union(said, *_alike_groups()))
 
 
 def _standing_for(word: str) -> frozenset[str]:
@@ -281,11 +290,7 @@ def _words(text: str) -> list[str]:
     """
     split = _INNER_CAPITAL.sub(" ", text).replace("_", " ")
     runs: list[str] = _WORD.findall(split.lower())
-    return [word for run in runs for word in (_pairs(run) if _HAN.match(run) else [run])]
-
-
-def _pairs(signs: str) -> list[str]:
-    return [signs[place : place + 2] for place in range(max(1, len(signs) - 1))]
+    return [word for run in runs for word in (re.findall("(?=(..))", run) or [run] if _HAN.match(run) else [run])]
 
 
 def _stem(word: str) -> str:

@@ -37,6 +37,9 @@ _LONGEST_NAME = 40
 _FEWEST_OF_A_KIND = 3
 """Good and bad answers that there must be before agreement says anything."""
 
+_FEWEST_TOLD_APART = 2
+"""Rated answers below which nothing is told apart."""
+
 _UNLIKELY = 1.28
 """Standard errors above chance from which a dimension agrees with people: one in ten would by chance."""
 
@@ -179,7 +182,7 @@ def draft(
             ]
     chosen = _chosen(drafted, ratings)
     labelled = sum(one.is_good is not None for one in ratings)
-    note = "; ".join(_notes(answers, rows, ratings))
+    note = "; ".join(_notes(rows, ratings))
     return DraftedJudge(drafted=chosen, rated=len(ratings), labelled=labelled, usage=allowance.spent, note=note)
 
 
@@ -206,7 +209,9 @@ def _written(model: JudgeModel, data: dict[str, JsonValue], language: str, *, me
     drafted = _linted(_answer(question))
     faults: list[JsonValue] = [f"{one.name}: {one.dropped}" for one in drafted if one.dropped]
     if faults and mends:
-        written: list[JsonValue] = [{"name": one.name, **_plain(one.table)} for one in drafted]
+        written: list[JsonValue] = [
+            {"name": one.name, **one.table, "levels": list(one.table["levels"].values())} for one in drafted
+        ]
         drafted = _linted(_answer(replace(question, data={**data, "written": written, "faults": faults})))
     return drafted
 
@@ -226,7 +231,7 @@ def _linted(reply: DraftedDimensions) -> list[Drafted]:
         name = " ".join(item.name.split()).casefold()[:_LONGEST_NAME] or "unnamed"
         levels = {number: " ".join(text.split()) for number, text in enumerate(item.levels, 1)}
         table = {"criteria": " ".join(item.criteria.split()), "levels": levels, "weight": item.weight}
-        fault = "another one has its name" if any(one.name == name for one in drafted) else ""
+        fault = "another one has its name" if any(one.name == name and not one.dropped for one in drafted) else ""
         drafted.append(Drafted(name=name, table=table, dropped=fault or _fault_of(name, table)))
     return drafted
 
@@ -234,10 +239,6 @@ def _linted(reply: DraftedDimensions) -> list[Drafted]:
 def _fault_of(name: str, table: Mapping[str, Any]) -> str:
     spec = JudgeSpec(name="dimensions", settings={"dimensions": {name: table}})
     return "; ".join(f"{one.fault} ({one.remedy})" for one in lint_judge("draft", spec))
-
-
-def _plain(table: Mapping[str, Any]) -> dict[str, JsonValue]:
-    return {"criteria": table["criteria"], "levels": list(table["levels"].values()), "weight": table["weight"]}
 
 
 def _shown(answers: Sequence[JudgedAnswer], good: float) -> list[JsonValue]:
@@ -261,12 +262,11 @@ def _chosen(drafted: Sequence[Drafted], ratings: Sequence[_Rated]) -> tuple[Draf
     """Return the dimensions, those dropped that do not tell answers apart as people do."""
     chosen: list[Drafted] = []
     for one in drafted:
-        if one.dropped or not ratings:
+        if one.dropped or len(ratings) < _FEWEST_TOLD_APART:
             chosen.append(one)
             continue
         places = [rated.places.get(one.name, 0.0) for rated in ratings]
-        agreement = _agreement(places, ratings)
-        auc, fault = agreement if agreement is not None else (None, "")
+        auc, fault = _agreement(places, ratings)
         same = (other for other in chosen if not other.dropped and _is_same(one.name, other.name, ratings))
         if len(set(places)) == 1:
             fault = f"it places all {len(places)} answers alike"
@@ -276,16 +276,14 @@ def _chosen(drafted: Sequence[Drafted], ratings: Sequence[_Rated]) -> tuple[Draf
     return tuple(chosen)
 
 
-def _agreement(places: Sequence[float], ratings: Sequence[_Rated]) -> tuple[float | None, str] | None:
-    """Return how well a dimension separates good from bad, and why that is too little; None without labels."""
+def _agreement(places: Sequence[float], ratings: Sequence[_Rated]) -> tuple[float | None, str]:
+    """Return how well a dimension separates good from bad, and why that is too little; nothing without labels."""
     pairs = [(one.is_good, place) for one, place in zip(ratings, places, strict=True) if one.is_good is not None]
     goods = sum(is_good for is_good, _ in pairs)
     bads = len(pairs) - goods
-    if min(goods, bads) < _FEWEST_OF_A_KIND:
-        return None
     auc = rank_metrics([is_good for is_good, _ in pairs], [place for _, place in pairs]).auc
-    if auc is None:
-        return None
+    if auc is None or min(goods, bads) < _FEWEST_OF_A_KIND:
+        return None, ""
     beyond_chance = (auc - 0.5) / sqrt((goods + bads + 1) / (12 * goods * bads))
     if beyond_chance >= _UNLIKELY:
         return auc, ""
@@ -300,14 +298,12 @@ def _is_same(one: str, other: str, ratings: Sequence[_Rated]) -> bool:
     return alike >= _SAME * len(ratings)
 
 
-def _notes(
-    answers: Sequence[JudgedAnswer], rows: Sequence[JudgedAnswer], ratings: Sequence[_Rated]
-) -> Iterator[str]:
-    if not answers:
-        yield "no answers were given, so that nothing says whether the dimensions tell any apart"
-        return
+def _notes(rows: Sequence[JudgedAnswer], ratings: Sequence[_Rated]) -> Iterator[str]:
     if len(rows) > len(ratings):
-        yield f"{len(rows) - len(ratings)} answers were not rated, for want of calls or of a reply"
+        yield f"{len(rows) - len(ratings)} of {len(rows)} answers were not rated, for want of calls or of a reply"
+    if len(ratings) < _FEWEST_TOLD_APART:
+        yield f"answers rated: {len(ratings)}, so that nothing says whether the dimensions tell any apart"
+        return
     kinds = [one.is_good for one in ratings]
     if min(kinds.count(True), kinds.count(False)) < _FEWEST_OF_A_KIND:
         yield "too few labels of both kinds: kept is what tells the answers apart, whether people agree or not"

@@ -90,7 +90,9 @@ def test_the_budget_is_exact() -> None:
     model = scripted()
     made = draft(model, "A shop.", read_judged(ROWS), max_calls=7)
     assert (made.usage.calls, len(model.prompts), made.rated) == (7, 7, 5)
-    assert "15 answers were not rated" in made.note
+    assert "15 of 20 answers were not rated" in made.note
+    untried = draft(scripted(), "A shop.", read_judged(ROWS), max_calls=1)
+    assert "nothing says whether the dimensions tell any apart" in untried.note
 
 
 def test_what_cannot_be_drafted_is_refused() -> None:

@@ -40,6 +40,9 @@ def faults(tmp_path: Path, text: str) -> list[str]:
         (rubric("Ответ вежливый и точный?"), "3: judges.mine.criteria: 'вежлив' and 'точн' are two criteria"),
         (rubric("Is it helpful, harmless, honest?"), "'helpful' and 'harmless' are two criteria"),
         (rubric("Is it kind? Is it short?"), "it asks two questions"),
+        (rubric("Is it short and does it name the price?"), "it asks two questions"),
+        (rubric("回答是否礼貌，是否给出价格？"), "it asks two questions"),
+        (rubric(levels='{ 1 = "до 3 шагов", 2 = "от 3 до 4 шагов", 3 = "более 4 шагов" }'), "1 and 2 overlap: 3"),
         (rubric("Is the tone appropriate?"), "nobody can say where 'appropriate' begins"),
         (
             rubric("Does it agree with the documents?"),
