@@ -210,7 +210,7 @@ def test_headers_that_are_too_large(guard: Guarded) -> None:
     [({"max_in_flight": 1}, 503, "server_busy"), ({"max_in_flight_per_key": 1}, 429, "too_many_requests")],
 )
 def test_more_requests_than_places(settings: dict[str, int], status: int, code: str) -> None:
-    """A request beyond the limit is refused at once, with Retry-After, and spends no budget; health still answers."""
+    """A request beyond the limit is refused at once, with Retry-After, and spends no budget; health answers."""
 
     def hanging(asked: Asked) -> Wire:
         return Wire((), then="hang")
