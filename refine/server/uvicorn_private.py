@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import json
 import logging
+import re
 import signal
 import socket
 import struct
@@ -20,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from refine.server.access import request_headers
@@ -148,12 +149,29 @@ class _Protocol(HttpToolsProtocol):
             self._refuse(ApiError(505, "the server speaks HTTP/1.0 and HTTP/1.1", code="unknown_version"))
         if not named.get(b"host") and self.parser.get_http_version() == "1.1":
             self._refuse(ApiError(400, "the request names no host, as HTTP/1.1 wants", code="no_host"))
+        if not self.url.startswith(b"/") or b"#" in self.url:
+            self._read_target()
         if not self._is_refused and not self._is_upgrade:
             super().on_headers_complete()
             self._has_cycle = True
             if self.service.draining:
                 self.let_end()
             self.headers = deque(maxlen=0)  # type: ignore[assignment]  # what comes now are trailers
+
+    def _read_target(self) -> None:
+        """Take the host from an address that names one, in place of the header, as RFC 9112 (3.2.2) wants."""
+        if self.url == b"*" and self.parser.get_method() == b"OPTIONS":
+            return
+        scheme = (parse_url(self.url).schema or b"").lower()
+        address = self.url[len(scheme) + len(b"://") :]
+        authority = re.split(rb"[/?]", address, maxsplit=1)[0]
+        if scheme not in (b"http", b"https") or b"@" in authority or b"#" in self.url:
+            text = "a request names a path, or an address of http or https without user and fragment"
+            self._refuse(ApiError(400, text, code="invalid_target"))
+            return
+        headers = [(name, authority if name == b"host" else value) for name, value in self.headers]
+        self.headers[:] = headers if b"host" in dict(headers) else [*headers, (b"host", authority)]
+        self.url = b"/" + address[len(authority) :].removeprefix(b"/")
 
     def on_body(self, body: bytes) -> None:
         if not self._is_refused and not self._is_upgrade:
