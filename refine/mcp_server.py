@@ -315,7 +315,6 @@ class McpServer:
         if caller is None or self.service is None:
             yield
             return
-        self.service.budgets.enter(caller.name)
         with self.service.admission.place(caller.name):
             yield
 

@@ -26,7 +26,7 @@ from refine.record.chains import verify_record
 from refine.record.rows import Origin, Redact, check_outcome
 from refine.record.schema import OutcomeFilter
 from refine.record.seals import Row, Verification, seal_key_of, sealed_rows
-from refine.record.sums import is_summed
+from refine.record.sums import is_summed, sum_faults
 from refine.record.writer import RecordStats, RecordWriter, Tables, masked
 
 T = TypeVar("T")
@@ -283,7 +283,7 @@ class DatabaseRecord(SharedByCopies):
         return sealed_rows(self.rows(where), seal_key_of())
 
     def verify(self, heads: Mapping[str, Sequence[Any]] | None = None) -> Verification:
-        """Return whether every outcome is as it was written, and none is missing.
+        """Return whether every outcome is as it was written, none is missing, and the sums are those of them.
 
         Args:
             heads: `heads` of an earlier verification, kept elsewhere; they show what was cut off since.
@@ -292,7 +292,13 @@ class DatabaseRecord(SharedByCopies):
             ConfigurationError: If the seals are under a key that the environment does not hold.
         """
         with self._tables.reading_one_state() as connection:
-            return verify_record(connection, seal_key_of(), heads)
+            result = verify_record(connection, seal_key_of(), heads)
+            try:
+                for fault in () if result.faults else sum_faults(connection):
+                    result.add(fault)
+            except (TypeError, ValueError, ArithmeticError):
+                result.add("the sums cannot be compared, as a row of theirs holds what was never written")
+            return result
 
     def label(
         self,

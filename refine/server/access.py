@@ -77,6 +77,12 @@ class Budgets:
                 )
         spent.requests += 1
 
+    def give_back(self, name: str) -> None:
+        """Count one request of a key less: it came in, but there was no room for what it sent."""
+        if name in self._keys:
+            spent = self._of_today(name)
+            spent.requests = max(0, spent.requests - 1)
+
     def add(self, name: str, usage: Usage) -> None:
         """Count what a request of a key consumed."""
         if name in self._keys:

@@ -102,6 +102,10 @@ class ClientGone(Exception):  # noqa: N818 - what happened
     """The client left before its request was complete."""
 
 
+BUSY = "server_busy"
+"""Code of the error for a request that there was no room for."""
+
+
 class ByteBudget:
     """Counts the bytes of all bodies that are held at once.
 
@@ -124,7 +128,7 @@ class ByteBudget:
         def take(size: int) -> None:
             if size > self.left:
                 text = "the server holds as many bytes as it may; try again"
-                raise ApiError(503, text, code="server_busy", retry_after_s=1)
+                raise ApiError(503, text, code=BUSY, retry_after_s=1)
             self.left -= size
             held.append(size)
 

@@ -90,7 +90,6 @@ class PassThroughRoute:
         try:
             caller = self._service.keys.caller(incoming)
             exchange.caller = caller.name
-            self._service.budgets.enter(caller.name)
             with self._service.admission.place(caller.name):
                 status = await self._pass(scope, exchange, client, caller, form)
         except ClientGone:

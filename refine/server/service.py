@@ -37,19 +37,21 @@ from refine.server.dialects.protocol import (
     read_object,
     write_json,
 )
-from refine.server.errors import ApiError, ByteBudget, ClientGone, PassedBody, read_body
+from refine.server.errors import BUSY, ApiError, ByteBudget, ClientGone, PassedBody, read_body
 from refine.telemetry import UNTRACED, trace_request
 
 
 class _Admission:
-    """Counts the requests in flight, and refuses those beyond a limit.
+    """Counts the requests in flight and those of a day, and refuses what is beyond a limit.
 
     Args:
         limits: The limits.
+        budgets: What keys may consume in a day; a request that finds no place spends none of it.
     """
 
-    def __init__(self, limits: RequestLimits) -> None:
+    def __init__(self, limits: RequestLimits, budgets: Budgets) -> None:
         self._limits = limits
+        self._budgets = budgets
         self._by_key: Counter[str] = Counter()
         self.in_flight = 0
 
@@ -58,7 +60,8 @@ class _Admission:
         """Hold a place for one request of a key in a `with` block.
 
         Raises:
-            ApiError: If there is none: 429 where the key has too many, 503 where the server has.
+            ApiError: If there is none: 429 where the key has too many, or has spent its budget, 503 where the
+                server has too many.
         """
         limits = self._limits
         if self._by_key[key] >= limits.max_in_flight_per_key:
@@ -69,11 +72,16 @@ class _Admission:
                 retry_after_s=1,
             )
         if self.in_flight >= limits.max_in_flight:
-            raise ApiError(503, "the server is busy; try again", code="server_busy", retry_after_s=1)
+            raise ApiError(503, "the server is busy; try again", code=BUSY, retry_after_s=1)
+        self._budgets.enter(key)
         self.in_flight += 1
         self._by_key[key] += 1
         try:
             yield
+        except ApiError as error:
+            if error.code == BUSY:
+                self._budgets.give_back(key)
+            raise
         finally:
             self.in_flight -= 1
             self._by_key[key] -= 1
@@ -416,7 +424,7 @@ class Service:
     draining: bool = False
 
     def __post_init__(self) -> None:
-        self.admission = _Admission(self.limits)
+        self.admission = _Admission(self.limits, self.budgets)
         self.bytes_held = ByteBudget(self.limits.max_bytes_in_flight)
         self.running: set[_RequestTask] = set()
 
@@ -542,7 +550,6 @@ class PostRoute(ABC):
             raise ApiError(405, "this path takes POST", code="method_not_allowed", allow="POST")
         caller = service.keys.caller(incoming)
         exchange.caller = caller.name
-        service.budgets.enter(caller.name)
         with service.admission.place(caller.name), service.bytes_held.request() as hold:
             body = await read_body(client.receive, incoming.headers, service.limits, hold)
             if incoming.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):

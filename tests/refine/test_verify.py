@@ -26,7 +26,7 @@ from refine import SelfRefine
 from refine.cli.app import app
 from refine.record import DatabaseRecord
 from refine.record.database import read_url
-from refine.record.schema import ANCHOR, ATTEMPT, OUTCOME, SEAL
+from refine.record.schema import ANCHOR, ATTEMPT, OUTCOME, SEAL, SERIES, SUMS, TALLY
 from tests.guarding import wait_until
 
 TAMPERS = int(os.environ.get("REFINE_TAMPERS", "100"))
@@ -159,6 +159,34 @@ def test_what_is_dropped_changed_or_cut_off_is_named(url: str) -> None:
     for statement, fault in cases.items():
         run_sql(url, statement)
         assert any(fault in one for one in faults(url)), (statement, faults(url))
+
+
+def test_sums_that_are_not_those_of_the_outcomes_are_named(url: str) -> None:
+    """A sum, a tally or a series that is changed, dropped or added, at any width of time, is found."""
+    fill(url, 6)
+    hour = "SELECT min(start) FROM record_sums WHERE width = 3600000"
+    cases = {
+        "UPDATE record_sums SET outcomes = outcomes + 1 WHERE width = 60000": "00 UTC are not those",
+        "UPDATE record_sums SET cost = cost - 1 WHERE width = 3600000": "00 UTC are not those",
+        "DELETE FROM record_sums WHERE width = 86400000": "are not those",
+        "UPDATE record_tally SET value = value + 1 WHERE judge <> ''": "are not those",
+        f"DELETE FROM record_tally WHERE judge = '' AND start = ({hour})": "00 UTC are not those",
+        "INSERT INTO record_tally VALUES (86400000, 86400000, 1, '', 1, 1)": "the sums of 1970-01-02 are not",
+        "UPDATE record_series SET stop_reason = 'mine'": "a series of the sums was changed",
+        "DELETE FROM record_series": "a series of the sums of",
+    }
+    engine = create_engine(read_url(url))
+    for statement, fault in cases.items():
+        assert faults(url) == []
+        with engine.connect() as connection:
+            kept = {table: connection.execute(select(table)).mappings().all() for table in (SUMS, TALLY, SERIES)}
+        run_sql(url, statement)
+        assert any(fault in one for one in faults(url)), (statement, faults(url))
+        with engine.begin() as connection:
+            for table, rows in kept.items():
+                connection.execute(table.delete())
+                connection.execute(table.insert(), list(map(dict, rows)))
+    engine.dispose()
 
 
 def test_retention_leaves_a_sealed_gap(url: str) -> None:

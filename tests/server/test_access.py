@@ -210,21 +210,27 @@ def test_headers_that_are_too_large(guard: Guarded) -> None:
     [({"max_in_flight": 1}, 503, "server_busy"), ({"max_in_flight_per_key": 1}, 429, "too_many_requests")],
 )
 def test_more_requests_than_places(settings: dict[str, int], status: int, code: str) -> None:
-    """A request beyond the limit is refused with Retry-After, at once; health still answers."""
+    """A request beyond the limit is refused at once, with Retry-After, and spends no budget; health answers."""
 
     def hanging(asked: Asked) -> Wire:
         return Wire((), then="hang")
 
-    with serving(hanging) as upstream, guarding(upstream.url, upstream_timeout_s=0.6, **settings) as guard:
-        first = threading.Thread(target=guard.chat)
+    keys = [{"name": "a", "sha256": digest_of("rf-one"), "requests_per_day": 2}]
+    headers = {"x-refine-key": "rf-one"}
+    limits = {"upstream_timeout_s": 0.6, "max_bytes_in_flight": 3_000, **settings}
+    with serving(hanging) as upstream, guarding(upstream.url, keys=keys, **limits) as guard:
+        first = threading.Thread(target=guard.chat, kwargs={"headers": headers})
         first.start()
         wait_until(lambda: guard.service.admission.in_flight == 1)
-        refused = guard.chat()
-        assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
-        assert refused.headers["retry-after"] == "1"
+        for path in ("chat/completions", "embeddings", "judge"):
+            refused = guard.post(f"/v1/{path}", {}, headers=headers)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
+            assert refused.headers["retry-after"] == "1"
         assert guard.get("/healthz").status_code == 200
         first.join(10)
         wait_until(lambda: guard.service.admission.in_flight == 0)
+        codes = [guard.chat(headers=headers, user=user).json()["error"]["code"] for user in ("x" * 3_000, "", "")]
+        assert codes == ["server_busy", "upstream_timeout", "budget_spent"]
 
 
 def test_a_dead_upstream_opens_the_circuit() -> None:

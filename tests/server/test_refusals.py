@@ -101,6 +101,33 @@ def test_a_name_that_a_stranger_gave_to_this_machine(guard: Guarded, upstream: M
     assert b"200 OK" in exchange(guard, b"GET /v1/models HTTP/1.0\r\n\r\n")
 
 
+def test_the_host_of_an_address_counts_not_the_header(guard: Guarded) -> None:
+    """A target that is a whole address has the host, whatever `Host` says; what is no target is refused."""
+    cases = {
+        "GET http://evil.example/v1/models": "host_not_allowed",
+        "GET HTTPS://evil.example:80?/v1/models": "unknown_path",
+        "GET http://LocalHost:80/v1/models?a": "reached",
+        "GET http://[::1]/v1/models": "reached",
+        "GET http://localhost": "unknown_path",
+        "GET http://localhost@evil.example/v1/models": "invalid_target",
+        "GET http://@localhost/v1/models": "invalid_target",
+        "GET ftp://localhost/v1/models": "invalid_target",
+        "GET /v1/models#": "invalid_target",
+        "GET *": "invalid_target",
+        "OPTIONS *": "unknown_path",
+        "GET localhost:80": "invalid_http",
+        "CONNECT localhost:80": "no_upgrade",
+        "GET //localhost/v1/models": "unknown_path",
+    }
+    for target, code in cases.items():
+        for hosts in ("host: x\r\n", "host: evil.example\r\n") if "//" in target else ("host: x\r\n",):
+            reply = exchange(guard, f"{target} HTTP/1.1\r\n{hosts}connection: close\r\n\r\n".encode())
+            assert f'"{code}"' in reply.decode(), (target, hosts)
+    bare = exchange(guard, b"GET http://evil.example/v1/models HTTP/1.0\r\n\r\n")
+    twice = exchange(guard, b"GET http://x/v1/models HTTP/1.1\r\nhost: x\r\nhost: x\r\nconnection: close\r\n\r\n")
+    assert (b"host_not_allowed" in bare, b"repeated_header" in twice) == (True, True)
+
+
 def test_names_with_keys_and_at_another_address(upstream: ModelServer) -> None:
     """A key is no browser's to send, so any name will do; the name that is listened at is the server's own."""
     keys = [{"name": "first", "sha256": digest_of("rf-one")}]

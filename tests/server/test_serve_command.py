@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -72,6 +73,46 @@ def test_it_serves_and_drains() -> None:
         asking.join(60)
         assert replies[0].json()["choices"][0]["message"]["content"] == "good"
         assert forks.end_of(process) == -signal.SIGTERM
+
+
+async def test_a_stop_costs_nobody_an_answer(tmp_path: Path) -> None:
+    """Of 50 clients that ask all the time, on new connections and kept ones, each is answered, or not let in."""
+    file, broken = tmp_path / "refine.toml", list[str]()
+    file.write_text('ready_s = 0\nlog_level = "warning"\n', encoding="utf-8")
+    request = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(BODY)}\r\n\r\n{BODY}"
+
+    async def ask(port: int, *, keeps: bool) -> None:
+        reader = writer = None
+        with suppress(ConnectionRefusedError):
+            while True:
+                if reader is None or writer is None:
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    writer.write(request.encode())
+                    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                    await reader.readexactly(int(re.findall(rb"content-length: (\d+)", head)[0]))
+                except (ConnectionError, EOFError) as error:
+                    broken.append(repr(error))
+                    return
+                if not keeps or b"connection: close" in head:
+                    writer.close()
+                    reader = writer = None
+
+    for _ in range(3):
+        with (
+            serving(lambda _: Reply("good", delay_s=0.02)) as upstream,
+            serving_command("--upstream", upstream.url, "--config", str(file)) as (process, url, _lines),
+        ):
+            port = httpx2.URL(url).port or 0
+            asking = [asyncio.create_task(ask(port, keeps=number % 2 == 0)) for number in range(50)]
+            while len(upstream.requests) < 150:  # noqa: ASYNC110 - the upstream runs in another thread
+                await asyncio.sleep(0.01)
+            forks.tell(process, signal.SIGTERM)
+            assert await asyncio.to_thread(forks.end_of, process) == -signal.SIGTERM
+            for task in asking:
+                task.cancel()
+            await asyncio.wait(asking)
+    assert broken == []
 
 
 def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
