@@ -6,7 +6,6 @@ import judges
 from graphs.answers import reply_without_reasoning
 from graphs.augment import all_drafts, auto, fresh, last_draft, last_drafts, restated, verify_first
 from graphs.certificate import CertificateWarning, GeneratorIdentity, check_certificate
-from graphs.drivers import DeadlinePassed, acall_within
 from graphs.generators import AsyncGenerator, Draft, DraftRequest, Generator, PerRequest, RequestGenerator
 from graphs.graph import LoopGraph, SelfJudgingWarning, build_loop, self_refine
 from graphs.langgraph_private import SUMMARY
@@ -40,7 +39,6 @@ __all__ = [
     "Bounds",
     "CertificateWarning",
     "ConcurrentTurn",
-    "DeadlinePassed",
     "Draft",
     "DraftError",
     "DraftRequest",
@@ -66,7 +64,6 @@ __all__ = [
     "ReviewPending",
     "SelfJudgingWarning",
     "Unanswered",
-    "acall_within",
     "all_drafts",
     "arun",
     "auto",

@@ -9,10 +9,7 @@ picture is wanted; where none is, a plain flow saves what LangGraph costs per no
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
-import queue
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
@@ -32,7 +29,7 @@ from graphs.refinement import Refinement
 from judges.runtime import flow as running
 from judges.runtime.budget import Allowance
 from judges.runtime.faults import logging_safely
-from judges.runtime.flow import CallInTask, leave_unjoined, let_calls_be_left
+from judges.runtime.flow import DeadlinePassed, acall_within, call_within
 from judges.verdict import Usage
 
 T = TypeVar("T")
@@ -347,10 +344,11 @@ async def aperform(effect: Effect) -> Any:
         if effect.config is None and watch is None:
             return await _acall_own(effect.seconds, effect.arun())
         with nullcontext() if effect.config is None else langchain_private.use_config(effect.config):
+            seconds = effect.seconds
             if watch is None or number is None:
-                return await acall_within(effect.seconds, effect.arun())
+                return await (effect.arun() if seconds is None else acall_within(seconds, effect.arun()))
             with watch(number) as on_result:
-                result = await acall_within(effect.seconds, effect.arun())
+                result = await (effect.arun() if seconds is None else acall_within(seconds, effect.arun()))
                 on_result(result)
                 return result
     except BaseException:
@@ -363,66 +361,6 @@ Watcher = Callable[[int], AbstractContextManager[Callable[[object], None]]]
 
 watcher: ContextVar[Watcher | None] = ContextVar("graphs.watcher", default=None)
 """Set for the time of a question, by whoever watches it."""
-
-
-class DeadlinePassed(Exception):  # noqa: N818 - the name describes the event
-    """The call did not finish in time."""
-
-
-def call_within(seconds: float | None, function: Callable[[], T]) -> T:
-    """Call a function and wait for its result at most `seconds`; None waits without a limit.
-
-    A blocking call cannot be stopped from outside, so with a limit it runs in its own thread, which is abandoned
-    when the time is up.
-
-    Raises:
-        DeadlinePassed: If the time is up.
-    """
-    if seconds is None:
-        return function()
-    if seconds <= 0:
-        raise DeadlinePassed
-    results: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            results.put((context.run(function), None))
-        except BaseException as error:  # noqa: BLE001 - re-raised in the waiting thread
-            results.put((None, error))
-
-    context = contextvars.copy_context()
-    threading.Thread(target=run, daemon=True, name="refine-call").start()
-    try:
-        value, error = results.get(timeout=min(seconds, threading.TIMEOUT_MAX))
-    except queue.Empty:
-        leave_unjoined()
-        raise DeadlinePassed from None
-    if error is not None:
-        raise error
-    return value  # type: ignore[return-value]  # without an error there is a value
-
-
-async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
-    """Await a call for at most `seconds`; None waits without a limit.
-
-    When the time is up the call is cancelled and abandoned, even if it is slow to clean up or ignores the
-    cancellation.
-
-    Raises:
-        DeadlinePassed: If the time is up.
-    """
-    if seconds is None:
-        return await call
-    let_calls_be_left()
-    running = CallInTask(call)
-    try:
-        await asyncio.wait({running}, timeout=max(0.0, seconds))
-        if running.done():
-            return running.result()
-        leave_unjoined()
-        raise DeadlinePassed
-    finally:
-        running.cancel()
 
 
 async def _acall_own(seconds: float | None, call: Awaitable[T]) -> T:

@@ -26,7 +26,6 @@ from graphs.answers import check_judges, without_reasoning
 from graphs.augment import added_messages
 from graphs.copies import is_echo, keep_answer
 from graphs.drivers import (
-    DeadlinePassed,
     Effect,
     Flow,
     Messages,
@@ -93,6 +92,7 @@ from judges.models.providers.llm_runs import metered
 from judges.models.retry import kind_of, place_of
 from judges.promise import Standing
 from judges.runtime.budget import Allowance, Refused, with_cost
+from judges.runtime.flow import LAST_WORDS_S, DeadlinePassed
 from judges.runtime.observation import current, observing
 from judges.sample import Sample, is_long
 from judges.verdict import Usage, Verdict
@@ -704,7 +704,8 @@ class Loop:
             with observation():
                 return await judge.acall(sample)
 
-        return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
+        longest = None if seconds is None else seconds + LAST_WORDS_S
+        return Effect(run=run, arun=arun, config=config, seconds=longest, allowance=allowance)
 
     def _observation(
         self, refinement: Refinement, config: RunnableConfig, context: RunContext, allowance: Allowance | None

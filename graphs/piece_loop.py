@@ -24,7 +24,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from graphs import langchain_private, langgraph_private
 from graphs.answers import fault_of, rejection_for
 from graphs.augment import added_messages, amendment_messages, continuation_messages
-from graphs.drivers import DeadlinePassed, Effect, Messages, Node, RunContext, Transition
+from graphs.drivers import Effect, Messages, Node, RunContext, Transition
 from graphs.events import Event, drafted_events, finished_events, started_events
 from graphs.generators import Delta, Draft, DraftRequest, OnDelta
 from graphs.loop import (
@@ -62,7 +62,7 @@ from judges.prompting.prompts import language_of
 from judges.requests import BegunAnswer
 from judges.runtime import flow
 from judges.runtime.budget import Allowance, with_cost
-from judges.runtime.flow import let_calls_be_left
+from judges.runtime.flow import DeadlinePassed, let_calls_be_left
 from judges.runtime.observation import also_within, observing, within
 from judges.verdict import Usage, Verdict
 

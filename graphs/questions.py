@@ -10,12 +10,19 @@ from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage
 
-from graphs.drivers import DeadlinePassed, Effect, RunContext, aperform, perform
+from graphs.drivers import Effect, RunContext, aperform, perform
 from graphs.outcome import question_of
 from graphs.refinement import Refinement
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
-from judges.runtime.flow import CallInTask, DaemonThreads, leave_unjoined, let_calls_be_left
+from judges.runtime.flow import (
+    LAST_WORDS_S,
+    CallInTask,
+    DaemonThreads,
+    DeadlinePassed,
+    leave_unjoined,
+    let_calls_be_left,
+)
 from judges.runtime.observation import current, observing
 from judges.verdict import Usage, Verdict
 
@@ -84,7 +91,8 @@ class InputJudging:
                 return await self.judge.acall(sample)
 
         config, seconds = context.for_judge(lambda: "question"), refinement.seconds_left(now)
-        return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
+        longest = None if seconds is None else seconds + LAST_WORDS_S
+        return Effect(run=run, arun=arun, config=config, seconds=longest, allowance=allowance)
 
 
 def too_late(effect: Effect) -> Verdict:

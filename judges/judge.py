@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 from judges.entry import Entry, Explanation
@@ -23,13 +24,24 @@ from judges.models.prompt_and_reply import render_data
 from judges.models.providers.llm_runs import metered
 from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
 from judges.runtime import budget, faults, flow
-from judges.runtime.flow import CallInTask, DaemonThreads, in_daemon_thread, in_thread
-from judges.runtime.observation import Observation, Shared, current, observed, observing, shared_work
+from judges.runtime.budget import Allowance
+from judges.runtime.flow import (
+    LAST_WORDS_S,
+    CallInTask,
+    DaemonThreads,
+    DeadlinePassed,
+    acall_within,
+    call_within,
+    in_daemon_thread,
+    in_thread,
+)
+from judges.runtime.observation import Observation, Shared, current, observed, observing, shared_work, within
 from judges.sample import Sample, copy_sample, excerpt_of, is_long
 from judges.settings import MADE_WITH, checking_settings, setting_called, settings_of
 from judges.verdict import Usage, Verdict
 
 _MOST_THREADS = 16
+_TOO_LONG = "the judge took too long"
 _AT_ONCE_S = 0.05
 """A request that is settled within this time is settled before the next one begins."""
 
@@ -64,6 +76,16 @@ async def arun(judge: Deliberates, sample: Sample) -> Verdict:
         verdict = await flow.arun(case.judging(), perform)
         on_verdict(verdict)
         return verdict
+
+
+async def ajudge_within(seconds: float | None, judge: Judge, sample: Sample) -> Verdict:
+    """Judge a sample without blocking, within so many seconds; None sets no limit."""
+    longest = None if seconds is None else seconds + LAST_WORDS_S
+    with within(None if seconds is None else Allowance(seconds=seconds)):
+        try:
+            return await acall_within(longest, arun(judge, sample))
+        except DeadlinePassed:
+            return Verdict.without_score("deadline", _TOO_LONG, judge=judge.name)
 
 
 class _Case:
@@ -273,7 +295,7 @@ def _complete(request: Request, here: Observation) -> Completion:
                     return _judged(run(judge, sample))
             case Apply(function=function, sample=sample):
                 with _counting(request, here) as call_allowance:
-                    value = waited_for(function(sample))
+                    value = call_within(_seconds_left(here), partial(_call, function, sample))
                 return _applied(value, call_allowance.spent)
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
@@ -294,10 +316,19 @@ async def _acomplete(request: Request, here: Observation) -> Completion:
                     return _judged(await arun(judge, sample))
             case Apply(sample=sample):
                 with _counting(request, here) as call_allowance:
-                    value = await _await_call(request.afunction or request.function, sample, here.allowance)
+                    call = _await_call(request.afunction or request.function, sample, here.allowance)
+                    value = await acall_within(_seconds_left(here), call)
                 return _applied(value, call_allowance.spent)
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
+
+
+def _call(function: Callable[[Sample], object], sample: Sample) -> object:
+    return waited_for(function(sample))
+
+
+def _seconds_left(here: Observation) -> float | None:
+    return None if here.allowance is None else here.allowance.seconds_left
 
 
 def _numbered(request: Consult, here: Observation) -> AbstractContextManager[None]:
@@ -323,7 +354,7 @@ def _judged(verdict: Verdict) -> Completion:
 
 
 @contextmanager
-def _counting(request: Apply, here: Observation) -> Iterator[budget.Allowance]:
+def _counting(request: Apply, here: Observation) -> Iterator[Allowance]:
     """Count what a function consumes, and make its fault an `AskFailed` with that usage."""
     if here.allowance is not None:
         here.allowance.check()
@@ -356,6 +387,8 @@ def _failed(error: Exception, request: Request) -> Completion:
 def _failure(error: Exception, request: Request) -> AskFailed:
     if isinstance(error, AskFailed):
         return error
+    if isinstance(error, DeadlinePassed):
+        return AskFailed("deadline", _TOO_LONG)
     if isinstance(request, Embed):
         detail = f"{retry.kind_of(error)} from {request.model.name}{retry.place_of(error)}"
     else:
@@ -378,9 +411,7 @@ async def _awaited(value: Awaitable[object]) -> object:
     return await value
 
 
-async def _await_call(
-    function: Callable[[Sample], object], sample: Sample, allowance: budget.Allowance | None
-) -> object:
+async def _await_call(function: Callable[[Sample], object], sample: Sample, allowance: Allowance | None) -> object:
     if inspect.iscoroutinefunction(function):
         return await function(sample)
     may_be_left = allowance is not None and allowance.may_be_left

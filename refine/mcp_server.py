@@ -25,12 +25,12 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from graphs import DeadlinePassed, GeneratorFailed, Outcome, Unanswered, acall_within, arun
+from graphs import GeneratorFailed, Outcome, Unanswered, arun
 from graphs.outcome import RefineError
 from judges.catalogue.names import JudgeSpec, is_judges_file, is_reference
 from judges.catalogue.registry import default_registry, find
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
-from judges.judge import Judge
+from judges.judge import Judge, ajudge_within
 from judges.models.providers.openai_fields import names_direct_client
 from judges.models.resolve import as_model
 from judges.offline.trust.label import Label, LabelItem, Labelling, items_of
@@ -219,10 +219,7 @@ class McpServer:
         fields = {"question": question, "answer": answer, "contexts": contexts, "reference": reference or None}
         sample = judging.read({name: value for name, value in fields.items() if value is not None})
         seconds = DEADLINE_S if guard is None else guard.loop.policy.deadline_s
-        try:
-            verdict = await acall_within(seconds, judging.acall(sample))
-        except DeadlinePassed:
-            verdict = Verdict.without_score("deadline", "the judge took too long")
+        verdict = await ajudge_within(seconds, judging, sample)
         self._spend(caller, verdict.usage)
         return Judgement.of(verdict)
 

@@ -86,7 +86,10 @@ class Hang:
 
     async def await_(self) -> None:
         """Wait without blocking."""
-        await asyncio.sleep(30)
+        for _ in range(600):
+            if self._over.is_set():
+                return
+            await asyncio.sleep(0.05)
         self.waited_out = True
 
     def end(self) -> None:

@@ -131,6 +131,70 @@ async def in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T:
     return await future
 
 
+class DeadlinePassed(Exception):  # noqa: N818 - the name describes the event
+    """The call did not finish in time."""
+
+
+def call_within(seconds: float | None, function: Callable[[], T]) -> T:
+    """Call a function and wait for its result at most `seconds`; None waits without a limit.
+
+    A blocking call cannot be stopped from outside, so with a limit it runs in its own thread, which is abandoned
+    when the time is up.
+
+    Raises:
+        DeadlinePassed: If the time is up.
+    """
+    if seconds is None:
+        return function()
+    if seconds <= 0:
+        raise DeadlinePassed
+    results: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((context.run(function), None))
+        except BaseException as error:  # noqa: BLE001 - re-raised in the waiting thread
+            results.put((None, error))
+
+    context = contextvars.copy_context()
+    threading.Thread(target=run, daemon=True, name="refine-call").start()
+    try:
+        value, error = results.get(timeout=min(seconds, threading.TIMEOUT_MAX))
+    except queue.Empty:
+        leave_unjoined()
+        raise DeadlinePassed from None
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]  # without an error there is a value
+
+
+async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
+    """Await a call for at most `seconds`; None waits without a limit.
+
+    When the time is up the call is cancelled and abandoned, even if it is slow to clean up or ignores the
+    cancellation.
+
+    Raises:
+        DeadlinePassed: If the time is up.
+    """
+    if seconds is None:
+        return await call
+    let_calls_be_left()
+    running = CallInTask(call)
+    try:
+        await asyncio.wait({running}, timeout=max(0.0, seconds))
+        if running.done():
+            return running.result()
+        leave_unjoined()
+        raise DeadlinePassed
+    finally:
+        running.cancel()
+
+
+LAST_WORDS_S = 0.25
+"""Seconds that a judge is waited for past its deadline, at which it ends its calls and says who is missing."""
+
+
 def let_calls_be_left() -> None:
     """Let blocking calls that may be left, as with a deadline, hold up the end of the running event loop no more.
 

@@ -16,18 +16,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from graphs import (
-    DeadlinePassed,
     Draft,
     DraftRequest,
     Outcome,
     Unanswered,
-    acall_within,
     arun,
     outcome_of,
     withhold,
 )
 from judges.entry import Explanation
 from judges.errors import BadSample
+from judges.judge import ajudge_within
 from judges.models.providers.llama import ended_servers, restart_ended
 from judges.sample import Sample, canonical_field
 from judges.verdict import Verdict
@@ -81,21 +80,13 @@ async def _judge_row(guard: ServedGuard, row: Json, verdicts: list[Verdict]) -> 
         raise ApiError(
             400, 'there is no answer to judge; give "answer", or messages that end with one', code="bad_sample"
         )
-    verdict = await _verdict_on(sample, guard)
+    verdict = await ajudge_within(guard.loop.policy.deadline_s, guard.judge, sample)
     verdicts.append(verdict)
     accepted = guard.loop.policy.accepts(verdict)
     fields = _verdict_fields(verdict, sample, guard)
     return GuardReply(
         200, {"guard": guard.name, "accepted": accepted, **fields}, [(b"x-refine-guard", guard.name.encode())]
     )
-
-
-async def _verdict_on(sample: Sample, guard: ServedGuard) -> Verdict:
-    """Ask the judge, for no longer than the policy lets an answer take."""
-    try:
-        return await acall_within(guard.loop.policy.deadline_s, guard.judge.acall(sample))
-    except DeadlinePassed:
-        return Verdict.without_score("deadline", "the judge took too long")
 
 
 def _verdict_fields(verdict: Verdict, sample: Sample, guard: ServedGuard) -> Json:

@@ -119,12 +119,12 @@ async def test_a_wait_past_the_deadline_is_not_begun(stage: Stage, client: Clien
 @pytest.mark.parametrize("how", HOWS)
 async def test_waits_do_not_add_up_past_the_deadline(stage: Stage, client: Client, how: How) -> None:
     """On the real clock, in fractions of a second: the second wait would pass the deadline and is not begun."""
-    refiner = stage.refiner(busy(retry_after_ms="200"), "judge", client=client, deadline_s=0.35)
+    refiner = stage.refiner(busy(retry_after_ms="400"), "judge", client=client, deadline_s=0.75)
 
     end = await run(refiner, how)
 
     assert (stage.asked[CRITIC], end.passed) == (2, False)
-    assert 0.2 <= end.seconds < 10
+    assert 0.4 <= end.seconds < 10
 
 
 async def test_a_generators_client_that_waits_is_left_at_the_deadline(stage: Stage) -> None:

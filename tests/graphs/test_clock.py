@@ -17,7 +17,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command, interrupt
 
 from graphs import Policy, self_refine
-from graphs.drivers import DeadlinePassed, acall_within, call_within
+from judges.runtime.flow import DeadlinePassed, acall_within, call_within
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from tests.kit import Clock, Hang

@@ -11,14 +11,15 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from graphs import Outcome, Policy, Unanswered
-from judges import Cascade, Escalation, Judge, Panel, Repeat, Verdict, as_judge
+from judges import Cascade, Escalation, Helpfulness, Judge, Panel, Repeat, Verdict, as_judge
 from judges.offline import Evaluation, Row, evaluate
 from judges.offline.results import summarise_rows
-from judges.testing import ScriptedJudge
+from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.report.contents import RunData, build_report
 from refine.report.file import markdown
 from refine.report.page import page
+from tests.kit import Hang
 from tests.runs.commands import refine
 
 Line = int | Literal["down"]
@@ -91,6 +92,42 @@ async def test_no_answer_passes_that_a_missing_member_could_have_refused(
             worst: list[Line] = [1 if line == "down" else line for line in lines]
             if outcome.passed and not (await outcome_of(refiner, worst)).passed:
                 wrong.append(f"{kind} {lines}: passed")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("way", ["refine", "arefine"])
+@pytest.mark.parametrize("kind", ["function", "coroutine", "model"])
+async def test_a_member_that_hangs_is_named_and_what_the_others_said_counts(
+    kind: str, way: str, hang: Hang
+) -> None:
+    """At the deadline the panel says so itself: a refusal of another member was lost, and the answer unjudged."""
+
+    def wait(_: object) -> str:
+        hang.wait()
+        return "late"
+
+    class Slow(ScriptedModel):
+        async def ainvoke(self, *_: Any, **__: Any) -> Any:
+            await hang.await_()
+
+    async def await_(answer: str) -> bool:
+        await hang.await_()
+        return bool(answer)
+
+    make_model: Any = Slow
+    ways: list[Callable[[Members], Any]] = [Panel, Cascade, lambda both: Panel([Panel(both), both[0]])]
+    hanging = {"function": as_judge(lambda answer: wait(answer) == answer), "coroutine": as_judge(await_)}
+    slow = hanging.get(kind) or Helpfulness(make_model(wait))
+    wrong = []
+    for rating, compose in itertools.product((2, 4), ways):
+        judge: Judge = compose([ScriptedJudge([rating], cycle=True, name="fast"), slow])
+        refiner = SelfRefine(ScriptedModel(["an answer"]), judge, deadline_s=0.1, max_attempts=1)
+        outcome: Any = refiner.refine("what?") if way == "refine" else await refiner.arefine("what?")
+        is_asked = rating == 4 or compose is not Cascade
+        verdict = outcome.attempts[0].verdict
+        missing = {slow.name: "deadline"} if is_asked else {}
+        if outcome.missing != missing or verdict.passed is not (False if rating == 2 else None):
+            wrong.append((judge, outcome.missing, verdict))
     assert wrong == []
 
 

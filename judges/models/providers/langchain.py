@@ -35,6 +35,7 @@ from judges.models.structured import (
     response_format,
 )
 from judges.runtime import flow
+from judges.runtime.observation import seconds_left
 from judges.runtime.validation import SharedByCopies, ban, check_allowed, check_picklable
 from judges.verdict import Usage
 
@@ -323,11 +324,13 @@ class _Binding:
         return replace(self, settings={**self.settings, **settings})
 
     def send(self, request: ModelRequest) -> ModelResponse:
-        reply = self.runnable.invoke(_messages(request), self.config or None, **self.settings)
+        ask = partial(self.runnable.invoke, _messages(request), self.config or None, **self.settings)
+        reply: Any = flow.call_within(seconds_left(), ask)
         return self._read(reply, request)
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
-        reply = await self.runnable.ainvoke(_messages(request), self.config or None, **self.settings)
+        asking = self.runnable.ainvoke(_messages(request), self.config or None, **self.settings)
+        reply = await flow.acall_within(seconds_left(), asking)
         return self._read(reply, request)
 
     def _read(self, reply: Any, request: ModelRequest) -> ModelResponse:
