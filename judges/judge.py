@@ -295,7 +295,7 @@ def _complete(request: Request, here: Observation) -> Completion:
                     return _judged(run(judge, sample))
             case Apply(function=function, sample=sample):
                 with _counting(request, here) as call_allowance:
-                    value = call_within(_seconds_left(here), partial(_call, function, sample))
+                    value = call_within(_seconds_left(here.allowance), partial(_call, function, sample))
                 return _applied(value, call_allowance.spent)
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
@@ -316,8 +316,7 @@ async def _acomplete(request: Request, here: Observation) -> Completion:
                     return _judged(await arun(judge, sample))
             case Apply(sample=sample):
                 with _counting(request, here) as call_allowance:
-                    call = _await_call(request.afunction or request.function, sample, here.allowance)
-                    value = await acall_within(_seconds_left(here), call)
+                    value = await _await_call(request.afunction or request.function, sample, here.allowance)
                 return _applied(value, call_allowance.spent)
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
@@ -327,8 +326,8 @@ def _call(function: Callable[[Sample], object], sample: Sample) -> object:
     return waited_for(function(sample))
 
 
-def _seconds_left(here: Observation) -> float | None:
-    return None if here.allowance is None else here.allowance.seconds_left
+def _seconds_left(allowance: Allowance | None) -> float | None:
+    return None if allowance is None else allowance.seconds_left
 
 
 def _numbered(request: Consult, here: Observation) -> AbstractContextManager[None]:
@@ -412,11 +411,12 @@ async def _awaited(value: Awaitable[object]) -> object:
 
 
 async def _await_call(function: Callable[[Sample], object], sample: Sample, allowance: Allowance | None) -> object:
+    seconds = _seconds_left(allowance)
     if inspect.iscoroutinefunction(function):
-        return await function(sample)
+        return await acall_within(seconds, function(sample))
     may_be_left = allowance is not None and allowance.may_be_left
-    value = await (in_daemon_thread if may_be_left else in_thread)(function, sample)
-    return await value if inspect.isawaitable(value) else value
+    value = await acall_within(seconds, (in_daemon_thread if may_be_left else in_thread)(function, sample))
+    return await acall_within(_seconds_left(allowance), value) if inspect.isawaitable(value) else value
 
 
 class Judge(HintsAtGuesses, ABC):

@@ -74,7 +74,7 @@ def raising() -> observing:
 
 
 class _Script(Generic[T]):
-    """Lines in order, each used once, for any number of threads; or a function that returns lines."""
+    """Lines in order, each used once, for any number of threads, or a function that returns lines; and its calls."""
 
     def __init__(self, lines: Sequence[T] | Callable[[Any], T], *, cycle: bool, owner: str) -> None:
         self._make = lines if callable(lines) else None
@@ -83,6 +83,7 @@ class _Script(Generic[T]):
         self._cycle = cycle
         self._owner = owner
         self._lock = threading.Lock()
+        self.calls: list[tuple[list[BaseMessage], dict[str, Any]]] = []
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
@@ -184,7 +185,6 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
     logprobs: bool | None = None
     scripted: bool = True
     _script: _Script[Any] = PrivateAttr()
-    _calls: list[tuple[list[BaseMessage], dict[str, Any]]] = PrivateAttr(default_factory=list)
 
     @naming_settings(
         "ScriptedModel(['first reply', 'second reply'])",
@@ -206,12 +206,12 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
     @property
     def prompts(self) -> list[list[BaseMessage]]:
         """The messages of every call so far, in order."""
-        return [messages for messages, _ in list(self._calls)]
+        return [messages for messages, _ in list(self._script.calls)]
 
     @property
     def settings(self) -> list[dict[str, Any]]:
         """The keyword settings of every call so far, in order."""
-        return [settings for _, settings in list(self._calls)]
+        return [settings for _, settings in list(self._script.calls)]
 
     @property
     def replies_in_turn(self) -> bool:
@@ -272,8 +272,9 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
 
     def _reply(self, messages: list[BaseMessage], settings: dict[str, Any]) -> AIMessage:
         reply_settings = {} if self.temperature is None else {"temperature": self.temperature}
-        self._calls.append((list(messages), {**reply_settings, **settings}))
-        line = self._script.line(messages)
+        script = self._script
+        script.calls.append((list(messages), {**reply_settings, **settings}))
+        line = script.line(messages)
         if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
             raise line
         if isinstance(line, Likely):

@@ -325,7 +325,8 @@ class _Binding:
 
     def send(self, request: ModelRequest) -> ModelResponse:
         ask = partial(self.runnable.invoke, _messages(request), self.config or None, **self.settings)
-        reply: Any = flow.call_within(seconds_left(), ask)
+        seconds = seconds_left()
+        reply: Any = ask() if seconds is None else flow.call_within(seconds, ask)
         return self._read(reply, request)
 
     async def asend(self, request: ModelRequest) -> ModelResponse:

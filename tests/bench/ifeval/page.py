@@ -30,7 +30,7 @@ python -m tests.bench.ifeval --replay
 The form of the default retry and its words were chosen on 78 prompts of our own, which are not among these; why
 retries failed was looked at here, with the form of 0.7.0. The short prompts were asked twice since: first in three
 arms, where the default was 11.1 points above fresh answers (+4.5 to +17.5; at temperature 0 21.7, +10.4 to +31.6),
-then anew in all six, as shown here. IFEval's prompts were measured once, in three arms at temperature 0.7.
+then anew in all six, as shown here. IFEval's prompts were asked once at each temperature, in three arms.
 
 ![Difference from fresh answers, in points, with 95 % intervals](benefit.svg)
 """
