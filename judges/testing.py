@@ -74,7 +74,7 @@ def raising() -> observing:
 
 
 class _Script(Generic[T]):
-    """Lines in order, each used once, for any number of threads, or a function that returns lines; and its calls."""
+    """Lines in order, each used once, for any number of threads, or a function of lines; and the calls so far."""
 
     def __init__(self, lines: Sequence[T] | Callable[[Any], T], *, cycle: bool, owner: str) -> None:
         self._make = lines if callable(lines) else None
