@@ -448,7 +448,7 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
         _say("the configuration can be used")
         return
     sock = listening_socket(settings.host, settings.port)
-    _begin_log(settings.log_level)
+    begin_log(settings.log_level)
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
     if app.page is not None:
         _say(f"the page is at {address(sock).removesuffix('v1')}{app.page}")
@@ -486,7 +486,7 @@ def begin(file: Path, *, is_asked: bool, ask: Callable[[str, str], str]) -> None
         _say(f"warning: it does not start yet: {error}")
 
 
-def _begin_log(name: str) -> None:
+def begin_log(name: str) -> None:
     """Write the log; at `info` one line a request, and not the steps of each, which `debug` shows."""
     level = getattr(logging, name.upper())
     log_json_lines(level=level)

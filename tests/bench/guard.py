@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import DEVNULL, PIPE, Popen
 
 from tests.bench import guard_servers, instant_server
 
@@ -72,6 +72,7 @@ CASES = (
     Case("two_calls"),
     Case("judging"),
     Case("guard"),
+    Case("logged_guard"),
     Case("guard", attempts=3),
     Case("proxy", messages=12),
     Case("guard", messages=12),
@@ -93,7 +94,8 @@ def question(attempts: int, messages: int) -> bytes:
 def server(name: str, url: str) -> Iterator[tuple[int, int]]:
     """Run a server in a process of its own; yields its port and its process id."""
     command = [sys.executable, "-m", guard_servers.__name__, name, url]
-    with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
+    errors = DEVNULL if name == "logged_guard" else None
+    with Popen(command, stdin=PIPE, stdout=PIPE, stderr=errors, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:

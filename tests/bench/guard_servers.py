@@ -2,8 +2,8 @@
 
 `raw_proxy` and `proxy` (a route of Starlette) pass requests on and do nothing else; `two_calls` makes a call of a
 judge's size after that, and reads nothing; `judging` passes requests on and asks the judge, without any loop;
-`guard` is the guard; `chat_openai` is the same loop over LangChain's client. Each prints its port, and ends with
-its standard input.
+`guard` is the guard, `logged_guard` writes its log, too; `chat_openai` is the same loop over LangChain's client.
+Each prints its port, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from judges import Helpfulness, OpenAICompatible
 from judges.models.structured import response_format
 from refine.server.assembly import make_service
 from refine.server.config import load_settings
-from refine.server.running import listening_socket, make_app
+from refine.server.running import begin_log, listening_socket, make_app
 
 ATTEMPTS = 3
 
@@ -44,6 +44,12 @@ def guard(url: str) -> ASGIApp:
     }
     settings = load_settings(None, flags)
     return make_app(settings, make_service(settings))
+
+
+def logged_guard(url: str) -> ASGIApp:
+    """Make the guard with the log that it writes by default, an access line for each request."""
+    begin_log("info")
+    return guard(url)
 
 
 class Plain:
@@ -144,6 +150,7 @@ SERVERS: dict[str, Callable[[str], ASGIApp]] = {
     "two_calls": TwoCalls,
     "judging": Judging,
     "guard": guard,
+    "logged_guard": logged_guard,
     "chat_openai": ChatOpenAILoop,
 }
 
