@@ -57,7 +57,8 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 """Methods that pass; TRACE, for one, would send the operator's key back."""
 
 
-_PARAMETERS, _WORD = re.compile(r";[^/]*"), re.compile(r"\w+(?:-\w+)*")
+_PARAMETERS = re.compile(r";[^/]*")
+_WORD = re.compile(r"\w+(?:-\w+)*")
 
 
 def _ends_as_judged(path: str) -> bool:

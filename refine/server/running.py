@@ -199,7 +199,8 @@ _ROW = {
     "reference": "Paris.",
     "retrieved_contexts": ["Paris is the capital of France."],
 }
-_REFUSED, _NOT_FOUND = (401, 403), 404
+_REFUSED = (401, 403)
+_NOT_FOUND = 404
 _FAILING = 500
 _LIVE_S = 60.0
 """Seconds that each of those asked has to answer; a judge without a deadline could hang for ever."""

@@ -27,7 +27,10 @@ Finding = Literal["flagged", "small", "not enough data", "association"]
 
 _LEVEL = 0.05
 _LEAST_DISCORDANT = 20
-_LEAST_LEAN, _LEAST_CHANGE = 0.05, 0.1
+_LEAST_LEAN = 0.05
+"""The least lean that counts as a bias."""
+_LEAST_CHANGE = 0.1
+"""The least change of a verdict that does."""
 
 
 @dataclass(frozen=True, kw_only=True)

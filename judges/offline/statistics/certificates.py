@@ -14,7 +14,10 @@ from judges.offline.statistics.intervals import clopper_pearson, wilson
 from judges.offline.statistics.replay import Ratings, breaks_of, replay_each
 from judges.offline.statistics.resampling import chosen, finite, listed, recorded_runs, share, whole
 
-_LARGEST_LOGARITHM, _TINY = 700.0, 1e-200
+_LARGEST_LOGARITHM = 700.0
+"""The largest logarithm of an e-value that is still a finite number."""
+_TINY = 1e-200
+"""Probabilities below this count as 0, since their logarithm would be lost."""
 
 
 def confidence_sequence(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
@@ -164,9 +167,12 @@ _Status = Literal["certified", "refused", "too_few", "not_tested"]
 Method = Literal["sequence", "fallback", "anytime", "assisted"]
 AnyMethod = Literal["sequence", "fallback", "anytime", "assisted", "weighted"]
 
-ALPHA, DELTA = 0.10, 0.05
+ALPHA = 0.10
+DELTA = 0.05
 _THRESHOLDS = (4, 3, 2)
-_POWER, _HOLDS_FOR = 0.8, 15
+_POWER = 0.8
+_HOLDS_FOR = 15
+"""Numbers of labels in a row at which the power is reached, since it rises in steps."""
 _MOST_LABELS = 3000
 
 

@@ -29,7 +29,8 @@ _Array = NDArray[np.float64]
 _Variant = Literal["default", "reference"]
 
 _LEAST_INFORMATION = 0.1
-_LEAST_LABELS, _INDICATIVE_BELOW = 10, 30
+_LEAST_LABELS = 10
+_INDICATIVE_BELOW = 30
 _FOLDS = 5
 
 

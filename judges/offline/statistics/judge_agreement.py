@@ -132,7 +132,8 @@ def _ece_null(s: np.ndarray, w: np.ndarray, resamples: int, seed: int) -> float:
 _Weighting = Literal["none", "linear", "quadratic"]
 LEVELS = tuple(range(LOWEST, HIGHEST + 1))
 
-_RARE_KAPPA, _HIGH_BASE_RATE = 0.4, 0.85
+_RARE_KAPPA = 0.4
+_HIGH_BASE_RATE = 0.85
 _GOOD = 3
 
 

@@ -18,7 +18,8 @@ from judges.offline.statistics.resampling import chosen, finite, listed, on_scal
 _Array = NDArray[np.float64]
 _Unit = Sequence[float | None]
 
-_LEAST_ROWS, _LEAST_RATERS = 30, 3
+_LEAST_ROWS = 30
+_LEAST_RATERS = 3
 _LEAST_RATINGS = 2
 _HALF = 0.5
 

@@ -494,7 +494,8 @@ _DEEPEST = 100
 """Levels of what is read; functions that look into it call themselves at every one."""
 
 
-_DIGIT, _LONG_NUMBER = re.compile(rb"[0-9]"), re.compile(rb"[0-9]{%d}" % _LONG)
+_DIGIT = re.compile(rb"[0-9]")
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % _LONG)
 
 
 def write_json(document: object) -> bytes:
