@@ -66,7 +66,12 @@ async def test_a_judge_recovers_from_what_passes(stage: Stage, fault: Fault, cli
         end = await run(refiner, "async")
 
     again = fault.judged > 1
-    assert (end.passed, stage.asked[CRITIC]) == (again, 2 if again else 1)
+    most = 2 if again else 1
+    least = (
+        0 if fault.judging == "deadline" else most
+    )  # on a loaded machine the time is up before the call is made
+    assert end.passed == again
+    assert least <= stage.asked[CRITIC] <= most
 
 
 @pytest.mark.parametrize("how", HOWS)
