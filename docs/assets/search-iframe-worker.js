@@ -191,6 +191,8 @@ class OrderedSearch extends (isFolder ? FrameWorker : Worker) {
       const marked = new Map(message.data.items.map((page) => [pageOf(page[0]), page]));
       const answers = new Map((this.answers.shift() ?? []).map((first) => [pageOf(first), [{ ...first, score: 0, terms: {} }]]));
       message.data.items = [...new Map([...answers, ...marked]).values()];
+      // The theme would call the beginnings of words that were searched ("bot*") missing.
+      message.data.items.flat().forEach((section) => (section.terms = {}));
     });
   }
 

@@ -30,7 +30,7 @@ from judges.models.prompt_and_reply import (
 from judges.models.providers.http_errors import error_in
 from judges.requests import Ask, Completion
 from judges.runtime import flow
-from judges.runtime.budget import Allowance, with_cost
+from judges.runtime.budget import EARLY_S, Allowance, with_cost
 from judges.runtime.observation import Observation, observing
 from judges.verdict import Usage
 
@@ -250,7 +250,7 @@ def _without(nonce: str, value: Any) -> Any:
 def _ask_failed(error: Exception, model: JudgeModel, allowance: Allowance | None) -> AskFailed:
     """Map a provider's error; one raised by its own parser means that the model did reply."""
     seconds_left = None if allowance is None else allowance.seconds_left
-    if seconds_left is not None and seconds_left <= 0:
+    if seconds_left is not None and seconds_left <= EARLY_S:
         return AskFailed("deadline", f"the deadline passed while {model.name} was asked", usage=Usage(calls=1))
     lengths = _overflow(error)
     if lengths is not None:

@@ -28,6 +28,9 @@ else:
     _ModelType = type(BaseModel)  # it has no public name
 
 
+EARLY_S = 0.01
+"""How long before a deadline a timer may go off that was set to it."""
+
 _EXAMPLE = "Price(input=0.25, output=2.0), US dollars per million tokens"
 
 _DATED = re.compile(r"(?:[-@]\d{4}-?\d{2}-?\d{2}|[-@:]latest)$")

@@ -28,8 +28,6 @@ PATH = "/chat/completions"
 """Where chat completions are, below the address of an endpoint."""
 
 _BAD_REQUEST = (400, 422)
-_EARLY_S = 0.01
-"""How long before a deadline a timer may go off that was set to it."""
 
 _Limit = Literal["max_tokens", "max_completion_tokens"]
 """The two names of the field that limits the length of a reply."""
@@ -163,7 +161,11 @@ class ChatCalls:
         except Exception as error:
             allowance.fail()
             seconds_left = allowance.seconds_left
-            if isinstance(error, EndpointTimeoutError) and seconds_left is not None and seconds_left <= _EARLY_S:
+            if (
+                isinstance(error, EndpointTimeoutError)
+                and seconds_left is not None
+                and seconds_left <= budget.EARLY_S
+            ):
                 detail = f"the deadline passed while {self._settings.model} was asked"
                 raise budget.Refused("deadline", detail) from error
             raise

@@ -153,7 +153,7 @@ def _plot(found: Mapping[str, tuple[Mapping[str, Any], Trial]]) -> str:
         *(_text(_x(share) - 12, y + 8, f"{100 * share:+.0f}", "normal") for share in (-0.4, -0.2, 0, 0.2, 0.4)),
     ]
     size = f'width="{_LEFT + _WIDTH + 30}" height="{y + 24}"'
-    style = "<style>text{font:13px sans-serif;fill:#555}</style>"
+    style = "<style>text{font:13px sans-serif;fill:#808080}</style>"
     lines = "\n".join([*axis, *parts])
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">{style}\n{lines}\n</svg>\n'
 
