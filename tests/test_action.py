@@ -21,7 +21,10 @@ PYTHON = f"""#!/bin/sh
 if [ "$2" = pip ]; then echo "$@" >> "$RUNNER_TEMP/pip.txt"; else exec {sys.executable} "$@"; fi
 """
 GH = """#!/bin/sh
-echo "$@" >> "$RUNNER_TEMP/gh.txt"
+case "$*" in
+  *--paginate*) cat "$RUNNER_TEMP/comments.txt" ;;
+  *) echo "$@" >> "$RUNNER_TEMP/gh.txt" ;;
+esac
 """
 
 
@@ -30,7 +33,7 @@ class Runner:
 
     def __init__(self, folder: Path, pull_request: str = "") -> None:
         self.folder = folder
-        self.known = {"github.event.pull_request.html_url": pull_request, "github.token": "token"}
+        self.known = {"github.event.pull_request.comments_url": pull_request, "github.token": "token"}
         for name, text in (("python", PYTHON), ("gh", GH)):
             program = folder / "bin" / name
             program.parent.mkdir(exist_ok=True)
@@ -80,7 +83,8 @@ def test_the_action_judges_compares_comments_and_fails(tmp_path: Path) -> None:
     """A good run passes and becomes the baseline; a worse one is compared, commented, reported and fails."""
     (tmp_path / "-good rows.csv").write_text("question,answer\n" + "Why?,Because it is so.\n" * 3)
     (tmp_path / "bad.csv").write_text("question,answer\n" + "Why?,No.\n" * 3)
-    runner = Runner(tmp_path, pull_request="https://example.org/pull/1")
+    (tmp_path / "comments.txt").write_text("")
+    runner = Runner(tmp_path, pull_request="https://example.org/comments")
     judge = "length:at_least=5 \r\n  pattern:name=plain,forbidden=$(touch hacked)"
     gate = {"judge": judge, "fail_under": "length=0.9"}
 
@@ -95,11 +99,16 @@ def test_the_action_judges_compares_comments_and_fails(tmp_path: Path) -> None:
         "after",
         str(tmp_path / "report.html"),
     }
-    comment = runner.text("refine.md")
-    assert comment.startswith("### Answers: not good enough")
+    comment = runner.text("comment.md")
+    assert comment.startswith("<!-- selfrefine: bad.csv -->\n### Answers: not good enough")
     assert "gate failed" in comment
     assert "in before" in comment
-    assert runner.text("gh.txt").startswith("pr comment https://example.org/pull/1 --edit-last --create-if-none")
+    assert runner.text("gh.txt").startswith("api --method POST https://example.org/comments --silent -F body=@")
+    (tmp_path / "comments.txt").write_text(
+        "https://example.org/1\tanother bot's\nhttps://example.org/2\t<!-- selfrefine: bad.csv -->\\n### Answers\n"
+    )
+    runner.run(rows="bad.csv", out="again", **gate)
+    assert "api --method PATCH https://example.org/2 --silent" in runner.text("gh.txt")
     assert "<html" in runner.text("report.html")
     assert not (tmp_path / "hacked").exists()
 
