@@ -214,7 +214,7 @@ def choose_runs(
 
 
 def assume_sample(runs: Sequence[CalibrationRun], others: Sequence[CalibrationRun], choice: RunChoice) -> str:
-    """Return what is taken for granted where runs are left out; nothing where `labels_to_certify` drew the rest."""
+    """Return what is taken for granted where runs are left out; nothing where the others were drawn."""
     labelled = [run for run in runs if run.has_labels]
     if not choice.several:
         labelled_questions = {run.question_id for run in labelled}
