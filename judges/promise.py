@@ -27,7 +27,7 @@ _WORSE = (1.5, 2.0, 3.0, 5.0)
 _MOST_WORSE = 0.95
 """The largest share of bad answers that it looks for."""
 
-_BETTER = (0.1, 0.25, 0.5, 0.75)
+_BETTER = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Which parts of the tolerated share the evidence for a promise looks for."""
 
 _CLEARLY = 0.75
@@ -200,17 +200,21 @@ class _Support:
         self._steps = [(math.log(rate / alpha), math.log((1 - rate) / (1 - alpha))) for rate in rates]
         released, bad = bad_and_good
         self._logs = [bad * wrong + (released - bad) * right for wrong, right in self._steps]
-        self._was_shown = False
+        self._was_shown = released > 0
+        self._used_up = min(0.0, self._log_evidence)
 
     def is_lost(self, *, bad: bool, limit: float) -> bool:
         """Take one audit, and return whether nothing is left of evidence that reached the limit once."""
         self._logs = [
             log + (wrong if bad else right) for log, (wrong, right) in zip(self._logs, self._steps, strict=True)
         ]
+        self._was_shown = self._was_shown or self._log_evidence >= math.log(limit)
+        return self._was_shown and self._log_evidence < self._used_up
+
+    @property
+    def _log_evidence(self) -> float:
         highest = max(self._logs)
-        value = highest + math.log(sum(math.exp(log - highest) for log in self._logs) / len(self._logs))
-        self._was_shown = self._was_shown or value >= math.log(limit)
-        return self._was_shown and value < 0
+        return highest + math.log(sum(math.exp(log - highest) for log in self._logs) / len(self._logs))
 
 
 class AuditedPromise:

@@ -204,8 +204,8 @@ def _label_sample(options: CertifyOptions) -> bool:
         if not chosen and not looks:
             unscored = sum(not mark.scored for row in rows for mark in row.marks.values())
             raise ConfigurationError(
-                f"there is nothing to label: no recorded answer would pass; {unscored} of {len(rows)} attempts have "
-                f"no verdict, for which `refine list {options.attempts}` names the reasons"
+                f"there is nothing to label: no recorded answer would pass; {unscored} of {len(rows)} attempts "
+                f"have no verdict: the log of the loop says why"
             )
         if chosen and not any(row.sample and row.sample.answer for row in chosen):
             raise ConfigurationError(
