@@ -30,6 +30,9 @@ _MOST_WORSE = 0.95
 _BETTER = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Which parts of the tolerated share the evidence for a promise looks for."""
 
+_SPENDABLE = 1.0
+"""Logarithm of the evidence that audits may use up of a certificate that is only just one, and has less."""
+
 _CLEARLY = 0.75
 """Part of the tolerated share that is bad at most, of late, where a loop moves to a stricter threshold."""
 
@@ -201,7 +204,7 @@ class _Support:
         released, bad = bad_and_good
         self._logs = [bad * wrong + (released - bad) * right for wrong, right in self._steps]
         self._was_shown = released > 0
-        self._used_up = min(0.0, self._log_evidence)
+        self._used_up = min(0.0, self._log_evidence - _SPENDABLE)
 
     def is_lost(self, *, bad: bool, limit: float) -> bool:
         """Take one audit, and return whether nothing is left of evidence that reached the limit once."""
