@@ -204,15 +204,16 @@ class _Support:
         released, bad = bad_and_good
         self._logs = [bad * wrong + (released - bad) * right for wrong, right in self._steps]
         self._was_shown = released > 0
-        self._used_up = min(0.0, self._log_evidence - _SPENDABLE)
+        self._used_up = min(0.0, self._log_evidence - _SPENDABLE) if released else 0.0
 
     def is_lost(self, *, bad: bool, limit: float) -> bool:
         """Take one audit, and return whether nothing is left of evidence that reached the limit once."""
         self._logs = [
             log + (wrong if bad else right) for log, (wrong, right) in zip(self._logs, self._steps, strict=True)
         ]
-        self._was_shown = self._was_shown or self._log_evidence >= math.log(limit)
-        return self._was_shown and self._log_evidence < self._used_up
+        evidence = self._log_evidence
+        self._was_shown = self._was_shown or evidence >= math.log(limit)
+        return self._was_shown and evidence < self._used_up
 
     @property
     def _log_evidence(self) -> float:
