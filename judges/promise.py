@@ -195,7 +195,8 @@ class _Support:
     """Evidence that the mean share of bad answers is at most alpha: a likelihood ratio of smaller shares to alpha.
 
     It holds for the mean of shares that change from answer to answer, since the logarithm is concave: where that
-    mean is above alpha, it reaches 1 / delta with probability delta at most.
+    mean is above alpha, it reaches 1 / delta with probability delta at most. The labels of a certificate count as
+    having reached it, since they passed the certificate's own test, which may be sharper.
     """
 
     def __init__(self, alpha: float, bad_and_good: tuple[int, int]) -> None:
@@ -207,7 +208,7 @@ class _Support:
         self._used_up = min(0.0, self._log_evidence - _SPENDABLE) if released else 0.0
 
     def is_lost(self, *, bad: bool, limit: float) -> bool:
-        """Take one audit, and return whether nothing is left of evidence that reached the limit once."""
+        """Take one audit, and return whether evidence that reached the limit once is used up."""
         self._logs = [
             log + (wrong if bad else right) for log, (wrong, right) in zip(self._logs, self._steps, strict=True)
         ]
