@@ -372,7 +372,7 @@ class IssuedCertificate(BaseModel):
 
     def _verdict(self) -> Iterator[str]:
         if self.threshold is not None:
-            yield f"CERTIFIED  {self.policy_name}"
+            yield f"CERTIFIED{' ON AN ASSUMPTION' if self.assumes else ''}  {self.policy_name}"
             yield f"{self.promise[0].upper()}{self.promise[1:]}."
             if self.assumes:
                 yield f"ASSUMES {self.assumes}"

@@ -27,8 +27,11 @@ _WORSE = (1.5, 2.0, 3.0, 5.0)
 _MOST_WORSE = 0.95
 """The largest share of bad answers that it looks for."""
 
-_BETTER = (0.1, 0.25, 0.5, 0.75)
+_BETTER = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Which parts of the tolerated share the evidence for a promise looks for."""
+
+_SPENDABLE = 1.0
+"""Logarithm of the evidence that audits may use up of a certificate that is only just one, and has less."""
 
 _CLEARLY = 0.75
 """Part of the tolerated share that is bad at most, of late, where a loop moves to a stricter threshold."""
@@ -192,7 +195,8 @@ class _Support:
     """Evidence that the mean share of bad answers is at most alpha: a likelihood ratio of smaller shares to alpha.
 
     It holds for the mean of shares that change from answer to answer, since the logarithm is concave: where that
-    mean is above alpha, it reaches 1 / delta with probability delta at most.
+    mean is above alpha, it reaches 1 / delta with probability delta at most. The labels of a certificate count as
+    having reached it, since they passed the certificate's own test, which may be sharper.
     """
 
     def __init__(self, alpha: float, bad_and_good: tuple[int, int]) -> None:
@@ -200,17 +204,22 @@ class _Support:
         self._steps = [(math.log(rate / alpha), math.log((1 - rate) / (1 - alpha))) for rate in rates]
         released, bad = bad_and_good
         self._logs = [bad * wrong + (released - bad) * right for wrong, right in self._steps]
-        self._was_shown = False
+        self._was_shown = released > 0
+        self._used_up = min(0.0, self._log_evidence - _SPENDABLE) if released else 0.0
 
     def is_lost(self, *, bad: bool, limit: float) -> bool:
-        """Take one audit, and return whether nothing is left of evidence that reached the limit once."""
+        """Take one audit, and return whether evidence that reached the limit once is used up."""
         self._logs = [
             log + (wrong if bad else right) for log, (wrong, right) in zip(self._logs, self._steps, strict=True)
         ]
+        evidence = self._log_evidence
+        self._was_shown = self._was_shown or evidence >= math.log(limit)
+        return self._was_shown and evidence < self._used_up
+
+    @property
+    def _log_evidence(self) -> float:
         highest = max(self._logs)
-        value = highest + math.log(sum(math.exp(log - highest) for log in self._logs) / len(self._logs))
-        self._was_shown = self._was_shown or value >= math.log(limit)
-        return self._was_shown and value < 0
+        return highest + math.log(sum(math.exp(log - highest) for log in self._logs) / len(self._logs))
 
 
 class AuditedPromise:

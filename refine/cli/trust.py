@@ -201,6 +201,12 @@ def _label_sample(options: CertifyOptions) -> bool:
         chosen = _sample(options, rows)
         looks = {row.index: people_needed(row, good=options.good) for row in rows if row.opinions}
         again = [row for row in rows if looks.get(row.index, 0) > len(row.opinions)]
+        if not chosen and not looks:
+            unscored = sum(not mark.scored for row in rows for mark in row.marks.values())
+            raise ConfigurationError(
+                f"there is nothing to label: no recorded answer would pass; {unscored} of {len(rows)} attempts "
+                f"have no verdict: the log of the loop says why"
+            )
         if chosen and not any(row.sample and row.sample.answer for row in chosen):
             raise ConfigurationError(
                 "the record holds no texts that people could label; record with texts=True, or give --labels"

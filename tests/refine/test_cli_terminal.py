@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from judges import as_judge
 from judges.certificate import IssuedCertificate
+from judges.testing import ScriptedJudge
 from refine import DatabaseRecord, SelfRefine
 from refine.cli.app import app
 from tests import forks
@@ -162,6 +163,18 @@ def test_completion_can_be_installed() -> None:
     """`--show-completion` prints a script for the shell."""
     shown = CliRunner().invoke(app, ["--help"]).stdout
     assert "--install-completion" in shown
+
+
+def test_a_record_in_which_nothing_passes_has_nothing_to_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says so, and how many attempts have no verdict; nobody is asked to label."""
+    monkeypatch.chdir(tmp_path)
+    with closing(DatabaseRecord("sqlite:///record.db", texts=True)) as record:
+        judge = ScriptedJudge([RuntimeError()], cycle=True)
+        SelfRefine(lambda _: "It is so.", judge, record=record).refine("Why?")
+    text = screen("certify", "sqlite:///record.db", "--by", "ann", columns=80, code=2)
+    assert "there is nothing to label: no recorded answer would pass; 1 of 1 attempts have no verdict" in text
 
 
 def test_two_people_label_a_record_and_it_is_certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

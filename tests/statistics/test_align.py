@@ -255,7 +255,7 @@ def test_thresholds_and_a_certificate(tmp_path: Path) -> None:
     assert aligned.certificate is not None
     assert (aligned.certificate.threshold, aligned.certificate.released) == (4, 60)
     assert (tmp_path / "certificate.json").exists()
-    assert "CERTIFIED  success_rating=4, max_attempts=1" in str(aligned)
+    assert "CERTIFIED ON AN ASSUMPTION  success_rating=4, max_attempts=1" in str(aligned)
 
 
 def test_wrong_input_is_one_line() -> None:

@@ -304,12 +304,21 @@ def test_a_promise_says_that_it_takes_labels_for_a_sample() -> None:
     found = certify(pleased, unlabelled="left_out")
     assert found.certified
     assert found.assumes.startswith("that the 160 labelled runs are a random sample of all 200")
+    assert str(found).startswith("CERTIFIED ON AN ASSUMPTION  success_rating=4")
     assert str(found).splitlines()[2] == f"ASSUMES {found.assumes}"
     before = rows[:100]  # others are recorded after these are drawn
     drawn = {one.row.outcome_id for one in labels_to_certify(before, budget=60)}
     sample = [{**row, "label": "good" if row["outcome_id"] in drawn else None} for row in rows]
     found = certify(sample, unlabelled="left_out")
     assert (found.certified, found.labels, found.assumes) == (True, 60, "")
+    assert str(found).startswith("CERTIFIED  ")
+    labelled, others = ([row for row in sample if bool(row["label"]) == is_drawn] for is_drawn in (True, False))
+    by_chance = [
+        {**row, "rating": 4 if n < most else 3}
+        for group, most in ((labelled, 45), (others, 128))
+        for n, row in enumerate(group)
+    ]
+    assert "no random sample" not in str(certify(by_chance, unlabelled="left_out"))
     skipped = [{**row, "label": row["label"] if n % 10 else None} for n, row in enumerate(sample)]
     assert certify(skipped, unlabelled="left_out").assumes
 

@@ -214,28 +214,32 @@ def choose_runs(
 
 
 def assume_sample(runs: Sequence[CalibrationRun], others: Sequence[CalibrationRun], choice: RunChoice) -> str:
-    """Return what is taken for granted where runs are left out; nothing where `labels_to_certify` drew the rest.
-
-    No test sees that people left out bad answers which look like good ones. Those that are drawn come first in a
-    random order, so that none before the last labelled one lacks a label; what was recorded later is not of it.
-    """
+    """Return what is taken for granted where runs are left out; nothing where the others were drawn."""
     labelled = [run for run in runs if run.has_labels]
     if not choice.several:
         labelled_questions = {run.question_id for run in labelled}
         others = [run for run in one_per_question(others) if run.question_id not in labelled_questions]
-    until = max((run.recorded_at for run in labelled), default="")
-    last = max((draw_place(run) for run in labelled), default="")
-    judge = choice.judge
-    skipped = any(
-        run.recorded_at <= until and draw_place(run) < last
-        for run in others
-        if judge is None or _releases(run, judge, choice.least)
-    )
-    if not choice.left_out or not skipped:
+    if not choice.left_out or _is_drawn(labelled, others, choice):
         return ""
     return (
         f"that the {len(labelled)} labelled runs are a random sample of all {len(labelled) + len(others)}: they "
         f"are not those that `refine certify` draws, and bad answers that people left out would not be seen"
+    )
+
+
+def _is_drawn(labelled: Sequence[CalibrationRun], others: Sequence[CalibrationRun], choice: RunChoice) -> bool:
+    """Return whether the labelled runs are those that `labels_to_certify` draws.
+
+    No test sees that people left out bad answers which look like good ones. Those that are drawn come first in a
+    random order, so that none before the last labelled one lacks a label; what was recorded later is not of it.
+    """
+    until = max((run.recorded_at for run in labelled), default="")
+    last = max((draw_place(run) for run in labelled), default="")
+    judge = choice.judge
+    return not any(
+        run.recorded_at <= until and draw_place(run) < last
+        for run in others
+        if judge is None or _releases(run, judge, choice.least)
     )
 
 
@@ -281,6 +285,10 @@ def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) 
     ]
     test = sample_test(kinds, [run.has_labels for run in able])
     if test is None or test.p > _DOUBTFUL:
+        return []
+    # One sample in twenty that was drawn rightly would be doubted.
+    others = [run for run in able if not run.has_labels]
+    if test.p >= _NO_SAMPLE and _is_drawn([run for run in able if run.has_labels], others, choice):
         return []
     figures = (
         f"{test.name} {test.value}: {test.drawn_with} of {test.drawn} labelled runs, {test.others_with} of "
