@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import structlog
@@ -30,12 +32,13 @@ def log_json_lines(stream: TextIO | None = None, *, level: int = logging.INFO) -
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _add_trace,
     ]
+    _processors[:] = [
+        structlog.stdlib.filter_by_level,
+        *shared,
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    ]
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
+        processors=_processors,
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
@@ -45,11 +48,46 @@ def log_json_lines(stream: TextIO | None = None, *, level: int = logging.INFO) -
         structlog.processors.ExceptionRenderer(),
         structlog.processors.JSONRenderer(),
     ]
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=render, foreign_pre_chain=shared))
+    handler.setFormatter(_Formatter(processors=render, foreign_pre_chain=shared))
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
+
+
+_processors: list[Any] = []
+"""Those of `log_json_lines`, by which it is known whether the lines are still written as it says."""
+
+
+class _WholeLine(dict[str, Any]):
+    """All fields of a line, to which no processor adds any."""
+
+
+_ENCODER = json.JSONEncoder(default=repr)
+
+
+class _Formatter(structlog.stdlib.ProcessorFormatter):
+    def format(self, record: logging.LogRecord) -> str:
+        if type(record.msg) is _WholeLine:
+            return _ENCODER.encode(record.msg)
+        return super().format(record)
+
+
+def log_line(logger: logging.Logger, event: str, fields: Mapping[str, Any]) -> None:
+    """Write a line at INFO, as structlog would; whether the logger takes it is known to the caller.
+
+    Where lines are written as `log_json_lines` says, the same line takes a fraction of the time.
+    """
+    if structlog.get_config()["processors"] is not _processors:
+        structlog.get_logger(logger.name).info(event, **fields)
+        return
+    line = _WholeLine(fields, event=event)
+    for field, value in structlog.contextvars.get_contextvars().items():
+        line.setdefault(field, value)
+    line["level"], line["logger"] = "info", logger.name
+    line["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    _add_trace(None, "", line)
+    logger.handle(logging.LogRecord(logger.name, logging.INFO, __file__, 0, line, (), None))
 
 
 def request_log(request_id: str) -> AbstractContextManager[None]:

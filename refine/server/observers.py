@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import os
+import time
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Gauge, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 from starlette.routing import BaseRoute
 
 from graphs import Outcome, Policy
@@ -37,6 +42,7 @@ from refine.server.service import ServedRequest, Service
 from refine.server.upstream import UpstreamGenerator
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+C = TypeVar("C", bound="_Sums | _Durations")
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -71,7 +77,6 @@ class Metrics:
         self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
         self.registry.register(_RecordCollector(record))
         self.registry.register(_PromiseCollector(promises))
-        self._child = cache(lambda metric, *labels: metric.labels(*labels))
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -80,56 +85,126 @@ class Metrics:
     def __call__(self, served: ServedRequest) -> None:
         """Count one request."""
         guard = served.guard or "none"
-        self._child(self.requests, guard, _outcome_of(served)).inc()
-        self._child(self.request_s, guard).observe(served.seconds)
+        self.requests.add(1, guard, _outcome_of(served))
+        self.request_s.add(served.seconds, guard)
         if served.caller:
             self._count_key(served.caller, served.usage)
         if served.records and served.first_text_s is not None:
-            self._child(self.first_text_s, guard).observe(served.first_text_s)
+            self.first_text_s.add(served.first_text_s, guard)
         for record in served.records:
             self._count(guard, record.outcome)
         for verdict in served.verdicts:
             self._count_verdict(guard, verdict)
 
     def _count_key(self, key: str, usage: Usage) -> None:
-        self._child(self.key_requests, key).inc()
+        self.key_requests.add(1, key)
         if usage.tokens:
-            self._child(self.key_tokens, key, "input").inc(usage.input_tokens)
-            self._child(self.key_tokens, key, "output").inc(usage.output_tokens)
+            self.key_tokens.add(usage.input_tokens, key, "input")
+            self.key_tokens.add(usage.output_tokens, key, "output")
         if usage.cost:
-            self._child(self.key_cost, key).inc(usage.cost)
+            self.key_cost.add(usage.cost, key)
 
     def _count(self, guard: str, outcome: Outcome) -> None:
         for attempt in outcome.attempts:
-            self._child(self.generate_s, guard).observe(attempt.latency_s)
+            self.generate_s.add(attempt.latency_s, guard)
             self._count_usage(guard, "generator", attempt.usage)
             released = attempt.number == outcome.released
             result = "released" if released else "rejected"
-            self._child(self.attempts, guard, result).inc()
+            self.attempts.add(1, guard, result)
             if attempt.verdict is not None:
                 self._count_verdict(guard, attempt.verdict)
         if outcome.question_verdict is not None:
             self._count_verdict(guard, outcome.question_verdict)
         if outcome.usage.cost:
-            self._child(self.cost, guard).inc(outcome.usage.cost)
+            self.cost.add(outcome.usage.cost, guard)
 
     def _count_verdict(self, guard: str, verdict: Verdict) -> None:
         judge = verdict.judge or "none"
         rating = str(verdict.rating) if verdict.rating is not None else verdict.unscored or "none"
-        self._child(self.judge_s, judge).observe(verdict.latency_s)
-        self._child(self.ratings, judge, rating).inc()
+        self.judge_s.add(verdict.latency_s, judge)
+        self.ratings.add(1, judge, rating)
         self._count_usage(guard, "judge", verdict.usage)
 
     def _count_usage(self, guard: str, role: str, usage: Usage) -> None:
         if usage.input_tokens or usage.output_tokens:
-            self._child(self.tokens, guard, role, "input").inc(usage.input_tokens)
-            self._child(self.tokens, guard, role, "output").inc(usage.output_tokens)
+            self.tokens.add(usage.input_tokens, guard, role, "input")
+            self.tokens.add(usage.output_tokens, guard, role, "output")
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> _Sums:
+        return self._registered(_Sums(name, text, labels))
 
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(name, text, labels, buckets=_SECONDS, registry=self.registry)
+    def _histogram(self, name: str, text: str, label: str) -> _Durations:
+        return self._registered(_Durations(name, text, label))
+
+    def _registered(self, collector: C) -> C:
+        self.registry.register(collector)
+        return collector
+
+
+class _Sums(Collector):
+    """Sums by labels, added to by one thread; a counter of Prometheus' own takes several times as long for each.
+
+    Args:
+        name: Name of the metric.
+        text: What it is.
+        labels: Names of the labels.
+    """
+
+    def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
+        self._described = name, text, labels
+        self._sums: dict[tuple[str, ...], float] = {}
+        self._begun: dict[tuple[str, ...], float] = {}
+
+    def add(self, amount: float, *values: str) -> None:
+        """Add an amount to the sum of these labels."""
+        if values not in self._sums:
+            self._begun[values], self._sums[values] = time.time(), 0.0
+        self._sums[values] += amount
+
+    def collect(self) -> Iterator[Metric]:
+        name, text, labels = self._described
+        family = CounterMetricFamily(name, text, labels=labels)
+        for values, total in list(self._sums.items()):
+            family.add_metric(values, total, created=self._begun[values])
+        yield family
+
+
+class _Durations(Collector):
+    """Durations by one label, in buckets; as `_Sums` otherwise.
+
+    Args:
+        name: Name of the metric.
+        text: What it is.
+        label: Name of the label.
+    """
+
+    def __init__(self, name: str, text: str, label: str) -> None:
+        self._described = name, text, label
+        self._rows: dict[str, _DurationRow] = {}
+
+    def add(self, seconds: float, value: str) -> None:
+        """Add a duration under a value of the label."""
+        row = self._rows.get(value)
+        if row is None:
+            row = self._rows[value] = _DurationRow()
+        row.total_s += seconds
+        row.counts[bisect_left(_SECONDS, seconds)] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        name, text, label = self._described
+        family = HistogramMetricFamily(name, text, labels=[label])
+        for value, row in list(self._rows.items()):
+            buckets = list(zip(map(floatToGoString, (*_SECONDS, math.inf)), accumulate(row.counts), strict=True))
+            family.add_metric([value], buckets, row.total_s)
+            family.add_sample(f"{name}_created", {label: value}, row.begun_at)
+        yield family
+
+
+@dataclass(slots=True)
+class _DurationRow:
+    total_s: float = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(_SECONDS) + 1))
+    begun_at: float = field(default_factory=time.time)
 
 
 class _RecordCollector(Collector):

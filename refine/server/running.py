@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import json
 import logging
@@ -24,7 +25,7 @@ import structlog
 
 from judges.errors import ConfigurationError
 from judges.runtime.faults import logging_safely
-from refine.logs import log_json_lines
+from refine.logs import log_json_lines, log_line
 from refine.page.routes import OneTimeLink
 from refine.promise import watch_promise
 from refine.record import DatabaseRecord, Recorder
@@ -278,7 +279,7 @@ class AccessLog:
         fields = {name: _printable(value) for name, value in _fields(served).items() if value not in ("", None)}
         with logging_safely():
             if structlog.is_configured():
-                structlog.get_logger(LOGGER).info("request", **fields)
+                log_line(_access_log, "request", fields)
             else:
                 _access_log.info(
                     "request %s", " ".join(f"{name}={_word(value)}" for name, value in fields.items())
@@ -450,6 +451,7 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
         return
     sock = listening_socket(settings.host, settings.port)
     begin_log(settings.log_level)
+    keep_for_good()
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
     if app.page is not None:
         _say(f"the page is at {address(sock).removesuffix('v1')}{app.page}")
@@ -485,6 +487,16 @@ def begin(file: Path, *, is_asked: bool, ask: Callable[[str, str], str]) -> None
         _say(*map(describe, make_service(load_settings(file, {})).guards))
     except ConfigurationError as error:
         _say(f"warning: it does not start yet: {error}")
+
+
+def keep_for_good() -> None:
+    """Keep for the life of the process what was made until now: a server that has not begun to serve.
+
+    The modules' objects are many: a full collection, of which there are some in a thousand requests, would look at
+    each of them every time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def begin_log(name: str) -> None:

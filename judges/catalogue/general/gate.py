@@ -128,6 +128,7 @@ def explain_non_answer(kind: _NonAnswer, language: Language) -> tuple[str, str]:
 
 
 _RUNS = re.compile(r"[0-9A-Za-z]{1,64}|[^\x00-\x7f]")
+_NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
 
 
 def _letters(text: str) -> Iterator[str]:
@@ -145,6 +146,11 @@ def _fold(character: str) -> str:
 
 def _first(count: int, text: str) -> str:
     """Return the first letters and digits of a text."""
+    beginning = text[: 2 * count]
+    if beginning.isascii():  # there is nothing to fold
+        letters = _NO_LETTERS.sub("", beginning).lower()
+        if len(letters) >= count or len(beginning) == len(text):
+            return letters[:count]
     letters = ""
     for run in _letters(text):
         letters += run
@@ -183,9 +189,10 @@ def _consists_of(letters: str, words: frozenset[str]) -> bool:
 
 def _begins_otherwise(first: str, question: str) -> bool:
     """Return whether an answer begins, like most, with neither an opener nor the question."""
-    beginnings = {first[:length] for length in range(1, _BEGINNING + 1)}
+    if not _BEGINNINGS.isdisjoint([first[:length] for length in range(1, _BEGINNING + 1)]):
+        return False
     question_start = _first(_BEGINNING, question)
-    return beginnings.isdisjoint(_BEGINNINGS) and not (question_start and first.startswith(question_start))
+    return not (question_start and first.startswith(question_start))
 
 
 def _goes_on(head: str, question_start: str) -> bool:
