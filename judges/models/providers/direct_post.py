@@ -22,6 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
+from judges.runtime.flow import time_limit
 
 _LARGE = 1 << 20
 """Bytes from which a body is not copied to join it to the headers; aiohttp itself warns of more in one piece."""
@@ -62,7 +63,7 @@ class DirectPost:
         prepared = self._prepared
         if prepared is None or prepared.session is not session:
             prepared = self._prepared = _Prepared(session, self._url)
-        async with asyncio.timeout(seconds):
+        with time_limit(seconds):
             if session.trace_configs:
                 return await self._through(session, body, headers)
             return await self._straight(prepared, body, prepared.head(headers, len(body)))
