@@ -276,7 +276,11 @@ class AccessLog:
         """Write the line of one request, without any text of it."""
         if not _access_log.isEnabledFor(logging.INFO):
             return
-        fields = {name: _printable(value) for name, value in _fields(served).items() if value not in ("", None)}
+        fields = {
+            name: value if type(value) is not str or value.isprintable() else _printable(value)
+            for name, value in _fields(served).items()
+            if value is not None and value != ""
+        }
         with logging_safely():
             if structlog.is_configured():
                 log_line(_access_log, "request", fields)
@@ -286,10 +290,8 @@ class AccessLog:
                 )
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: str) -> str:
     """Return what a client sent without what could begin a line of its own, or that no log can write."""
-    if not isinstance(value, str) or value.isprintable():
-        return value
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
 
 
