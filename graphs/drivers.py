@@ -8,6 +8,7 @@ picture is wanted; where none is, a plain flow saves what LangGraph costs per no
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -28,7 +29,7 @@ from graphs.refinement import Refinement
 from judges.runtime import flow as running
 from judges.runtime.budget import Allowance
 from judges.runtime.faults import logging_safely
-from judges.runtime.flow import DeadlinePassed, acall_within, call_within, time_limit
+from judges.runtime.flow import DeadlinePassed, acall_within, call_within
 from judges.verdict import Usage
 
 T = TypeVar("T")
@@ -369,9 +370,9 @@ async def _acall_own(seconds: float | None, call: Awaitable[T]) -> T:
         DeadlinePassed: If the time is up.
     """
     try:
-        with time_limit(seconds) as limit:
+        async with asyncio.timeout(seconds) as limit:
             return await call
     except TimeoutError:
-        if limit.is_over:
+        if limit.expired():
             raise DeadlinePassed from None
         raise

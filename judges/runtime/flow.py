@@ -202,45 +202,6 @@ def _end_wait(over: asyncio.Future[None], *_: object) -> None:
         over.set_result(None)
 
 
-class time_limit:  # noqa: N801 - named like a function, as what is used in a `with` statement is
-    """Cancel what a `with` block awaits after so many seconds; `asyncio.timeout` does the same at thrice the CPU.
-
-    Args:
-        seconds: The seconds; None sets no limit.
-
-    Raises:
-        TimeoutError: If the time is up.
-    """
-
-    __slots__ = ("_cancellations", "_seconds", "_task", "_timer", "is_over")
-    _task: asyncio.Task[Any]
-    _cancellations: int
-
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
-        self._timer: asyncio.TimerHandle | None = None
-        self.is_over = False
-
-    def __enter__(self) -> Self:
-        if self._seconds is not None:
-            task = asyncio.current_task()
-            if task is None:
-                raise RuntimeError("a time limit is for what runs in a task")
-            self._task, self._cancellations = task, task.cancelling()
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self.is_over and self._task.uncancel() <= self._cancellations and kind is asyncio.CancelledError:
-            raise TimeoutError from error
-
-    def _end(self) -> None:
-        self.is_over = True
-        self._task.cancel()
-
-
 LAST_WORDS_S = 0.25
 """Seconds that a judge is waited for past its deadline, at which it ends its calls and says who is missing."""
 

@@ -16,7 +16,6 @@ from typing import Any
 from starlette.types import Receive
 
 from graphs import RefineError
-from judges.runtime.flow import time_limit
 from refine.server.config import RequestLimits
 
 _KINDS = {
@@ -150,7 +149,7 @@ async def read_body(
     """
     too_large = _promised(headers) > limits.max_body_bytes
     try:
-        with time_limit(limits.body_timeout_s):
+        async with asyncio.timeout(limits.body_timeout_s):
             return await _read(receive, limits.max_body_bytes, hold, too_large=too_large)
     except TimeoutError:
         raise _too_slow(limits) from None
@@ -240,7 +239,7 @@ class PassedBody:
 
     async def _next(self) -> bytes:
         try:
-            with time_limit(self._limits.body_timeout_s):
+            async with asyncio.timeout(self._limits.body_timeout_s):
                 part, self._more = await _next_part(self._receive)
         except TimeoutError:
             raise _too_slow(self._limits) from None

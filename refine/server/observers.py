@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -42,7 +42,6 @@ from refine.server.service import ServedRequest, Service
 from refine.server.upstream import UpstreamGenerator
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-C = TypeVar("C", bound="_Sums | _Durations")
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -85,7 +84,7 @@ class Metrics:
     def __call__(self, served: ServedRequest) -> None:
         """Count one request."""
         guard = served.guard or "none"
-        self.requests.add(1, guard, _outcome_of(served))
+        self.requests[guard, _outcome_of(served)] += 1
         self.request_s.add(served.seconds, guard)
         if served.caller:
             self._count_key(served.caller, served.usage)
@@ -97,12 +96,12 @@ class Metrics:
             self._count_verdict(guard, verdict)
 
     def _count_key(self, key: str, usage: Usage) -> None:
-        self.key_requests.add(1, key)
+        self.key_requests[key,] += 1
         if usage.tokens:
-            self.key_tokens.add(usage.input_tokens, key, "input")
-            self.key_tokens.add(usage.output_tokens, key, "output")
+            self.key_tokens[key, "input"] += usage.input_tokens
+            self.key_tokens[key, "output"] += usage.output_tokens
         if usage.cost:
-            self.key_cost.add(usage.cost, key)
+            self.key_cost[key,] += usage.cost
 
     def _count(self, guard: str, outcome: Outcome) -> None:
         for attempt in outcome.attempts:
@@ -110,62 +109,74 @@ class Metrics:
             self._count_usage(guard, "generator", attempt.usage)
             released = attempt.number == outcome.released
             result = "released" if released else "rejected"
-            self.attempts.add(1, guard, result)
+            self.attempts[guard, result] += 1
             if attempt.verdict is not None:
                 self._count_verdict(guard, attempt.verdict)
         if outcome.question_verdict is not None:
             self._count_verdict(guard, outcome.question_verdict)
         if outcome.usage.cost:
-            self.cost.add(outcome.usage.cost, guard)
+            self.cost[guard,] += outcome.usage.cost
 
     def _count_verdict(self, guard: str, verdict: Verdict) -> None:
         judge = verdict.judge or "none"
         rating = str(verdict.rating) if verdict.rating is not None else verdict.unscored or "none"
         self.judge_s.add(verdict.latency_s, judge)
-        self.ratings.add(1, judge, rating)
+        self.ratings[judge, rating] += 1
         self._count_usage(guard, "judge", verdict.usage)
 
     def _count_usage(self, guard: str, role: str, usage: Usage) -> None:
         if usage.input_tokens or usage.output_tokens:
-            self.tokens.add(usage.input_tokens, guard, role, "input")
-            self.tokens.add(usage.output_tokens, guard, role, "output")
+            self.tokens[guard, role, "input"] += usage.input_tokens
+            self.tokens[guard, role, "output"] += usage.output_tokens
 
     def _counter(self, name: str, text: str, *labels: str) -> _Sums:
-        return self._registered(_Sums(name, text, labels))
+        sums = _Sums()
+        self.registry.register(_SumsCollector(name, text, labels, sums))
+        return sums
 
     def _histogram(self, name: str, text: str, label: str) -> _Durations:
-        return self._registered(_Durations(name, text, label))
-
-    def _registered(self, collector: C) -> C:
-        self.registry.register(collector)
-        return collector
+        durations = _Durations(name, text, label)
+        self.registry.register(durations)
+        return durations
 
 
-class _Sums(Collector):
-    """Sums by labels, added to by one thread; a counter of Prometheus' own takes several times as long for each.
+class _Sums(dict[tuple[str, ...], float]):
+    """Sums by values of labels, from 0 on, added to by one thread.
+
+    A counter of Prometheus' own takes several times as long for each.
+
+    Attributes:
+        begun: When each sum began.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: dict[tuple[str, ...], float] = {}
+
+    def __missing__(self, values: tuple[str, ...]) -> float:
+        self.begun[values] = time.time()
+        return 0.0
+
+
+class _SumsCollector(Collector):
+    """Reads sums whenever the metrics are read.
 
     Args:
         name: Name of the metric.
         text: What it is.
         labels: Names of the labels.
+        sums: The sums.
     """
 
-    def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
+    def __init__(self, name: str, text: str, labels: Sequence[str], sums: _Sums) -> None:
         self._described = name, text, labels
-        self._sums: dict[tuple[str, ...], float] = {}
-        self._begun: dict[tuple[str, ...], float] = {}
-
-    def add(self, amount: float, *values: str) -> None:
-        """Add an amount to the sum of these labels."""
-        if values not in self._sums:
-            self._begun[values], self._sums[values] = time.time(), 0.0
-        self._sums[values] += amount
+        self._sums = sums
 
     def collect(self) -> Iterator[Metric]:
         name, text, labels = self._described
         family = CounterMetricFamily(name, text, labels=labels)
         for values, total in list(self._sums.items()):
-            family.add_metric(values, total, created=self._begun[values])
+            family.add_metric(values, total, created=self._sums.begun[values])
         yield family
 
 

@@ -168,6 +168,7 @@ _ONLY = frozenset(_words(_WORDS["openers"]))
 _EITHER = _ONLY | _words(_WORDS["announcers"])
 _LONGEST = max(map(len, _EITHER))
 _BEGINNING = 4
+_LENGTHS = range(1, _BEGINNING + 1)
 _BEGINNINGS = {word[:_BEGINNING] for word in _EITHER}
 
 
@@ -176,7 +177,7 @@ def _ends(letters: str, words: frozenset[str]) -> set[int]:
     reached, pending = {0}, [0]
     while pending:
         start = pending.pop()
-        if not _may_begin(letters, start):
+        if _BEGINNINGS.isdisjoint([letters[start : start + length] for length in _LENGTHS]):
             continue
         last = min(start + _LONGEST, len(letters))
         ends = {end for end in range(start + 1, last + 1) if letters[start:end] in words} - reached
@@ -185,18 +186,13 @@ def _ends(letters: str, words: frozenset[str]) -> set[int]:
     return reached
 
 
-def _may_begin(letters: str, start: int = 0) -> bool:
-    """Return whether an opener may stand there, by its first letters, which most answers do not have."""
-    return not _BEGINNINGS.isdisjoint([letters[start : start + length] for length in range(1, _BEGINNING + 1)])
-
-
 def _consists_of(letters: str, words: frozenset[str]) -> bool:
     return len(letters) in _ends(letters, words)
 
 
 def _begins_otherwise(first: str, question: str) -> bool:
     """Return whether an answer begins, like most, with neither an opener nor the question."""
-    if _may_begin(first):
+    if not _BEGINNINGS.isdisjoint([first[:length] for length in _LENGTHS]):
         return False
     question_start = _first(_BEGINNING, question)
     return not (question_start and first.startswith(question_start))
