@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Mapping, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TextIO
 
 import structlog
@@ -81,6 +83,11 @@ def _handler_alone(logger: logging.Logger) -> _LineHandler | None:
 _JSON = json.JSONEncoder(default=repr)
 
 
+@lru_cache(maxsize=2)
+def _written(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 def log_line(logger: logging.Logger, event: str, fields: Mapping[str, Any]) -> None:
     """Write a line at INFO, as structlog would; whether the logger takes it is known to the caller.
 
@@ -95,7 +102,8 @@ def log_line(logger: logging.Logger, event: str, fields: Mapping[str, Any]) -> N
     for field, value in structlog.contextvars.get_contextvars().items():
         line.setdefault(field, value)
     line["level"], line["logger"] = "info", logger.name
-    line["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    second, part = divmod(time.time_ns() // 1_000, 1_000_000)
+    line["timestamp"] = f"{_written(second)}.{part:06d}Z"
     handler.write_line(_JSON.encode(_add_trace(None, "", line)))
 
 
