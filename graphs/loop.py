@@ -7,8 +7,8 @@ costs a client. What a step is, and how it is run, stands in `graphs.drivers`.
 
 from __future__ import annotations
 
+import os
 import random
-import secrets
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import nullcontext
@@ -133,7 +133,7 @@ def finish_with_answer(
 ) -> Transition:
     """End the turn with an answer, under a message id of its own."""
     metadata = dict(answer.response_metadata)
-    copied = answer.model_copy(update={"id": id or secrets.token_hex(16), "response_metadata": metadata})
+    copied = answer.model_copy(update={"id": id or os.urandom(16).hex(), "response_metadata": metadata})
     final = langchain_private.with_hints(copied)
     warnings = () if _is_flawless(refinement) else release_warnings(refinement, messages, throttle)
     outcome = Outcome.of(refinement, messages, final, now=now)
@@ -385,7 +385,7 @@ class Loop:
             evidence=evidence,
             started_at=time.time(),
             is_judged=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
-            id=secrets.token_hex(16),
+            id=os.urandom(16).hex(),
             refiner=self.name,
             held_back=self.held_back,
         )

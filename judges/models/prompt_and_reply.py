@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -488,7 +488,7 @@ _FEW_ITEMS = 8
 
 def fresh_nonce() -> str:
     """Return 128 random bits for the marks around the data, as 32 hexadecimal digits."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def encode(value: JsonValue) -> str:

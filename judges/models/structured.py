@@ -207,11 +207,11 @@ def _copies_example(value: BaseModel, ask: Ask) -> bool:
     rationale = " ".join(str(getattr(value, "rationale", "")).split()).casefold()
     if len(rationale) < _SHORTEST_COPY:
         return False
+    copied = [example for example in ask.examples if rationale == _rationale_of(example.reply)]
+    if not copied:
+        return False
     judged = [json.dumps(part, ensure_ascii=False) for part in ask.data.values() if isinstance(part, str) and part]
-    return any(
-        rationale == _rationale_of(example.reply) and not (judged and all(part in example.body for part in judged))
-        for example in ask.examples
-    )
+    return not judged or any(not all(part in example.body for part in judged) for example in copied)
 
 
 @lru_cache(maxsize=512)

@@ -180,15 +180,26 @@ async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
     if seconds is None:
         return await call
     let_calls_be_left()
-    running = CallInTask(call)
+    running, loop = CallInTask(call), asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()  # `asyncio.wait` costs more than the task
+    end: Callable[..., None] = partial(_end_wait, over)
+    timer = loop.call_later(max(0.0, seconds), end)
+    running.add_done_callback(end)
     try:
-        await asyncio.wait({running}, timeout=max(0.0, seconds))
+        await over
         if running.done():
             return running.result()
         leave_unjoined()
         raise DeadlinePassed
     finally:
+        timer.cancel()
+        running.remove_done_callback(end)
         running.cancel()
+
+
+def _end_wait(over: asyncio.Future[None], *_: object) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 LAST_WORDS_S = 0.25

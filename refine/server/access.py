@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import os
 import re
 import secrets
 import time
@@ -108,7 +109,7 @@ def request_headers(scope_headers: Iterable[tuple[bytes, bytes]]) -> dict[str, s
 def request_id(headers: Mapping[str, str]) -> str:
     """Return the client's `x-request-id` if it is one to be repeated in logs, or else a new one."""
     sent = headers.get("x-request-id", "")
-    return sent if _REQUEST_ID.fullmatch(sent) else secrets.token_hex(16)
+    return sent if _REQUEST_ID.fullmatch(sent) else os.urandom(16).hex()
 
 
 _KEY_HEADER = "x-refine-key"

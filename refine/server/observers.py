@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import os
+import time
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Gauge, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 from starlette.routing import BaseRoute
 
 from graphs import Outcome, Policy
@@ -71,7 +76,6 @@ class Metrics:
         self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
         self.registry.register(_RecordCollector(record))
         self.registry.register(_PromiseCollector(promises))
-        self._child = cache(lambda metric, *labels: metric.labels(*labels))
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -80,56 +84,138 @@ class Metrics:
     def __call__(self, served: ServedRequest) -> None:
         """Count one request."""
         guard = served.guard or "none"
-        self._child(self.requests, guard, _outcome_of(served)).inc()
-        self._child(self.request_s, guard).observe(served.seconds)
+        self.requests[guard, _outcome_of(served)] += 1
+        self.request_s.add(served.seconds, guard)
         if served.caller:
             self._count_key(served.caller, served.usage)
         if served.records and served.first_text_s is not None:
-            self._child(self.first_text_s, guard).observe(served.first_text_s)
+            self.first_text_s.add(served.first_text_s, guard)
         for record in served.records:
             self._count(guard, record.outcome)
         for verdict in served.verdicts:
             self._count_verdict(guard, verdict)
 
     def _count_key(self, key: str, usage: Usage) -> None:
-        self._child(self.key_requests, key).inc()
+        self.key_requests[key,] += 1
         if usage.tokens:
-            self._child(self.key_tokens, key, "input").inc(usage.input_tokens)
-            self._child(self.key_tokens, key, "output").inc(usage.output_tokens)
+            self.key_tokens[key, "input"] += usage.input_tokens
+            self.key_tokens[key, "output"] += usage.output_tokens
         if usage.cost:
-            self._child(self.key_cost, key).inc(usage.cost)
+            self.key_cost[key,] += usage.cost
 
     def _count(self, guard: str, outcome: Outcome) -> None:
         for attempt in outcome.attempts:
-            self._child(self.generate_s, guard).observe(attempt.latency_s)
+            self.generate_s.add(attempt.latency_s, guard)
             self._count_usage(guard, "generator", attempt.usage)
             released = attempt.number == outcome.released
             result = "released" if released else "rejected"
-            self._child(self.attempts, guard, result).inc()
+            self.attempts[guard, result] += 1
             if attempt.verdict is not None:
                 self._count_verdict(guard, attempt.verdict)
         if outcome.question_verdict is not None:
             self._count_verdict(guard, outcome.question_verdict)
         if outcome.usage.cost:
-            self._child(self.cost, guard).inc(outcome.usage.cost)
+            self.cost[guard,] += outcome.usage.cost
 
     def _count_verdict(self, guard: str, verdict: Verdict) -> None:
         judge = verdict.judge or "none"
         rating = str(verdict.rating) if verdict.rating is not None else verdict.unscored or "none"
-        self._child(self.judge_s, judge).observe(verdict.latency_s)
-        self._child(self.ratings, judge, rating).inc()
+        self.judge_s.add(verdict.latency_s, judge)
+        self.ratings[judge, rating] += 1
         self._count_usage(guard, "judge", verdict.usage)
 
     def _count_usage(self, guard: str, role: str, usage: Usage) -> None:
         if usage.input_tokens or usage.output_tokens:
-            self._child(self.tokens, guard, role, "input").inc(usage.input_tokens)
-            self._child(self.tokens, guard, role, "output").inc(usage.output_tokens)
+            self.tokens[guard, role, "input"] += usage.input_tokens
+            self.tokens[guard, role, "output"] += usage.output_tokens
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> _Sums:
+        sums = _Sums()
+        self.registry.register(_SumsCollector(name, text, labels, sums))
+        return sums
 
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(name, text, labels, buckets=_SECONDS, registry=self.registry)
+    def _histogram(self, name: str, text: str, label: str) -> _Durations:
+        durations = _Durations(name, text, label)
+        self.registry.register(durations)
+        return durations
+
+
+class _Sums(dict[tuple[str, ...], float]):
+    """Sums by values of labels, from 0 on, added to by one thread.
+
+    A counter of Prometheus' own takes several times as long for each.
+
+    Attributes:
+        begun: When each sum began.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: dict[tuple[str, ...], float] = {}
+
+    def __missing__(self, values: tuple[str, ...]) -> float:
+        self.begun[values] = time.time()
+        return 0.0
+
+
+class _SumsCollector(Collector):
+    """Reads sums whenever the metrics are read.
+
+    Args:
+        name: Name of the metric.
+        text: What it is.
+        labels: Names of the labels.
+        sums: The sums.
+    """
+
+    def __init__(self, name: str, text: str, labels: Sequence[str], sums: _Sums) -> None:
+        self._described = name, text, labels
+        self._sums = sums
+
+    def collect(self) -> Iterator[Metric]:
+        name, text, labels = self._described
+        family = CounterMetricFamily(name, text, labels=labels)
+        for values, total in list(self._sums.items()):
+            family.add_metric(values, total, created=self._sums.begun[values])
+        yield family
+
+
+class _Durations(Collector):
+    """Durations by one label, in buckets; as `_Sums` otherwise.
+
+    Args:
+        name: Name of the metric.
+        text: What it is.
+        label: Name of the label.
+    """
+
+    def __init__(self, name: str, text: str, label: str) -> None:
+        self._described = name, text, label
+        self._rows: dict[str, _DurationRow] = {}
+
+    def add(self, seconds: float, value: str) -> None:
+        """Add a duration under a value of the label."""
+        row = self._rows.get(value)
+        if row is None:
+            row = self._rows[value] = _DurationRow()
+        row.total_s += seconds
+        row.counts[bisect_left(_SECONDS, seconds)] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        name, text, label = self._described
+        family = HistogramMetricFamily(name, text, labels=[label])
+        for value, row in list(self._rows.items()):
+            buckets = list(zip(map(floatToGoString, (*_SECONDS, math.inf)), accumulate(row.counts), strict=True))
+            family.add_metric([value], buckets, row.total_s)
+            family.add_sample(f"{name}_created", {label: value}, row.begun_at)
+        yield family
+
+
+@dataclass(slots=True)
+class _DurationRow:
+    total_s: float = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(_SECONDS) + 1))
+    begun_at: float = field(default_factory=time.time)
 
 
 class _RecordCollector(Collector):

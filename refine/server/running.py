@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import json
 import logging
@@ -24,7 +25,7 @@ import structlog
 
 from judges.errors import ConfigurationError
 from judges.runtime.faults import logging_safely
-from refine.logs import log_json_lines
+from refine.logs import log_json_lines, log_line
 from refine.page.routes import OneTimeLink
 from refine.promise import watch_promise
 from refine.record import DatabaseRecord, Recorder
@@ -275,20 +276,22 @@ class AccessLog:
         """Write the line of one request, without any text of it."""
         if not _access_log.isEnabledFor(logging.INFO):
             return
-        fields = {name: _printable(value) for name, value in _fields(served).items() if value not in ("", None)}
+        fields = {
+            name: value if type(value) is not str or value.isprintable() else _printable(value)
+            for name, value in _fields(served).items()
+            if value is not None and value != ""
+        }
         with logging_safely():
             if structlog.is_configured():
-                structlog.get_logger(LOGGER).info("request", **fields)
+                log_line(_access_log, "request", fields)
             else:
                 _access_log.info(
                     "request %s", " ".join(f"{name}={_word(value)}" for name, value in fields.items())
                 )
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: str) -> str:
     """Return what a client sent without what could begin a line of its own, or that no log can write."""
-    if not isinstance(value, str) or value.isprintable():
-        return value
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
 
 
@@ -450,6 +453,7 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
         return
     sock = listening_socket(settings.host, settings.port)
     begin_log(settings.log_level)
+    keep_for_good()
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
     if app.page is not None:
         _say(f"the page is at {address(sock).removesuffix('v1')}{app.page}")
@@ -485,6 +489,16 @@ def begin(file: Path, *, is_asked: bool, ask: Callable[[str, str], str]) -> None
         _say(*map(describe, make_service(load_settings(file, {})).guards))
     except ConfigurationError as error:
         _say(f"warning: it does not start yet: {error}")
+
+
+def keep_for_good() -> None:
+    """Keep for the life of the process what was made until now: a server that has not begun to serve.
+
+    The modules' objects are many: a full collection, of which there are some in a thousand requests, would look at
+    each of them every time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def begin_log(name: str) -> None:

@@ -27,7 +27,7 @@ from judges import Helpfulness, OpenAICompatible
 from judges.models.structured import response_format
 from refine.server.assembly import make_service
 from refine.server.config import load_settings
-from refine.server.running import begin_log, listening_socket, make_app
+from refine.server.running import begin_log, keep_for_good, listening_socket, make_app
 
 ATTEMPTS = 3
 
@@ -43,7 +43,9 @@ def guard(url: str) -> ASGIApp:
         "max_attempts": ATTEMPTS,
     }
     settings = load_settings(None, flags)
-    return make_app(settings, make_service(settings))
+    app = make_app(settings, make_service(settings))
+    keep_for_good()
+    return app
 
 
 def logged_guard(url: str) -> ASGIApp:

@@ -52,6 +52,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolRuntime
 from langgraph.pregel._tools import _tool_call_writer
 from langgraph.types import Command, StreamMode, interrupt
+from langsmith.run_helpers import _TRACING_ENABLED, tracing_context
+from langsmith.utils import tracing_is_enabled
 from pydantic import RootModel, ValidationError
 
 from graphs import langchain_private, langgraph_private
@@ -769,6 +771,15 @@ def test_langchain_adds_handlers_of_context_variables_to_every_run() -> None:
     finally:
         _configure_hooks[:] = hooks
     assert "heard" in names.heard
+
+
+def test_langsmith_reads_of_its_context_whether_tracing_is_switched() -> None:
+    """`tracing_is_enabled` takes a context, of which it reads `enabled` alone, the variable's value."""
+    for switched in (True, False):
+        with tracing_context(enabled=switched):
+            assert _TRACING_ENABLED.get() is switched
+        assert tracing_is_enabled({"enabled": switched}) is switched
+    assert tracing_is_enabled({"enabled": None}) == tracing_is_enabled()
 
 
 def test_the_writer_of_a_tools_output_is_a_context_variable() -> None:

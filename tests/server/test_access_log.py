@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from judges import ConfigurationError
-from refine.logs import log_json_lines
+from refine.logs import log_json_lines, log_line, request_log
 from refine.record import DatabaseRecord
 from refine.server.running import trace_as_the_environment_says
 from tests.guarding import guarding, wait_until
@@ -72,6 +72,23 @@ def test_one_line_a_request(upstream: ModelServer, tmp_path: Path) -> None:
     assert rows["passed_through"]["detail"].startswith("POST /v1/embeddings")
     assert (figures["outcomes"], figures["passed"], figures["requests"]["passed_through"]) == (1, 1, 1)
     assert (table["outcomes"], table["passed_through"]) == (1, 1)
+
+
+def test_a_line_is_the_same_past_the_machinery_of_logging() -> None:
+    """Where a filter takes part, structlog writes the line, with the same fields in their order."""
+    out, logger = io.StringIO(), logging.getLogger("refine.access")
+    log_json_lines(out, level=logging.INFO)
+    logger.setLevel(logging.INFO)
+    with request_log("asked"):
+        log_line(logger, "request", {"status": 200, "path": "é\u2028"})
+        logger.addFilter(kept := logging.Filter())
+        try:
+            log_line(logger, "request", {"status": 200, "path": "é\u2028"})
+        finally:
+            logger.removeFilter(kept)
+    first, second = ({**line, "timestamp": len(line["timestamp"])} for line in lines_of(out))
+    assert list(first.items()) == list(second.items())
+    assert first["request_id"] == "asked"
 
 
 def test_the_reason_is_the_true_one(upstream: ModelServer) -> None:

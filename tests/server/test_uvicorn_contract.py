@@ -62,6 +62,9 @@ class _Observed(HttpToolsProtocol):
         self.calls.append(("on_headers_complete", (self.url, list(self.headers), self.parser.should_upgrade())))
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+            is_known = self in self.server_state.connections
+            self.calls.append(("cycle", (self.cycle.response_started, self.cycle.keep_alive, is_known)))
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
@@ -126,6 +129,14 @@ def test_a_response_before_the_end_of_the_body_says_that_more_comes() -> None:
     with serving() as (port, calls):
         exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n123")
     assert dict(calls)["on_response_complete"] == (True, True)
+
+
+def test_a_cycle_says_how_far_it_is_and_whether_the_connection_stays() -> None:
+    """`keep_alive = False` ends the connection, which stands in `connections` of the server's state until then."""
+    with serving() as (port, calls):
+        reply = exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert dict(calls)["cycle"] == (False, True, True)
+    assert b"connection: close" in reply.lower()
 
 
 def test_a_request_for_another_protocol_stops_the_parser_after_the_headers() -> None:

@@ -128,6 +128,7 @@ def explain_non_answer(kind: _NonAnswer, language: Language) -> tuple[str, str]:
 
 
 _RUNS = re.compile(r"[0-9A-Za-z]{1,64}|[^\x00-\x7f]")
+_NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
 
 
 def _letters(text: str) -> Iterator[str]:
@@ -145,6 +146,11 @@ def _fold(character: str) -> str:
 
 def _first(count: int, text: str) -> str:
     """Return the first letters and digits of a text."""
+    beginning = text[: 2 * count]
+    if beginning.isascii():  # there is nothing to fold
+        letters = _NO_LETTERS.sub("", beginning).lower()
+        if len(letters) >= count or len(beginning) == len(text):
+            return letters[:count]
     letters = ""
     for run in _letters(text):
         letters += run
@@ -162,6 +168,7 @@ _ONLY = frozenset(_words(_WORDS["openers"]))
 _EITHER = _ONLY | _words(_WORDS["announcers"])
 _LONGEST = max(map(len, _EITHER))
 _BEGINNING = 4
+_LENGTHS = range(1, _BEGINNING + 1)
 _BEGINNINGS = {word[:_BEGINNING] for word in _EITHER}
 
 
@@ -170,6 +177,8 @@ def _ends(letters: str, words: frozenset[str]) -> set[int]:
     reached, pending = {0}, [0]
     while pending:
         start = pending.pop()
+        if _BEGINNINGS.isdisjoint([letters[start : start + length] for length in _LENGTHS]):
+            continue
         last = min(start + _LONGEST, len(letters))
         ends = {end for end in range(start + 1, last + 1) if letters[start:end] in words} - reached
         reached |= ends
@@ -183,9 +192,10 @@ def _consists_of(letters: str, words: frozenset[str]) -> bool:
 
 def _begins_otherwise(first: str, question: str) -> bool:
     """Return whether an answer begins, like most, with neither an opener nor the question."""
-    beginnings = {first[:length] for length in range(1, _BEGINNING + 1)}
+    if not _BEGINNINGS.isdisjoint([first[:length] for length in _LENGTHS]):
+        return False
     question_start = _first(_BEGINNING, question)
-    return beginnings.isdisjoint(_BEGINNINGS) and not (question_start and first.startswith(question_start))
+    return not (question_start and first.startswith(question_start))
 
 
 def _goes_on(head: str, question_start: str) -> bool:

@@ -142,12 +142,18 @@ class Rubric(ModelJudge):
             raise ConfigurationError(f"example of {self.name!r}, reply, field {place!r}: {fault}") from error
 
     def _verdict(self, level: int, **fields: str) -> Verdict:
-        if self._scale == (1, 2, 3, 4):
-            return Verdict.rated(level, success_rating=self._success, **fields)
-        lowest, highest = self._scale[0], self._scale[-1]
-        place = (level - lowest) / (highest - lowest)
-        mark = (self._success - lowest) / (highest - lowest)
-        return Verdict.scored(place, threshold=mark, value=level, **fields)
+        return _marks(level, self._scale, self._success).model_copy(update=fields)
+
+
+@lru_cache(maxsize=256)
+def _marks(level: int, scale: tuple[int, ...], success: int) -> Verdict:
+    """Return a verdict with the marks of a level alone."""
+    if scale == (1, 2, 3, 4):
+        return Verdict.rated(level, success_rating=success)
+    lowest, highest = scale[0], scale[-1]
+    place = (level - lowest) / (highest - lowest)
+    mark = (success - lowest) / (highest - lowest)
+    return Verdict.scored(place, threshold=mark, value=level)
 
 
 class Helpfulness(Rubric):

@@ -42,6 +42,7 @@ def _listens() -> Callable[[], bool]:
     from langchain_core.runnables.config import var_child_runnable_config  # noqa: PLC0415 - loaded already
     from langchain_core.tracers.context import _configure_hooks, tracing_v2_callback_var  # noqa: PLC0415 - loaded already
     from langchain_core.utils.env import env_var_is_set  # noqa: PLC0415 - loaded already
+    from langsmith.run_helpers import _TRACING_ENABLED  # noqa: PLC0415 - loaded already
     from langsmith.utils import tracing_is_enabled  # noqa: PLC0415 - loaded already
 
     def anybody_listens() -> bool:
@@ -56,7 +57,11 @@ def _listens() -> Callable[[], bool]:
                 return True
             if handler is None and kind is not None and name is not None and env_var_is_set(name):
                 return True
-        return tracing_v2_callback_var.get() is not None or get_debug() or bool(tracing_is_enabled())
+        return (
+            tracing_v2_callback_var.get() is not None
+            or get_debug()
+            or bool(tracing_is_enabled({"enabled": _TRACING_ENABLED.get()}))
+        )
 
     return anybody_listens
 

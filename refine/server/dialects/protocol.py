@@ -372,8 +372,10 @@ class ReadTexts:
         kept: Json = {}
         for name, value in fields.items():
             if name in names or _NAME.fullmatch(name) or name in self._words_sent():
+                form = names.get(name) if type(value) is str else None
                 is_plain = name in whole or (not isinstance(value, _HOLDS_TEXT) and name not in _TOLD)
-                read = value if is_plain else self._field(name, value, names)
+                is_word = form is not None and form.fullmatch(value) is not None
+                read = value if is_plain or is_word else self._field(name, value, names)
                 if read is not _UNREAD:
                     kept[name] = read
         return kept
