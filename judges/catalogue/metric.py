@@ -421,9 +421,7 @@ class ModelJudge(Metric):
         if key in self._cases:
             template = replace(template, examples=self._cases[key].to(data))
         if not self._multimodal:
-            ask = object.__new__(type(template))  # `replace` would set all fields one by one
-            vars(ask).update(vars(template), data=data, check=check)
-            return ask
+            return replace(template, data=data, check=check)
         attached, media = attach(data, partial(takes_media, template.model))
         return replace(template, data=attached, check=check, media=media)
 
