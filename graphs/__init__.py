@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import judges
 from graphs.answers import reply_without_reasoning
 from graphs.augment import all_drafts, auto, fresh, last_draft, last_drafts, restated, verify_first
 from graphs.certificate import CertificateWarning, GeneratorIdentity, check_certificate
@@ -83,6 +82,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    others = {"judges": judges.__all__}
-    hint = "" if name.startswith("_") else of_package(__name__, name, others, __all__)
+    hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
     raise no_such_name(__name__, name, hint)

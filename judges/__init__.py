@@ -179,7 +179,7 @@ def _hint_for(name: str) -> str:
     hint = of_package(__name__, name)
     if not hint:
         hint = import_module(f"{__name__}.catalogue.registry").hint_at_class(name)
-    return hint or of_package(__name__, name, public_names=__all__)
+    return hint or of_package(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

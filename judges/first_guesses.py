@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import tomllib
 from abc import ABCMeta
@@ -9,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
+from importlib.util import find_spec
 from itertools import chain
 from opcode import opmap
 from pathlib import Path
@@ -52,22 +54,28 @@ _OF_PACKAGES = {
 """The tables of names that a package does not have."""
 
 
-def of_package(
-    package: str,
-    name: str,
-    others: Mapping[str, Collection[str]] | None = None,
-    public_names: Collection[str] = (),
-) -> str:
+@cache
+def _public_names(package: str) -> Collection[str]:
+    """Return the public names of a package, which is read, not loaded: it may need what is not installed."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return ()
+    statements = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    assigned = (one for one in statements if isinstance(one, ast.Assign))
+    lists = (one.value for one in assigned if ast.unparse(one.targets[0]) == "__all__")
+    return frozenset(ast.literal_eval(next(lists, ast.List([]))))
+
+
+def of_package(package: str, name: str, public_names: Collection[str] = ()) -> str:
     """Return what to use instead of a name that one of the packages does not have; empty where nothing is known.
 
     Args:
         package: The package that was asked.
         name: The name.
-        others: The public names of other packages, by package.
         public_names: The public names of the package, of which one may be alike.
     """
-    for other, names in (others or {}).items():
-        if name in names:
+    for other in _DOORS:
+        if other != package and name in _public_names(other):
             return f"it is in {other}: from {other} import {name}"
     first, rest = (*_OF_PACKAGES.get(package, ()), "elsewhere"), dict.fromkeys(chain(*_OF_PACKAGES.values()))
     return _first_hint(name, first) or nearest(name, public_names) or _first_hint(name, rest)

@@ -13,7 +13,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -49,8 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    others = {package: import_module(package).__all__ for package in ("judges", "judges.offline")}
-    hint = "" if name.startswith("_") else of_package(__name__, name, others, __all__)
+    hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
     raise no_such_name(__name__, name, hint)
 
 

@@ -96,8 +96,7 @@ def __getattr__(name: str) -> object:
 def _hint_for(name: str) -> str:
     if name.startswith("_"):
         return ""
-    others = {other: import_module(other).__all__ for other in ("judges", "graphs")}
-    hint: str = import_module("judges.first_guesses").of_package(__name__, name, others, __all__)
+    hint: str = import_module("judges.first_guesses").of_package(__name__, name, __all__)
     return hint
 
 

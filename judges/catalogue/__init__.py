@@ -18,8 +18,7 @@ class _Catalogue(ModuleType):
 
 
 def __getattr__(name: str) -> object:
-    others = {"judges": vars(sys.modules["judges"])["__all__"]}
-    hint = "" if name.startswith("_") else of_package(__name__, name, others)
+    hint = "" if name.startswith("_") else of_package(__name__, name)
     raise no_such_name(__name__, name, hint)
 
 

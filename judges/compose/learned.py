@@ -58,11 +58,11 @@ def look_at(sample: Sample, model: EmbeddingModel | None) -> Generator[Any, Any,
     numbers = _counts(question, answer, contexts)
     if model is None:
         return numbers
-    texts = (question or "-", answer, contexts or "-")
+    texts = (question or "-", answer, *([contexts] if contexts else ()))
     vectors: list[list[float]] = yield Embed(model, texts)
-    question_vector, answer_vector, context_vector = vectors
+    question_vector, answer_vector, *context_vectors = vectors
     products = [x * y for x, y in zip(question_vector, answer_vector, strict=True)]
-    near = math.fsum(x * y for x, y in zip(context_vector, answer_vector, strict=True)) if contexts else 0.0
+    near = math.fsum(x * y for vector in context_vectors for x, y in zip(vector, answer_vector, strict=True))
     return [*numbers, math.fsum(products), near, *answer_vector, *products]
 
 

@@ -95,8 +95,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        others = {"judges": import_module("judges").__all__}
-        hint = "" if name.startswith("_") else of_package(__name__, name, others, __all__)
+        hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
         raise no_such_name(__name__, name, hint)
     value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
     return value

@@ -16,5 +16,5 @@ __all__ = ["SelfRefineMiddleware"]
 
 
 def __getattr__(name: str) -> object:
-    hint = "" if name.startswith("_") else of_package(__name__, name, public_names=__all__)
+    hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
     raise no_such_name(__name__, name, hint)

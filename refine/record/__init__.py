@@ -35,7 +35,7 @@ __all__ = ["DatabaseRecord", "Origin", "OutcomeFilter", "RecordStats", "Recorder
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        hint = "" if name.startswith("_") else of_package(__name__, name, public_names=__all__)
+        hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
         raise no_such_name(__name__, name, hint)
     value = globals()[name] = getattr(import_module(home), name)
     return value

@@ -225,7 +225,7 @@ def test_the_model_may_stand_without_a_name() -> None:
     [
         ("get", "judges.load('helpfulness', model=...) makes a judge by its name"),
         ("list", "judges.catalogue() lists all judges"),
-        ("evaluate", "from judges.offline import evaluate"),
+        ("evaluate", "from refine import evaluate"),
         ("Faithfulness", "a judge of the catalogue is made by judges.load('Faithfulness', ...)"),
     ],
 )
