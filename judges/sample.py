@@ -165,10 +165,12 @@ class Sample(Frozen):
             """Validate the fields.
 
             Raises:
-                TypeError: If a value is given without a name.
+                TypeError: If a value is given without a name, or a name is nearly one of a field.
             """
             if values:
                 raise TypeError("Sample() takes no value without a name; it is Sample(question=..., answer=...)")
+            if not fields.keys() <= _FIELD_OF.keys() and (hint := did_you_mean(fields)):
+                raise TypeError(f"Sample() has no such field{hint} Anything else goes into metadata={{...}}")
             super().__init__(**fields)
 
         __init__.__pydantic_base_init__ = True  # else rows that are read went through it, too

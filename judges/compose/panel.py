@@ -268,7 +268,8 @@ class Panel(CompositeJudge):
         members = judges_by_name(judges, model)
         self.judges: Mapping[str, Judge] = members
         self._weights = _checked_weights(weights, members, self._rule)
-        self._veto = _checked_veto(tuple(members.key(member) for member in veto), tuple(members), self._rule)
+        vetoing = [veto] if isinstance(veto, str) else veto
+        self._veto = _checked_veto(tuple(members.key(member) for member in vetoing), tuple(members), self._rule)
         self._quorum = None if quorum is None else _checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
 

@@ -429,6 +429,7 @@ GUESSED_CALLS = (
     ("load(['json', 'code'])", "several judges are a panel"),
     ("Verdict(rating=5)", "rating of a verdict: input should be 1, 2, 3 or 4, not 5; Verdict.rated(3"),
     ("Verdict(4)", "takes no value without a name; Verdict.rated(3"),
+    ("Sample(question='q', answr='a')", "did you mean 'answer' by 'answr'?"),
     ("Verdict()", "Verdict.checked(True) make one"),
     ("Verdict.rated(1, reason='Rude.')", "a verdict has no 'reason'; it is rationale"),
     ("Verdict.rated(1, feedback=['SECRET'])", "feedback of a verdict: input should be a valid string, not a list"),
