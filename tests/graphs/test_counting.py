@@ -220,7 +220,7 @@ def test_a_refiner_inside_a_refiner_spends_the_outer_budget(how: str) -> None:
 def test_after_the_deadline_an_agent_calls_nothing(how: str) -> None:
     """An agent that is left to itself is stopped at its next call of a model or a tool."""
     agent = Looking(pause_s=0.05)
-    outcome = outcome_of(SelfRefine(agent.graph, refusing(), deadline_s=0.2), how)
+    outcome = outcome_of(SelfRefine(agent.graph, refusing(), deadline_s=0.6), how)
     assert outcome.stop_reason == "deadline"
     assert outcome.usage.calls >= 1
     time.sleep(0.1)
