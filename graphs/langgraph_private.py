@@ -157,6 +157,7 @@ _CHECKPOINTER = "__pregel_checkpointer"
 _DURABILITY = "__pregel_durability"
 _SCRATCHPAD = "__pregel_scratchpad"
 _RESUMING = "__pregel_resuming"
+_RESUME_MAP = "__pregel_resume_map"
 _TASK = "__pregel_task_id"
 _POSITIONS = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 _RUNTIME = "__pregel_runtime"
@@ -371,7 +372,8 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
             remaining[_RUNTIME] = runtime.override(stream_writer=_drop)
     if _DURABILITY in remaining:
         remaining[_OUTER_DURABILITY] = remaining.pop(_DURABILITY)
-    remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
+    around = remaining.get(_CALL, partial(run_task)).keywords  # by which the run of the outermost graph is found
+    remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: partial(run_task, **around)}
     return _traced_config(config, remaining)
 
 
@@ -404,14 +406,14 @@ class ResumeAnswers:
     as LangGraph expects.
 
     Args:
-        scratchpad: LangGraph's own, of the node.
-        send: Stores the node's resume values.
+        configurable: Settings of the node's config.
     """
 
-    def __init__(self, scratchpad: Any, send: Callable[[Any], None]) -> None:
-        self._scratchpad = scratchpad
-        self._send = send
-        self._values: list[Any] = scratchpad.resume
+    def __init__(self, configurable: Mapping[str, Any]) -> None:
+        self._configurable = configurable
+        self._scratchpad = configurable[_SCRATCHPAD]
+        self._send = configurable[_SEND]
+        self._values: list[Any] = self._scratchpad.resume
         self._asks_at: tuple[int, ...] | None = None
         self._asked_inside: list[str] = []
         self._asking = Lock()
@@ -429,9 +431,8 @@ class ResumeAnswers:
         configurable = config.get("configurable", {})
         if configurable.get(_CHECKPOINTER) is None or _SCRATCHPAD not in configurable:
             return None
-        scratchpad = configurable[_SCRATCHPAD]
-        around = scratchpad.resume
-        return around.owner if isinstance(around, _AnswersAbout) else cls(scratchpad, configurable[_SEND])
+        around = configurable[_SCRATCHPAD].resume
+        return around.owner if isinstance(around, _AnswersAbout) else cls(configurable)
 
     def about(
         self, subject: str, config: RunnableConfig, *, heard: langchain_private.HeardReplies | None = None
@@ -465,7 +466,7 @@ class ResumeAnswers:
             """Return nothing to a question of this call, which has no answer yet; to a graph inside, its own."""
             position = here()
             if position not in asking:
-                answer = self._scratchpad.get_null_resume(consume)
+                answer = self._take_value(consume=consume)
                 if heard is not None and consume:
                     self._check_inside(subject, heard, is_answered=answer is not None)
                 return answer
@@ -501,12 +502,24 @@ class ResumeAnswers:
         if entry["asked"] is None:
             return
         is_mapped = len(self._values) > entry["values"]
-        answer = self._values.pop() if is_mapped else self._scratchpad.get_null_resume(True)  # noqa: FBT003 - as above
+        answer = self._values.pop() if is_mapped else self._take_value(consume=True)
         if answer is not None:
             entry[_ENTRY].setdefault(entry["asked"], []).append(answer)
             entry["asked"] = None
             self._values.insert(place + 1, _FILLER)
             self._scratchpad.interrupt_counter()
+
+    def _take_value(self, *, consume: bool) -> Any:
+        """Return the value that the run was resumed with, or that a run which broke off did not get to; or None.
+
+        LangGraph keeps a value until the outermost graph's step ends, and hands it to whoever asks next where a later
+        run is resumed by id, or with None: then it counts only for what was asked before it was given.
+        """
+        value = self._scratchpad.get_null_resume(consume)
+        if value is None or _RESUME_MAP in self._configurable:
+            return None
+        is_older = value == self._entry.get("value_before", value)
+        return None if is_older and not _is_resumed_by_command(self._configurable) else value
 
     def _ask(self, subject: str) -> None:
         """Note what the question is about that is put to a human now.
@@ -525,6 +538,7 @@ class ResumeAnswers:
         if self._place is None:
             self._place = self._scratchpad.interrupt_counter()
             self._values.insert(self._place, _AnswersEntry({_ENTRY: {}, "asked": None}))
+        self._entry["value_before"] = self._scratchpad.get_null_resume(False)  # noqa: FBT003 - as LangGraph does
         return self._entry
 
     def _heard_again(self, subject: str, heard: langchain_private.HeardReplies) -> langchain_private.HeardReplies:
@@ -549,8 +563,9 @@ class ResumeAnswers:
             ConfigurationError: If that task is gone, since nothing saved the graph.
         """
         configurable = ensure_config()["configurable"]
-        if isinstance(configurable[_SCRATCHPAD].resume, _AnswersAbout):  # a loop inside, which checks its own
-            return
+        around = configurable[_SCRATCHPAD].resume
+        if isinstance(around, _AnswersAbout) or any(isinstance(value, _AnswersEntry) for value in around):
+            return  # a loop inside checks its own
         task = configurable["checkpoint_ns"]
         with self._asking:
             if not is_answered:
@@ -575,6 +590,14 @@ def _is_decided_inside() -> bool:
     if isinstance(scratchpad.resume, _AnswersAbout):
         return False
     return bool(scratchpad.resume) or scratchpad.get_null_resume(False) is not None  # noqa: FBT003 - as LangGraph does
+
+
+def _is_resumed_by_command(configurable: Mapping[str, Any]) -> bool:
+    """Check whether the run of the outermost graph was resumed with a decision, and not with None."""
+    loop = configurable[_CALL].keywords["schedule_task"].__self__
+    while loop.is_nested:
+        loop = loop.config["configurable"][_CALL].keywords["schedule_task"].__self__
+    return isinstance(loop.input, Command) and loop.input.resume is not None
 
 
 def _question() -> str:

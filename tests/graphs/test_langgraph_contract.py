@@ -1037,6 +1037,25 @@ def test_fields_that_one_may_guess_are_in_no_copy_of_a_message() -> None:
     assert answer.rating == answer.model_dump()["rating"] == 4  # type: ignore[attr-defined]  # as above
 
 
+def test_a_value_is_handed_to_a_later_question_and_the_run_says_how_it_was_resumed() -> None:
+    """The value stays until the step ends, and no question asks twice for it; the loop of a run has its input."""
+    resumed: list[bool] = []
+
+    def ask(config: RunnableConfig) -> dict[str, str]:
+        resumed.append(langgraph_private._is_resumed_by_command(config["configurable"]))
+        return {"shown": " ".join(str(interrupt(number)) for number in range(3))}
+
+    graph = around(chain(ask), InMemorySaver())
+    graph.invoke(ASKED, THREAD)
+    decisions: list[Command[Any] | None] = [Command(resume="a"), None]
+    for decision in decisions:
+        waiting = graph.invoke(decision, THREAD)["__interrupt__"]
+    assert waiting[0].value == 2
+    graph.invoke(Command(resume={waiting[0].id: "b"}), THREAD)
+    assert graph.get_state(THREAD).values["shown"] == "a a b"
+    assert resumed == [False, True, False, True]
+
+
 def test_the_question_is_read_while_interrupt_puts_it() -> None:
     """It is the variable `value` of `interrupt`, whose frame is there while it asks for an answer."""
     assert interrupt.__code__.co_varnames[0] == "value"

@@ -450,6 +450,52 @@ def test_at_every_door_what_goes_out_is_what_a_human_said_yes_to() -> None:
     assert wrong == []
 
 
+def two_humans(texts: Iterator[str], **settings: Any) -> SelfRefine:
+    """Return a loop whose drafts two humans are asked about."""
+    judges: list[Any] = [asking_as(name) for name in ("first", "second")]
+    return SelfRefine(lambda _: next(texts), judges, **settings)
+
+
+def asking_as(name: str) -> Callable[[str], bool]:
+    """Return a judge that asks one of several humans."""
+
+    def human(response: str) -> bool:
+        return bool(interrupt(f"{name}: {response}"))
+
+    human.__name__ = name
+    return human
+
+
+@pytest.mark.parametrize("door", ["node", "loop in a loop", "middleware"])
+def test_a_decision_counts_for_one_question_however_the_turn_goes_on(door: str) -> None:
+    """LangGraph hands a value to the next question, too, where a run is resumed by id, or with None."""
+    texts, saver = drafts(), InMemorySaver()
+    graph: Any
+    if door == "middleware":
+        refining = SelfRefineMiddleware([asking_as("first"), asking_as("second")])
+        model = ScriptedModel(lambda _: next(texts))
+        graph = create_agent(model, [], middleware=[refining], checkpointer=saver)
+    elif door == "node":
+        graph = in_a_node(two_humans(texts), saver)
+    else:
+        graph = SelfRefine(two_humans(texts, checkpointer="inherit"), is_not_no, checkpointer=saver).graph
+    state = graph.invoke(ASKED, THREAD)
+    for question, decision, by_id in [
+        ("first: draft 1", True, False),
+        ("second: draft 1", False, True),
+        ("first: draft 2", True, True),
+        ("second: draft 2", False, False),
+        ("first: draft 3", True, False),
+        ("second: draft 3", True, False),
+    ]:
+        assert question_of(state) == question
+        state = graph.invoke(None, THREAD)
+        (asked,) = state["__interrupt__"]
+        assert asked.value == question
+        state = graph.invoke(Command(resume={asked.id: decision} if by_id else decision), THREAD)
+    assert state["messages"][-1].text == "draft 3"
+
+
 class AsksOtherwise(AsksAfterEachCall):
     """Tells the model something else each time, or reads its reply as it comes."""
 
