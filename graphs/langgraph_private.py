@@ -512,8 +512,8 @@ class ResumeAnswers:
     def _take_value(self, *, consume: bool) -> Any:
         """Return the value that the run was resumed with, or that a run which broke off did not get to; or None.
 
-        LangGraph keeps a value until the outermost graph's step ends, and hands it to whoever asks next where a later
-        run is resumed by id, or with None: then it counts only for what was asked before it was given.
+        LangGraph keeps it until the outermost graph's step ends, and hands it to whoever asks next where a later run
+        is resumed by id, or with None: then it counts only for what was asked before it was given.
         """
         value = self._scratchpad.get_null_resume(consume)
         if value is None or _RESUME_MAP in self._configurable:
