@@ -466,6 +466,8 @@ class ResumeAnswers:
             """Return nothing to a question of this call, which has no answer yet; to a graph inside, its own."""
             position = here()
             if position not in asking:
+                if _is_of_a_loop_inside():  # which checks its own
+                    return self._scratchpad.get_null_resume(consume)
                 answer = self._take_value(consume=consume)
                 if heard is not None and consume:
                     self._check_inside(subject, heard, is_answered=answer is not None)
@@ -512,8 +514,8 @@ class ResumeAnswers:
     def _take_value(self, *, consume: bool) -> Any:
         """Return the value that the run was resumed with, or that a run which broke off did not get to; or None.
 
-        LangGraph keeps it until the outermost graph's step ends, and hands it to whoever asks next where a later run
-        is resumed by id, or with None: then it counts only for what was asked before it was given.
+        LangGraph keeps it until the outermost graph's step ends, and hands it to whoever asks next where a later
+        run is resumed by id, or with None: then it counts only for what was asked before it was given.
         """
         value = self._scratchpad.get_null_resume(consume)
         if value is None or _RESUME_MAP in self._configurable:
@@ -562,11 +564,7 @@ class ResumeAnswers:
         Raises:
             ConfigurationError: If that task is gone, since nothing saved the graph.
         """
-        configurable = ensure_config()["configurable"]
-        around = configurable[_SCRATCHPAD].resume
-        if isinstance(around, _AnswersAbout) or any(isinstance(value, _AnswersEntry) for value in around):
-            return  # a loop inside checks its own
-        task = configurable["checkpoint_ns"]
+        task = ensure_config()["configurable"]["checkpoint_ns"]
         with self._asking:
             if not is_answered:
                 self._asked_inside.append(task)
@@ -582,6 +580,12 @@ class ResumeAnswers:
         """Store all answers; `interrupt` calls it, too, once an answer is of the kind that was asked for."""
         values = [dict(value) if isinstance(value, _AnswersEntry) else value for value in self._values]
         self._send([(_RESUME, values)])
+
+
+def _is_of_a_loop_inside() -> bool:
+    """Check whether what asks for an answer now is a loop, in a graph inside, which keeps answers of its own."""
+    around = ensure_config()["configurable"][_SCRATCHPAD].resume
+    return isinstance(around, _AnswersAbout) or any(isinstance(value, _AnswersEntry) for value in around)
 
 
 def _is_decided_inside() -> bool:

@@ -463,6 +463,11 @@ class Verdict(Frozen):
         here = (part.subject for part in self.items if part.value == "contradicted")
         return (*here, *(claim for part in self.items if part.items for claim in part.contradicted))
 
+    def named(self, name: str) -> Verdict:
+        """Return it under another name, with those of its parts that are the same judge's, as runs of it are."""
+        parts = tuple(part.named(name) if part.judge == self.judge else part for part in self.items)
+        return self.model_copy(update={"judge": name, "items": parts})
+
     def failed_parts(self) -> Iterator[Verdict]:
         """Yield the verdicts inside whose judges failed, the innermost of those that failed for lack of others."""
         for part in self.items:

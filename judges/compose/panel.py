@@ -132,7 +132,7 @@ class CompositeJudge(Judge):
         verdicts: tuple[Verdict, ...] = ()
         for name, judge in self.judges.items():
             verdict: Verdict = yield Consult(judge, sample)
-            verdicts = (*verdicts, verdict.model_copy(update={"judge": name}))
+            verdicts = (*verdicts, verdict.named(name))
             if decides(verdict):
                 break
         last = verdicts[-1]
@@ -283,9 +283,7 @@ class Panel(CompositeJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult all members at once and combine their verdicts."""
         answers = yield from consult(tuple(self.judges.values()), sample)
-        verdicts = tuple(
-            verdict.model_copy(update={"judge": name}) for name, verdict in zip(self.judges, answers, strict=True)
-        )
+        verdicts = tuple(verdict.named(name) for name, verdict in zip(self.judges, answers, strict=True))
         valid = [verdict for verdict in verdicts if verdict.rating is not None]
         failing = [verdict for verdict in valid if not verdict.reaches(self._success)]
         called = _called_to_vote(verdicts)
@@ -508,7 +506,8 @@ class Repeat(OneInside):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult the judge n times at once and return the most frequent verdict."""
-        verdicts = yield from repeat(self.judge, sample, self._n)
+        runs = yield from repeat(self.judge, sample, self._n)
+        verdicts = tuple(verdict.named(self.name) for verdict in runs)
         valid = [verdict for verdict in verdicts if verdict.rating is not None]
         if len(valid) < self._quorum:
             return too_few_votes(verdicts, len(valid), self._quorum)

@@ -194,7 +194,7 @@ class Quick(OneInside):
         verdict: Verdict = yield Consult(self.judge, sample)
         why = first.unscored or ("unsure" if is_unsure else "refused")
         detail = "; ".join(filter(None, (f"{self.judge.name} decided, as one token was {why}", verdict.detail)))
-        items = (first.model_copy(update={"judge": self.name}), verdict)
+        items = (first.named(self.name), verdict.named(self.name))
         return verdict.model_copy(update={"judge": self.name, "items": items, "detail": detail})
 
 

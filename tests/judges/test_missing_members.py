@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from graphs import Outcome, Policy, Unanswered
-from judges import Cascade, Escalation, Helpfulness, Judge, Panel, Repeat, Verdict, as_judge
+from judges import Cascade, Escalation, Helpfulness, Judge, Panel, Quick, Repeat, Verdict, as_judge
 from judges.offline import Evaluation, Row, evaluate
 from judges.offline.results import summarise_rows
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -218,3 +218,16 @@ def test_the_terminal_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         lines = " ".join(result.output.split())
         assert "2 rows have claims that their evidence contradicts (grounded), at index 0, 1" in lines
         assert "2 x panel without safety (judge_failed), first at index 0" in lines
+
+
+def test_members_that_ask_one_judge_are_named_as_their_panel_names_them() -> None:
+    """Those that ask one judge, once quickly and once repeatedly, are two, whatever the judge inside is called."""
+
+    def fail(_: Sequence[BaseMessage]) -> str:
+        raise RuntimeError
+
+    inside = Helpfulness(ScriptedModel(fail))
+    judge = Panel({"safety": Quick(inside), "tone": Repeat(inside), "cascade": Cascade({"brief": Repeat(inside)})})
+    outcome = SelfRefine(lambda _: "a draft", judge, max_attempts=1).refine("q")
+    missing = dict.fromkeys(("safety", "tone", "brief"), "judge_failed")
+    assert outcome.summary()["attempts"][0]["missing"] == missing

@@ -254,7 +254,7 @@ class CellWorkers:
 
     def _finish(self, work: _CellWork, name: str, verdict: Verdict, calls: CellCalls | None) -> None:
         if verdict.judge != name:
-            verdict = verdict.model_copy(update={"judge": name})
+            verdict = verdict.named(name)
         text = self._store.keep(work, verdict, calls)
         if text is not None:
             self._sink.add(work.row, text, verdict)
