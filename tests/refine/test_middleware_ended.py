@@ -7,7 +7,7 @@ import gc
 import json
 import subprocess
 import sys
-import tracemalloc
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
-from graphs import Outcome, outcome_of
+from graphs import Outcome, Policy, outcome_of, self_refine
 from judges import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
-from refine import SelfRefineMiddleware
+from refine import SelfRefine, SelfRefineMiddleware
 
 ASKED: Any = {"messages": [("user", "what?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -139,21 +139,100 @@ def test_the_end_of_the_process_records_what_it_loses(tmp_path: Path) -> None:
     assert [json.loads(line)["response"] for line in file.read_text().splitlines()] == ["a draft"]
 
 
-def test_memory_is_flat_however_turns_end() -> None:
-    """Long questions whose turns break off are not held, nor are more outcomes than fit."""
-    middleware = SelfRefineMiddleware(ScriptedJudge(lambda _: 2), max_attempts=3)
+Play = Callable[[int], Awaitable[object]]
 
-    def ask(turns: int) -> None:
+
+def is_empty(response: str) -> bool:
+    """Refuse whatever says anything."""
+    return not response
+
+
+async def write(_: list[Any]) -> str:
+    """Write a draft, with a pause in which it may be cancelled."""
+    await asyncio.sleep(0)
+    return "a draft"
+
+
+def write_one(messages: list[Any]) -> str | None:
+    """Write a draft, and nothing after it."""
+    return "a draft" if len(messages) == 1 else None
+
+
+def agent_turns(*neighbours: Any, tool: Any = lenient, is_fresh: bool = False, **settings: Any) -> Play:
+    """Return what plays a turn of an agent, with one middleware for all of them or one for each."""
+
+    def refining() -> SelfRefineMiddleware:
+        return SelfRefineMiddleware(is_empty, max_turns=5, max_outcomes=5, **{"on_outcome": str, **settings})
+
+    shared = refining()
+
+    async def play(number: int) -> object:
+        middleware = [refining() if is_fresh else shared, *neighbours]
+        return await create_agent(drafting(), [tool], middleware=middleware).ainvoke(long_question(number))
+
+    return play
+
+
+def loop_turns(generator: Any = write, **settings: Any) -> Play:
+    """Return what plays a turn of a loop."""
+    refiner = SelfRefine(generator, is_empty, **settings)
+    return lambda number: refiner.ainvoke(long_question(number))
+
+
+def left_streams(**settings: Any) -> Play:
+    """Return what reads a stream of a loop to its first event."""
+    graph = self_refine(write, is_empty, policy=Policy(**settings))
+
+    async def play(number: int) -> None:
+        async for _ in graph.astream(long_question(number), stream_mode="custom"):
+            break
+
+    return play
+
+
+def long_question(number: int) -> Any:
+    """Return a question as long as a document."""
+    return {"messages": [HumanMessage(f"{number} " + "x" * 20_000)]}
+
+
+def cancelled(play: Play) -> Play:
+    """Return what cancels a turn, each at another of its steps."""
+
+    async def play_in_part(number: int) -> None:
+        running = asyncio.ensure_future(play(number))
+        for _ in range(1 + number % 40):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()
+
+    return play_in_part
+
+
+ENDED: dict[str, Callable[[], Play]] = {
+    "loop: a limit": lambda: loop_turns(max_attempts=9, max_calls=3, on_exhausted="raise"),
+    "loop: cancelled": lambda: cancelled(loop_turns(max_attempts=9, deadline_s=60)),
+    "loop: candidates, cancelled": lambda: cancelled(loop_turns(candidates=3)),
+    "loop: no draft": lambda: loop_turns(write_one, on_exhausted="raise"),
+    "loop: its stream is left": left_streams,
+    "agent: a limit": lambda: agent_turns(max_calls=2, on_exhausted="raise", on_outcome=None),
+    "agent: a tool raises": lambda: agent_turns(tool=measure, on_outcome=None),
+    "agent: cancelled": lambda: cancelled(agent_turns()),
+    "agent: a neighbour raises": lambda: agent_turns(Ending(ZeroDivisionError)),
+    "agent: a neighbour answers": lambda: agent_turns(Ending()),
+    "agent: a fresh middleware": lambda: agent_turns(Ending(ZeroDivisionError), is_fresh=True),
+}
+
+
+@pytest.mark.parametrize("ended", ENDED)
+async def test_memory_is_flat_however_turns_end(ended: str) -> None:
+    """Turns that break off leave no objects behind, whatever ended them."""
+    play, alive = ENDED[ended](), list[int]()
+    for turns in (25, 100):
         for number in range(turns):
-            agent = create_agent(drafting(), [(measure, lenient)[number % 2]], middleware=[middleware, Ending()])
-            with suppress(ZeroDivisionError):
-                agent.invoke({"messages": [HumanMessage(f"{number} " + "x" * 2_000_000)]})
-
-    ask(2)
-    tracemalloc.start()
-    try:
-        ask(24)
+            with suppress(Exception):
+                await play(number)
         gc.collect()
-        assert tracemalloc.get_traced_memory()[0] < 40_000_000
-    finally:
-        tracemalloc.stop()
+        alive.append(len(gc.get_objects()))
+    assert alive[1] - alive[0] < 300  # of three a turn, which one object that is held has at least
