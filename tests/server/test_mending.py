@@ -15,9 +15,9 @@ from tests.model_server import Asked, ModelServer, Wire
 from tests.server.apis import DIALECTS, body_in, reply_in, text_in
 from tests.server.evasions import PATHS, Dialect
 
-PIN = "4711"
+PIN = "K4711"
 MASKED = "Your pin is [REMOVED], keep it."
-MENDS: dict[str, Any] = {"judge": "pattern:forbidden=\\d\\d\\d\\d", "on_refusal": "mend"}
+MENDS: dict[str, Any] = {"judge": "pattern:forbidden=K\\d\\d\\d\\d", "on_refusal": "mend"}
 
 
 def say(asked: Asked) -> Wire:
