@@ -47,13 +47,17 @@ _SAME = 0.95
 """Share of answers that two dimensions place alike from which one of them says nothing new."""
 
 
+_LEVEL_COUNTS = range(2, 6)
+_WEIGHTS = range(1, 4)
+
+
 class DraftedDimension(ReplySchema):
-    """A dimension, as a model writes it."""
+    """A dimension, as a model writes it; without bounds, so that a bad one does not refuse the good ones."""
 
     name: str = Field(description="text: one or two words")
     criteria: str = Field(description="text: one question about one thing")
-    levels: list[str] = Field(min_length=2, max_length=5, description="list of texts: the levels, the worst first")
-    weight: int = Field(ge=1, le=3, description="whole number: 1, 2 or 3")
+    levels: list[str] = Field(description="list of texts: the levels, from 2 to 5, the worst first")
+    weight: float = Field(allow_inf_nan=False, description="whole number: 1, 2 or 3")
 
 
 class DraftedDimensions(ReplySchema):
@@ -83,7 +87,7 @@ class Drafted:
         if self.dropped:
             return f"dropped  {self.name}: {self.dropped}"
         agrees = "" if self.auc is None else f", puts a good answer above a bad one in {self.auc:.0%}"
-        return f"kept     {self.name}: weight {self.table['weight']}{agrees}"
+        return f"kept     {self.name}: weight {self.table['weight']:g}{agrees}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +129,7 @@ class DraftedJudge:
             levels = ", ".join(f"{level} = {_text(text)}" for level, text in one.table["levels"].items())
             lines += ["", f"[judges.{_text(name)}.dimensions.{_text(one.name)}]"]
             lines += [f"criteria = {_text(one.table['criteria'])}"]
-            lines += [f"levels = {{ {levels} }}", f"weight = {one.table['weight']}"]
+            lines += [f"levels = {{ {levels} }}", f"weight = {one.table['weight']:g}"]
         return "\n".join(lines) + "\n"
 
 
@@ -237,6 +241,10 @@ def _linted(reply: DraftedDimensions) -> list[Drafted]:
 
 
 def _fault_of(name: str, table: Mapping[str, Any]) -> str:
+    if len(table["levels"]) not in _LEVEL_COUNTS:
+        return f"levels written: {len(table['levels'])} (write from 2 to 5)"
+    if table["weight"] not in _WEIGHTS:
+        return f"its weight is {table['weight']:g} (write 1, 2 or 3)"
     spec = JudgeSpec(name="dimensions", settings={"dimensions": {name: table}})
     return "; ".join(f"{one.fault} ({one.remedy})" for one in lint_judge("draft", spec))
 

@@ -23,9 +23,11 @@ LEVELS = ["Leaves it open.", "Says it."]
 PRICE = {"name": "Price", "criteria": "Does it name the price?", "levels": LEVELS, "weight": 3}
 SHOUT = {"name": "shouting", "criteria": "Does it use capitals?", "levels": ["Shouts.", "Speaks."], "weight": 1}
 ALIKE = {"name": "greeting", "criteria": "Does it greet?", "levels": LEVELS, "weight": 1}
+LEVELLESS = {"name": "warmth", "criteria": "Does it comfort?", "levels": ["Comforts."], "weight": 1}
+HEAVY = {"name": "order", "criteria": "Does it name the order?", "levels": LEVELS, "weight": 0.5}
 AGAIN = {"name": "cost", "criteria": "Is the cost in it?", "levels": LEVELS, "weight": 1}
 FAULTY = {"name": "manners", "criteria": "Is it polite and correct?", "levels": ["bad", "good"], "weight": 1}
-WRITTEN = {"dimensions": [PRICE, SHOUT, ALIKE, AGAIN, FAULTY]}
+WRITTEN = {"dimensions": [PRICE, SHOUT, ALIKE, AGAIN, FAULTY, LEVELLESS, HEAVY]}
 ROWS = [
     {
         "question": "How much is it?",
@@ -63,7 +65,7 @@ def scripted() -> ScriptedModel:
 
 
 def test_only_what_tells_the_answers_apart_is_kept() -> None:
-    """What lints is asked for once more; noise, constants and doubles are dropped, each with its reason."""
+    """What lints or is out of bounds is asked for once more; noise and doubles go, each with its reason."""
     model = scripted()
     made = draft(model, "A shop.", read_judged(ROWS))
     assert [one.name for one in made.kept] == ["price"]
@@ -73,6 +75,8 @@ def test_only_what_tells_the_answers_apart_is_kept() -> None:
     assert "places all 20 answers alike" in why["greeting"]
     assert "says what 'price' says" in why["cost"]
     assert "two criteria in one" in why["manners"]
+    assert "levels written: 1" in why["warmth"]
+    assert "its weight is 0.5" in why["order"]
     assert (made.rated, made.labelled, made.usage.calls, len(model.prompts)) == (20, 20, 22, 22)
     assert "polite" in model.prompts[1][-1].text  # the fault is named to the model that mends it
 
@@ -119,7 +123,7 @@ def test_the_command_writes_a_file_that_lints_clean_and_judges(
         command = ["draft", str(rows), "--system", "prompt.txt", "--model", f"openai-compatible:m@{server.url}"]
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 0, result.output
-        assert "1 of 5 dimensions kept; tried on 20 answers, 20 of them labelled; 22 calls" in result.output
+        assert "1 of 7 dimensions kept; tried on 20 answers, 20 of them labelled; 22 calls" in result.output
         again = CliRunner().invoke(app, command)
     assert again.exit_code == 2
     assert lint(out) == []
