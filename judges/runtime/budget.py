@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -359,13 +360,10 @@ class Allowance:
         """
         if self._state == "released" or not self._is_new(key):
             return
-        try:
-            self.check()
+        self.check()
+        with self._remembering():
             self._claim(as_call=as_call)
             self._take_outside(key, as_call=as_call)
-        except Refused as refusal:
-            self._refusal = self._refusal or refusal
-            raise
 
     def check(self) -> None:
         """Check that there is time left, and that nothing inside was stopped.
@@ -373,13 +371,23 @@ class Allowance:
         Raises:
             Refused: If there is not; nothing may be begun then.
         """
-        if self._state == "closed":
-            raise Refused("deadline", "nobody waits for an answer any more")
-        seconds_left = None if self._state == "released" else self.seconds_left
-        if seconds_left is not None and seconds_left <= 0:
-            raise Refused("deadline", f"the deadline passed before {self._purpose}")
-        if self._outer is not None:
-            self._outer.check()
+        with self._remembering():
+            if self._state == "closed":
+                raise Refused("deadline", "nobody waits for an answer any more")
+            seconds_left = None if self._state == "released" else self.seconds_left
+            if seconds_left is not None and seconds_left <= 0:
+                raise Refused("deadline", f"the deadline passed before {self._purpose}")
+            if self._outer is not None:
+                self._outer.check()
+
+    @contextmanager
+    def _remembering(self) -> Iterator[None]:
+        """Remember the first refusal: who calls tells by it why it was stopped."""
+        try:
+            yield
+        except Refused as refusal:
+            self._refusal = self._refusal or refusal
+            raise
 
     def add(
         self,

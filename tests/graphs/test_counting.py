@@ -19,8 +19,10 @@ from langgraph.func import entrypoint, task
 
 from judges import Helpfulness, Panel, Price, as_judge
 from judges.model import ModelRequest, ModelResponse
+from judges.models.providers.llm_runs import metered
 from judges.models.resolve import as_model
 from judges.models.retry import pause
+from judges.runtime.budget import Allowance, Refused
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import Outcome, SelfRefine
 
@@ -72,6 +74,7 @@ class Looking:
             self.looks += 1
             return at
 
+        self.look = look
         self.graph = create_agent(self.model, [look]).with_config(recursion_limit=10_000)
 
     def _reply(self, _: list[BaseMessage]) -> AIMessage:
@@ -227,6 +230,14 @@ def test_after_the_deadline_an_agent_calls_nothing(how: str) -> None:
     calls, looks = agent.calls, agent.looks
     time.sleep(0.3)
     assert (agent.calls, agent.looks) == (calls, looks)
+
+
+def test_a_tool_that_begins_too_late_is_refused_like_a_model() -> None:
+    """What becomes of it inside never gets out: the block ends with the refusal, which says why."""
+    looking = Looking()
+    with pytest.raises(Refused, match="the deadline passed"), metered(Allowance(seconds=0.0)):
+        looking.look.invoke({"at": "x"})
+    assert looking.looks == 0
 
 
 def test_an_answer_in_time_leaves_its_work_alone() -> None:
