@@ -302,8 +302,8 @@ class CandidatesLoop(Loop):
         now: float,
     ) -> Generator[Effect, Any, _Events]:
         """Run the candidates until all are done, or one is accepted; return what is still to be published."""
-        allowance = refinement.allowance(now, purpose="the candidates were done", bounds_retries=False)
-        shared = Allowance() if allowance is None else allowance
+        limits = refinement.allowance(now, purpose="the candidates were done", bounds_retries=False)
+        shared = limits or Allowance()
         events: _Events = partial(started_events, refinement, len(results.calls))
         effect = partial(Effect, config=context.config, refinement=refinement, allowance=shared)
         start, astart = _within(shared, race.start), _awithin(shared, race.astart)
@@ -349,12 +349,21 @@ class CandidatesLoop(Loop):
         now: float,
     ) -> None:
         """Give what ends the attempt the record of the drafts that candidates have come to by then."""
-        drafted = {**results.unjudged, **results.drafted}
-        if not drafted or isinstance(error, GraphBubbleUp):
+        if isinstance(error, GraphBubbleUp):
             return
-        attempt = drafted[best_candidate(drafted)].attempts[-1]
-        drafts = [candidate.attempts[-1] for candidate in drafted.values()]
-        recorded = refinement.add_candidates(drafts, attempt, usage=results.lost, now=now)
+        drafted, lost = {**results.unjudged, **results.drafted}, Usage()
+        if not drafted:
+            self._break_off(error, refinement, messages, results.lost, now)
+            return
+        drafts = {number: candidate.attempts[-1] for number, candidate in drafted.items()}
+        for number in results.failed:
+            spent = results.calls[number].allowance.spent
+            if number in drafts:  # its judge was still asked: what both consumed stands with the draft
+                drafts[number] = drafts[number].model_copy(update={"usage": spent})
+            else:
+                lost += spent
+        attempt = drafts[best_candidate(drafted)]
+        recorded = refinement.add_candidates(list(drafts.values()), attempt, usage=lost, now=now)
         judged = recorded if attempt.verdict is None else recorded.add_verdict(attempt.verdict, now=now)
         add_outcome(error, judged, messages, now=now)
 

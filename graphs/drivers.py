@@ -89,8 +89,10 @@ class Effect:
 
     @property
     def spent(self) -> Usage:
-        """What was claimed so far."""
-        return Usage() if self.allowance is None else self.allowance.spent
+        """What was claimed so far; of a generator whose call nothing counts, that it was made."""
+        if self.allowance is not None:
+            return self.allowance.spent
+        return Usage() if self.attempt is None else Usage.of_call(None, None)
 
     def abandon(self) -> None:
         """Let the call, which nobody waits for any more, ask no model and use no tool from now on."""

@@ -573,8 +573,7 @@ class Loop:
             return None
         if not refinement.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
             return None
-        allowance = refinement.allowance(now, purpose="the generator had answered")
-        return Allowance() if allowance is None else allowance
+        return refinement.allowance(now, purpose="the generator had answered") or Allowance()
 
     def _fail(
         self, error: Exception, refinement: Refinement, messages: Messages, spent: Usage, now: float
@@ -602,7 +601,7 @@ class Loop:
         self, error: BaseException, refinement: Refinement, messages: Messages, spent: Usage, now: float
     ) -> None:
         """Give what ends the turn the record of it, with what the call consumed that it ended."""
-        if refinement.attempts or refinement.question_verdict is not None:
+        if refinement.attempts or refinement.question_verdict is not None or spent:
             add_outcome(error, refinement.pause(spent, now=now), messages, now=now)
 
     def _generator_for(self, number: int) -> tuple[AsyncGenerator, float | None]:
@@ -691,7 +690,7 @@ class Loop:
 
     def ask_judge(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
         """Return the call of the judge about a sample, within what the budget leaves."""
-        seconds, allowance = refinement.seconds_left(now), refinement.allowance(now)
+        seconds, allowance = refinement.seconds_left(now), refinement.allowance(now) or Allowance()
         draft = refinement.attempts[-1]
         config = context.for_judge(partial(subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
         judge, observation = self._judge, partial(self._observation, refinement, config, context, allowance)
@@ -708,15 +707,12 @@ class Loop:
         return Effect(run=run, arun=arun, config=config, seconds=longest, allowance=allowance)
 
     def _observation(
-        self, refinement: Refinement, config: RunnableConfig, context: RunContext, allowance: Allowance | None
+        self, refinement: Refinement, config: RunnableConfig, context: RunContext, allowance: Allowance
     ) -> observing:
         """Return what bounds and watches a judge."""
         observation: dict[str, Any] = {"observer": observer_under(config)} if context.is_heard else {}
-        outer = current.get().allowance
-        if allowance is not None and outer is not None:
-            allowance.inside(outer)
         return observing(
-            allowance=outer if allowance is None else allowance,
+            allowance=allowance.inside(current.get().allowance),
             **observation,
             raised_instead=langgraph_private.unanswerable_interrupt,
             log_texts=self.policy.log_texts,

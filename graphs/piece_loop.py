@@ -291,7 +291,7 @@ class PieceLoop(Loop):
         config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
         prices, judge = self.policy.prices, self._piece_judge
         quick = judge if isinstance(judge, Quick) else None
-        observed = self._observation(refinement, config, context, None)
+        observed = self._observation(refinement, config, context, Allowance())
 
         def ask() -> Generator[Judge, Verdict, Verdict]:
             with observed, observing(begun=begun), within(Allowance(prices=prices)) if prices else nullcontext():

@@ -15,6 +15,7 @@ from graphs.outcome import question_of
 from graphs.refinement import Refinement
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
+from judges.runtime.budget import Allowance
 from judges.runtime.flow import (
     LAST_WORDS_S,
     CallInTask,
@@ -72,10 +73,10 @@ class InputJudging:
     ) -> Effect:
         """Return the call that judges the question; beside a draft, one call of the budget is left to that."""
         reserved = 1 if self.mode == "beside" else 0
-        allowance = refinement.allowance(now, purpose="the question was judged", reserved_calls=reserved)
-        outer = current.get().allowance
+        limits = refinement.allowance(now, purpose="the question was judged", reserved_calls=reserved)
+        allowance = limits or Allowance()
         observed = observing(
-            allowance=outer if allowance is None else allowance.inside(outer),
+            allowance=allowance.inside(current.get().allowance),
             log_texts=refinement.policy.log_texts,
             outcome_id=refinement.id,
             longest_shown=refinement.policy.max_conversation_chars,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from graphs import DraftError, Outcome, Policy, Refinement, outcome_of, self_refine
-from judges import ConfigurationError
+from judges import ConfigurationError, Helpfulness
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
@@ -275,3 +276,48 @@ async def test_a_cancelled_question_leaves_the_record_of_its_attempts(way: str, 
     assert [attempt.rating for attempt in outcome.attempts] == [2]
     if way != "graph":
         assert len(file.read_text().splitlines()) == len(outcome.attempts[0].drafts)
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "settings", [{}, {"candidates": 2}, {"input_judge": lambda _: True}, {"deadline_s": 60}], ids=str
+)
+def test_what_was_paid_for_is_counted_wherever_a_turn_is_cancelled(settings: dict[str, Any], call: int) -> None:
+    """In the midst of a call of the generator or of the judge, the call that nobody waits for included."""
+    outcomes: list[Outcome] = []
+    sent = count(1)
+
+    async def turn() -> None:
+        def reply(text: str) -> ScriptedModel:
+            def say(_: object) -> object:
+                if next(sent) == call:
+                    asking.cancel()
+                return text
+
+            return ScriptedModel(say)
+
+        strict = Helpfulness(reply('{"rationale": "r", "rating": 1, "feedback": "f"}'))
+        refiner = SelfRefine(reply("a draft"), strict, max_attempts=4, on_outcome=outcomes.append, **settings)
+        asking = asyncio.ensure_future(refiner.arefine("what?"))
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+
+    asyncio.run(turn())
+    ((outcome, paid),) = [(outcome, next(sent) - 1) for outcome in outcomes]
+    assert (outcome.stop_reason, outcome.usage.calls) == ("broken_off", paid)
+
+
+async def test_a_draft_that_a_refused_question_cancelled_is_counted() -> None:
+    """A chat model says what it consumed by its answer, for which nobody waits here."""
+    is_asked = asyncio.Event()
+
+    def say(_: object) -> str:
+        is_asked.set()
+        raise asyncio.CancelledError
+
+    async def refuse(_: str) -> bool:
+        await is_asked.wait()
+        return False
+
+    outcome = await SelfRefine(ScriptedModel(say), judge(), input_judge=refuse).arefine("what?")
+    assert (outcome.stop_reason, outcome.usage.calls) == ("question_refused", 1)
