@@ -280,7 +280,9 @@ async def test_a_cancelled_question_leaves_the_record_of_its_attempts(way: str, 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize(
-    "settings", [{}, {"candidates": 2}, {"input_judge": lambda _: True}, {"deadline_s": 60}], ids=str
+    "settings",
+    [{}, {"candidates": 2}, {"input_judge": lambda _: True}, {"deadline_s": 60}],
+    ids=["no limits", "candidates", "input judge", "deadline"],
 )
 def test_what_was_paid_for_is_counted_wherever_a_turn_is_cancelled(settings: dict[str, Any], call: int) -> None:
     """In the midst of a call of the generator or of the judge, the call that nobody waits for included."""
