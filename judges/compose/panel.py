@@ -514,9 +514,12 @@ class Repeat(OneInside):
         strictest, most, tied = _most_frequent(valid)
         missing = [] if self._lets_others_decide else lacking(verdicts)
         lowest = [Verdict.rated(LOWEST) for _ in missing]
-        if strictest.passed and not _most_frequent([*valid, *lowest])[0].passed:
+        could_be_lower = _most_frequent([*valid, *lowest])[0].rating != strictest.rating
+        if strictest.passed and could_be_lower:
             return without_missing(verdicts, missing)
         notes = [f"agreement {most / len(valid):.2f}", *_skipped_notes(verdicts)]
         if most < tied:
             notes.insert(1, "tied: the stricter side counts")
-        return strictest.model_copy(update={"judge": self.name, "items": verdicts, "detail": "; ".join(notes)})
+        changes = {"judge": self.name, "items": verdicts, "detail": "; ".join(notes)}
+        verdict = strictest.model_copy(update=changes)
+        return as_refusal(verdict) if could_be_lower else verdict

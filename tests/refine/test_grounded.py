@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 
 from graphs import InputError, Unanswered, self_refine
-from judges import ConfigurationError, Panel, ToolCall, as_judge
+from judges import ConfigurationError, Panel, Repeat, ToolCall, as_judge
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine, SelfRefineMiddleware
 
@@ -119,3 +119,12 @@ async def test_a_checkpointer_without_a_thread_is_one_line(config: Any) -> None:
             call()
     with pytest.raises(InputError, match="'thread_id': 'any text'"):
         await refiner.ainvoke("what?", config)
+
+
+def test_a_repeats_refusal_that_lacks_runs_is_no_rating_for_a_lower_gate() -> None:
+    """Two of five runs failed, and with the one that says 1 they would have outvoted the two that say 2."""
+    replies = iter([2, 2, 1, None, None])
+    unsure = Repeat(as_judge(lambda response: next(replies), returns="rating"), 5)
+    outcome = SelfRefine(lambda _: "a draft", unsure, success_rating=2, max_attempts=1).refine("what?")
+    verdict = outcome.attempts[0].verdict
+    assert (outcome.passed, verdict.passed, verdict.rating) == (False, False, 2)
