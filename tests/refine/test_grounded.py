@@ -127,4 +127,5 @@ def test_a_repeats_refusal_that_lacks_runs_is_no_rating_for_a_lower_gate() -> No
     unsure = Repeat(as_judge(lambda response: next(replies), returns="rating"), 5)
     outcome = SelfRefine(lambda _: "a draft", unsure, success_rating=2, max_attempts=1).refine("what?")
     verdict = outcome.attempts[0].verdict
+    assert verdict is not None
     assert (outcome.passed, verdict.passed, verdict.rating) == (False, False, 2)
