@@ -18,6 +18,7 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -344,7 +345,16 @@ _STATIC = Path(__file__).with_name("static")
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _LARGEST_BODY = 1_000_000
 _MOST_LOOKING = 50
-_LABEL_FIELDS = frozenset({"outcome", "number", "by", "rating", "up", "note"})
+_LABEL_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "outcome": (str,),
+    "number": (int,),
+    "by": (str,),
+    "rating": (int, NoneType),
+    "up": (bool, NoneType),
+    "note": (str, NoneType),
+    "page": (str, NoneType),
+    "turn": (int, NoneType),
+}
 
 
 def page_routes(
@@ -405,6 +415,8 @@ class _Page:
     ) -> None:
         self._record, self._status, self._try_out, self._on_label = record, status, try_out, on_label
         self._looking = 0
+        self._saving = asyncio.Lock()
+        self._turns = OrderedDict[int, int]()
 
     async def status(self, request: Request) -> Response:
         """Answer with the status line, the choices of the filter and what the page can do."""
@@ -485,18 +497,20 @@ class _Page:
         return StreamingResponse(_lines(chain(first, rows)), media_type="application/x-ndjson", headers=headers)
 
     async def label(self, request: Request) -> Response:
-        """Save a label."""
+        """Save a label, unless its page sent a later one in its place, which came first."""
         fields = await _body(request)
-        unknown = fields.keys() - _LABEL_FIELDS
-        if unknown or not {"outcome", "number", "by"} <= fields.keys():
-            raise ConfigurationError(
-                f"a label has outcome, number and by, and may have rating, up and note; not {sorted(unknown)}"
-            )
-        typed = {"outcome": str, "number": int, "by": str, "note": str | None}
-        for name, kind in typed.items():
-            if not isinstance(fields.get(name), kind) or isinstance(fields.get(name), bool):
-                raise ConfigurationError(f"a label's {name} is of another type")
-        await asyncio.to_thread(lambda: self._record.label(**fields))
+        unknown = fields.keys() - _LABEL_FIELDS.keys()
+        wrong = [name for name, kinds in _LABEL_FIELDS.items() if type(fields.get(name)) not in kinds]
+        if unknown or wrong:
+            text = "a label has outcome, number and by, and may have rating, up and note; not"
+            raise ConfigurationError(f"{text} {', '.join(sorted(unknown)) or f'this {wrong[0]}'}")
+        page, turn = fields.pop("page", None), fields.pop("turn", None)
+        place = hash((page, fields["outcome"], fields["number"], fields["by"]))
+        async with self._saving:
+            if turn is None or turn > self._turns.get(place, -1):
+                await asyncio.to_thread(lambda: self._record.label(**fields))
+                if turn is not None:
+                    _put(self._turns, place, turn, _MOST_PLACES)
         await asyncio.to_thread(self._on_label)
         return _json({})
 

@@ -180,7 +180,7 @@ def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows:
 
 def take_away(connection: Connection, identifiers: Sequence[str]) -> None:
     """Take outcomes that are about to be removed out of the sums they are in."""
-    cursor = _summed_up_to(connection)
+    cursor = min(_summed_up_to(connection), (_sealed_since(connection), ""))
     rows = connection.execute(select(*_NEEDED).where(OUTCOME.c.id.in_(identifiers))).mappings().all()
     counted = [row for row in rows if _is_counted(row, cursor)]
     Sums.of(_with_attempts(connection, counted), -1).write(connection)
@@ -191,6 +191,11 @@ def take_away(connection: Connection, identifiers: Sequence[str]) -> None:
 
 def _is_counted(row: Stored, cursor: tuple[int, str]) -> bool:
     return row["chain"] is not None or (row["at"], row["id"]) <= cursor
+
+
+def _sealed_since(connection: Connection) -> int:
+    """Return since when outcomes are sealed; what an older version writes after that is in no sums."""
+    return int(connection.execute(select(STATE.c.at).where(STATE.c.name == "sealed")).scalar() or 0)
 
 
 def _with_attempts(connection: Connection, rows: Sequence[Stored]) -> Iterator[Pair]:
@@ -221,7 +226,8 @@ def sum_up_older(connection: Connection) -> bool:
     lock_tables(connection)
     at, identifier = _summed_up_to(connection)
     place = tuple_(OUTCOME.c.at, OUTCOME.c.id)
-    query = select(*_NEEDED).where(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= at, place > (at, identifier))
+    older = and_(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= at, OUTCOME.c.at < _sealed_since(connection))
+    query = select(*_NEEDED).where(older, place > (at, identifier))
     rows = connection.execute(query.order_by(OUTCOME.c.at, OUTCOME.c.id).limit(_SLICE)).mappings().all()
     Sums.of(_with_attempts(connection, rows)).write(connection)
     more = len(rows) == _SLICE
@@ -242,10 +248,11 @@ def sum_faults(connection: Connection) -> Iterator[str]:
     for row in connection.execute(select(SERIES)).mappings():
         if of_series._series_of(tuple(map(row.get, _DIMENSIONS))) != row["id"]:  # noqa: SLF001 - its own
             yield f"a series of the sums was changed: {row['id']}"
-    sealed = connection.execute(select(STATE.c.at).where(STATE.c.name == "sealed")).scalar()
     times = (SUMS.c.start, TALLY.c.start, OUTCOME.c.at)
     found = (connection.execute(select(time - time % DAY).distinct()).scalars() for time in times)
-    late = select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= sealed)
+    late = select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(
+        OUTCOME.c.chain.is_(None), OUTCOME.c.at >= _sealed_since(connection)
+    )
     for day in sorted(set().union(*found) - set(connection.execute(late.distinct()).scalars())):
         total, cursor = Sums(), _summed_up_to(connection)
         query = select(*_NEEDED).where(OUTCOME.c.at >= day, OUTCOME.c.at < day + DAY)

@@ -40,6 +40,7 @@ from refine.server.dialects.protocol import (
     JudgedRequest,
     RawHeaders,
     check_depth,
+    offers,
     read_json,
     write_json,
 )
@@ -441,8 +442,6 @@ _GZIP_WINDOW = 31
 _MOST_BYTES = 50_000_000
 _OK = range(200, 300)
 IDEMPOTENCY = "idempotency-key"
-_OFFERING_TOOLS = ("functions", "mcp_servers", "prompt", "tools")
-"""Fields that offer tools; without any a call is an answer in another form, and judged as one."""
 
 
 class UpstreamRefused(RefineError):  # noqa: N818 - what the upstream did
@@ -545,9 +544,10 @@ class UpstreamGenerator:
             if answer.tool_calls
             else ""
         )
-        is_offered = any(map(self._request.payload.get, _OFFERING_TOOLS))
-        if answer.tool_calls and (self._request.forces_call or not is_offered):
-            answer = _spoken(answer)
+        if answer.tool_calls:
+            is_offered = offers(self._request.payload, [call["name"] for call in answer.tool_calls])
+            if self._request.forces_call or not is_offered:
+                answer = _spoken(answer, with_names=not is_offered)
         choices = document.get("choices")
         if isinstance(choices, list) and len(choices) > 1:  # the first alone is read, and judged
             document = {**document, "choices": choices[:1]}
@@ -583,9 +583,10 @@ class UpstreamGenerator:
         return {**self._headers, IDEMPOTENCY: f"{key}-{number}"}
 
 
-def _spoken(answer: AIMessage) -> AIMessage:
+def _spoken(answer: AIMessage, *, with_names: bool) -> AIMessage:
     """Return an answer that is the call of a tool as a text: what is said beside it, and the arguments as JSON."""
-    read = (write_json(call["args"]).decode() for call in answer.tool_calls)
+    calls = ({call["name"]: call["args"]} if with_names else call["args"] for call in answer.tool_calls)
+    read = (write_json(call).decode() for call in calls)
     unread = (call["args"] or "" for call in answer.invalid_tool_calls)
     text = "\n".join(part for part in (str(answer.text), *read, *unread) if part.strip())
     extra = {name: value for name, value in answer.additional_kwargs.items() if name != "tool_calls"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -145,7 +147,10 @@ def test_of_what_no_sums_know_the_newest_count(url: str) -> None:
 
 
 def test_an_older_record_is_summed_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then every row is counted; afterwards the sums are those of all, with what came meanwhile."""
+    """Until then every row is counted; afterwards the sums are those of all, with what came meanwhile.
+
+    What a process of the older version still writes is in none, and nothing is taken away from them when it goes.
+    """
     file = tmp_path / "record.db"
     url = f"sqlite:///{file}"
     write(url, 60)
@@ -160,6 +165,18 @@ def test_an_older_record_is_summed_up_once(tmp_path: Path, monkeypatch: pytest.M
         record.sum_up()
         assert record.is_summed()
     assert_sums_agree(url, monkeypatch)
+    copied = "CREATE TEMP TABLE late AS SELECT * FROM outcome WHERE id = '30-1'"
+    late = "UPDATE late SET id = 'late', chain = NULL, at = (SELECT at FROM record_state WHERE name = 'sealed')"
+    kept = "SELECT sum(outcomes) FROM record_sums WHERE width = 60000"
+    monkeypatch.setattr("refine.record.writer.now_ms", lambda: 2 * BEGIN)
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        for statement in (copied, late, "INSERT INTO outcome SELECT * FROM late"):
+            connection.execute(statement)
+        assert connection.execute(kept).fetchone() == (90,)
+        with DatabaseRecord(url, keep_days=1) as record:
+            record.check()
+            wait_until(lambda: record.flush(0.02) and not record.outcomes(), seconds=9)
+        assert connection.execute(kept).fetchone() == (None,)
 
 
 WHOLE_MINUTE = BEGIN - BEGIN % 60_000

@@ -135,6 +135,8 @@ EVASIONS = (
     Evasion("a text beside a call that cannot be read", (200, 422), model="calls badly"),
     Evasion("a text beside a refusal", (200, 422), model="refuses"),
     Evasion("the call of a tool that nobody offered", model="says"),
+    Evasion("the call of a tool beside the one that was offered", fields={"tools": [_LOOK]}, model="says"),
+    Evasion("a text as the name of a tool", fields={"tools": [_LOOK]}, model="names"),
     Evasion("an answer as the one call there may be", fields={"tool_choice": _FORCED}, model="says"),
     Evasion(
         "a call forced in the old way beside a choice that is null",

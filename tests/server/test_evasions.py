@@ -31,12 +31,15 @@ def leak(asked: Asked) -> Wire:
         return answered(MARK.encode(), status=307, headers={"location": f"/elsewhere{asked['path']}"})
     if model.startswith("fails"):
         return _failure(model, asked)
+    kind = "says" if model == "names" else model
     if asked["path"].startswith("/v1/messages"):
-        reply = _message(model)
+        reply = _message(kind)
     elif asked["path"].startswith("/v1/responses"):
-        reply = _response(model)
+        reply = _response(kind)
     else:
-        reply = _completion(model, asked)
+        reply = _completion(kind, asked)
+    if model == "names":
+        reply = json.loads(json.dumps(reply).replace(MARK, "good").replace('"say"', f'"{MARK}"'))
     if model == "long":
         reply = json.loads(json.dumps(reply).replace(MARK, f"{'good ' * 15_000}{MARK}{' good' * 15_000}"))
     if model.startswith("hides "):

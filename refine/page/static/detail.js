@@ -164,8 +164,10 @@ function rawOf(outcome) {
   return box;
 }
 
-// Labels on their way, which go out all the same when the page is left.
+// Labels on their way, which go out all the same when the page is left; numbered, as an earlier one may arrive after them.
 const unsaved = new Map();
+const PAGE = Math.random().toString(36).slice(2);
+let turns = 0;
 addEventListener("pagehide", () => {
   for (const label of unsaved.values()) post("/label", label, { keepalive: true }).catch(() => {});
 });
@@ -261,16 +263,17 @@ export class Detail {
     if (rating || up !== null || note) this.outcome.labels.push(label);
     this.draw();
     const place = `${label.outcome} ${label.number}`;
-    unsaved.set(place, label);
+    const numbered = { ...label, page: PAGE, turn: ++turns };
+    unsaved.set(place, numbered);
     try {
-      await (this.saving = this.saving.catch(() => {}).then(() => post("/label", label)));
+      await (this.saving = this.saving.catch(() => {}).then(() => post("/label", numbered)));
     } catch (error) {
       this.outcome.labels = before;
       this.draw();
       problem(error);
       return;
     } finally {
-      if (unsaved.get(place) === label) unsaved.delete(place);
+      if (unsaved.get(place) === numbered) unsaved.delete(place);
     }
     say(rating ? `labelled ${rating} of 4` : up === null ? "label changed" : up ? "thumb up" : "thumb down");
     this.onLabelled(this.outcome, change);

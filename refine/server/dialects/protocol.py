@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -249,6 +249,16 @@ def _tool_name(tool: Json) -> str:
     """Return the name of a tool, where an API has it; empty for one of the provider's own, which has none."""
     inner: Json = next((tool[kind] for kind in ("function", "custom") if isinstance(tool.get(kind), dict)), {})
     return string(tool.get("name")) or string(inner.get("name"))
+
+
+def offers(payload: Json, names: Iterable[str]) -> bool:
+    """Check whether tools of these names were offered, or may have been by what holds tools that are not seen.
+
+    The call of another one is an answer in another form, and judged as one.
+    """
+    tools = [*objects(payload.get("tools")), *objects(payload.get("functions"))]
+    offered = {"" if "tools" in tool else _tool_name(tool) for tool in tools}
+    return "" in offered or offered.issuperset(names) or bool(payload.get("mcp_servers") or payload.get("prompt"))
 
 
 def _read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
