@@ -23,7 +23,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field
 
 from judges.compose.coerce import verdict_of
 from judges.errors import ConfigurationError, shortened
@@ -181,8 +181,9 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
     delay_s: float = 0.0
     max_tokens: int | None = None
     logprobs: bool | None = None
+    streaming: bool = False
     scripted: bool = True
-    _script: _Script[Any] = PrivateAttr()
+    lines: Any = Field(None, exclude=True, repr=False)  # pydantic finds a private attribute by `__getattr__`
 
     @naming_settings(
         "ScriptedModel(['first reply', 'second reply'])",
@@ -198,23 +199,27 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
     ) -> None:
         super().__init__()
         self.model_name, self.delay_s = name, delay_s
-        lines = [script] if isinstance(script, str) else script
-        self._script = _Script(lines, cycle=cycle, owner=name)
+        self.lines = _Script([script] if isinstance(script, str) else script, cycle=cycle, owner=name)
+
+    @property
+    def model(self) -> str:
+        """Name of the model, as `model_name`."""
+        return self.model_name
 
     @property
     def prompts(self) -> list[list[BaseMessage]]:
         """The messages of every call so far, in order."""
-        return [messages for messages, _ in list(self._script.calls)]
+        return [messages for messages, _ in list(self.lines.calls)]
 
     @property
     def settings(self) -> list[dict[str, Any]]:
         """The keyword settings of every call so far, in order."""
-        return [settings for _, settings in list(self._script.calls)]
+        return [settings for _, settings in list(self.lines.calls)]
 
     @property
     def replies_in_turn(self) -> bool:
         """True if the replies are lines, of which the next one is for whoever asks next."""
-        return self._script.in_turn
+        return self.lines.in_turn
 
     @property
     def _llm_type(self) -> str:
@@ -270,7 +275,7 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
 
     def _reply(self, messages: list[BaseMessage], settings: dict[str, Any]) -> AIMessage:
         reply_settings = {} if self.temperature is None else {"temperature": self.temperature}
-        script = self._script
+        script = self.lines
         script.calls.append((list(messages), {**reply_settings, **settings}))
         line = script.line(messages)
         if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):

@@ -61,7 +61,7 @@ class FillingModel(ScriptedModel):
         self._opinion["good"] = good
 
     def _reply(self, messages: list[BaseMessage], settings: dict[str, Any]) -> AIMessage:
-        self._script.calls.append((list(messages), settings))
+        self.lines.calls.append((list(messages), settings))
         (tool,) = settings["tools"]
         filling = Filling(shown(messages), good=self._opinion["good"], language=self._language)
         return ScriptedModel([filling.of(tool["function"]["parameters"])])._reply(messages, settings)

@@ -253,7 +253,7 @@ class Polyglot(FillingModel):
         data: Mapping[str, Any] = shown(messages)
         if "texts" not in data or "language" not in data:
             return super()._reply(messages, settings)
-        self._script.calls.append((list(messages), settings))
+        self.lines.calls.append((list(messages), settings))
         items = [{"number": one["number"], "text": german(one["text"])} for one in data["texts"]]
         return ScriptedModel([{"items": items}])._reply(messages, settings)
 
