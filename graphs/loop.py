@@ -579,7 +579,7 @@ class Loop:
         self, error: Exception, refinement: Refinement, messages: Messages, spent: Usage, now: float
     ) -> Transition:
         """Stop since the generator failed; raise where there is nothing to release."""
-        generator, place = self._generator_for(refinement.number)[0], place_of(error)
+        generator, place = self._generator_for(refinement.generated)[0], place_of(error)
         whereabouts = f" ({getattr(generator, 'asks', '')}{place})".replace("( ", "(") if place else ""
         last = refinement.attempts[-1] if refinement.attempts else None
         is_begun = last is not None and bool(last.pieces) and last.verdict is None
