@@ -250,7 +250,7 @@ class PieceLoop(Loop):
     ) -> Effect:
         """Return the call that writes an attempt, judges its pieces and releases them."""
         number = refinement.number
-        generator, temperature = self._generator_for(number)
+        generator, temperature = self._generator_for(refinement.generated)
         prompt = refinement.prompt(messages)
         attempt.prompt_chars = sum(len(str(message.text)) for message in prompt)
         subject = partial(subject_of, "draft", number, prompt)
