@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -27,7 +26,7 @@ from judges.catalogue.registry import default_registry, find
 from judges.entry import Setting
 from judges.errors import one_line, shortened
 from judges.offline import learn, tune
-from judges.offline.drafting import DraftedJudge, draft
+from judges.offline.drafting import draft
 from judges.offline.trust.rows import read_judged
 from judges.offline.tuning.changes import judge_spec
 from judges.settings import load_line, settings_of
@@ -41,7 +40,7 @@ from refine.cli.options import (
     TryJudgeOptions,
     TuneOptions,
 )
-from refine.cli.tables import print_text, text_console
+from refine.cli.tables import print_json, print_result, text_console
 from refine.process import see_modules_here
 
 
@@ -83,7 +82,7 @@ def list_judges(options: ListOptions) -> int:
 
         return run_try_judge(TryJudgeOptions(judge=options.name, asks=options.asks, as_json=options.as_json))
     if options.as_json:
-        _print_json(_as_json(entry))
+        print_json(_as_json(entry))
     else:
         _console().print(_card(entry))
     return 0
@@ -99,7 +98,7 @@ def _lint(options: ListOptions) -> int:
         raise ConfigurationError("lint reads files of judges: refine judges lint judges.toml")
     findings = [finding for file in options.files for finding in lint(file)]
     if options.as_json:
-        _print_json([asdict(finding) for finding in findings])
+        print_json([asdict(finding) for finding in findings])
         return 1 if findings else 0
     for finding in findings:
         sys.stdout.write(f"{finding}\n")
@@ -136,7 +135,7 @@ def _print_matches(options: ListOptions) -> None:
     entries = registry.entries.values()
     matches = find(entries, text=_words_of(options), fields=options.fields, subject=options.subject)
     if options.as_json:
-        _print_json([_as_json(entry) for entry in matches])
+        print_json([_as_json(entry) for entry in matches])
         return
     if not matches:
         raise ConfigurationError(f"no judge has {_criteria(options)}; `refine judges` lists all of them")
@@ -244,10 +243,6 @@ def _as_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
-
-
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
 
@@ -322,7 +317,13 @@ def run_draft(options: DraftOptions) -> int:
     if drafted.kept:
         asks = options.asks.model if options.asks.base_url is None else None
         options.out.write_text(drafted.to_toml(name=options.name, model=asks), encoding="utf-8")
-    _print(drafted, options)
+    written = (
+        f"written to {options.out}, for --judge and judge = ... wherever a judge is named"
+        if drafted.kept
+        else "no dimension was kept, so that nothing was written; give other answers, or more labels"
+    )
+    fields = {"file": str(options.out) if drafted.kept else None, **asdict(drafted)}
+    print_result(f"{drafted}\n\n{written}", fields, as_json=options.as_json)
     return 0 if drafted.kept else 1
 
 
@@ -334,18 +335,6 @@ def _system_prompt(file: Path | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
         raise ConfigurationError(f"--system {file} cannot be read: {reason}; give a text file") from None
-
-
-def _print(drafted: DraftedJudge, options: DraftOptions) -> None:
-    if options.as_json:
-        fields = {"file": str(options.out) if drafted.kept else None, **asdict(drafted)}
-        sys.stdout.write(f"{json.dumps(fields, ensure_ascii=False, indent=2, default=dict)}\n")
-        return
-    print_text(str(drafted))
-    if drafted.kept:
-        print_text(f"\nwritten to {options.out}, for --judge and judge = ... wherever a judge is named")
-    else:
-        print_text("\nno dimension was kept, so that nothing was written; give other answers, or more labels")
 
 
 def run_tune(options: TuneOptions) -> int:
@@ -373,15 +362,13 @@ def run_tune(options: TuneOptions) -> int:
             max_concurrency=options.max_concurrency,
             on_step=lambda line: sys.stderr.write(f"refine: {line}\n"),
         )
-    if options.as_json:
-        sys.stdout.write(f"{json.dumps(tuning.to_dict(), ensure_ascii=False, indent=2)}\n")
-        return 0 if tuning.improved else 1
-    print_text(str(tuning))
-    if tuning.file is not None:
-        file = quote(str(options.out / tuning.file))
-        print_text(f"\nthe tuned judge: {file}, for --judge and judge = ... wherever a judge is named")
-    else:
-        print_text(f"\nthe judge stays as it is; {quote(str(options.out / 'report.json'))} has the figures")
+    file = quote(str(options.out / (tuning.file or "report.json")))
+    judge = (
+        f"the judge stays as it is; {file} has the figures"
+        if tuning.file is None
+        else f"the tuned judge: {file}, for --judge and judge = ... wherever a judge is named"
+    )
+    print_result(f"{tuning}\n\n{judge}", tuning.to_dict(), as_json=options.as_json)
     return 0 if tuning.improved else 1
 
 
@@ -402,8 +389,6 @@ def run_learn(options: LearnOptions) -> int:
             vectors=options.vectors,  # type: ignore[arg-type]  # checked there
             seed=options.seed,
         )
-    if options.as_json:
-        sys.stdout.write(f"{json.dumps(learning.to_dict(), ensure_ascii=False, indent=2)}\n")
-    else:
-        print_text(f"{learning}\n\nwritten to {options.out}, id {learning.id}")
+    text = f"{learning}\n\nwritten to {options.out}, id {learning.id}"
+    print_result(text, learning.to_dict(), as_json=options.as_json)
     return 0 if learning.decides else 1

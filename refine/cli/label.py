@@ -20,7 +20,7 @@ from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HS
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.output import Output
 from prompt_toolkit.styles import Style
-from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
 from judges import ConfigurationError, Sample
@@ -192,37 +192,9 @@ def lines_of(sample: Sample, width: int) -> list[_Line]:
 def wrap(text: str, width: int) -> list[str]:
     """Return a text in lines of at most so many columns; wide characters take two."""
     width = max(_LEAST_WIDTH, width)
-    lines: list[str] = []
-    for paragraph in _visible(text).split("\n"):
-        lines += _wrap_paragraph(paragraph, width)
-    return lines
-
-
-def _wrap_paragraph(paragraph: str, width: int) -> list[str]:
-    lines, current, used = [], "", 0
-    for word in Text(paragraph).plain.split(" "):
-        rest, size = word, cell_len(word)
-        if current and used + 1 + size <= width:
-            current, used = f"{current} {rest}", used + 1 + size
-            continue
-        if current:
-            lines.append(current)
-        while cell_len(rest) > width:
-            head = _take_width(rest, width)
-            lines.append(head)
-            rest = rest[len(head) :]
-        current, used = rest, cell_len(rest)
-    return [*lines, current]
-
-
-def _take_width(text: str, width: int) -> str:
-    """Return as much of the beginning of a text as fits into so many columns, one character at least."""
-    used = 0
-    for place, character in enumerate(text):
-        used += cell_len(character)
-        if used > width:
-            return text[: max(1, place)]
-    return text
+    console = Console(width=width)
+    paragraphs = (Text(part).wrap(console, width, overflow="fold") for part in _visible(text).split("\n"))
+    return [line.plain.rstrip() for lines in paragraphs for line in lines or [Text()]]
 
 
 def _visible(text: str) -> str:

@@ -16,7 +16,8 @@ from graphs.policy import Augmenter, AugmenterName, Policy
 from judges import ConfigurationError, Sample
 from judges.certificate import aligned_lines
 from judges.errors import shortened
-from judges.offline.run.journal import replacing
+from judges.offline.run.journal import replacing, write_json
+from judges.offline.run.outputs import RESULTS, SUMMARY, TIMING
 from judges.offline.run.source import row_json
 from judges.offline.trust.benefit_report import good_by_people
 from judges.offline.trust.rows import Opinion, labels_beside, merge_opinions, read_judged, read_labels
@@ -116,11 +117,6 @@ def _check_arm(arm: Arm) -> None:
         raise ConfigurationError(
             f"the arm {FIRST!r} is the first answer alone, which nothing is tried on; give yours another name"
         )
-
-
-RESULTS = "results.jsonl"
-SUMMARY = "summary.json"
-TIMING = "timing.json"
 
 
 class TrialAttempt(Frozen):
@@ -458,9 +454,9 @@ class Trial:
             for row in self.rows:
                 text = row.model_dump_json(exclude={"attempts": {"__all__": {"seconds"}}})
                 file.write(text.encode("utf-8", "backslashreplace") + b"\n")
-        _write_json(folder / SUMMARY, self.document())
+        write_json(folder / SUMMARY, self.document())
         times = {name: [[a.seconds for a in row.attempts] for row in rows] for name, rows in self.by_arm.items()}
-        _write_json(folder / TIMING, times, indent=None)
+        write_json(folder / TIMING, times, indent=None)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -528,11 +524,6 @@ def _figures(arm: ArmSummary) -> dict[str, object]:
             "curve": list(arm.curve),
         }
     return {**truth, **{name: getattr(arm, name) for name in _COUNTED}}
-
-
-def _write_json(path: Path, document: object, *, indent: int | None = 2) -> None:
-    with replacing(path) as file:
-        file.write(json.dumps(document, ensure_ascii=True, indent=indent).encode() + b"\n")
 
 
 _EFFECTS = ("arm", "good", "mended", "broken", "net points (95 %)", "p", "p Holm")
