@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from demos.command import Options, run_demo
+from demos.command import Options
 from demos.screen import Screen, pips, screen
 from demos.scripted_upstream import serving_upstream
 from judges import ConfigurationError, Verdict
@@ -23,7 +23,6 @@ from judges import ConfigurationError, Verdict
 if TYPE_CHECKING:
     from refine.server import RunningGuard
 
-_PROG = "demos.guard"
 _QUESTIONS = (
     "How do I undo my last git commit but keep the changes?",
     "What is the capital of Kenya?",
@@ -40,14 +39,10 @@ def judge(answer: str) -> Verdict:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0, or 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Options(_PROG, __doc__)
+    parser = Options("demos.guard", __doc__)
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the guard; default: a free one")
     parser.add_argument("--once", action="store_true", help="end after the questions, also in a terminal")
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
-from demos.command import Options, complain, run_demo
+from demos.command import Options, complain
 from demos.screen import Screen, quantity, screen
 from judges import Judge, OpenAICompatible, Verdict, as_judge, load
 from refine import Outcome, SelfRefine
@@ -124,17 +124,13 @@ class LiveTotals(BaseCallbackHandler):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0, or 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Options(_PROG, __doc__)
     parser.add_argument(
         "--model", default="local:smollm2", metavar="NAME", help="default local:smollm2; or local:PATH.gguf"
     )
     parser.add_argument("--max-attempts", type=int, default=4, metavar="N", help="most attempts; default 4")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seeds the model's choice of words")
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

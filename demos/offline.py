@@ -20,7 +20,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from pydantic import TypeAdapter
 
-from demos.command import Options, run_demo
+from demos.command import Options
 from demos.screen import Screen, Tone, pips, quantity, screen
 from judges import ConfigurationError, Judge, Rubric
 from judges.offline import IssuedCertificate
@@ -235,7 +235,6 @@ def _reply(answer: SupportAnswer) -> dict[str, object]:
     return {"rationale": f"What is amiss: {answer.missing}.", "rating": answer.rating, "feedback": answer.missing}
 
 
-_PROG = "demos.offline"
 _PILOT, _RECORD, _LABELS = "pilot.jsonl", "attempts.jsonl", "attempts.labels.jsonl"
 _CERTIFICATE, _RUN, _REPORT = "certificate.json", "run", "report.html"
 _MAX_ATTEMPTS = 3
@@ -260,16 +259,12 @@ class _Stage:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0 if all went as it tells, 1 if not, 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Options(_PROG, __doc__)
+    parser = Options("demos.offline", __doc__)
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="where everything is written; default: a new one"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seeds all resampling; default 0")
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

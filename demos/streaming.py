@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
-from demos.command import Options, run_demo
+from demos.command import Options
 from demos.screen import Screen, screen
 from judges import ConfigurationError, Judge, Verdict, as_judge
 from refine import SelfRefine
@@ -25,7 +25,6 @@ from refine import SelfRefine
 if TYPE_CHECKING:
     from rich.columns import Columns
 
-_PROG = "demos.streaming"
 _QUESTION = "My parcel is late. What can I do?"
 _INDISCRETION = "Frankly, our carrier loses every tenth parcel."
 _ANSWER = (
@@ -128,13 +127,9 @@ def sides(speed: float) -> tuple[Side, Side]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0, or 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Options(_PROG, __doc__)
+    parser = Options("demos.streaming", __doc__)
     parser.add_argument("--speed", type=float, default=1.0, metavar="N", help="how many times faster; default: 1")
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
