@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from judges.errors import plural, shortened
 from judges.offline import Evaluation, Row, Summary, load_run
-from judges.offline.results import pair_rows
+from judges.offline.results import pair_rows, percentiles
 from judges.offline.run.journal import is_failure
 from judges.offline.run.outputs import RESULTS, TIMING
-from judges.offline.run.source import Manifest
+from judges.offline.run.source import JudgeRecord, Manifest
 from judges.offline.statistics.intervals import Figure
 from judges.verdict import Verdict
 from refine.report import wording
@@ -49,7 +49,6 @@ from refine.report.trust import TrustSources, trust_of, trust_sections
 if TYPE_CHECKING:
     from judges.offline import Change, RunComparison
 
-_PERCENTILES = (50, 90, 99)
 _MOST_WORST = 5
 _BINS = 10
 _RATING_SCORES = {round(step / 3, 6) for step in range(4)}
@@ -71,21 +70,15 @@ class RunData:
     Args:
         name: What it is called.
         evaluation: Its rows and summaries.
-        dataset: The file that was judged; empty where there is none.
         finished: When it ended, in ISO 8601.
-        seconds: How long its last start took.
-        latencies: Percentiles of the latency by judge, where they are known.
-        settings: How each judge was named on the command line.
+        timing: What its folder says of times; empty where that was not kept.
         manifest: What its folder says of judges and dataset.
     """
 
     name: str
     evaluation: Evaluation
-    dataset: str = ""
     finished: str | None = None
-    seconds: float | None = None
-    latencies: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
+    timing: Mapping[str, Any] = field(default_factory=dict)
     manifest: Manifest = field(default_factory=Manifest)
 
     @property
@@ -104,35 +97,13 @@ def read_run(folder: Path) -> RunData:
     Raises:
         ConfigurationError: If the folder holds no run, or one that has not finished.
     """
-    evaluation = load_run(folder)
-    manifest = Manifest.read(folder)
-    timing = _read_times(folder)
-    latencies = {
-        name: {int(percentage): value for percentage, value in times["latency_percentiles_s"].items()}
-        for name, times in timing.get("judges", {}).items()
-    }
-    return RunData(
-        name=str(folder),
-        evaluation=evaluation,
-        dataset="" if manifest.dataset is None else manifest.dataset.name,
-        finished=timing.get("finished") or _time_of_writing(folder / RESULTS),
-        seconds=timing.get("seconds"),
-        latencies=latencies,
-        settings={judge.name: " ".join(filter(None, (judge.spec, judge.model))) for judge in manifest.judges},
-        manifest=manifest,
-    )
-
-
-def _read_times(folder: Path) -> dict[str, Any]:
-    """Return what the run knows of its times; nothing where that file was not kept."""
-    try:
-        return dict(json.loads((folder / TIMING).read_bytes()))
-    except (OSError, ValueError):
-        return {}
-
-
-def _time_of_writing(path: Path) -> str:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    evaluation, manifest = load_run(folder), Manifest.read(folder)
+    timing: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        timing = dict(json.loads((folder / TIMING).read_bytes()))
+    written = datetime.fromtimestamp((folder / RESULTS).stat().st_mtime, UTC).isoformat(timespec="seconds")
+    finished = timing.get("finished") or written
+    return RunData(name=str(folder), evaluation=evaluation, manifest=manifest, timing=timing, finished=finished)
 
 
 def build_report(
@@ -191,9 +162,10 @@ def build_report(
 
 def _headline(run: RunData) -> str:
     """Return in one sentence what was judged, with what, and when."""
-    source = f"{run.dataset}, " if run.dataset else ""
+    source = f"{run.manifest.dataset.name}, " if run.manifest.dataset is not None else ""
     judges = plural(len(run.evaluation.summary), "judge")
-    took = "" if run.seconds is None else f" (last start took {wording.seconds(run.seconds)})"
+    seconds = run.timing.get("seconds")
+    took = "" if seconds is None else f" (last start took {wording.seconds(seconds)})"
     return f"{source}{plural(len(run.rows), 'row')}, {judges}, finished {wording.moment(run.finished)}{took}"
 
 
@@ -314,7 +286,8 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ..
         ]
     )
     models = list(dict.fromkeys(verdict.model for verdict in run.verdicts(name) if verdict.model))
-    setting = run.settings.get(name, "")
+    record = next((one for one in run.manifest.judges if one.name == name), JudgeRecord(name=name))
+    setting = " ".join(filter(None, (record.spec, record.model)))
     return (
         TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
         score_cell(_mean_figure(summary)),
@@ -392,12 +365,13 @@ def _costs(run: RunData) -> Iterator[Block]:
 
 def _cost_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ...]:
     usages = [verdict.usage for verdict in run.verdicts(name)]
+    times = run.timing.get("judges", {}).get(name, {})
     costs = [usage.cost for usage in usages if usage.cost is not None]
     is_priced = len(costs) == len(usages)
     return (
         TableCell(name),
         TableCell(wording.count(summary.usage.calls)),
-        _percentile_cell(run.latencies.get(name, {}), wording.seconds),
+        _percentile_cell(times.get("latency_percentiles_s", {}), wording.seconds),
         _percentile_cell(percentiles([usage.tokens for usage in usages]), wording.count),
         TableCell(wording.count(summary.usage.tokens)),
         _percentile_cell(percentiles(costs) if is_priced else {}, wording.dollars),
@@ -405,17 +379,11 @@ def _cost_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ...
     )
 
 
-def _percentile_cell(values: Mapping[int, float], form: Callable[[float], str]) -> TableCell:
+def _percentile_cell(values: Mapping[Any, float], form: Callable[[float], str]) -> TableCell:
     if not values:
         return UNKNOWN
     median, *others = (form(value) for value in values.values())
     return TableCell(median, " / ".join(others))
-
-
-def percentiles(values: Sequence[float]) -> dict[int, float]:
-    """Return percentiles by nearest rank, so that each is a value that occurred; empty without values."""
-    ordered = sorted(values)
-    return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
 
 
 def _figure(value: float | None, interval: tuple[float, float] | None, n: int, method: str) -> Figure:

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from judges import Cascade, ConfigurationError, Helpfulness, Sample, Usage, Verdict
 from judges.offline import Evaluation, Row, evaluate
-from judges.offline.results import summarise_rows
+from judges.offline.results import percentiles, summarise_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine.cli.app import app
-from refine.report.contents import RunData, build_report, percentiles
+from refine.report.contents import RunData, build_report
 from refine.report.document import WorstRow
 from refine.report.file import csv_cell, csv_rows, escape_markup, markdown
 from refine.report.page import page
