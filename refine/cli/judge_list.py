@@ -30,16 +30,9 @@ from judges.offline.drafting import draft
 from judges.offline.trust.rows import read_judged
 from judges.offline.tuning.changes import judge_spec
 from judges.settings import load_line, settings_of
+from refine.cli import options as of
 from refine.cli.judge_specs import named_model
 from refine.cli.loops import loop_source
-from refine.cli.options import (
-    DraftOptions,
-    LearnOptions,
-    ListOptions,
-    NewJudgeOptions,
-    TryJudgeOptions,
-    TuneOptions,
-)
 from refine.cli.tables import print_json, print_result, text_console
 from refine.process import see_modules_here
 
@@ -57,7 +50,7 @@ _MOST_MATCHES = 3
 _LINT = "lint"
 
 
-def list_judges(options: ListOptions) -> int:
+def list_judges(options: of.ListOptions) -> int:
     """Print the catalogue as a table, or one of its judges, and return the exit code.
 
     Raises:
@@ -80,7 +73,7 @@ def list_judges(options: ListOptions) -> int:
     if options.check:
         from refine.cli.trust import run_try_judge  # noqa: PLC0415 - loads numpy and the judges
 
-        return run_try_judge(TryJudgeOptions(judge=options.name, asks=options.asks, as_json=options.as_json))
+        return run_try_judge(of.TryJudgeOptions(judge=options.name, asks=options.asks, as_json=options.as_json))
     if options.as_json:
         print_json(_as_json(entry))
     else:
@@ -88,7 +81,7 @@ def list_judges(options: ListOptions) -> int:
     return 0
 
 
-def _lint(options: ListOptions) -> int:
+def _lint(options: of.ListOptions) -> int:
     """Print what is wrong with the wording of judges, a line each, and return the exit code: 1 where anything is.
 
     Raises:
@@ -119,7 +112,7 @@ def _find_entry(name: str) -> Entry:
         raise ConfigurationError(f"{error}; `{command}` finds {len(matches)}") from error
 
 
-def _words_of(options: ListOptions) -> str | None:
+def _words_of(options: of.ListOptions) -> str | None:
     """Return the words of `--find`; those behind the first, as in `--find tool use`, are read as a name."""
     return (
         None
@@ -128,7 +121,7 @@ def _words_of(options: ListOptions) -> str | None:
     )
 
 
-def _print_matches(options: ListOptions) -> None:
+def _print_matches(options: of.ListOptions) -> None:
     registry = default_registry()
     for _, fault in registry.faults:
         sys.stderr.write(f"refine: {fault}\n")
@@ -146,7 +139,7 @@ def _print_matches(options: ListOptions) -> None:
     console.print(Text(f"{count}{held}; refine judges NAME tells more of one", style="dim"))
 
 
-def _criteria(options: ListOptions) -> str:
+def _criteria(options: of.ListOptions) -> str:
     words = _words_of(options)
     parts = {
         f"{shortened(words)} in its names, its question, its needs or its tags": words,
@@ -246,7 +239,7 @@ def _as_json(entry: Entry) -> dict[str, Any]:
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
 
-def write_new_judge(options: NewJudgeOptions) -> int:
+def write_new_judge(options: of.NewJudgeOptions) -> int:
     """Write the files of a judge, say what to do next, and return the exit code.
 
     Raises:
@@ -288,7 +281,7 @@ def _check_name(name: str) -> None:
         raise ConfigurationError(f"there is a judge {name!r} already; `refine judges {name}` shows it")
 
 
-def run_draft(options: DraftOptions) -> int:
+def run_draft(options: of.DraftOptions) -> int:
     """Write a file of judges and print what came of it; return the exit code: 0, or 1 where nothing was kept.
 
     Raises:
@@ -337,7 +330,7 @@ def _system_prompt(file: Path | None) -> str:
         raise ConfigurationError(f"--system {file} cannot be read: {reason}; give a text file") from None
 
 
-def run_tune(options: TuneOptions) -> int:
+def run_tune(options: of.TuneOptions) -> int:
     """Print what came of tuning, and return the exit code: 0, or 1 without a gain.
 
     Raises:
@@ -372,7 +365,7 @@ def run_tune(options: TuneOptions) -> int:
     return 0 if tuning.improved else 1
 
 
-def run_learn(options: LearnOptions) -> int:
+def run_learn(options: of.LearnOptions) -> int:
     """Print what was learned, and return the exit code: 0, or 1 where it decides nothing.
 
     Raises:

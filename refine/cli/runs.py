@@ -39,18 +39,8 @@ from judges.offline.run.source import (
     changed_judges,
     file_digest,
 )
+from refine.cli import options as of
 from refine.cli.judge_specs import by_name, load_judges
-from refine.cli.options import (
-    EvaluateOptions,
-    FileOptions,
-    GateOptions,
-    LimitOptions,
-    MergeOptions,
-    ModelOptions,
-    RescoreOptions,
-    ResumeOptions,
-    ShowOptions,
-)
 from refine.cli.tables import Faults, print_results, print_slices, slices_as_json, slices_of
 
 _CODES = {"passed": 0, "failed": 1, "unscored": 3}
@@ -70,7 +60,7 @@ class _RunGate:
         ConfigurationError: If an option is wrong, or the baseline is no finished run.
     """
 
-    def __init__(self, options: GateOptions, judges: Mapping[str, Judge]) -> None:
+    def __init__(self, options: of.GateOptions, judges: Mapping[str, Judge]) -> None:
         self._gate = Gate(
             fail_under=dict(map(_parse, options.fail_under)),
             max_unscored=options.max_unscored,
@@ -191,7 +181,7 @@ class _Lines:
             sys.stderr.flush()
 
 
-def _work(judges: Mapping[str, Judge], limits: LimitOptions, *, batch: bool, **settings: Any) -> RunWork:
+def _work(judges: Mapping[str, Judge], limits: of.LimitOptions, *, batch: bool, **settings: Any) -> RunWork:
     """Return how cells are judged within these limits, under other settings of the run."""
     names = ("processes", "rate", "tokens_per_minute", "max_calls", "max_cost")
     run = RunSettings(
@@ -203,7 +193,7 @@ def _work(judges: Mapping[str, Judge], limits: LimitOptions, *, batch: bool, **s
     return RunWork(judges=judges, settings=run, max_concurrency=limits.max_concurrency)
 
 
-def run_evaluate(options: EvaluateOptions) -> int:
+def run_evaluate(options: of.EvaluateOptions) -> int:
     """Judge a dataset into a new run, and return the exit code: 0, or 1 if there is no score at all.
 
     Raises:
@@ -236,7 +226,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
     return code
 
 
-def _check_slices(options: EvaluateOptions) -> None:
+def _check_slices(options: of.EvaluateOptions) -> None:
     """Check, before any model is asked, that each column to group by is in the metadata of some row."""
     columns = options.slices
     if columns and options.as_json:
@@ -244,29 +234,22 @@ def _check_slices(options: EvaluateOptions) -> None:
             f"--slice prints tables; leave out --json, or add `refine show {options.folder} --json --slice "
             f"{columns[0]}`"
         )
-    missing, metadata_names = set(columns), set[str]()
+    names = set[str]()
     for row in islice(read_rows(options.rows.rows, errors="keep"), options.rows.limit) if columns else ():
-        if isinstance(row, Sample):
-            metadata_names |= row.metadata.keys()
-            missing -= row.metadata.keys()
-        if not missing:
+        names |= row.metadata.keys() if isinstance(row, Sample) else set()
+        if names.issuperset(columns):
             return
     for column in columns:
-        if column in missing:
-            near = get_close_matches(column, metadata_names, n=1)
-            remedy = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"there are {sorted(metadata_names)}"
-                if metadata_names
-                else "add it"
-            )
+        if column not in names:
+            near = get_close_matches(column, names, n=1)
+            known = f"there are {sorted(names)}" if names else "add it"
+            remedy = f"did you mean {near[0]!r}?" if near else known
             raise ConfigurationError(
                 f"--slice {shortened(column)}: no row has such a column in its metadata; {remedy}"
             )
 
 
-def run_resume(options: ResumeOptions) -> int:
+def run_resume(options: of.ResumeOptions) -> int:
     """Judge what is missing in a run, and return the exit code.
 
     Raises:
@@ -292,7 +275,7 @@ def run_resume(options: ResumeOptions) -> int:
     return _judge(work, manifest, load, gate, as_json=options.as_json)
 
 
-def run_rescore(options: RescoreOptions) -> int:
+def run_rescore(options: of.RescoreOptions) -> int:
     """Add judges to a run, or replace those of the same name, and return the exit code.
 
     Raises:
@@ -309,10 +292,10 @@ def run_rescore(options: RescoreOptions) -> int:
     run = {"folder": options.run, "resume": True, "rescored": frozenset(new_records)}
     work = _work(judges, options.limits, batch=before.batch, **run)
     manifest = before.model_copy(update={"dataset": dataset, "judges": tuple(records.values())})
-    return _judge(work, manifest, load, _RunGate(GateOptions(), judges), as_json=options.as_json)
+    return _judge(work, manifest, load, _RunGate(of.GateOptions(), judges), as_json=options.as_json)
 
 
-def _added_judges(options: RescoreOptions, before: Manifest) -> tuple[JudgeRecord, ...]:
+def _added_judges(options: of.RescoreOptions, before: Manifest) -> tuple[JudgeRecord, ...]:
     """Return the judges that are added to a run: those named, or those of another run.
 
     Raises:
@@ -325,7 +308,7 @@ def _added_judges(options: RescoreOptions, before: Manifest) -> tuple[JudgeRecor
     if options.like is not None:
         return Manifest.read(options.like).judges
     first, wanted = next((record for record in before.judges if record.model), JudgeRecord(name="")), options.asks
-    asks = ModelOptions(
+    asks = of.ModelOptions(
         model=wanted.model or first.model,
         base_url=wanted.base_url or (None if wanted.model else first.base_url),
         language=wanted.language or first.language,
@@ -335,7 +318,7 @@ def _added_judges(options: RescoreOptions, before: Manifest) -> tuple[JudgeRecor
     return tuple(record for record, _ in loaded)
 
 
-def run_merge(options: MergeOptions) -> int:
+def run_merge(options: of.MergeOptions) -> int:
     """Merge finished shards into one run, and return the exit code.
 
     Raises:
@@ -367,7 +350,7 @@ def check_rows(file: RowsFile, limit: int | None, *, keep_unreadable: bool) -> i
     return total
 
 
-def rows_file(options: FileOptions) -> RowsFile:
+def rows_file(options: of.FileOptions) -> RowsFile:
     """Return a dataset's file, read with columns named as in `--map answer=text`.
 
     Raises:
@@ -405,7 +388,7 @@ def _load_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dict[
     loaded: dict[str, Judge] = {}
     for (model, address, language), members in groups.items():
         specs = [record.spec for record in members if record.spec is not None]
-        asks = ModelOptions(model=model, base_url=(base_url or address) if model else None, language=language)
+        asks = of.ModelOptions(model=model, base_url=(base_url or address) if model else None, language=language)
         again = load_judges(specs, asks)
         loaded |= {record.name: judge for record, (_, judge) in zip(members, again, strict=True)}
     return {record.name: loaded[record.name] for record in records}
@@ -481,7 +464,7 @@ def _print_totals(folder: Path, evaluation: Evaluation, faults: Faults, *, as_js
     return 0 if any(figures.scored for figures in evaluation.summary.values()) else 1
 
 
-def run_show(options: ShowOptions) -> int:
+def run_show(options: of.ShowOptions) -> int:
     """Print the table of a run, and return the exit code.
 
     Raises:
