@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
 
     seed = random.randrange(10_000) if options.seed is None else options.seed  # noqa: S311 - a demo, no secret
     models, display = models_of(options), screen()
-    judge = as_judge(grading_agent(models.judge or ScriptedModel(_next_grade, name="grader")))
+    judge = as_judge(_grading_agent(models.judge or ScriptedModel(_next_grade, name="grader")))
     refining = SelfRefineMiddleware(judge, success_rating=4, max_attempts=options.max_attempts, show_drafts=True)
     agent = weather_agent(models.generator or scripted_model(), seed=seed, middleware=[refining])
     _introduce(display, options, seed)
@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if outcome.passed else 1
 
 
-def grading_agent(model: BaseChatModel) -> Any:
+def _grading_agent(model: BaseChatModel) -> Any:
     """Build the grader: an agent with a tool of its own, and with grades as its answers."""
     from langchain.agents import create_agent  # noqa: PLC0415 - as above
     from langchain.agents.structured_output import ToolStrategy  # noqa: PLC0415 - as above

@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
             "record": str(Path(folder) / "record.db"),
             "record_texts": True,
         }
-        with serving_guard(settings) as guard:
+        with _serving_guard(settings) as guard:
             display.line(f"The chatbot answers at {upstream}; the guard in front of it at {guard.url}.", "dim")
             for question in _QUESTIONS:
                 _ask(display, guard.url, question)
@@ -76,7 +76,7 @@ def _stay(display: Screen, *, once: bool) -> None:
 
 
 @contextmanager
-def serving_guard(settings: dict[str, Any]) -> Iterator[RunningGuard]:
+def _serving_guard(settings: dict[str, Any]) -> Iterator[RunningGuard]:
     """Run the guard in a thread while the block runs, and yield it.
 
     Raises:

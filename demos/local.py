@@ -76,7 +76,7 @@ REQUESTS = (
 )
 
 
-class LiveTotals(BaseCallbackHandler):
+class _LiveTotals(BaseCallbackHandler):
     """Writes each draft and its verdict as it happens, with how fast the model wrote.
 
     Args:
@@ -139,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
     model = OpenAICompatible.named(options.model, **settings)
     display.line("A small real model, rules that it breaks, and a loop that says so", "strong")
     display.line(f"{options.model} on this machine; no key, no network. It starts with the first request.", "dim")
-    live, began, outcomes = LiveTotals(display), time.monotonic(), list[Outcome]()
+    live, began, outcomes = _LiveTotals(display), time.monotonic(), list[Outcome]()
     for number, request in enumerate(REQUESTS, 1):
         display.line()
         display.rule(f"{number} of {len(REQUESTS)}")
@@ -156,7 +156,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show_totals(display: Screen, outcomes: Sequence[Outcome], live: LiveTotals, seconds: float) -> None:
+def _show_totals(display: Screen, outcomes: Sequence[Outcome], live: _LiveTotals, seconds: float) -> None:
     """Write a line for each request, and what the loop changed."""
     rows = [
         (request.text, str(len(outcome.attempts)), "accepted" if outcome.passed else "not accepted")

@@ -33,12 +33,12 @@ def printable(text: str) -> str:
 def screen() -> Screen:
     """Return rich's screen, or the plain one if rich is not installed."""
     try:
-        return RichScreen()
+        return _RichScreen()
     except ImportError:
-        return PlainScreen()
+        return _PlainScreen()
 
 
-class PlainScreen:
+class _PlainScreen:
     """Writes plain text to stdout."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class PlainScreen:
         sys.stdout.flush()
 
 
-class RichScreen:
+class _RichScreen:
     """Writes with rich: colours where the terminal has them and NO_COLOR is not set."""
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ _STYLES: dict[Tone, str] = {
 }
 
 
-Screen = PlainScreen | RichScreen
+Screen = _PlainScreen | _RichScreen
 """Where a demo writes; `live` says whether a person watches: a terminal, rather than a file or a pipe."""
 
 

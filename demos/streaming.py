@@ -80,7 +80,7 @@ def _judge(tempo: _Tempo, tokens: int) -> Judge:
 
 
 @dataclass
-class Side:
+class _Side:
     """What the viewer of one chat has seen.
 
     Args:
@@ -114,7 +114,7 @@ class Side:
         changed()
 
 
-def sides(speed: float) -> tuple[Side, Side]:
+def sides(speed: float) -> tuple[_Side, _Side]:
     """Return both chats."""
     tempo = _Tempo(speed)
     whole = _judge(tempo, _ASSESSMENT_TOKENS)
@@ -122,7 +122,7 @@ def sides(speed: float) -> tuple[Side, Side]:
     right = SelfRefine(
         _writer(tempo), _judge(tempo, 1), piece_judge=_judge(tempo, 1), release="pieces", piece_chars=40
     )
-    return Side("judged whole, as ever", left), Side("judged in pieces", right)
+    return _Side("judged whole, as ever", left), _Side("judged in pieces", right)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,7 +151,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _watch(both: Sequence[Side], display: Screen, speed: float) -> None:
+async def _watch(both: Sequence[_Side], display: Screen, speed: float) -> None:
     """Run both chats at once, on a terminal with what each viewer sees."""
     began = time.perf_counter()
 
@@ -174,7 +174,7 @@ async def _watch(both: Sequence[Side], display: Screen, speed: float) -> None:
         await running
 
 
-def _picture(both: Sequence[Side], seconds: float) -> Columns:
+def _picture(both: Sequence[_Side], seconds: float) -> Columns:
     from rich.columns import Columns  # noqa: PLC0415 - as above
     from rich.panel import Panel  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above

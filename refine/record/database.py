@@ -35,7 +35,7 @@ _EVERYTHING = OutcomeFilter()
 _NO_ORIGIN = Origin()
 
 
-def read_url(text: str) -> URL:
+def _read_url(text: str) -> URL:
     """Return the URL of a database.
 
     Raises:
@@ -110,7 +110,7 @@ class DatabaseRecord(SharedByCopies):
     ) -> None:
         limits = {"max_queue": max_queue, "max_queue_characters": max_queue_characters}
         self._again = partial(DatabaseRecord, url, texts=texts, redact=redact, keep_days=keep_days, **limits)
-        self._url = read_url(url)
+        self._url = _read_url(url)
         if self._url.get_backend_name() == "postgresql" and find_spec("psycopg") is None:
             raise ConfigurationError("a record in PostgreSQL needs psycopg; install the extra: selfrefine[record]")
         if keep_days is not None and not finite_number(keep_days, setting="keep_days") > 0:

@@ -226,7 +226,7 @@ _FATES: tuple[_Fate, ...] = get_args(_Fate)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorstQuestion:
+class _WorstQuestion:
     """A question that ended badly.
 
     Args:
@@ -367,7 +367,7 @@ class Trial:
         )
 
     @cached_property
-    def worst(self) -> list[WorstQuestion]:
+    def worst(self) -> list[_WorstQuestion]:
         """The questions that ended badly by the truth: the broken ones first, then those behind the baseline."""
         by_place: dict[tuple[int, int], dict[str, TrialRow]] = {}
         for row in self.rows:
@@ -375,13 +375,13 @@ class Trial:
         worst = [one for arms in by_place.values() for one in self._worst_of(arms)]
         return sorted(worst, key=lambda one: (_FATES.index(one.fate), -len(one.arms)))
 
-    def _worst_of(self, arms: Mapping[str, TrialRow]) -> Iterator[WorstQuestion]:
+    def _worst_of(self, arms: Mapping[str, TrialRow]) -> Iterator[_WorstQuestion]:
         """Yield what ended badly of one question, by what became of it."""
         first, fates = arms[FIRST], {name: self._fate(row, arms[self.baseline]) for name, row in arms.items()}
         for fate in _FATES:
             names = tuple(name for name, one in fates.items() if one == fate and name != FIRST)
             if names:
-                yield WorstQuestion(
+                yield _WorstQuestion(
                     fate=fate,
                     arms=names,
                     question=first.question,

@@ -41,7 +41,7 @@ _Questions = str | Path | Iterable[RowInput | str]
 """A file of rows, or the rows; a text among them is a question."""
 
 
-class TrialSettings(PolicySettings, total=False):
+class _TrialSettings(PolicySettings, total=False):
     """The keywords of `trial` and `atrial`; see there."""
 
     truth: object
@@ -62,7 +62,7 @@ class TrialSettings(PolicySettings, total=False):
 
 
 @naming_settings("trial(questions, generator, judge, truth=...)")
-def trial(questions: _Questions, generator: object, judge: object, **settings: Unpack[TrialSettings]) -> Trial:
+def trial(questions: _Questions, generator: object, judge: object, **settings: Unpack[_TrialSettings]) -> Trial:
     """Send the same questions through several arms, and say what each of them mends and breaks.
 
     The first answer to a question is generated once, and all arms go on from it, each with as many generations as
