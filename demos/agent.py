@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
 
-from demos.command import Options, add_model_options, complain, describe_models, models_of, run_demo
+from demos.command import Options, add_model_options, complain, describe_models, models_of
 from demos.screen import Screen, quantity, screen
 from demos.weather.agent import COLDEST, HOTTEST, celsius, scripted_model, weather_agent
 from demos.weather.app import LiveAttempts, show_result
@@ -42,16 +42,12 @@ class WeatherGrade(BaseModel):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0 if an answer was accepted, 1 if not, 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Options(_PROG, __doc__)
     parser.add_argument("--question", default="What is the weather in Paris right now?", help="what to ask")
     parser.add_argument("--seed", type=int, help="repeat a run: the same seed measures the same temperatures")
     parser.add_argument("--max-attempts", type=int, default=16, metavar="N", help="most attempts; default 16")
     add_model_options(parser)
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -59,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
 
     seed = random.randrange(10_000) if options.seed is None else options.seed  # noqa: S311 - a demo, no secret
     models, display = models_of(options), screen()
-    judge = as_judge(grading_agent(models.judge or ScriptedModel(_next_grade, name="grader")))
+    judge = as_judge(_grading_agent(models.judge or ScriptedModel(_next_grade, name="grader")))
     refining = SelfRefineMiddleware(judge, success_rating=4, max_attempts=options.max_attempts, show_drafts=True)
     agent = weather_agent(models.generator or scripted_model(), seed=seed, middleware=[refining])
     _introduce(display, options, seed)
@@ -76,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if outcome.passed else 1
 
 
-def grading_agent(model: BaseChatModel) -> Any:
+def _grading_agent(model: BaseChatModel) -> Any:
     """Build the grader: an agent with a tool of its own, and with grades as its answers."""
     from langchain.agents import create_agent  # noqa: PLC0415 - as above
     from langchain.agents.structured_output import ToolStrategy  # noqa: PLC0415 - as above

@@ -16,7 +16,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from demos.command import Options, add_model_options, complain, describe_models, models_of, run_demo
+from demos.command import Options, add_model_options, complain, describe_models, models_of
 from demos.screen import Screen, quantity, screen
 from graphs import Unanswered
 from judges import Helpfulness, Length
@@ -34,13 +34,9 @@ _NAME_PATTERN = re.compile(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Chat until `/quit`, the end of input or Ctrl-C; the exit code is 0, or 2 if nothing could be answered."""
-    return run_demo(_PROG, lambda: _chat(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Options(_PROG, __doc__)
     add_model_options(parser)
-    return parser.parse_args(arguments)
+    return parser.run(_chat, arguments)
 
 
 def _chat(options: argparse.Namespace) -> int:

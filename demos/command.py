@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from judges import ConfigurationError, JudgesError, chat_model
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+_PYTHON = "python -m "
 _INTERRUPTED = 130
 """Exit code that a shell expects of a program stopped with Ctrl-C."""
 
@@ -24,9 +25,9 @@ _INTERRUPTED = 130
 class Options(argparse.ArgumentParser):
     """Parser of a command line; a wrong one raises `ConfigurationError` instead of printing the usage."""
 
-    def __init__(self, prog: str, description: str | None) -> None:
+    def __init__(self, name: str, description: str | None) -> None:
         super().__init__(
-            prog=f"python -m {prog}",
+            prog=f"{_PYTHON}{name}",
             description=description,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -36,30 +37,30 @@ class Options(argparse.ArgumentParser):
         """Raise argparse's message as an error."""
         raise ConfigurationError(f"{message}; see {self.prog} --help")
 
+    def run(self, act: Callable[[argparse.Namespace], int], arguments: Sequence[str] | None) -> int:
+        """Run a demo and return its exit code; an error is reported in one line, and is 2."""
+        name = self.prog.removeprefix(_PYTHON)
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")  # a terminal without "°" shows "?" rather than a traceback
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _say(name, str(message))
+            try:
+                return act(self.parse_args(arguments))
+            except KeyboardInterrupt:
+                return complain(name, "interrupted", code=_INTERRUPTED)
+            except (JudgesError, RefineError, OSError) as error:
+                return complain(name, str(error))
 
-def run_demo(prog: str, act: Callable[[], int]) -> int:
-    """Run a demo and return its exit code; an error is reported in one line, and is 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without "°" shows "?" rather than a traceback
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: _say(prog, str(message))
-        try:
-            return act()
-        except KeyboardInterrupt:
-            return complain(prog, "interrupted", code=_INTERRUPTED)
-        except (JudgesError, RefineError, OSError) as error:
-            return complain(prog, str(error))
 
-
-def complain(prog: str, message: str, *, code: int = 2) -> int:
+def complain(name: str, message: str, *, code: int = 2) -> int:
     """Report an error in one line on stderr, and return the exit code."""
-    _say(prog, message)
+    _say(name, message)
     return code
 
 
-def _say(prog: str, message: str) -> None:
-    sys.stderr.write(f"{prog}: {' '.join(printable(message).split())}\n")
+def _say(name: str, message: str) -> None:
+    sys.stderr.write(f"{name}: {' '.join(printable(message).split())}\n")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from demos.command import Options, run_demo
+from demos.command import Options
 from demos.screen import Screen, pips, screen
 from demos.scripted_upstream import serving_upstream
 from judges import ConfigurationError, Verdict
@@ -23,7 +23,6 @@ from judges import ConfigurationError, Verdict
 if TYPE_CHECKING:
     from refine.server import RunningGuard
 
-_PROG = "demos.guard"
 _QUESTIONS = (
     "How do I undo my last git commit but keep the changes?",
     "What is the capital of Kenya?",
@@ -40,14 +39,10 @@ def judge(answer: str) -> Verdict:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0, or 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Options(_PROG, __doc__)
+    parser = Options("demos.guard", __doc__)
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the guard; default: a free one")
     parser.add_argument("--once", action="store_true", help="end after the questions, also in a terminal")
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -62,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
             "record": str(Path(folder) / "record.db"),
             "record_texts": True,
         }
-        with serving_guard(settings) as guard:
+        with _serving_guard(settings) as guard:
             display.line(f"The chatbot answers at {upstream}; the guard in front of it at {guard.url}.", "dim")
             for question in _QUESTIONS:
                 _ask(display, guard.url, question)
@@ -81,7 +76,7 @@ def _stay(display: Screen, *, once: bool) -> None:
 
 
 @contextmanager
-def serving_guard(settings: dict[str, Any]) -> Iterator[RunningGuard]:
+def _serving_guard(settings: dict[str, Any]) -> Iterator[RunningGuard]:
     """Run the guard in a thread while the block runs, and yield it.
 
     Raises:

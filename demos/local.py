@@ -19,7 +19,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
-from demos.command import Options, complain, run_demo
+from demos.command import Options, complain
 from demos.screen import Screen, quantity, screen
 from judges import Judge, OpenAICompatible, Verdict, as_judge, load
 from refine import Outcome, SelfRefine
@@ -76,7 +76,7 @@ REQUESTS = (
 )
 
 
-class LiveTotals(BaseCallbackHandler):
+class _LiveTotals(BaseCallbackHandler):
     """Writes each draft and its verdict as it happens, with how fast the model wrote.
 
     Args:
@@ -124,17 +124,13 @@ class LiveTotals(BaseCallbackHandler):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0, or 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Options(_PROG, __doc__)
     parser.add_argument(
         "--model", default="local:smollm2", metavar="NAME", help="default local:smollm2; or local:PATH.gguf"
     )
     parser.add_argument("--max-attempts", type=int, default=4, metavar="N", help="most attempts; default 4")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seeds the model's choice of words")
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -143,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
     model = OpenAICompatible.named(options.model, **settings)
     display.line("A small real model, rules that it breaks, and a loop that says so", "strong")
     display.line(f"{options.model} on this machine; no key, no network. It starts with the first request.", "dim")
-    live, began, outcomes = LiveTotals(display), time.monotonic(), list[Outcome]()
+    live, began, outcomes = _LiveTotals(display), time.monotonic(), list[Outcome]()
     for number, request in enumerate(REQUESTS, 1):
         display.line()
         display.rule(f"{number} of {len(REQUESTS)}")
@@ -160,7 +156,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show_totals(display: Screen, outcomes: Sequence[Outcome], live: LiveTotals, seconds: float) -> None:
+def _show_totals(display: Screen, outcomes: Sequence[Outcome], live: _LiveTotals, seconds: float) -> None:
     """Write a line for each request, and what the loop changed."""
     rows = [
         (request.text, str(len(outcome.attempts)), "accepted" if outcome.passed else "not accepted")

@@ -20,7 +20,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from pydantic import TypeAdapter
 
-from demos.command import Options, run_demo
+from demos.command import Options
 from demos.screen import Screen, Tone, pips, quantity, screen
 from judges import ConfigurationError, Judge, Rubric
 from judges.offline import IssuedCertificate
@@ -58,7 +58,7 @@ def doubled(labels: Path) -> tuple[int, int]:
     return len(twice), sum(len(set(opinions)) == 1 for opinions in twice)
 
 
-def agreement_entries(alignment: Alignment) -> Iterator[tuple[str, str]]:
+def _agreement_entries(alignment: Alignment) -> Iterator[tuple[str, str]]:
     """Yield the short report of agreement, as labels and texts."""
     figures = alignment.agreement.figures
     yield "labelled", f"{alignment.labelled} answers to {alignment.questions} questions"
@@ -79,7 +79,7 @@ def agreement_entries(alignment: Alignment) -> Iterator[tuple[str, str]]:
         yield "", note
 
 
-def certificate_rows(certificate: IssuedCertificate) -> list[tuple[str, ...]]:
+def _certificate_rows(certificate: IssuedCertificate) -> list[tuple[str, ...]]:
     """Return the table of a certificate, strictest threshold first."""
     return [
         (
@@ -95,7 +95,7 @@ def certificate_rows(certificate: IssuedCertificate) -> list[tuple[str, ...]]:
     ]
 
 
-def curve_rows(replay: LoopReplay) -> list[tuple[str, ...]]:
+def _curve_rows(replay: LoopReplay) -> list[tuple[str, ...]]:
     """Return how many loops have passed by each attempt."""
     return [
         (
@@ -109,7 +109,7 @@ def curve_rows(replay: LoopReplay) -> list[tuple[str, ...]]:
     ]
 
 
-def policy_rows(replay: LoopReplay) -> list[tuple[str, ...]]:
+def _policy_rows(replay: LoopReplay) -> list[tuple[str, ...]]:
     """Return what each policy would have done, the one in force first; of those without patience."""
     return [
         (
@@ -157,7 +157,7 @@ _LEVELS = {
 
 
 @dataclass(frozen=True)
-class SupportAnswer:
+class _SupportAnswer:
     """One answer of the chatbot.
 
     Args:
@@ -174,7 +174,7 @@ class SupportAnswer:
 
 
 @dataclass(frozen=True)
-class SupportQuestion:
+class _SupportQuestion:
     """One question of a customer.
 
     Args:
@@ -185,16 +185,16 @@ class SupportQuestion:
 
     part: Part
     question: str
-    answers: tuple[SupportAnswer, ...]
+    answers: tuple[_SupportAnswer, ...]
 
 
-def support_questions() -> list[SupportQuestion]:
+def support_questions() -> list[_SupportQuestion]:
     """Return the shipped questions with answers, ratings and labels."""
     with _FILE.open(encoding="utf-8") as lines:
-        return [TypeAdapter(SupportQuestion).validate_python(json.loads(line)) for line in lines]
+        return [TypeAdapter(_SupportQuestion).validate_python(json.loads(line)) for line in lines]
 
 
-def chatbot(questions: Sequence[SupportQuestion]) -> ScriptedModel:
+def chatbot(questions: Sequence[_SupportQuestion]) -> ScriptedModel:
     """Return a chat model that answers the questions: after each refusal with the next of its answers."""
     answers = {question.question: question.answers for question in questions}
 
@@ -208,7 +208,7 @@ def chatbot(questions: Sequence[SupportQuestion]) -> ScriptedModel:
 
 
 def support_judge(
-    questions: Sequence[SupportQuestion], *, model: str = "judge-model-1", criteria: str = _CRITERIA
+    questions: Sequence[_SupportQuestion], *, model: str = "judge-model-1", criteria: str = _CRITERIA
 ) -> Rubric:
     """Return the judge: a rubric with its real prompt, asked of a model whose ratings are shipped.
 
@@ -229,13 +229,12 @@ def support_judge(
     )
 
 
-def _reply(answer: SupportAnswer) -> dict[str, object]:
+def _reply(answer: _SupportAnswer) -> dict[str, object]:
     if answer.rating == _PASSES:
         return {"rationale": "Right, complete, and clear about the next step.", "rating": 4, "feedback": ""}
     return {"rationale": f"What is amiss: {answer.missing}.", "rating": answer.rating, "feedback": answer.missing}
 
 
-_PROG = "demos.offline"
 _PILOT, _RECORD, _LABELS = "pilot.jsonl", "attempts.jsonl", "attempts.labels.jsonl"
 _CERTIFICATE, _RUN, _REPORT = "certificate.json", "run", "report.html"
 _MAX_ATTEMPTS = 3
@@ -249,27 +248,23 @@ class _Stage:
 
     display: Screen
     folder: Path
-    questions: Sequence[SupportQuestion]
+    questions: Sequence[_SupportQuestion]
     bot: BaseChatModel
     judge: Judge
     seed: int
 
-    def of(self, part: Part) -> list[SupportQuestion]:
+    def of(self, part: Part) -> list[_SupportQuestion]:
         return [question for question in self.questions if question.part == part]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0 if all went as it tells, 1 if not, 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Options(_PROG, __doc__)
+    parser = Options("demos.offline", __doc__)
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="where everything is written; default: a new one"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seeds all resampling; default 0")
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -385,7 +380,7 @@ def _align(stage: _Stage) -> None:
         "The labels say how often the judge is wrong, and whether a higher rating means a better answer.",
     )
     alignment = align(stage.folder / _RECORD, alpha=_ALPHA, delta=_DELTA, seed=stage.seed)
-    for label, text in agreement_entries(alignment):
+    for label, text in _agreement_entries(alignment):
         stage.display.entry(label, text)
     stage.display.line(AGREEMENT, "dim")
     stage.display.entry("command", f"refine align {_RECORD} --full", "strong")
@@ -404,14 +399,14 @@ def _certify(stage: _Stage) -> IssuedCertificate:
         table=True,
     )
     pilot = certify(stage.folder / _PILOT, alpha=_ALPHA, delta=_DELTA, once=True)
-    display.table(CERTIFICATE, certificate_rows(pilot))
+    display.table(CERTIFICATE, _certificate_rows(pilot))
     display.line("CERTIFIED" if pilot.certified else "NOT CERTIFIED. That is an answer, not an error.", "fair")
     display.line(pilot.needed)
     display.line()
     display.line("Then from the loops that were recorded after that, none of which is among the first.")
     certificate = certify(stage.folder / _RECORD, alpha=_ALPHA, delta=_DELTA, laxest=True, once=True)
     certificate.write(stage.folder / _CERTIFICATE)
-    display.table(CERTIFICATE, certificate_rows(certificate))
+    display.table(CERTIFICATE, _certificate_rows(certificate))
     tone: Tone = "good" if certificate.certified else "bad"
     display.line(f"{'CERTIFIED' if certificate.certified else 'NOT CERTIFIED'}  {certificate.policy_name}", tone)
     display.line(f"{certificate.promise[0].upper()}{certificate.promise[1:]}.")
@@ -498,8 +493,8 @@ def _replay(stage: _Stage) -> None:
         stage.display.line(result.benefit.headline, "strong")
         for label, text in result.benefit.entries():
             stage.display.entry(label, text)
-    stage.display.table(CURVE, curve_rows(result))
-    stage.display.table(POLICIES, policy_rows(result))
+    stage.display.table(CURVE, _curve_rows(result))
+    stage.display.table(POLICIES, _policy_rows(result))
     stage.display.line(
         "A range stands where the record ends before such a loop would have: more is not known. Settings that are "
         "chosen here need fresh labels to be certified.",

@@ -8,10 +8,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Literal, Protocol
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+from typing import Literal
 
 Tone = Literal["plain", "strong", "dim", "good", "fair", "bad"]
 """The meaning of a text; a screen with colours shows it by colour."""
@@ -33,48 +30,15 @@ def printable(text: str) -> str:
     return "".join(char for char in text if char == "\n" or unicodedata.category(char) not in ("Cc", "Cs"))
 
 
-class Screen(Protocol):
-    """Where a demo writes."""
-
-    @property
-    def live(self) -> bool:
-        """True if a person watches: a terminal, rather than a file or a pipe."""
-        ...
-
-    def line(self, text: str = "", tone: Tone = "plain") -> None:
-        """Write a paragraph."""
-        ...
-
-    def rule(self, text: str) -> None:
-        """Write a heading across the screen."""
-        ...
-
-    def entry(self, label: str, text: str, tone: Tone = "plain") -> None:
-        """Write a label, and a text beside it."""
-        ...
-
-    def panel(self, title: str, text: str, tone: Tone) -> None:
-        """Write a text that stands out."""
-        ...
-
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write a table."""
-        ...
-
-    def waiting(self, text: str) -> AbstractContextManager[object]:
-        """Show a sign of activity while the block runs."""
-        ...
-
-
 def screen() -> Screen:
     """Return rich's screen, or the plain one if rich is not installed."""
     try:
-        return RichScreen()
+        return _RichScreen()
     except ImportError:
-        return PlainScreen()
+        return _PlainScreen()
 
 
-class PlainScreen:
+class _PlainScreen:
     """Writes plain text to stdout."""
 
     def __init__(self) -> None:
@@ -135,19 +99,22 @@ class PlainScreen:
         sys.stdout.flush()
 
 
-class RichScreen:
+class _RichScreen:
     """Writes with rich: colours where the terminal has them and NO_COLOR is not set."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        from rich.console import Console  # noqa: PLC0415 - an extra, opened on demand
+    def __init__(self) -> None:
+        import rich.box  # noqa: PLC0415 - an extra, opened on demand
+        import rich.console  # noqa: PLC0415 - as above
+        import rich.padding  # noqa: PLC0415 - as above
+        import rich.panel  # noqa: PLC0415 - as above
+        import rich.rule  # noqa: PLC0415 - as above
+        import rich.table  # noqa: PLC0415 - as above
+        import rich.text  # noqa: PLC0415 - as above
 
-        self._console = console or Console(highlight=False, markup=False, emoji=False)
+        self._rich = rich
+        self._console = rich.console.Console(highlight=False, markup=False, emoji=False)
         self._console.width = min(WIDEST, self._console.width)
-
-    @property
-    def live(self) -> bool:
-        """True if a person watches."""
-        return self._console.is_terminal
+        self.live = self._console.is_terminal
 
     def line(self, text: str = "", tone: Tone = "plain") -> None:
         """Write a paragraph."""
@@ -156,43 +123,35 @@ class RichScreen:
 
     def rule(self, text: str) -> None:
         """Write a heading across the screen."""
-        from rich.rule import Rule  # noqa: PLC0415 - as above
-
-        self._console.print(Rule(text, align="left", style="dim"))
+        self._console.print(self._rich.rule.Rule(text, align="left", style="dim"))
 
     def entry(self, label: str, text: str, tone: Tone = "plain") -> None:
         """Write a label, and a text beside it."""
-        from rich.table import Table  # noqa: PLC0415 - as above
-        from rich.text import Text  # noqa: PLC0415 - as above
-
-        grid = Table.grid(padding=(0, 0))
+        grid = self._rich.table.Table.grid(padding=(0, 0))
         grid.add_column(width=_LABEL)
         grid.add_column(overflow="fold")
-        grid.add_row(Text(label, "dim"), Text(printable(text), _STYLES[tone]))
-        self._print_indented(grid)
+        grid.add_row(self._rich.text.Text(label, "dim"), self._rich.text.Text(printable(text), _STYLES[tone]))
+        self._console.print(self._rich.padding.Padding(grid, (0, 0, 0, 2)))
 
     def panel(self, title: str, text: str, tone: Tone) -> None:
         """Write a text that stands out."""
-        from rich.panel import Panel  # noqa: PLC0415 - as above
-        from rich.text import Text  # noqa: PLC0415 - as above
-
         style = _STYLES[tone]
-        panel = Panel(
-            Text(printable(text)), title=Text(title, style), title_align="left", border_style=style, padding=(0, 1)
+        panel = self._rich.panel.Panel(
+            self._rich.text.Text(printable(text)),
+            title=self._rich.text.Text(title, style),
+            title_align="left",
+            border_style=style,
+            padding=(0, 1),
         )
         self._console.print(panel)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Write a table."""
-        from rich import box  # noqa: PLC0415 - as above
-        from rich.table import Table  # noqa: PLC0415 - as above
-        from rich.text import Text  # noqa: PLC0415 - as above
-
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table = self._rich.table.Table(box=self._rich.box.SIMPLE_HEAD, pad_edge=False)
         for column in columns:
             table.add_column(column, no_wrap=True)
         for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
+            table.add_row(*(self._rich.text.Text(printable(cell)) for cell in row))
         if self._console.measure(table).maximum < self._console.width:
             self._console.print(table)
             return
@@ -207,11 +166,6 @@ class RichScreen:
         """Show a spinner on a terminal."""
         return self._console.status(text) if self.live else nullcontext()
 
-    def _print_indented(self, content: RenderableType) -> None:
-        from rich.padding import Padding  # noqa: PLC0415 - as above
-
-        self._console.print(Padding(content, (0, 0, 0, 2)))
-
 
 _STYLES: dict[Tone, str] = {
     "plain": "",
@@ -221,6 +175,10 @@ _STYLES: dict[Tone, str] = {
     "fair": "bold yellow",
     "bad": "bold red",
 }
+
+
+Screen = _PlainScreen | _RichScreen
+"""Where a demo writes; `live` says whether a person watches: a terminal, rather than a file or a pipe."""
 
 
 def pips(rating: int | None) -> str:

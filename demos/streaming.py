@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
-from demos.command import Options, run_demo
+from demos.command import Options
 from demos.screen import Screen, screen
 from judges import ConfigurationError, Judge, Verdict, as_judge
 from refine import SelfRefine
@@ -25,7 +25,6 @@ from refine import SelfRefine
 if TYPE_CHECKING:
     from rich.columns import Columns
 
-_PROG = "demos.streaming"
 _QUESTION = "My parcel is late. What can I do?"
 _INDISCRETION = "Frankly, our carrier loses every tenth parcel."
 _ANSWER = (
@@ -81,7 +80,7 @@ def _judge(tempo: _Tempo, tokens: int) -> Judge:
 
 
 @dataclass
-class Side:
+class _Side:
     """What the viewer of one chat has seen.
 
     Args:
@@ -115,7 +114,7 @@ class Side:
         changed()
 
 
-def sides(speed: float) -> tuple[Side, Side]:
+def sides(speed: float) -> tuple[_Side, _Side]:
     """Return both chats."""
     tempo = _Tempo(speed)
     whole = _judge(tempo, _ASSESSMENT_TOKENS)
@@ -123,18 +122,14 @@ def sides(speed: float) -> tuple[Side, Side]:
     right = SelfRefine(
         _writer(tempo), _judge(tempo, 1), piece_judge=_judge(tempo, 1), release="pieces", piece_chars=40
     )
-    return Side("judged whole, as ever", left), Side("judged in pieces", right)
+    return _Side("judged whole, as ever", left), _Side("judged in pieces", right)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0, or 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Options(_PROG, __doc__)
+    parser = Options("demos.streaming", __doc__)
     parser.add_argument("--speed", type=float, default=1.0, metavar="N", help="how many times faster; default: 1")
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -156,7 +151,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _watch(both: Sequence[Side], display: Screen, speed: float) -> None:
+async def _watch(both: Sequence[_Side], display: Screen, speed: float) -> None:
     """Run both chats at once, on a terminal with what each viewer sees."""
     began = time.perf_counter()
 
@@ -179,7 +174,7 @@ async def _watch(both: Sequence[Side], display: Screen, speed: float) -> None:
         await running
 
 
-def _picture(both: Sequence[Side], seconds: float) -> Columns:
+def _picture(both: Sequence[_Side], seconds: float) -> Columns:
     from rich.columns import Columns  # noqa: PLC0415 - as above
     from rich.panel import Panel  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above

@@ -56,7 +56,7 @@ def continued_trace(headers: Mapping[str, str]) -> AbstractContextManager[None]:
     return nullcontext() if _tracer() is None else _continue(headers)
 
 
-class RequestSpan:
+class _RequestSpan:
     """The span of one request to a server.
 
     Args:
@@ -95,17 +95,17 @@ class RequestSpan:
             self._span.set_status(Status(StatusCode.ERROR))
 
 
-UNTRACED = RequestSpan()
+UNTRACED = _RequestSpan()
 
 
-def trace_request(method: str, path: str, headers: Mapping[str, str]) -> AbstractContextManager[RequestSpan]:
+def trace_request(method: str, path: str, headers: Mapping[str, str]) -> AbstractContextManager[_RequestSpan]:
     """Trace a request to a server in a `with` block, as part of the trace that its headers name, if any."""
     tracer = _tracer()
     return nullcontext(UNTRACED) if tracer is None else _trace_request(tracer, method, path, headers)
 
 
 @contextmanager
-def _trace_request(tracer: Tracer, method: str, path: str, headers: Mapping[str, str]) -> Iterator[RequestSpan]:
+def _trace_request(tracer: Tracer, method: str, path: str, headers: Mapping[str, str]) -> Iterator[_RequestSpan]:
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - loaded already, by the application
 
     attributes = {"http.request.method": method, "url.path": path}
@@ -118,7 +118,7 @@ def _trace_request(tracer: Tracer, method: str, path: str, headers: Mapping[str,
             record_exception=False,
         ) as span,
     ):
-        yield RequestSpan(span)
+        yield _RequestSpan(span)
 
 
 def _ignore(outcome: Outcome) -> None:

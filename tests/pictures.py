@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from openai import OpenAI
 from playwright.sync_api import Browser, Page
 
-from demos.guard import serving_guard
+from demos.guard import _serving_guard
 from demos.offline import demonstrate
 from demos.scripted_upstream import serving_upstream
 from tests.browsers import open_browser
@@ -54,7 +54,7 @@ def _served_page() -> Iterator[str]:
             "record": f"{folder}/record.db",
             "record_texts": True,
         }
-        with serving_guard(settings) as guard:
+        with _serving_guard(settings) as guard:
             with OpenAI(base_url=guard.url, api_key="none", max_retries=0) as client:
                 for question in _QUESTIONS:
                     client.chat.completions.create(

@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackHandler
 
 from demos import weather
-from demos.command import Options, add_model_options, complain, describe_models, models_of, run_demo
+from demos.command import Options, add_model_options, complain, describe_models, models_of
 from demos.screen import Screen, pips, quantity, screen, tone_of
 from demos.weather.agent import judge as temperature_judge
 from demos.weather.agent import scripted_model, weather_agent
@@ -115,10 +115,6 @@ _PACE_S = 0.3
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0 if an answer was accepted, 1 if not, 2 if it could not be run."""
-    return run_demo(_PROG, lambda: _run(_options(arguments)))
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Options(_PROG, weather.__doc__)
     parser.add_argument("--question", default="What is the weather in Paris right now?", help="what to ask")
     parser.add_argument(
@@ -128,7 +124,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-attempts", type=int, default=16, metavar="N", help="most attempts; default 16")
     parser.add_argument("--json", action="store_true", help="print the run as one JSON object, nothing else")
     add_model_options(parser)
-    return parser.parse_args(arguments)
+    return parser.run(_run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

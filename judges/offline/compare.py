@@ -22,7 +22,7 @@ from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, Row, question_key, question_means
 from judges.offline.run.evaluate import aevaluate, evaluate
 from judges.offline.statistics.intervals import bounded_interval, spearman
-from judges.runtime.validation import are_texts, naming_settings
+from judges.runtime.validation import are_texts, naming_settings, whole_number
 from judges.sample import Sample, canonical_field
 from judges.verdict import Usage, Verdict
 
@@ -416,8 +416,7 @@ def rank(
         ConfigurationError: If there is no game, a system plays itself, systems are not linked by any chain of
             games, or a setting is out of its range.
     """
-    if type(bootstrap) is not int or bootstrap < 2:  # noqa: PLR2004 - one makes no interval
-        raise ConfigurationError(f"bootstrap is a whole number from 2, not {shortened(bootstrap)}")
+    whole_number(bootstrap, setting="bootstrap", least=2)
     if type(prior) not in (int, float) or not 0 < prior < math.inf:
         raise ConfigurationError(f"prior is a number of tied games, above 0, not {shortened(prior)}")
     table = _PointsTable.of(outcomes)

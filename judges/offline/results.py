@@ -327,7 +327,7 @@ class _JudgeTotals:
             mean_interval=bounded_interval(scores) if scored > 1 else None,
             questions=questions if repeats else None,
             latency_s=math.fsum(self._latencies) / judged if judged else None,
-            latency_percentiles_s=self._percentiles(),
+            latency_percentiles_s=percentiles(self._latencies),
             ratings={rating: self._ratings[rating] for rating in range(LOWEST, HIGHEST + 1)},
             passed=math.fsum(passes) / len(passes) if scored else None,
             passed_interval=bounded_interval(passes) if scored else None,
@@ -337,10 +337,11 @@ class _JudgeTotals:
             usage=Usage.total(self._usages),
         )
 
-    def _percentiles(self) -> dict[int, float]:
-        """Return percentiles by nearest rank, so that each is a latency that occurred."""
-        ordered = sorted(self._latencies)
-        return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
+
+def percentiles(values: Iterable[float]) -> dict[int, float]:
+    """Return percentiles by nearest rank, so that each is a value that occurred; empty without values."""
+    ordered = sorted(values)
+    return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
 
 
 def question_means(marks: Sequence[float], questions: Sequence[int]) -> list[float]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -21,7 +19,7 @@ from judges.offline.statistics import LengthAdjusted, length_adjusted, n_pairs
 from refine.cli.judge_specs import by_name, load_judge, load_judges
 from refine.cli.options import CompareOptions, EstimateOptions, PlanOptions
 from refine.cli.runs import check_rows, read_prices, rows_file
-from refine.cli.tables import Column, print_table, print_text, text_console
+from refine.cli.tables import Column, print_json, print_result, print_table, print_text, text_console
 
 _MOST_REGRESSIONS = 10
 _LONGEST_QUESTION = 60
@@ -41,10 +39,8 @@ def run_compare(options: CompareOptions) -> int:
     names = (str(options.before), str(options.after))
     manifests = Manifest.read(options.before), Manifest.read(options.after)
     comparison = compare_runs(before, after, names=names, manifests=manifests, seed=options.seed)
-    if options.as_json:
-        sys.stdout.write(f"{json.dumps(asdict(comparison), ensure_ascii=False, indent=2)}\n")
-    else:
-        print_text(f"{comparison}\n{_regressions(comparison, before, after)}".rstrip("\n"))
+    text = f"{comparison}\n{_regressions(comparison, before, after)}".rstrip("\n")
+    print_result(text, asdict(comparison), as_json=options.as_json)
     return 0
 
 
@@ -55,12 +51,8 @@ def _compare_answers(options: CompareOptions, spec: str) -> int:
     names = (str(options.after), str(options.before))
     result = compare(paired(after, before), judge, names=names, max_concurrency=options.max_concurrency)
     adjusted = _at_equal_length(result.rows, judge.name, options.seed)
-    if options.as_json:
-        figures = result.model_dump(mode="json", exclude={"rows"})
-        document = {**figures, "length_adjusted": asdict(adjusted)}
-        sys.stdout.write(f"{json.dumps(document, ensure_ascii=False, indent=2)}\n")
-    else:
-        print_text(f"{result}\n  at equal length     {adjusted}")
+    document = {**result.model_dump(mode="json", exclude={"rows"}), "length_adjusted": asdict(adjusted)}
+    print_result(f"{result}\n  at equal length     {adjusted}", document, as_json=options.as_json)
     return 0 if result.n else 1
 
 
@@ -115,9 +107,9 @@ def run_estimate(options: EstimateOptions) -> int:
     result = estimate(rows, judges, prices, price=BatchSettings().price if options.batch else 1.0)
     if options.as_json:
         totals = {"calls": result.calls, "tokens": result.tokens, "cost": result.cost}
-        sys.stdout.write(f"{json.dumps({**asdict(result), **totals}, ensure_ascii=False, indent=2)}\n")
-        return 0
-    _print_estimate(result)
+        print_json({**asdict(result), **totals})
+    else:
+        _print_estimate(result)
     return 0
 
 
@@ -160,7 +152,7 @@ _LEAST_ROWS = 10
 """Fewest scored rows of a pilot from which a spread is read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Sizing:
     """How many questions a comparison needs.
 
@@ -184,7 +176,7 @@ def run_plan(options: PlanOptions) -> int:
     _check(options)
     plans = list(_plans(options))
     if options.as_json:
-        sys.stdout.write(f"{json.dumps([asdict(plan) for plan in plans], ensure_ascii=False, indent=2)}\n")
+        print_json([asdict(plan) for plan in plans])
         return 0
     print_text(
         f"Questions that show a change of {options.points:g} points in {options.power:.0%} of all comparisons, "
@@ -216,13 +208,9 @@ def _check(options: PlanOptions) -> None:
 
 def _plans(options: PlanOptions) -> Iterator[_Sizing]:
     if options.discordance is not None:
-        yield _Sizing(
-            judge="", questions=_count_questions(options), basis=f"verdicts differ on {options.discordance:.1%}"
-        )
+        yield _Sizing("", _count_questions(options), f"verdicts differ on {options.discordance:.1%}")
     elif options.sd is not None:
-        yield _Sizing(
-            judge="", questions=_count_questions(options), basis=f"scores differ by a deviation of {options.sd:g}"
-        )
+        yield _Sizing("", _count_questions(options), f"scores differ by a deviation of {options.sd:g}")
     else:
         pilots = [load_run(run) for run in options.runs]
         for name in pilots[0].summary:
@@ -231,7 +219,7 @@ def _plans(options: PlanOptions) -> Iterator[_Sizing]:
 
 def _from_pilots(name: str, pilots: list[Evaluation], options: PlanOptions) -> _Sizing:
     if any(name not in pilot.summary for pilot in pilots):
-        return _Sizing(judge=name, questions=None, basis="one of the runs does not have it")
+        return _Sizing(name, None, "one of the runs does not have it")
     if len(pilots) == 1:
         scores = [score for score in pilots[0].scores[name] if score is not None]
         factor, how = math.sqrt(2), "if the two systems agree no more than by chance; fewer with a run of both"
@@ -240,28 +228,18 @@ def _from_pilots(name: str, pilots: list[Evaluation], options: PlanOptions) -> _
         scores = [after - before for before, after in pairs if before is not None and after is not None]
         factor, how = 1.0, "of the two runs"
     if len(scores) < _LEAST_ROWS:
-        return _Sizing(
-            judge=name, questions=None, basis=f"{len(scores)} rows are too few to tell how scores differ"
-        )
+        return _Sizing(name, None, f"{len(scores)} rows are too few to tell how scores differ")
     sd = stdev(scores) * factor
     if sd == 0:
-        return _Sizing(judge=name, questions=None, basis="its scores never differ")
-    questions = math.ceil(n_pairs(options.points / 100, sd=sd, alpha=options.alpha, power=options.power))
-    return _Sizing(
-        judge=name, questions=questions, basis=f"scores differ by {sd:.3f} on {plural(len(scores), 'row')}, {how}"
-    )
+        return _Sizing(name, None, "its scores never differ")
+    basis = f"scores differ by {sd:.3f} on {plural(len(scores), 'row')}, {how}"
+    return _Sizing(name, _count_questions(options, sd), basis)
 
 
-def _count_questions(options: PlanOptions) -> int:
+def _count_questions(options: PlanOptions, sd: float | None = None) -> int:
+    """Return how many questions show the change; `sd` is the deviation that pilots have."""
+    spread = {"discordance": options.discordance, "sd": options.sd if sd is None else sd}
     try:
-        return math.ceil(
-            n_pairs(
-                options.points / 100,
-                discordance=options.discordance,
-                sd=options.sd,
-                alpha=options.alpha,
-                power=options.power,
-            )
-        )
+        return math.ceil(n_pairs(options.points / 100, alpha=options.alpha, power=options.power, **spread))
     except ValueError as error:
         raise ConfigurationError(f"--discordance: {error}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -27,21 +26,14 @@ from judges.catalogue.registry import default_registry, find
 from judges.entry import Setting
 from judges.errors import one_line, shortened
 from judges.offline import learn, tune
-from judges.offline.drafting import DraftedJudge, draft
+from judges.offline.drafting import draft
 from judges.offline.trust.rows import read_judged
 from judges.offline.tuning.changes import judge_spec
 from judges.settings import load_line, settings_of
+from refine.cli import options as of
 from refine.cli.judge_specs import named_model
 from refine.cli.loops import loop_source
-from refine.cli.options import (
-    DraftOptions,
-    LearnOptions,
-    ListOptions,
-    NewJudgeOptions,
-    TryJudgeOptions,
-    TuneOptions,
-)
-from refine.cli.tables import print_text, text_console
+from refine.cli.tables import print_json, print_result, text_console
 from refine.process import see_modules_here
 
 
@@ -58,7 +50,7 @@ _MOST_MATCHES = 3
 _LINT = "lint"
 
 
-def list_judges(options: ListOptions) -> int:
+def list_judges(options: of.ListOptions) -> int:
     """Print the catalogue as a table, or one of its judges, and return the exit code.
 
     Raises:
@@ -81,15 +73,15 @@ def list_judges(options: ListOptions) -> int:
     if options.check:
         from refine.cli.trust import run_try_judge  # noqa: PLC0415 - loads numpy and the judges
 
-        return run_try_judge(TryJudgeOptions(judge=options.name, asks=options.asks, as_json=options.as_json))
+        return run_try_judge(of.TryJudgeOptions(judge=options.name, asks=options.asks, as_json=options.as_json))
     if options.as_json:
-        _print_json(_as_json(entry))
+        print_json(_as_json(entry))
     else:
         _console().print(_card(entry))
     return 0
 
 
-def _lint(options: ListOptions) -> int:
+def _lint(options: of.ListOptions) -> int:
     """Print what is wrong with the wording of judges, a line each, and return the exit code: 1 where anything is.
 
     Raises:
@@ -99,7 +91,7 @@ def _lint(options: ListOptions) -> int:
         raise ConfigurationError("lint reads files of judges: refine judges lint judges.toml")
     findings = [finding for file in options.files for finding in lint(file)]
     if options.as_json:
-        _print_json([asdict(finding) for finding in findings])
+        print_json([asdict(finding) for finding in findings])
         return 1 if findings else 0
     for finding in findings:
         sys.stdout.write(f"{finding}\n")
@@ -120,7 +112,7 @@ def _find_entry(name: str) -> Entry:
         raise ConfigurationError(f"{error}; `{command}` finds {len(matches)}") from error
 
 
-def _words_of(options: ListOptions) -> str | None:
+def _words_of(options: of.ListOptions) -> str | None:
     """Return the words of `--find`; those behind the first, as in `--find tool use`, are read as a name."""
     return (
         None
@@ -129,14 +121,14 @@ def _words_of(options: ListOptions) -> str | None:
     )
 
 
-def _print_matches(options: ListOptions) -> None:
+def _print_matches(options: of.ListOptions) -> None:
     registry = default_registry()
     for _, fault in registry.faults:
         sys.stderr.write(f"refine: {fault}\n")
     entries = registry.entries.values()
     matches = find(entries, text=_words_of(options), fields=options.fields, subject=options.subject)
     if options.as_json:
-        _print_json([_as_json(entry) for entry in matches])
+        print_json([_as_json(entry) for entry in matches])
         return
     if not matches:
         raise ConfigurationError(f"no judge has {_criteria(options)}; `refine judges` lists all of them")
@@ -147,7 +139,7 @@ def _print_matches(options: ListOptions) -> None:
     console.print(Text(f"{count}{held}; refine judges NAME tells more of one", style="dim"))
 
 
-def _criteria(options: ListOptions) -> str:
+def _criteria(options: of.ListOptions) -> str:
     words = _words_of(options)
     parts = {
         f"{shortened(words)} in its names, its question, its needs or its tags": words,
@@ -244,14 +236,10 @@ def _as_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
-
-
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
 
-def write_new_judge(options: NewJudgeOptions) -> int:
+def write_new_judge(options: of.NewJudgeOptions) -> int:
     """Write the files of a judge, say what to do next, and return the exit code.
 
     Raises:
@@ -293,7 +281,7 @@ def _check_name(name: str) -> None:
         raise ConfigurationError(f"there is a judge {name!r} already; `refine judges {name}` shows it")
 
 
-def run_draft(options: DraftOptions) -> int:
+def run_draft(options: of.DraftOptions) -> int:
     """Write a file of judges and print what came of it; return the exit code: 0, or 1 where nothing was kept.
 
     Raises:
@@ -322,7 +310,13 @@ def run_draft(options: DraftOptions) -> int:
     if drafted.kept:
         asks = options.asks.model if options.asks.base_url is None else None
         options.out.write_text(drafted.to_toml(name=options.name, model=asks), encoding="utf-8")
-    _print(drafted, options)
+    written = (
+        f"written to {options.out}, for --judge and judge = ... wherever a judge is named"
+        if drafted.kept
+        else "no dimension was kept, so that nothing was written; give other answers, or more labels"
+    )
+    fields = {"file": str(options.out) if drafted.kept else None, **asdict(drafted)}
+    print_result(f"{drafted}\n\n{written}", fields, as_json=options.as_json)
     return 0 if drafted.kept else 1
 
 
@@ -336,19 +330,7 @@ def _system_prompt(file: Path | None) -> str:
         raise ConfigurationError(f"--system {file} cannot be read: {reason}; give a text file") from None
 
 
-def _print(drafted: DraftedJudge, options: DraftOptions) -> None:
-    if options.as_json:
-        fields = {"file": str(options.out) if drafted.kept else None, **asdict(drafted)}
-        sys.stdout.write(f"{json.dumps(fields, ensure_ascii=False, indent=2, default=dict)}\n")
-        return
-    print_text(str(drafted))
-    if drafted.kept:
-        print_text(f"\nwritten to {options.out}, for --judge and judge = ... wherever a judge is named")
-    else:
-        print_text("\nno dimension was kept, so that nothing was written; give other answers, or more labels")
-
-
-def run_tune(options: TuneOptions) -> int:
+def run_tune(options: of.TuneOptions) -> int:
     """Print what came of tuning, and return the exit code: 0, or 1 without a gain.
 
     Raises:
@@ -373,19 +355,17 @@ def run_tune(options: TuneOptions) -> int:
             max_concurrency=options.max_concurrency,
             on_step=lambda line: sys.stderr.write(f"refine: {line}\n"),
         )
-    if options.as_json:
-        sys.stdout.write(f"{json.dumps(tuning.to_dict(), ensure_ascii=False, indent=2)}\n")
-        return 0 if tuning.improved else 1
-    print_text(str(tuning))
-    if tuning.file is not None:
-        file = quote(str(options.out / tuning.file))
-        print_text(f"\nthe tuned judge: {file}, for --judge and judge = ... wherever a judge is named")
-    else:
-        print_text(f"\nthe judge stays as it is; {quote(str(options.out / 'report.json'))} has the figures")
+    file = quote(str(options.out / (tuning.file or "report.json")))
+    judge = (
+        f"the judge stays as it is; {file} has the figures"
+        if tuning.file is None
+        else f"the tuned judge: {file}, for --judge and judge = ... wherever a judge is named"
+    )
+    print_result(f"{tuning}\n\n{judge}", tuning.to_dict(), as_json=options.as_json)
     return 0 if tuning.improved else 1
 
 
-def run_learn(options: LearnOptions) -> int:
+def run_learn(options: of.LearnOptions) -> int:
     """Print what was learned, and return the exit code: 0, or 1 where it decides nothing.
 
     Raises:
@@ -402,8 +382,6 @@ def run_learn(options: LearnOptions) -> int:
             vectors=options.vectors,  # type: ignore[arg-type]  # checked there
             seed=options.seed,
         )
-    if options.as_json:
-        sys.stdout.write(f"{json.dumps(learning.to_dict(), ensure_ascii=False, indent=2)}\n")
-    else:
-        print_text(f"{learning}\n\nwritten to {options.out}, id {learning.id}")
+    text = f"{learning}\n\nwritten to {options.out}, id {learning.id}"
+    print_result(text, learning.to_dict(), as_json=options.as_json)
     return 0 if learning.decides else 1

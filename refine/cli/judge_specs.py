@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from urllib.parse import urlsplit, urlunsplit
 
 from judges import ConfigurationError, Judge, Panel
 from judges.catalogue.names import JudgesFile, JudgeSpec, is_judges_file
@@ -14,27 +15,15 @@ from judges.errors import shortened
 from judges.models.providers.http import checked_address
 from judges.models.providers.openai_fields import local_name, names_direct_client, parsed_name
 from judges.offline.run.evaluate import judges_by_name
+from judges.offline.run.source import JudgeRecord
 from refine.cli.options import ModelOptions
 from refine.process import see_modules_here
 
 _ChatModel = Callable[[str, str | None], object]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadedJudge:
-    """A judge of a command line.
-
-    Args:
-        name: What it is called.
-        judge: The judge.
-        spec: The text that loads it again, with `model`.
-        model: The name of the model that is for all; None where there is none.
-    """
-
-    name: str
-    judge: Judge
-    spec: str
-    model: str | None
+_LoadedJudge = tuple[JudgeRecord, Judge]
+"""A judge of a command line, and what loads it again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +44,7 @@ class _NamedJudge:
     name: str | None
     model: str | None
 
-    def load(self, chat: _ChatModel, base_url: str | None, language: str | None) -> LoadedJudge:
+    def load(self, chat: _ChatModel, asks: ModelOptions) -> _LoadedJudge:
         """Load it; `chat` makes its model of a name and the address of a server."""
         with _at(self.place):
             model_setting = self.spec.settings.get("model")
@@ -63,9 +52,16 @@ class _NamedJudge:
             if isinstance(model_setting, str) and self._without_model.takes_model:
                 spec, model = self._without_model, chat(model_setting, None)
             elif self.model is not None and self.spec.takes_model:
-                model = chat(self.model, base_url)
-            judge = spec.load(model=model, language=language)
-        return LoadedJudge(name=self.name or judge.name, judge=judge, spec=self.text, model=self.model)
+                model = chat(self.model, asks.base_url)
+            judge = spec.load(model=model, language=asks.language)
+        record = JudgeRecord(
+            name=self.name or judge.name,
+            spec=self.text,
+            model=self.model,
+            base_url=without_query(asks.base_url),
+            language=asks.language,
+        )
+        return record, judge
 
     @property
     def _without_model(self) -> JudgeSpec:
@@ -73,7 +69,7 @@ class _NamedJudge:
         return replace(self.spec, settings=settings)
 
 
-def load_judges(specs: Sequence[str], asks: ModelOptions) -> list[LoadedJudge]:
+def load_judges(specs: Sequence[str], asks: ModelOptions) -> list[_LoadedJudge]:
     """Load the judges of a command line; those that ask a model of the same name share it.
 
     Args:
@@ -92,21 +88,26 @@ def load_judges(specs: Sequence[str], asks: ModelOptions) -> list[LoadedJudge]:
     named = [judge for spec in specs for judge in _named_in(spec, model)]
     _check_models(named, base_url)
     chat = cache(named_model)
-    return [judge.load(chat, base_url, asks.language) for judge in named]
+    return [judge.load(chat, asks) for judge in named]
 
 
-def by_name(loaded: Sequence[LoadedJudge]) -> dict[str, Judge]:
+def without_query(address: str | None) -> str | None:
+    """Return an address without its query, which may hold a key."""
+    return None if address is None else urlunsplit((*urlsplit(address)[:3], "", ""))
+
+
+def by_name(loaded: Sequence[_LoadedJudge]) -> dict[str, Judge]:
     """Return loaded judges by name.
 
     Raises:
         ConfigurationError: If two share a name.
     """
-    shared = [name for name, times in Counter(judge.name for judge in loaded).items() if times > 1]
+    shared = [name for name, times in Counter(record.name for record, _ in loaded).items() if times > 1]
     if shared:
         raise ConfigurationError(
             f"several judges are called {', '.join(map(repr, shared))}; give each a name=... of its own"
         )
-    return judges_by_name({judge.name: judge.judge for judge in loaded})
+    return judges_by_name({record.name: judge for record, judge in loaded})
 
 
 def load_judge(spec: str, asks: ModelOptions) -> Judge:

@@ -20,7 +20,7 @@ from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HS
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.output import Output
 from prompt_toolkit.styles import Style
-from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
 from judges import ConfigurationError, Sample
@@ -48,7 +48,7 @@ def run_label(options: LabelOptions) -> int:
         with open_database(options.source) as record:
             rows = read_judged(list(record.rows()))
             if options.labels is None:
-                return _label(options, rows, (), RecordStore(record), "the record")
+                return _label(options, rows, (), _RecordStore(record), "the record")
     else:
         rows = read_judged(options.source)
     file = options.labels or labels_file(options.source)
@@ -75,7 +75,7 @@ def _label(
         sys.stderr.write(f"refine: nothing is left to label for {by}{_describe_waiting(labelling)}\n")
         return 1
 
-    LabelScreen(labelling, source=options.source).run()
+    _LabelScreen(labelling, source=options.source).run()
     sys.stderr.write(_summary(labelling, options, place))
     return 0
 
@@ -95,9 +95,9 @@ def label_in_record(
     items = [
         replace(item, people=people[row.index]) for row in rows for item in items_of([row]) if row.index in people
     ]
-    labelling = Labelling(items, RecordStore(record), by=by or _own_name(), split=None, seed=0)
+    labelling = Labelling(items, _RecordStore(record), by=by or _own_name(), split=None, seed=0)
     if labelling.current is not None:
-        LabelScreen(labelling, source=source).run()
+        _LabelScreen(labelling, source=source).run()
 
 
 def _choose(options: LabelOptions, rows: list[JudgedAnswer], labels: list[JudgedAnswer]) -> list[JudgedAnswer]:
@@ -123,7 +123,7 @@ def _audited(options: LabelOptions, rows: list[JudgedAnswer], most: int) -> list
     return drawn.sample(unlabelled_rows, min(most, len(unlabelled_rows)))
 
 
-class RecordStore:
+class _RecordStore:
     """Keeps labels in a record, beside the answers."""
 
     def __init__(self, record: DatabaseRecord) -> None:
@@ -175,7 +175,7 @@ _TAB = 4
 _LEAST_WIDTH = 10
 
 
-def lines_of(sample: Sample, width: int) -> list[_Line]:
+def _lines_of(sample: Sample, width: int) -> list[_Line]:
     """Return an answer with all that belongs to it as lines that fit into so many columns.
 
     Control characters are shown as such, so that no answer can write on the screen by itself.
@@ -192,37 +192,9 @@ def lines_of(sample: Sample, width: int) -> list[_Line]:
 def wrap(text: str, width: int) -> list[str]:
     """Return a text in lines of at most so many columns; wide characters take two."""
     width = max(_LEAST_WIDTH, width)
-    lines: list[str] = []
-    for paragraph in _visible(text).split("\n"):
-        lines += _wrap_paragraph(paragraph, width)
-    return lines
-
-
-def _wrap_paragraph(paragraph: str, width: int) -> list[str]:
-    lines, current, used = [], "", 0
-    for word in Text(paragraph).plain.split(" "):
-        rest, size = word, cell_len(word)
-        if current and used + 1 + size <= width:
-            current, used = f"{current} {rest}", used + 1 + size
-            continue
-        if current:
-            lines.append(current)
-        while cell_len(rest) > width:
-            head = _take_width(rest, width)
-            lines.append(head)
-            rest = rest[len(head) :]
-        current, used = rest, cell_len(rest)
-    return [*lines, current]
-
-
-def _take_width(text: str, width: int) -> str:
-    """Return as much of the beginning of a text as fits into so many columns, one character at least."""
-    used = 0
-    for place, character in enumerate(text):
-        used += cell_len(character)
-        if used > width:
-            return text[: max(1, place)]
-    return text
+    console = Console(width=width)
+    paragraphs = (Text(part).wrap(console, width, overflow="fold") for part in _visible(text).split("\n"))
+    return [line.plain.rstrip() for lines in paragraphs for line in lines or [Text()]]
 
 
 def _visible(text: str) -> str:
@@ -294,7 +266,7 @@ _CHROME = 5
 """Lines of the screen that are not the answer's: the head, the status, the keys, and the rules between."""
 
 
-class LabelScreen:
+class _LabelScreen:
     """The screen around one person's labelling.
 
     Args:
@@ -378,7 +350,7 @@ class LabelScreen:
             return []
         key = (item.key, width)
         if self._lines[0] != key:
-            self._lines = (key, lines_of(item.sample, width - 2))
+            self._lines = (key, _lines_of(item.sample, width - 2))
         return self._lines[1]
 
     @property

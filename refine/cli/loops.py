@@ -28,7 +28,7 @@ from judges.offline.trust.monitor import Audits, CanaryResult, LiveRate, Monitor
 from judges.offline.trust.replay import LoopReplay, ReplayedPolicy, replay
 from refine.cli.judge_specs import load_judge
 from refine.cli.options import ExportOptions, MonitorOptions, ReplayOptions, VerifyOptions
-from refine.cli.tables import Column, print_table, print_text, text_console
+from refine.cli.tables import Column, print_json, print_table, print_text, text_console
 from refine.record.seals import Verification, cells_of, seal_key_of, verify_rows
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def run_replay(options: ReplayOptions) -> int:
             **{name: getattr(options, name) for name in _SETTINGS_OF_REPLAY},
         )
     if options.as_json:
-        sys.stdout.write(f"{json.dumps(result.to_dict(), ensure_ascii=False, indent=2)}\n")
+        print_json(result.to_dict())
     else:
         _show_replay(text_console(), result)
     return 0 if result.reason is None else 1
@@ -463,7 +463,7 @@ def run_monitor(options: MonitorOptions) -> int:
         return replace(later, canary=first.canary, alarm=alarm, silent=silent)
 
     if options.as_json:
-        sys.stdout.write(f"{json.dumps(first.to_dict(), ensure_ascii=False, indent=2)}\n")
+        print_json(first.to_dict())
     elif options.watch:
         return _exit_code(_watch(first, again, options))
     else:

@@ -112,7 +112,7 @@ def _batch() -> Any:
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class OptionGroup:
+class _OptionGroup:
     """Options that commands share; each class of them is a frozen dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -122,10 +122,10 @@ class OptionGroup:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-_OPTIONS = TypeVar("_OPTIONS", bound=OptionGroup)
+_OPTIONS = TypeVar("_OPTIONS", bound=_OptionGroup)
 
 
-def parameters_of(options: type[OptionGroup]) -> Iterator[Parameter]:
+def parameters_of(options: type[_OptionGroup]) -> Iterator[Parameter]:
     """Yield the parameters of a command with these options, as typer reads them."""
     hints = get_type_hints(options)
     for one in fields(options):
@@ -156,7 +156,7 @@ def options_from(options: type[_OPTIONS], values: Mapping[str, Any]) -> _OPTIONS
     return options(**read)
 
 
-class CommandOptions(OptionGroup):
+class CommandOptions(_OptionGroup):
     """What all classes of options have."""
 
     @property
@@ -165,7 +165,7 @@ class CommandOptions(OptionGroup):
         return None
 
 
-class ModelOptions(OptionGroup):
+class ModelOptions(_OptionGroup):
     """What judges ask."""
 
     model: str | None = _option("Model that the judges ask. E.g. openai:gpt-5-mini", "PROVIDER:NAME")
@@ -173,14 +173,14 @@ class ModelOptions(OptionGroup):
     language: str | None = _option("Language of the judges' prompts. Default: the row's.", "en|zh|ru")
 
 
-class _JudgeOptions(OptionGroup):
+class _JudgeOptions(_OptionGroup):
     """Which judges, and what they ask."""
 
     judges: list[str] = _judges(default=MISSING)
     asks: ModelOptions = field(default_factory=ModelOptions)
 
 
-class FileOptions(OptionGroup):
+class FileOptions(_OptionGroup):
     """How a file of rows is read."""
 
     rows: Path = _argument(
@@ -202,7 +202,7 @@ class _RowsOptions(FileOptions):
     keep_unreadable: bool = _flag("Keep rows that cannot be read, unscored, instead of stopping.")
 
 
-class LimitOptions(OptionGroup):
+class LimitOptions(_OptionGroup):
     """How fast a run may be, and where it stops."""
 
     max_concurrency: int = _max_concurrency()
@@ -217,7 +217,7 @@ class LimitOptions(OptionGroup):
     prices: Path | None = _prices()
 
 
-class GateOptions(OptionGroup):
+class GateOptions(_OptionGroup):
     """What a run has to reach."""
 
     fail_under: list[str] = _option(

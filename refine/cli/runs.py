@@ -6,14 +6,14 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
@@ -21,12 +21,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 from judges import BadSample, ConfigurationError, Judge, Price, Sample, known_prices
-from judges.errors import shortened
+from judges.errors import first_fault, shortened
 from judges.offline import Evaluation, Row, load_run, read_rows
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
 from judges.offline.results import RowOutput, dataset_changes
-from judges.offline.run.gate import Gate, GateCheck, junit, refuse_baseline, result_of
+from judges.offline.run.cells import RunWork
+from judges.offline.run.gate import Gate, junit, refuse_baseline, result_of
 from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source, with_fingerprints
 from judges.offline.run.outputs import SUMMARY, TIMING
 from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
@@ -37,20 +38,9 @@ from judges.offline.run.source import (
     RunRows,
     changed_judges,
     file_digest,
-    file_source,
 )
-from refine.cli.judge_specs import LoadedJudge, by_name, load_judges
-from refine.cli.options import (
-    EvaluateOptions,
-    FileOptions,
-    GateOptions,
-    LimitOptions,
-    MergeOptions,
-    ModelOptions,
-    RescoreOptions,
-    ResumeOptions,
-    ShowOptions,
-)
+from refine.cli import options as of
+from refine.cli.judge_specs import by_name, load_judges
 from refine.cli.tables import Faults, print_results, print_slices, slices_as_json, slices_of
 
 _CODES = {"passed": 0, "failed": 1, "unscored": 3}
@@ -63,11 +53,14 @@ class _RunGate:
         options: The options.
         judges: Names of the judges of the run.
 
+    Attributes:
+        is_set: Whether there is anything to reach.
+
     Raises:
         ConfigurationError: If an option is wrong, or the baseline is no finished run.
     """
 
-    def __init__(self, options: GateOptions, judges: Mapping[str, Judge]) -> None:
+    def __init__(self, options: of.GateOptions, judges: Mapping[str, Judge]) -> None:
         self._gate = Gate(
             fail_under=dict(map(_parse, options.fail_under)),
             max_unscored=options.max_unscored,
@@ -75,10 +68,8 @@ class _RunGate:
         )
         self._gate.check_names(list(judges))
         self._junit, self._baseline = options.junit, options.baseline
-        self._before: Evaluation | None = None
-        self._is_strict = not options.allow_other_judge
-        if self._baseline is not None:
-            self._before = load_run(self._baseline)
+        self._before = None if options.baseline is None else load_run(options.baseline)
+        self.is_set = bool(self._gate.fail_under) or self._before is not None
         if self._junit is not None and not self.is_set:
             raise ConfigurationError(
                 "--junit reports a gate; set one with --fail-under NAME=SCORE or --baseline RUN"
@@ -90,19 +81,22 @@ class _RunGate:
         Raises:
             ConfigurationError: If it has not, and that is not allowed.
         """
-        if self._before is not None and self._baseline is not None and self._is_strict:
+        if self._before is not None and self._baseline is not None and not self._gate.allow_other_judge:
             others = changed_judges(Manifest.read(self._baseline), with_fingerprints(manifest, judges))
             rows = (Row.of(index, sample, {}) for index, sample in _source(manifest))
             refuse_baseline(others, dataset_changes(self._before.rows, rows), self._baseline)
 
-    @property
-    def is_set(self) -> bool:
-        """True if there is anything to reach."""
-        return bool(self._gate.fail_under) or self._before is not None
-
     def exit_code(self, folder: Path, evaluation: Evaluation) -> int:
         """Say what became of each condition, and return the exit code: 0 passed, 1 failed, 3 too many unscored."""
-        checks = self._checks(folder, evaluation)
+        comparison = None
+        if self._before is not None:
+            from judges.offline import compare_runs  # noqa: PLC0415 - loads numpy and scipy
+
+            assert self._baseline is not None  # noqa: S101 - what was read is there
+            manifests = Manifest.read(self._baseline), Manifest.read(folder)
+            names = (str(self._baseline), str(folder))
+            comparison = compare_runs(self._before, load_run(folder), names=names, manifests=manifests)
+        checks = self._gate.checks(evaluation, comparison)
         for check in checks:
             sys.stderr.write(f"refine: gate {check}\n")
         if self._junit is not None:
@@ -112,17 +106,6 @@ class _RunGate:
             except OSError as error:
                 raise ConfigurationError(f"--junit {self._junit} cannot be written: {error.strerror}") from None
         return _CODES[result_of(checks)]
-
-    def _checks(self, folder: Path, evaluation: Evaluation) -> list[GateCheck]:
-        if self._before is None:
-            return self._gate.checks(evaluation)
-        from judges.offline import compare_runs  # noqa: PLC0415 - loads numpy and scipy
-
-        assert self._baseline is not None  # noqa: S101 - what was read is there
-        manifests = Manifest.read(self._baseline), Manifest.read(folder)
-        names = (str(self._baseline), str(folder))
-        comparison = compare_runs(self._before, load_run(folder), names=names, manifests=manifests)
-        return self._gate.checks(evaluation, comparison)
 
 
 def _seconds_of(folder: Path) -> float:
@@ -154,11 +137,10 @@ def read_prices(path: Path) -> Mapping[str, Price]:
     except OSError as error:
         raise ConfigurationError(f"--prices {path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"])) or "the file"
+        place, fault = first_fault(error)
         raise ConfigurationError(
-            f'--prices {path}: {place}: {fault["msg"]}; write {{"MODEL": {{"input": 1.0, "output": 2.0}}}}, US '
-            f"dollars a million tokens"
+            f"--prices {path}: {place or 'the file'}: {fault}; write "
+            f'{{"MODEL": {{"input": 1.0, "output": 2.0}}}}, US dollars a million tokens'
         ) from None
     try:
         return known_prices(price_table)
@@ -199,34 +181,19 @@ class _Lines:
             sys.stderr.flush()
 
 
-def _settings(
-    limits: LimitOptions,
-    folder: Path,
-    *,
-    batch: bool,
-    resume: bool = False,
-    retry_failed: bool = False,
-    accept_changes: bool = False,
-    rescored: Iterable[str] = (),
-) -> RunSettings:
-    """Return the settings of a run with these limits."""
-    return RunSettings(
-        folder=folder,
-        resume=resume,
-        retry_failed=retry_failed,
-        accept_changes=accept_changes,
-        rescored=frozenset(rescored),
-        processes=limits.processes,
+def _work(judges: Mapping[str, Judge], limits: of.LimitOptions, *, batch: bool, **settings: Any) -> RunWork:
+    """Return how cells are judged within these limits, under other settings of the run."""
+    names = ("processes", "rate", "tokens_per_minute", "max_calls", "max_cost")
+    run = RunSettings(
         batch=BatchSettings(poll_s=limits.poll) if batch else None,
-        rate=limits.rate,
-        tokens_per_minute=limits.tokens_per_minute,
-        max_calls=limits.max_calls,
-        max_cost=limits.max_cost,
         prices=None if limits.prices is None else read_prices(limits.prices),
+        **{name: getattr(limits, name) for name in names},
+        **settings,
     )
+    return RunWork(judges=judges, settings=run, max_concurrency=limits.max_concurrency)
 
 
-def run_evaluate(options: EvaluateOptions) -> int:
+def run_evaluate(options: of.EvaluateOptions) -> int:
     """Judge a dataset into a new run, and return the exit code: 0, or 1 if there is no score at all.
 
     Raises:
@@ -240,10 +207,10 @@ def run_evaluate(options: EvaluateOptions) -> int:
     gate = _RunGate(options.gate, judges)
     shard = None if options.shard is None else _parse_shard(options.shard)
     check_free(folder)
-    settings = _settings(options.limits, folder, batch=options.batch)
+    work = _work(judges, options.limits, batch=options.batch, folder=folder)
     manifest = Manifest(
         dataset=_dataset(file, check_rows(file, options.rows.limit, keep_unreadable=options.rows.keep_unreadable)),
-        judges=_records(loaded, options.judges.asks),
+        judges=tuple(record for record, _ in loaded),
         limit=options.rows.limit,
         shard=shard,
         keep_unreadable=options.rows.keep_unreadable,
@@ -253,14 +220,13 @@ def run_evaluate(options: EvaluateOptions) -> int:
     if options.out is None:
         sys.stderr.write(f"refine: the run is written to {folder}\n")
     load = partial(_load_again, manifest.judges, options.judges.asks.base_url)
-    run = _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json)
-    code = run.judge(judges, gate)
+    code = _judge(work, manifest, load, gate, as_json=options.as_json)
     if options.slices:
         print_slices(slices_of(load_run(folder), options.slices))
     return code
 
 
-def _check_slices(options: EvaluateOptions) -> None:
+def _check_slices(options: of.EvaluateOptions) -> None:
     """Check, before any model is asked, that each column to group by is in the metadata of some row."""
     columns = options.slices
     if columns and options.as_json:
@@ -268,29 +234,22 @@ def _check_slices(options: EvaluateOptions) -> None:
             f"--slice prints tables; leave out --json, or add `refine show {options.folder} --json --slice "
             f"{columns[0]}`"
         )
-    missing, metadata_names = set(columns), set[str]()
+    names = set[str]()
     for row in islice(read_rows(options.rows.rows, errors="keep"), options.rows.limit) if columns else ():
-        if isinstance(row, Sample):
-            metadata_names |= row.metadata.keys()
-            missing -= row.metadata.keys()
-        if not missing:
+        names |= row.metadata.keys() if isinstance(row, Sample) else set()
+        if names.issuperset(columns):
             return
     for column in columns:
-        if column in missing:
-            near = get_close_matches(column, metadata_names, n=1)
-            remedy = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"there are {sorted(metadata_names)}"
-                if metadata_names
-                else "add it"
-            )
+        if column not in names:
+            near = get_close_matches(column, names, n=1)
+            known = f"there are {sorted(names)}" if names else "add it"
+            remedy = f"did you mean {near[0]!r}?" if near else known
             raise ConfigurationError(
                 f"--slice {shortened(column)}: no row has such a column in its metadata; {remedy}"
             )
 
 
-def run_resume(options: ResumeOptions) -> int:
+def run_resume(options: of.ResumeOptions) -> int:
     """Judge what is missing in a run, and return the exit code.
 
     Raises:
@@ -302,22 +261,21 @@ def run_resume(options: ResumeOptions) -> int:
     gate = _RunGate(options.gate, judges)
     remedy = "judge the rows that changed again"
     dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes, remedy=remedy)
-    settings = _settings(
+    work = _work(
+        judges,
         options.limits,
-        options.run,
         batch=before.batch,
+        folder=options.run,
         resume=True,
         retry_failed=options.retry_failed,
         accept_changes=options.accept_changes,
     )
     manifest = before.model_copy(update={"dataset": dataset})
     gate.check_baseline(manifest, judges)
-    return _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(
-        judges, gate
-    )
+    return _judge(work, manifest, load, gate, as_json=options.as_json)
 
 
-def run_rescore(options: RescoreOptions) -> int:
+def run_rescore(options: of.RescoreOptions) -> int:
     """Add judges to a run, or replace those of the same name, and return the exit code.
 
     Raises:
@@ -331,15 +289,13 @@ def run_rescore(options: RescoreOptions) -> int:
     judges = load()
     remedy = f"first go on by `refine resume {options.run}`"
     dataset = _same_dataset(before, options.rows, accept_changes=False, remedy=remedy)
-    settings = _settings(options.limits, options.run, batch=before.batch, resume=True, rescored=new_records)
-    gate = _RunGate(GateOptions(), judges)
+    run = {"folder": options.run, "resume": True, "rescored": frozenset(new_records)}
+    work = _work(judges, options.limits, batch=before.batch, **run)
     manifest = before.model_copy(update={"dataset": dataset, "judges": tuple(records.values())})
-    return _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(
-        judges, gate
-    )
+    return _judge(work, manifest, load, _RunGate(of.GateOptions(), judges), as_json=options.as_json)
 
 
-def _added_judges(options: RescoreOptions, before: Manifest) -> tuple[JudgeRecord, ...]:
+def _added_judges(options: of.RescoreOptions, before: Manifest) -> tuple[JudgeRecord, ...]:
     """Return the judges that are added to a run: those named, or those of another run.
 
     Raises:
@@ -352,17 +308,17 @@ def _added_judges(options: RescoreOptions, before: Manifest) -> tuple[JudgeRecor
     if options.like is not None:
         return Manifest.read(options.like).judges
     first, wanted = next((record for record in before.judges if record.model), JudgeRecord(name="")), options.asks
-    asks = ModelOptions(
+    asks = of.ModelOptions(
         model=wanted.model or first.model,
         base_url=wanted.base_url or (None if wanted.model else first.base_url),
         language=wanted.language or first.language,
     )
     loaded = load_judges(options.judges, asks)
     by_name(loaded)  # two of one name are refused
-    return _records(loaded, asks)
+    return tuple(record for record, _ in loaded)
 
 
-def run_merge(options: MergeOptions) -> int:
+def run_merge(options: of.MergeOptions) -> int:
     """Merge finished shards into one run, and return the exit code.
 
     Raises:
@@ -394,7 +350,7 @@ def check_rows(file: RowsFile, limit: int | None, *, keep_unreadable: bool) -> i
     return total
 
 
-def rows_file(options: FileOptions) -> RowsFile:
+def rows_file(options: of.FileOptions) -> RowsFile:
     """Return a dataset's file, read with columns named as in `--map answer=text`.
 
     Raises:
@@ -432,18 +388,10 @@ def _load_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dict[
     loaded: dict[str, Judge] = {}
     for (model, address, language), members in groups.items():
         specs = [record.spec for record in members if record.spec is not None]
-        asks = ModelOptions(model=model, base_url=(base_url or address) if model else None, language=language)
+        asks = of.ModelOptions(model=model, base_url=(base_url or address) if model else None, language=language)
         again = load_judges(specs, asks)
-        loaded |= {record.name: judge.judge for record, judge in zip(members, again, strict=True)}
+        loaded |= {record.name: judge for record, (_, judge) in zip(members, again, strict=True)}
     return {record.name: loaded[record.name] for record in records}
-
-
-def _records(judges: Sequence[LoadedJudge], asks: ModelOptions) -> tuple[JudgeRecord, ...]:
-    address = None if asks.base_url is None else urlunsplit((*urlsplit(asks.base_url)[:3], "", ""))
-    return tuple(
-        JudgeRecord(name=judge.name, spec=judge.spec, model=judge.model, base_url=address, language=asks.language)
-        for judge in judges
-    )
 
 
 def _dataset(rows: RowsFile, total: int) -> DatasetFile:
@@ -480,7 +428,7 @@ def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool, 
 def _source(manifest: Manifest) -> RunRows:
     assert manifest.dataset is not None  # noqa: S101 - a run of the command line has a file
     dataset = manifest.dataset
-    return file_source(dataset.file, limit=manifest.limit, total=dataset.rows, shard=manifest.shard)
+    return RunRows(lambda: islice(dataset.file.rows(), manifest.limit), total=dataset.rows, shard=manifest.shard)
 
 
 def _facts(manifest: Manifest) -> dict[str, object]:
@@ -488,43 +436,23 @@ def _facts(manifest: Manifest) -> dict[str, object]:
     return {"source": name, "model": next((judge.model for judge in manifest.judges if judge.model), None)}
 
 
-@dataclass(frozen=True)
-class _PreparedRun:
-    """A run that is about to judge.
+def _judge(work: RunWork, manifest: Manifest, load: Loader, gate: _RunGate, *, as_json: bool) -> int:
+    """Judge what is missing in a run, print the totals, and return the exit code.
 
     Args:
-        manifest: What it judges, and by which judges.
-        settings: How it is kept and limited.
-        load: Loads its judges again, in another process.
-        max_concurrency: Model calls in flight at once.
-        as_json: Whether its totals are printed as JSON.
+        work: How it is judged.
+        manifest: What is judged, and by which judges.
+        load: Loads the judges again, in another process.
+        gate: What must be reached.
+        as_json: Whether the totals are printed as JSON.
     """
-
-    manifest: Manifest
-    settings: RunSettings
-    load: Loader
-    max_concurrency: int
-    as_json: bool
-
-    def judge(self, judges: Mapping[str, Judge], gate: _RunGate) -> int:
-        """Judge what is missing, print the totals, and return the exit code."""
-        faults = Faults()
-        output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(self.manifest))
-        with show_progress() as on_progress:
-            evaluation = asyncio.run(
-                run_source(
-                    _source(self.manifest),
-                    judges,
-                    self.manifest,
-                    self.settings.watched(on_progress),
-                    max_concurrency=self.max_concurrency,
-                    output=output,
-                    load=self.load,
-                )
-            )
-        folder = Path(self.settings.folder)
-        code = _print_totals(folder, evaluation, faults, as_json=self.as_json)
-        return gate.exit_code(folder, evaluation) if gate.is_set else code
+    faults, folder = Faults(), Path(work.settings.folder)
+    output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
+    with show_progress() as on_progress:
+        watched = work.evolve(on_progress=on_progress)
+        evaluation = asyncio.run(run_source(_source(manifest), watched, manifest, output, load))
+    code = _print_totals(folder, evaluation, faults, as_json=as_json)
+    return gate.exit_code(folder, evaluation) if gate.is_set else code
 
 
 def _print_totals(folder: Path, evaluation: Evaluation, faults: Faults, *, as_json: bool) -> int:
@@ -536,7 +464,7 @@ def _print_totals(folder: Path, evaluation: Evaluation, faults: Faults, *, as_js
     return 0 if any(figures.scored for figures in evaluation.summary.values()) else 1
 
 
-def run_show(options: ShowOptions) -> int:
+def run_show(options: of.ShowOptions) -> int:
     """Print the table of a run, and return the exit code.
 
     Raises:

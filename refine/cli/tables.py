@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,19 @@ def text_console(piped_width: int = _PIPED_WIDTH) -> Console:
         console.width = piped_width
     console.width = max(console.width, _LEAST_WIDTH)
     return console
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON, whatever the terminal."""
+    sys.stdout.write(f"{json.dumps(value, ensure_ascii=False, indent=2, default=dict)}\n")
+
+
+def print_result(text: object, value: object, *, as_json: bool) -> None:
+    """Print what came of a command: as text, or as JSON."""
+    if as_json:
+        print_json(value)
+    else:
+        print_text(str(text))
 
 
 def print_text(text: str, *, style: str = "") -> None:

@@ -11,19 +11,19 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from judges import ConfigurationError
 from judges.errors import one_line, shortened
 from judges.models.providers.openai_fields import names_direct_client
-from refine.cli.judge_specs import load_judge
+from judges.offline.run.outputs import RESULTS
+from refine.cli.judge_specs import load_judge, without_query
 from refine.cli.options import FileOptions, GateOptions, ModelOptions, ResumeOptions, ShowOptions, TrialOptions
 from refine.cli.runs import read_prices, rows_file, show_progress
 from refine.cli.tables import Column, print_table, print_text, text_console
 from refine.process import see_modules_here
 from refine.trials.engine import resolve_generator
 from refine.trials.manifest import TrialManifest
-from refine.trials.results import ANSWERS, RESULTS, Trial, read_trial
+from refine.trials.results import ANSWERS, Trial, read_trial
 from refine.trials.trial import trial
 
 _OF_ONE_START = ("as_json", "max_calls", "max_cost", "out", "retry_failed")
@@ -188,9 +188,8 @@ def _object_of(name: str) -> object:
 
 def _remembered(options: TrialOptions) -> dict[str, Any]:
     """Return the options as JSON values, to go on with; an address without its query, which may hold a key."""
-    address = options.asks.base_url
-    plain = None if address is None else urlunsplit((*urlsplit(address)[:3], "", ""))
-    values = asdict(replace(options, asks=replace(options.asks, base_url=plain)))
+    asks = replace(options.asks, base_url=without_query(options.asks.base_url))
+    values = asdict(replace(options, asks=asks))
     values["file"]["rows"] = str(options.file.rows.absolute())
     values["prices"] = None if options.prices is None else str(options.prices.absolute())
     return {name: value for name, value in values.items() if name not in _OF_ONE_START}

@@ -23,7 +23,7 @@ from judges.offline.trust.rows import JudgedAnswer, RowSource, read_judged
 from refine.cli.judge_specs import load_judge
 from refine.cli.loops import is_database, loop_source, open_database
 from refine.cli.options import AlignOptions, CertifyOptions, TryJudgeOptions
-from refine.cli.tables import Column, print_table, print_text, text_console
+from refine.cli.tables import Column, print_json, print_result, print_table, print_text, text_console
 
 
 def run_align(options: AlignOptions) -> int:
@@ -47,10 +47,7 @@ def run_align(options: AlignOptions) -> int:
             thresholds=_parse_numbers(options.thresholds),
             ledger=options.ledger or record,
         )
-    if options.as_json:
-        sys.stdout.write(f"{json.dumps(aligned.to_dict(), ensure_ascii=False, indent=2)}\n")
-    else:
-        print_text(aligned.report(full=options.full))
+    print_result(aligned.report(full=options.full), aligned.to_dict(), as_json=options.as_json)
     return 0
 
 
@@ -175,7 +172,7 @@ def run_certify(options: CertifyOptions) -> int:
 
 def _print_certificate(certificate: IssuedCertificate, options: CertifyOptions) -> None:
     if options.as_json:
-        sys.stdout.write(f"{json.dumps(certificate.to_dict(), ensure_ascii=False, indent=2)}\n")
+        print_json(certificate.to_dict())
         return
     head, columns, rows, tail = certificate.report_parts
     print_text(head)
@@ -287,10 +284,7 @@ def run_try_judge(options: TryJudgeOptions) -> int:
     cases = None if options.pairs is None else [_pair_in(row, place) for place, row in _pair_rows(options.pairs)]
     judge = load_judge(_as_the_cases_want(options.judge, name) if cases is None else options.judge, options.asks)
     trial = try_judge(judge, cases, name=name, max_concurrency=options.max_concurrency)
-    if options.as_json:
-        sys.stdout.write(f"{json.dumps(trial.to_dict(), ensure_ascii=False, indent=2)}\n")
-    else:
-        print_text(str(trial))
+    print_result(trial, trial.to_dict(), as_json=options.as_json)
     return 0 if trial.is_usable else 1
 
 

@@ -107,7 +107,7 @@ _OUTCOME = _Columns(OUTCOME)
 _ATTEMPT = _Columns(ATTEMPT)
 
 
-def hash_of(
+def _hash_of(
     key: bytes, link: Sequence[Any], outcome: Stored, attempts: Iterable[Stored], form: str = _FORM
 ) -> str:
     """Return the hash of an outcome at its place in a chain.
@@ -134,7 +134,7 @@ def _number(value: object) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Anchor:
+class _Anchor:
     """The last link of a chain, as the database keeps it.
 
     Args:
@@ -155,7 +155,7 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class _Gap:
     """Outcomes of a chain that were removed on purpose: by retention, or replaced once a person had decided.
 
     Args:
@@ -175,12 +175,12 @@ class Gap:
     at: int
 
 
-_Entry = TypeVar("_Entry", Anchor, Gap)
+_Entry = TypeVar("_Entry", _Anchor, _Gap)
 
 
-def _seal_of(entry: Anchor | Gap, key: bytes) -> str:
+def _seal_of(entry: _Anchor | _Gap, key: bytes) -> str:
     """Return the seal of an anchor or a gap."""
-    return digest_of(key, "anchor" if isinstance(entry, Anchor) else "gap", *astuple(entry))
+    return digest_of(key, "anchor" if isinstance(entry, _Anchor) else "gap", *astuple(entry))
 
 
 def _seal_of_first(number: int, key: bytes) -> str:
@@ -188,7 +188,7 @@ def _seal_of_first(number: int, key: bytes) -> str:
     return digest_of(key, _KEYED, number)
 
 
-def _row_of(entry: Anchor | Gap, key: bytes) -> Row:
+def _row_of(entry: _Anchor | _Gap, key: bytes) -> Row:
     """Return the row of an anchor or a gap, with a seal of its own."""
     return {**asdict(entry), "seal": _seal_of(entry, key)}
 
@@ -209,7 +209,7 @@ class Chain:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._id = uuid4().hex
-        self._anchor: Anchor | None = None
+        self._anchor: _Anchor | None = None
 
     @contextmanager
     def extended(self, connection: Connection) -> Iterator[Links]:
@@ -231,17 +231,17 @@ class Chain:
         """Remember where the chain stands, once a transaction is kept."""
         self._anchor = links.anchor
 
-    def _read(self, connection: Connection) -> Anchor:
+    def _read(self, connection: Connection) -> _Anchor:
         row = connection.execute(select(ANCHOR).where(ANCHOR.c.chain == self._id)).mappings().first()
         if row is not None:
-            return _read(Anchor, row)
+            return _read(_Anchor, row)
         lock_tables(connection)  # two processes that begin at once have different numbers
         number = connection.execute(select(func.coalesce(func.max(ANCHOR.c.number), 0))).scalar_one() + 1
         if self._key and connection.execute(select(STATE).filter_by(name=_KEYED)).first() is None:
             bare = select(func.coalesce(func.max(ANCHOR.c.number), 0)).where(~ANCHOR.c.keyed)
             first = connection.execute(bare).scalar_one() + 1
             connection.execute(STATE.insert().values(name=_KEYED, at=first, id=_seal_of_first(first, self._key)))
-        anchor = Anchor(chain=self._id, number=number, begun=now_ms(), keyed=bool(self._key))
+        anchor = _Anchor(chain=self._id, number=number, begun=now_ms(), keyed=bool(self._key))
         connection.execute(ANCHOR.insert().values(**_row_of(anchor, self._key)))
         return anchor
 
@@ -254,10 +254,10 @@ class Links:
         key: Key of the seals.
     """
 
-    def __init__(self, anchor: Anchor, key: bytes) -> None:
+    def __init__(self, anchor: _Anchor, key: bytes) -> None:
         self.anchor, self.key = anchor, key
 
-    def seal(self, rows: OutcomeRows) -> Anchor:
+    def seal(self, rows: OutcomeRows) -> _Anchor:
         """Put the next seal into an outcome's row; return where the chain stands once that is written."""
         position = self.anchor.position + 1
         return replace(self.anchor, position=position, hash=self._put(rows, position, self.anchor.hash))
@@ -272,7 +272,7 @@ class Links:
 
     def _put(self, rows: OutcomeRows, position: int, previous: str) -> str:
         outcome, link = rows.outcome, (self.anchor.chain, position, previous)
-        outcome_hash = hash_of(self.key, link, outcome, rows.attempts)
+        outcome_hash = _hash_of(self.key, link, outcome, rows.attempts)
         outcome["chain"], outcome["position"], outcome["previous"], outcome["hash"] = *link, outcome_hash
         return outcome_hash
 
@@ -282,25 +282,25 @@ def leave_gaps(connection: Connection, identifiers: Sequence[str], key: bytes) -
     columns = (OUTCOME.c[name] for name in SEAL)
     chosen = select(*columns).where(OUTCOME.c.id.in_(identifiers), OUTCOME.c.chain.is_not(None))
     ordered = chosen.order_by(OUTCOME.c.chain, OUTCOME.c.position)
-    gaps: list[Gap] = []
+    gaps: list[_Gap] = []
     for chain, position, previous, outcome_hash in connection.execute(ordered):
         before = gaps[-1] if gaps else None
         if before and (before.chain, before.last + 1) == (chain, position):
             gaps[-1] = replace(before, last=position, hash=outcome_hash)
         else:
             gaps.append(
-                Gap(chain=chain, first=position, last=position, previous=previous, hash=outcome_hash, at=now_ms())
+                _Gap(chain=chain, first=position, last=position, previous=previous, hash=outcome_hash, at=now_ms())
             )
     for gap in gaps:
         _save_gap(connection, gap, key)
 
 
-def _save_gap(connection: Connection, gap: Gap, key: bytes) -> None:
+def _save_gap(connection: Connection, gap: _Gap, key: bytes) -> None:
     """Write a gap, joined with those that it touches."""
     touching = or_(GAP.c.last == gap.first - 1, GAP.c.first == gap.last + 1)
     touching_gaps = select(GAP).where(GAP.c.chain == gap.chain, touching)
     for row in connection.execute(touching_gaps).mappings().all():
-        other = _read(Gap, row)
+        other = _read(_Gap, row)
         if _seal_of(other, key) != row["seal"]:
             continue  # not ours, and not to be vouched for
         connection.execute(delete(GAP).where(GAP.c.chain == other.chain, GAP.c.first == other.first))
@@ -327,9 +327,9 @@ def verify_record(
     result = Verification()
     anchors, fits = _anchors(connection, key, result)
     keys = {chain: key if anchor.keyed else b"" for chain, anchor in anchors.items()}
-    gaps: dict[str, list[Gap]] = defaultdict(list)
+    gaps: dict[str, list[_Gap]] = defaultdict(list)
     for row in connection.execute(select(GAP).order_by(GAP.c.chain, GAP.c.first)).mappings():
-        gap = _read(Gap, row)
+        gap = _read(_Gap, row)
         gaps[gap.chain].append(gap)
         if row["seal"] not in {_seal_of(gap, one) for one in (key, keys.get(gap.chain, key))}:
             result.add(f"a gap was changed: outcomes {gap.first} to {gap.last} of chain {gap.chain[:8]}")
@@ -357,10 +357,10 @@ def verify_record(
     return result
 
 
-def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[dict[str, Anchor], bool]:
+def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[dict[str, _Anchor], bool]:
     """Return the anchors by chain, and whether any fits the key; note those that were changed or are missing."""
     rows = connection.execute(select(ANCHOR).order_by(ANCHOR.c.number)).mappings().all()
-    anchors = {row["chain"]: _read(Anchor, row) for row in rows}
+    anchors = {row["chain"]: _read(_Anchor, row) for row in rows}
     state = connection.execute(select(STATE.c.at, STATE.c.id).filter_by(name=_KEYED)).first()
     first = state.at if state is not None and state.id == _seal_of_first(state.at, key) else 1
     fits = False
@@ -421,7 +421,7 @@ class _Walk:
         head = heads.get(chain)
         self._head = None if head is None else (int(head[0]), str(head[1]))
 
-    def along(self, outcomes: Iterator[tuple[RowMapping, list[RowMapping]]], gaps: Sequence[Gap]) -> None:
+    def along(self, outcomes: Iterator[tuple[RowMapping, list[RowMapping]]], gaps: Sequence[_Gap]) -> None:
         """Go along outcomes and gaps in the order of their positions."""
         gaps_ahead = list(gaps)
         for row, attempts in outcomes:
@@ -431,7 +431,7 @@ class _Walk:
         for gap in gaps_ahead:
             self._pass(gap)
 
-    def end(self, anchor: Anchor | None) -> None:
+    def end(self, anchor: _Anchor | None) -> None:
         """Compare the end of the chain with its anchor."""
         result, name = self._result, self._chain[:8]
         result.heads[self._chain] = (self._position, self._hash)
@@ -444,7 +444,7 @@ class _Walk:
         if self._head is not None and self._head[0] > self._position:
             result.add(f"chain {name} ended at {self._head[0]} when it was last verified, now at {self._position}")
 
-    def _pass(self, gap: Gap) -> None:
+    def _pass(self, gap: _Gap) -> None:
         self._result.removed += gap.last - gap.first + 1
         self._step(gap.first, gap.last, gap.previous, gap.hash, f"the gap {gap.first} to {gap.last}")
 
@@ -453,7 +453,7 @@ class _Walk:
         link = (row["chain"], row["position"], row["previous"])
         outcome_hash = str(row["hash"])
         self._result.older += not outcome_hash.startswith(_FORM)
-        if hash_of(self._key, link, row, attempts, outcome_hash) != outcome_hash:
+        if _hash_of(self._key, link, row, attempts, outcome_hash) != outcome_hash:
             self._result.changed += 1
             self._result.add(f"outcome {row['id']} was changed")
         position = _number(row["position"])

@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
@@ -36,7 +35,7 @@ _EVERYTHING = OutcomeFilter()
 _NO_ORIGIN = Origin()
 
 
-def read_url(text: str) -> URL:
+def _read_url(text: str) -> URL:
     """Return the URL of a database.
 
     Raises:
@@ -111,7 +110,7 @@ class DatabaseRecord(SharedByCopies):
     ) -> None:
         limits = {"max_queue": max_queue, "max_queue_characters": max_queue_characters}
         self._again = partial(DatabaseRecord, url, texts=texts, redact=redact, keep_days=keep_days, **limits)
-        self._url = read_url(url)
+        self._url = _read_url(url)
         if self._url.get_backend_name() == "postgresql" and find_spec("psycopg") is None:
             raise ConfigurationError("a record in PostgreSQL needs psycopg; install the extra: selfrefine[record]")
         if keep_days is not None and not finite_number(keep_days, setting="keep_days") > 0:
@@ -136,9 +135,7 @@ class DatabaseRecord(SharedByCopies):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     @property

@@ -30,7 +30,7 @@ from judges.certificate import IssuedCertificate
 from judges.errors import shortened
 from judges.promise import Audit
 from refine.record import sums
-from refine.record.rows import CALLER, iso_time, metadata_of, name_of, now_ms, text_of
+from refine.record.rows import CALLER, iso_time, marked, metadata_of, name_of, now_ms, text_of
 from refine.record.schema import (
     ATTEMPT,
     LABEL,
@@ -45,30 +45,7 @@ from refine.record.schema import (
 )
 from refine.record.seals import Row
 
-_LISTED = [
-    "id",
-    "at",
-    "refiner",
-    "request_id",
-    "model",
-    "judge",
-    "passed",
-    "stop_reason",
-    "detail",
-    "rating",
-    "attempts",
-    "released",
-    "latency_s",
-    "calls",
-    "input_tokens",
-    "output_tokens",
-    "cost",
-    "success_rating",
-    "max_attempts",
-    "input_judge",
-    "input_rating",
-    "input_unscored",
-]
+_LISTED = marked("listed", "outcome")
 _ATTEMPT = ATTEMPT.alias("filtered_attempt")
 _LABEL = LABEL.alias("filtered_label")
 _OUTCOME = OUTCOME.alias("labelled_outcome")

@@ -9,6 +9,7 @@ import math
 import os
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,26 +36,19 @@ from refine.record.seals import Row, RowSeals, seal_key_of
 Redact = Callable[[str], str]
 """Returns a text without what must not be stored."""
 
-_NAMES = frozenset(
-    {
-        "id",
-        "outcome",
-        "refiner",
-        "request_id",
-        "trace_id",
-        "question_id",
-        "key",
-        "user",
-        "session",
-        "thread",
-        "kind",
-        "judge",
-        "judge_model",
-        "certificate",
-        "model",
-        "finish_reason",
-    }
+TABLES: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    Path(__file__).with_name("tables.toml").read_text(encoding="utf-8")
 )
+"""The tables in a database, each with its columns: type, marks and meaning."""
+
+
+def marked(mark: str, *tables: str) -> tuple[str, ...]:
+    """Return the columns of tables that have a mark."""
+    columns = ((name, text) for table in tables for name, text in TABLES[table].items())
+    return tuple(name for name, text in columns if mark in text.partition(":")[0].split())
+
+
+_NAMES = frozenset(marked("name", "outcome", "attempt"))
 """Columns of ids, names and codes."""
 CALLER = ("key", "user", "session", "thread")
 """Columns that say who asked."""
@@ -489,37 +483,8 @@ def _dump(conversation: Any) -> list[Row]:
     return [message.model_dump(mode="json", exclude_defaults=True, exclude={"media"}) for message in conversation]
 
 
-_OUTCOME = (
-    "question_id",
-    "refiner",
-    "request_id",
-    *CALLER,
-    "success_rating",
-    "success_score",
-    "max_attempts",
-    "patience",
-    "continuation_probability",
-    "policy_digest",
-    "judge_digest",
-    "certificate",
-)
-_ATTEMPT = (
-    "released",
-    "kind",
-    "rating",
-    "score",
-    "passed",
-    "p_pass",
-    "rated_natively",
-    "unscored",
-    "judge_model",
-    "finish_reason",
-    "generate_s",
-    "judge_s",
-    "rationale",
-    "feedback",
-    "verdict_detail",
-)
+_OUTCOME = marked("told", "outcome")
+_ATTEMPT = marked("told", "attempt")
 _USAGE = ("calls", "input_tokens", "output_tokens", "cost")
 
 

@@ -31,215 +31,68 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from judges import ConfigurationError
 from judges.errors import shortened
-from refine.record.rows import now_ms
+from refine.record.rows import TABLES, now_ms
 
 Stored = Mapping[str, Any] | RowMapping
 """A row by column, as it is about to be written, or as it was read."""
 
 _TABLES = MetaData()
 
-OUTCOME = Table(
-    "outcome",
-    _TABLES,
-    Column("id", Text, primary_key=True),
-    Column("at", BigInteger, nullable=False, comment="when it ended, milliseconds since the epoch"),
-    Column("refiner", Text),
-    Column("request_id", Text),
-    Column("trace_id", Text, comment="of OpenTelemetry"),
-    Column("question_id", Text, comment="the same for the same question"),
-    Column("key", Text, comment="name of the caller's key"),
-    Column("user", Text, comment="who asked, as the caller says"),
-    Column("session", Text, comment="id of the session, as the caller says"),
-    Column("thread", Text, comment="id of the conversation, as the caller or the checkpointer says"),
-    Column("policy_digest", Text),
-    Column("success_rating", Integer),
-    Column("success_score", Float(53), comment="where answers are accepted by score"),
-    Column("max_attempts", Integer),
-    Column("patience", Integer),
-    Column("shadow", Boolean),
-    Column("continuation_probability", Float(53), comment="of going on after a pass, to learn; null where never"),
-    Column("judge", Text),
-    Column("judge_digest", Text, comment="changes with the judge's models and prompts"),
-    Column("subject", Text, comment="JSON: the loop that a certificate of this record is about"),
-    Column("certificate", Text, comment="id of the certificate in force"),
-    Column("model", Text),
-    Column("finish_reason", Text),
-    Column("passed", Boolean, nullable=False),
-    Column("stop_reason", Text, nullable=False),
-    Column("detail", Text),
-    Column("rating", Integer),
-    Column("score", Float(53)),
-    Column("attempts", Integer, nullable=False),
-    Column("released", Integer, comment="number of the attempt whose answer was released"),
-    Column("latency_s", Float(53)),
-    Column("calls", BigInteger),
-    Column("input_tokens", BigInteger),
-    Column("output_tokens", BigInteger),
-    Column("cost", Float(53), comment="US dollars; null where unknown"),
-    Column("question", Text),
-    Column("conversation", Text, comment="JSON, where it is more than one question"),
-    Column("evidence", Text, comment="JSON"),
-    Column("answer", Text, comment="what was answered, where that is no attempt's draft"),
-    Column("input_judge", Text, comment="the judge of the question, where there is one, and its verdict"),
-    Column("input_rating", Integer),
-    Column("input_unscored", Text),
-    Column("input_s", Float(53)),
-    Column("input_calls", BigInteger, comment="calls and tokens are in those of the outcome, too"),
-    Column("input_tokens_in", BigInteger),
-    Column("input_tokens_out", BigInteger),
-    Column("input_rationale", Text),
-    Column("chain", Text, comment="of the process that wrote it; null before records were sealed"),
-    Column("position", BigInteger, comment="in the chain, from 1"),
-    Column("previous", Text, comment="hash of the outcome before it in the chain"),
-    Column("hash", Text, comment="of its place and all that is stored of it, attempts included"),
-    Index("outcome_at", "at"),
-    Index("outcome_chain", "chain", "position"),
-)
+_TYPES: Mapping[str, Any] = {
+    "text": Text,
+    "whole": Integer,
+    "big": BigInteger,
+    "number": Float(53),
+    "flag": Boolean,
+}
 
-SEAL = ("chain", "position", "previous", "hash")
-"""Columns of an outcome's place in a chain; see `refine.record.seals`."""
 
-ATTEMPT = Table(
-    "attempt",
-    _TABLES,
-    Column("outcome", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("released", Boolean, nullable=False),
-    Column("kind", Text, comment="mended, refusal, cut, ...; null for an answer of text"),
-    Column("model", Text),
-    Column("finish_reason", Text),
-    Column("generate_s", Float(53)),
-    Column("calls", BigInteger, comment="of the generator, as are tokens and cost"),
-    Column("input_tokens", BigInteger),
-    Column("output_tokens", BigInteger),
-    Column("cost", Float(53)),
-    Column("rating", Integer),
-    Column("score", Float(53)),
-    Column("passed", Boolean, comment="by the judge's own pass mark"),
-    Column("p_pass", Float(53), comment="how likely that was; null where unknown"),
-    Column("probabilities", Text, comment="JSON: how likely each rating was"),
-    Column("rated_natively", Boolean, comment="the judge chose the rating itself: its pass mark does not count"),
-    Column("unscored", Text),
-    Column("judge", Text),
-    Column("judge_model", Text),
-    Column("judge_s", Float(53)),
-    Column("judge_calls", BigInteger),
-    Column("judge_input_tokens", BigInteger),
-    Column("judge_output_tokens", BigInteger),
-    Column("judge_cost", Float(53)),
-    Column("draft", Text),
-    Column("steps", Text, comment="JSON: tool calls and their results"),
-    Column("evidence", Text, comment="JSON"),
-    Column("rationale", Text),
-    Column("feedback", Text),
-    Column("verdict_detail", Text),
-    Column("items", Text, comment="JSON: verdicts on the parts; pieces say `released`"),
-)
+def _table(name: str, *indexes: Index, **settings: Any) -> Table:
+    """Return a table with the columns that tables.toml gives it."""
+    columns = []
+    for column, text_of_column in TABLES[name].items():
+        marks, _, meaning = text_of_column.partition(": ")
+        kind, *others = marks.split()
+        is_key = "key" in others
+        columns.append(
+            Column(
+                column,
+                _TYPES[kind],
+                primary_key=is_key,
+                autoincrement=False,
+                nullable=not (is_key or "required" in others),
+                comment=meaning or None,
+            )
+        )
+    return Table(name, _TABLES, *columns, *indexes, **settings)
 
-LABEL = Table(
-    "label",
-    _TABLES,
-    Column("outcome", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("by", Text, primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("rating", Integer),
-    Column("up", Boolean),
-    Column("note", Text),
-    Column("split", Text, comment="what the label may be used for: tune, certify or report"),
-)
 
-ANCHOR = Table(
-    "record_anchor",
-    _TABLES,
-    Column("chain", Text, primary_key=True),
-    Column("number", BigInteger, nullable=False, comment="the how manieth chain it is"),
-    Column("begun", BigInteger, nullable=False),
-    Column("position", BigInteger, nullable=False, comment="of its last outcome"),
-    Column("hash", Text, nullable=False),
-    Column("keyed", Boolean, nullable=False),
-    Column("seal", Text, nullable=False),
-)
-
-GAP = Table(
-    "record_gap",
-    _TABLES,
-    Column("chain", Text, primary_key=True),
-    Column("first", BigInteger, primary_key=True, autoincrement=False),
-    Column("last", BigInteger, nullable=False),
-    Column("previous", Text, nullable=False, comment="hash of the outcome before the gap"),
-    Column("hash", Text, nullable=False, comment="hash of the last outcome that was removed"),
-    Column("at", BigInteger, nullable=False),
-    Column("seal", Text, nullable=False),
-)
-
-SERIES = Table(
-    "record_series",
-    _TABLES,
-    Column("id", BigInteger, primary_key=True, autoincrement=False, comment="a digest of the rest"),
-    Column("refiner", Text),
-    Column("model", Text),
-    Column("judge", Text),
-    Column("key", Text),
-    Column("passed", Boolean, nullable=False),
-    Column("stop_reason", Text, nullable=False),
-    Column("rating", Integer),
-    Column("attempts", Integer, nullable=False),
-)
-
-MEASURES = (
-    "outcomes",
-    "calls",
-    "input_tokens",
-    "output_tokens",
-    "cost",
-    "cost_unknown",
-    "generate_s",
-    "judge_s",
-    "generate_cost",
-    "judge_cost",
-)
-"""What is summed up; costs in billionths of a dollar, times in microseconds."""
-
-SUMS = Table(
-    "record_sums",
-    _TABLES,
-    Column("width", BigInteger, primary_key=True, autoincrement=False, comment="of a minute, an hour or a day"),
-    Column("start", BigInteger, primary_key=True, autoincrement=False),
-    Column("series", BigInteger, primary_key=True, autoincrement=False),
-    *(Column(name, BigInteger, nullable=False) for name in MEASURES),
-    sqlite_with_rowid=False,
-)
-
-TALLY = Table(
-    "record_tally",
-    _TABLES,
-    Column("width", BigInteger, primary_key=True, autoincrement=False),
-    Column("start", BigInteger, primary_key=True, autoincrement=False),
-    Column("series", BigInteger, primary_key=True, autoincrement=False),
-    Column("judge", Text, primary_key=True, comment="empty for times, whose values are buckets"),
-    Column("value", Integer, primary_key=True, autoincrement=False),
-    Column("n", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
-
-SUMS_OF_NONE = -1
-"""How far sums are that have not begun."""
-SUMS_OF_ALL = 2**53
-"""How far complete sums are."""
-
-STATE = Table(
-    "record_state",
-    _TABLES,
-    Column("name", Text, primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("id", Text, nullable=False),
-)
+OUTCOME = _table("outcome", Index("outcome_at", "at"), Index("outcome_chain", "chain", "position"))
+ATTEMPT = _table("attempt")
+LABEL = _table("label")
+ANCHOR = _table("record_anchor")
+GAP = _table("record_gap")
+SERIES = _table("record_series")
+SUMS = _table("record_sums", sqlite_with_rowid=False)
+TALLY = _table("record_tally", sqlite_with_rowid=False)
+STATE = _table("record_state")
 """How far the record is.
 
 It is `sealed` since when, `keyed` from which chain on, and `summed` up to which outcome of an older version. What
 its labels were used for has a row each (`label_use:`).
 """
+_META = _table("meta")
+
+SEAL = ("chain", "position", "previous", "hash")
+"""Columns of an outcome's place in a chain; see `refine.record.seals`."""
+
+MEASURES = tuple(column.name for column in SUMS.columns if not column.primary_key)
+"""What is summed up; costs in billionths of a dollar, times in microseconds."""
+
+SUMS_OF_NONE = -1
+"""How far sums are that have not begun."""
+SUMS_OF_ALL = 2**53
+"""How far complete sums are."""
 
 SEALED_FROM_THE_FIRST = "first"
 """Id of the state `sealed` of a record in which every outcome has a seal, so that one without was put there."""
@@ -260,9 +113,6 @@ def of_requests(stop_reason: ColumnElement[Any]) -> ColumnElement[bool]:
 def insert_into(connection: Connection, table: Table) -> Any:
     """Return an insertion that may say what happens to a row that is there already."""
     return (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(table)
-
-
-_META = Table("meta", _TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
 
 
 _FIRST_TABLES = frozenset({"outcome", "attempt", "label", "meta"})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,43 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from judges.errors import plural, shortened
 from judges.offline import Evaluation, Row, Summary, load_run
-from judges.offline.results import pair_rows
+from judges.offline.results import pair_rows, percentiles
 from judges.offline.run.journal import is_failure
 from judges.offline.run.outputs import RESULTS, TIMING
-from judges.offline.run.source import Manifest
+from judges.offline.run.source import JudgeRecord, Manifest
 from judges.offline.statistics.intervals import Figure
 from judges.verdict import Verdict
+from refine.report import document as doc
 from refine.report import wording
-from refine.report.document import (
-    UNKNOWN,
-    BarPart,
-    Block,
-    Chart,
-    Charts,
-    Document,
-    FoldedText,
-    Histogram,
-    Paragraph,
-    ReportTable,
-    RowList,
-    RowPair,
-    RunNames,
-    Scale,
-    ScatterPlot,
-    Section,
-    ShareBar,
-    TableCell,
-    Tone,
-    WorstRow,
-    score_cell,
-    share_cell,
-)
 from refine.report.trust import TrustSources, trust_of, trust_sections
 
 if TYPE_CHECKING:
     from judges.offline import Change, RunComparison
 
-_PERCENTILES = (50, 90, 99)
 _MOST_WORST = 5
 _BINS = 10
 _RATING_SCORES = {round(step / 3, 6) for step in range(4)}
@@ -71,21 +47,15 @@ class RunData:
     Args:
         name: What it is called.
         evaluation: Its rows and summaries.
-        dataset: The file that was judged; empty where there is none.
         finished: When it ended, in ISO 8601.
-        seconds: How long its last start took.
-        latencies: Percentiles of the latency by judge, where they are known.
-        settings: How each judge was named on the command line.
+        timing: What its folder says of times; empty where that was not kept.
         manifest: What its folder says of judges and dataset.
     """
 
     name: str
     evaluation: Evaluation
-    dataset: str = ""
     finished: str | None = None
-    seconds: float | None = None
-    latencies: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
+    timing: Mapping[str, Any] = field(default_factory=dict)
     manifest: Manifest = field(default_factory=Manifest)
 
     @property
@@ -104,35 +74,13 @@ def read_run(folder: Path) -> RunData:
     Raises:
         ConfigurationError: If the folder holds no run, or one that has not finished.
     """
-    evaluation = load_run(folder)
-    manifest = Manifest.read(folder)
-    timing = _read_times(folder)
-    latencies = {
-        name: {int(percentage): value for percentage, value in times["latency_percentiles_s"].items()}
-        for name, times in timing.get("judges", {}).items()
-    }
-    return RunData(
-        name=str(folder),
-        evaluation=evaluation,
-        dataset="" if manifest.dataset is None else manifest.dataset.name,
-        finished=timing.get("finished") or _time_of_writing(folder / RESULTS),
-        seconds=timing.get("seconds"),
-        latencies=latencies,
-        settings={judge.name: " ".join(filter(None, (judge.spec, judge.model))) for judge in manifest.judges},
-        manifest=manifest,
-    )
-
-
-def _read_times(folder: Path) -> dict[str, Any]:
-    """Return what the run knows of its times; nothing where that file was not kept."""
-    try:
-        return dict(json.loads((folder / TIMING).read_bytes()))
-    except (OSError, ValueError):
-        return {}
-
-
-def _time_of_writing(path: Path) -> str:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    evaluation, manifest = load_run(folder), Manifest.read(folder)
+    timing: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        timing = dict(json.loads((folder / TIMING).read_bytes()))
+    written = datetime.fromtimestamp((folder / RESULTS).stat().st_mtime, UTC).isoformat(timespec="seconds")
+    finished = timing.get("finished") or written
+    return RunData(name=str(folder), evaluation=evaluation, manifest=manifest, timing=timing, finished=finished)
 
 
 def build_report(
@@ -141,7 +89,7 @@ def build_report(
     slices: Sequence[str] = (),
     sources: TrustSources | None = None,
     seed: int = 0,
-) -> Document:
+) -> doc.Document:
     """Return what a report of one run says, or of two.
 
     Args:
@@ -159,31 +107,31 @@ def build_report(
     rows = _paired_rows([run.rows for run in runs], {} if trust is None else trust.labels)
     of_trust = [] if trust is None else list(trust_sections(trust))
     leading = [section for section in of_trust if section.key == "benefit"]
-    sections = [*leading, Section("judges", "What the judges say", tuple(_judges(run)))]
+    sections = [*leading, doc.Section("judges", "What the judges say", tuple(_judges(run)))]
     if len(runs) > 1:
         comparison = _compare(runs, seed)
-        sections.insert(0, Section("verdict", "In one sentence", (_verdict(comparison, runs),)))
+        sections.insert(0, doc.Section("verdict", "In one sentence", (_verdict(comparison, runs),)))
         before, after = runs
         blocks = tuple(_comparison_blocks(comparison, before, after, rows))
-        sections.append(Section("comparison", "Against the run before", blocks))
+        sections.append(doc.Section("comparison", "Against the run before", blocks))
     if slices:
-        sections.append(Section("slices", "By group", tuple(_slices(runs, slices))))
+        sections.append(doc.Section("slices", "By group", tuple(_slices(runs, slices))))
     sections += [section for section in of_trust if section not in leading]
-    sections.append(Section("costs", "Time, tokens and cost", tuple(_costs(run))))
+    sections.append(doc.Section("costs", "Time, tokens and cost", tuple(_costs(run))))
     worst = _worst_rows(rows)
     if worst:
-        sections.append(Section("worst", "Rows that did worst", worst))
+        sections.append(doc.Section("worst", "Rows that did worst", worst))
     failed = tuple(_failed_rows(rows))
     if failed:
-        sections.append(Section("failed", "Rows that could not be judged", failed))
+        sections.append(doc.Section("failed", "Rows that could not be judged", failed))
     cards = tuple(_judge_cards(run))
     if cards:
-        sections.append(Section("cards", "How it was judged", cards))
-    return Document(
+        sections.append(doc.Section("cards", "How it was judged", cards))
+    return doc.Document(
         title=f"{run.name} against {runs[0].name}" if len(runs) > 1 else run.name,
         headline=_headline(run),
         sections=tuple(sections),
-        runs=tuple(RunNames(name=one.name, judges=tuple(one.evaluation.summary)) for one in runs),
+        runs=tuple(doc.RunNames(name=one.name, judges=tuple(one.evaluation.summary)) for one in runs),
         rows=rows,
         columns=tuple(slices),
     )
@@ -191,13 +139,14 @@ def build_report(
 
 def _headline(run: RunData) -> str:
     """Return in one sentence what was judged, with what, and when."""
-    source = f"{run.dataset}, " if run.dataset else ""
+    source = f"{run.manifest.dataset.name}, " if run.manifest.dataset is not None else ""
     judges = plural(len(run.evaluation.summary), "judge")
-    took = "" if run.seconds is None else f" (last start took {wording.seconds(run.seconds)})"
+    seconds = run.timing.get("seconds")
+    took = "" if seconds is None else f" (last start took {wording.seconds(seconds)})"
     return f"{source}{plural(len(run.rows), 'row')}, {judges}, finished {wording.moment(run.finished)}{took}"
 
 
-def _worst_rows(rows: Sequence[RowPair]) -> tuple[WorstRow, ...]:
+def _worst_rows(rows: Sequence[doc.RowPair]) -> tuple[doc.WorstRow, ...]:
     """Return rows that did not pass with a judge, those with the lowest mean score first."""
     failed: list[tuple[float, int]] = []
     for place, pair in enumerate(rows):
@@ -207,7 +156,7 @@ def _worst_rows(rows: Sequence[RowPair]) -> tuple[WorstRow, ...]:
     return tuple(_worst_row(rows[place]) for _, place in sorted(failed)[:_MOST_WORST])
 
 
-def _failed_rows(rows: Sequence[RowPair]) -> Iterator[RowList]:
+def _failed_rows(rows: Sequence[doc.RowPair]) -> Iterator[doc.RowList]:
     """Yield by judge the rows that it could not judge, which say nothing about their answers."""
     faults: dict[str, list[tuple[int, str]]] = {}
     for pair in rows:
@@ -218,10 +167,10 @@ def _failed_rows(rows: Sequence[RowPair]) -> Iterator[RowList]:
                 faults.setdefault(name, []).append((pair.index, f"{reason}: {question}"))
     for name, failed in faults.items():
         title = f"{name}: judging failed on {plural(len(failed), 'row')}"
-        yield RowList(title, tuple(failed[:_MOST_ROWS]), max(0, len(failed) - _MOST_ROWS))
+        yield doc.RowList(title, tuple(failed[:_MOST_ROWS]), max(0, len(failed) - _MOST_ROWS))
 
 
-def _judge_cards(run: RunData) -> Iterator[Block]:
+def _judge_cards(run: RunData) -> Iterator[doc.Block]:
     """Yield what the verdicts of each judge rest on."""
     records = run.manifest.judges
     if not records:
@@ -231,13 +180,13 @@ def _judge_cards(run: RunData) -> Iterator[Block]:
         models = dict.fromkeys(verdict.model for verdict in run.verdicts(record.name) if verdict.model)
         rows.append(
             (
-                TableCell(record.name, record.spec or "given in Python"),
-                TableCell(record.model or wording.DASH, ", ".join(list(models)[:_SHOWN_MODELS])),
-                TableCell(record.language or "the row's"),
-                TableCell(record.fingerprint[:12] or wording.DASH),
+                doc.TableCell(record.name, record.spec or "given in Python"),
+                doc.TableCell(record.model or wording.DASH, ", ".join(list(models)[:_SHOWN_MODELS])),
+                doc.TableCell(record.language or "the row's"),
+                doc.TableCell(record.fingerprint[:12] or wording.DASH),
             )
         )
-    yield ReportTable(
+    yield doc.ReportTable(
         ("Judge", "Model", "Language", "Fingerprint"),
         tuple(rows),
         frozenset(),
@@ -246,16 +195,16 @@ def _judge_cards(run: RunData) -> Iterator[Block]:
     )
     dataset = run.manifest.dataset
     if dataset is not None:
-        yield Paragraph(f"Dataset: {dataset.name}, SHA-256 {dataset.sha256[:16]}.", "soft")
+        yield doc.Paragraph(f"Dataset: {dataset.name}, SHA-256 {dataset.sha256[:16]}.", "soft")
     if run.manifest.versions:
         versions = ", ".join(f"{package} {version}" for package, version in run.manifest.versions.items())
-        yield Paragraph(f"Made with {versions}.", "soft")
+        yield doc.Paragraph(f"Made with {versions}.", "soft")
     for record in records:
         for name, text in record.prompts.items():
-            yield FoldedText(f"Prompt of {record.name}{'' if name == record.name else f': {name}'}", text)
+            yield doc.FoldedText(f"Prompt of {record.name}{'' if name == record.name else f': {name}'}", text)
 
 
-def _paired_rows(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple[RowPair, ...]:
+def _paired_rows(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple[doc.RowPair, ...]:
     """Pair the rows of two runs that ask the same; rows of one run alone stand alone."""
     words = {index: "good" if is_good else "bad" for index, is_good in labels.items()}
     sides: list[tuple[Row | None, ...]] = [(row,) for row in runs[-1]]
@@ -268,21 +217,21 @@ def _paired_rows(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> t
     return tuple(sorted(rows, key=lambda pair: (pair.index, pair.sides[-1] is not None)))
 
 
-def _pair(sides: tuple[Row | None, ...], words: Mapping[int, str]) -> RowPair:
+def _pair(sides: tuple[Row | None, ...], words: Mapping[int, str]) -> doc.RowPair:
     """Return a pair under the index that its row has in the last run that has it."""
     index = next(row.index for row in reversed(sides) if row is not None)
-    return RowPair(index=index, sides=sides, label=words.get(index, "") if sides[-1] else "")
+    return doc.RowPair(index=index, sides=sides, label=words.get(index, "") if sides[-1] else "")
 
 
-def _judges(run: RunData) -> Iterator[Block]:
+def _judges(run: RunData) -> Iterator[doc.Block]:
     unreadable = sum(bool(row.error) for row in run.rows)
     if unreadable:
-        yield Paragraph(f"{plural(unreadable, 'row')} could not be read, and count as unscored.", "unsure")
+        yield doc.Paragraph(f"{plural(unreadable, 'row')} could not be read, and count as unscored.", "unsure")
     summaries = run.evaluation.summary
     silent = [name for name, summary in summaries.items() if not summary.scored]
     if silent:
-        yield Paragraph(f"No row has a score by {', '.join(silent)}.", "bad")
-    yield ReportTable(
+        yield doc.Paragraph(f"No row has a score by {', '.join(silent)}.", "bad")
+    yield doc.ReportTable(
         ("Judge", "Mean score", "Passed", "Scored", "Ratings"),
         tuple(_judge_row(run, name, summary) for name, summary in summaries.items()),
         frozenset({3}),
@@ -293,20 +242,20 @@ def _judges(run: RunData) -> Iterator[Block]:
     histograms = [_histogram(name, run.verdicts(name)) for name in summaries]
     charts = tuple(chart for chart in histograms if chart is not None)
     if charts:
-        yield Charts(charts)
+        yield doc.Charts(charts)
 
 
-def _contradicted_rows(judge: str, run: RunData) -> Iterator[RowList]:
+def _contradicted_rows(judge: str, run: RunData) -> Iterator[doc.RowList]:
     """Yield the rows with claims that their evidence contradicts, each with the claims."""
     contradicted = [(row.index, row.verdicts[judge].contradicted) for row in run.rows if judge in row.verdicts]
     rows = [(index, "; ".join(claims)) for index, claims in contradicted if claims]
     if rows:
         have = "has a claim that its" if len(rows) == 1 else "have claims that their"
         title = f"{plural(len(rows), 'row')} {have} evidence contradicts, by {judge}"
-        yield RowList(title, tuple(rows[:_MOST_CONTRADICTED]), len(rows[_MOST_CONTRADICTED:]))
+        yield doc.RowList(title, tuple(rows[:_MOST_CONTRADICTED]), len(rows[_MOST_CONTRADICTED:]))
 
 
-def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ...]:
+def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell, ...]:
     unscored = ", ".join(
         [
             *(f"{wording.count(n)} {wording.reason(code)}" for code, n in summary.unscored.items()),
@@ -314,31 +263,32 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ..
         ]
     )
     models = list(dict.fromkeys(verdict.model for verdict in run.verdicts(name) if verdict.model))
-    setting = run.settings.get(name, "")
+    record = next((one for one in run.manifest.judges if one.name == name), JudgeRecord(name=name))
+    setting = " ".join(filter(None, (record.spec, record.model)))
     return (
-        TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
-        score_cell(_mean_figure(summary)),
-        share_cell(_figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")),
-        TableCell(
+        doc.TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
+        doc.score_cell(_mean_figure(summary)),
+        doc.share_cell(_figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")),
+        doc.TableCell(
             wording.percent(summary.scored / summary.n if summary.n else None),
             unscored or "all rows",
             tone="unsure" if unscored else "plain",
         ),
-        _ratings_cell(summary.ratings) if summary.scored else UNKNOWN,
+        _ratings_cell(summary.ratings) if summary.scored else doc.UNKNOWN,
     )
 
 
-def _ratings_cell(ratings: Mapping[int, int]) -> TableCell:
+def _ratings_cell(ratings: Mapping[int, int]) -> doc.TableCell:
     text = ", ".join(f"{rating}: {wording.count(n)}" for rating, n in ratings.items())
-    parts = tuple(BarPart(f"r{rating}", n, f"rated {rating}") for rating, n in ratings.items())
-    return TableCell(text, mark=ShareBar(parts))
+    parts = tuple(doc.BarPart(f"r{rating}", n, f"rated {rating}") for rating, n in ratings.items())
+    return doc.TableCell(text, mark=doc.ShareBar(parts))
 
 
 def _mean_figure(summary: Summary) -> Figure:
     return _figure(summary.mean, summary.mean_interval, summary.scored, "Wilson, over questions")
 
 
-def _histogram(judge: str, verdicts: Sequence[Verdict]) -> Chart | None:
+def _histogram(judge: str, verdicts: Sequence[Verdict]) -> doc.Chart | None:
     """Return how many scores lie in each tenth from 0 to 1; nothing where the ratings say as much."""
     scores = [verdict.score for verdict in verdicts if verdict.score is not None]
     if {round(score, 6) for score in scores} <= _RATING_SCORES:
@@ -347,13 +297,13 @@ def _histogram(judge: str, verdicts: Sequence[Verdict]) -> Chart | None:
     for score in scores:
         bins[min(int(score * _BINS), _BINS - 1)] += 1
     parts = tuple(
-        BarPart("bin", n, f"{step / _BINS:.1f} to {(step + 1) / _BINS:.1f}") for step, n in enumerate(bins)
+        doc.BarPart("bin", n, f"{step / _BINS:.1f} to {(step + 1) / _BINS:.1f}") for step, n in enumerate(bins)
     )
     text = ", ".join(f"{part.name}: {wording.count(part.size)}" for part in parts if part.size)
-    return Chart(f"Scores of {judge}", Histogram(parts), text)
+    return doc.Chart(f"Scores of {judge}", doc.Histogram(parts), text)
 
 
-def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[Block]:
+def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[doc.Block]:
     run, before = runs[-1], runs[0] if len(runs) > 1 else None
     for column in columns:
         rows = []
@@ -362,9 +312,9 @@ def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[Block]:
             n = next(iter(summaries.values())).n
             slice_before = earlier.get(value, {})
             cells = [_slice_cell(summaries[name], slice_before.get(name)) for name in run.evaluation.summary]
-            rows.append((TableCell(value or "(none)"), TableCell(wording.count(n)), *cells))
+            rows.append((doc.TableCell(value or "(none)"), doc.TableCell(wording.count(n)), *cells))
         also = "" if before is None else "; what the run before had stands in brackets"
-        yield ReportTable(
+        yield doc.ReportTable(
             (column, "Rows", *run.evaluation.summary),
             tuple(rows),
             frozenset({1}),
@@ -372,50 +322,47 @@ def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[Block]:
         )
 
 
-def _slice_cell(summary: Summary, before: Summary | None) -> TableCell:
-    cell = score_cell(_mean_figure(summary))
+def _slice_cell(summary: Summary, before: Summary | None) -> doc.TableCell:
+    cell = doc.score_cell(_mean_figure(summary))
     passed = "" if summary.passed is None else f"{wording.percent(summary.passed)} passed"
     if before is None:
-        return TableCell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
+        return doc.TableCell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
     passed_before = "" if before.passed is None else f" ({wording.percent(before.passed)})"
-    text = f"{cell.text} ({score_cell(_mean_figure(before)).text})"
-    return TableCell(text, "; ".join(filter(None, [cell.more, f"{passed}{passed_before}"])), cell.mark, cell.tone)
+    text = f"{cell.text} ({doc.score_cell(_mean_figure(before)).text})"
+    return doc.TableCell(
+        text, "; ".join(filter(None, [cell.more, f"{passed}{passed_before}"])), cell.mark, cell.tone
+    )
 
 
-def _costs(run: RunData) -> Iterator[Block]:
+def _costs(run: RunData) -> Iterator[doc.Block]:
     head = ("Judge", "Calls", "Seconds a row", "Tokens a row", "Tokens", "Dollars a row", "Dollars")
     rows = tuple(_cost_row(run, name, summary) for name, summary in run.evaluation.summary.items())
-    yield ReportTable(
+    yield doc.ReportTable(
         head, rows, frozenset(range(1, len(head))), "Medians, with the 90th and the 99th percentile below"
     )
 
 
-def _cost_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ...]:
+def _cost_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell, ...]:
     usages = [verdict.usage for verdict in run.verdicts(name)]
+    times = run.timing.get("judges", {}).get(name, {})
     costs = [usage.cost for usage in usages if usage.cost is not None]
     is_priced = len(costs) == len(usages)
     return (
-        TableCell(name),
-        TableCell(wording.count(summary.usage.calls)),
-        _percentile_cell(run.latencies.get(name, {}), wording.seconds),
+        doc.TableCell(name),
+        doc.TableCell(wording.count(summary.usage.calls)),
+        _percentile_cell(times.get("latency_percentiles_s", {}), wording.seconds),
         _percentile_cell(percentiles([usage.tokens for usage in usages]), wording.count),
-        TableCell(wording.count(summary.usage.tokens)),
+        doc.TableCell(wording.count(summary.usage.tokens)),
         _percentile_cell(percentiles(costs) if is_priced else {}, wording.dollars),
-        TableCell(wording.dollars(summary.usage.cost)) if is_priced else TableCell("unknown", tone="soft"),
+        doc.TableCell(wording.dollars(summary.usage.cost)) if is_priced else doc.TableCell("unknown", tone="soft"),
     )
 
 
-def _percentile_cell(values: Mapping[int, float], form: Callable[[float], str]) -> TableCell:
+def _percentile_cell(values: Mapping[Any, float], form: Callable[[float], str]) -> doc.TableCell:
     if not values:
-        return UNKNOWN
+        return doc.UNKNOWN
     median, *others = (form(value) for value in values.values())
-    return TableCell(median, " / ".join(others))
-
-
-def percentiles(values: Sequence[float]) -> dict[int, float]:
-    """Return percentiles by nearest rank, so that each is a value that occurred; empty without values."""
-    ordered = sorted(values)
-    return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
+    return doc.TableCell(median, " / ".join(others))
 
 
 def _figure(value: float | None, interval: tuple[float, float] | None, n: int, method: str) -> Figure:
@@ -425,11 +372,11 @@ def _figure(value: float | None, interval: tuple[float, float] | None, n: int, m
     return Figure(value=value, n=n, low=low, high=high, method=method)
 
 
-def _worst_row(pair: RowPair) -> WorstRow:
+def _worst_row(pair: doc.RowPair) -> doc.WorstRow:
     """Return a row with its verdicts, its texts cut to a length that can be read at a glance."""
     row = pair.row
     sample = row.sample
-    return WorstRow(
+    return doc.WorstRow(
         pair.index,
         "" if sample is None else _cut(sample.question),
         row.error if sample is None else _cut(sample.answer or ""),
@@ -455,7 +402,7 @@ def _compare(runs: Sequence[RunData], seed: int) -> RunComparison:
     )
 
 
-def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> Paragraph:
+def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> doc.Paragraph:
     """Return in one sentence whether the later run is better, by more than chance."""
     real = [change.difference.value or 0.0 for change in comparison.changes.values() if change.is_real]
     better, worse = sum(gap > 0 for gap in real), sum(gap < 0 for gap in real)
@@ -471,24 +418,24 @@ def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> Paragraph:
     same = "judge unchanged" if has_judges else "nobody knows whether the judge is the same"
     if comparison.differences:
         same = f"NOT the same {comparison.differing}"
-    tone: Tone = "bad" if comparison.differences or worse else "good" if better else "soft"
-    return Paragraph(f"{comparison.b} {difference}; {plural(len(fell), 'row')} fell; {same}.", tone)
+    tone: doc.Tone = "bad" if comparison.differences or worse else "good" if better else "soft"
+    return doc.Paragraph(f"{comparison.b} {difference}; {plural(len(fell), 'row')} fell; {same}.", tone)
 
 
 def _comparison_blocks(
-    comparison: RunComparison, before: RunData, after: RunData, rows: Sequence[RowPair]
-) -> Iterator[Block]:
+    comparison: RunComparison, before: RunData, after: RunData, rows: Sequence[doc.RowPair]
+) -> Iterator[doc.Block]:
     if comparison.differences:
-        yield Paragraph(
+        yield doc.Paragraph(
             f"Not the same {comparison.differing}, so a change may come from that: "
             f"{'; '.join(comparison.differences)}.",
             "bad",
         )
-    yield Paragraph(
+    yield doc.Paragraph(
         f"Before: {before.name}. After: {after.name}. Only rows that both runs scored are compared.", "soft"
     )
     reach = max(map(_reach, comparison.changes.values()), default=0.0) or 0.1
-    yield ReportTable(
+    yield doc.ReportTable(
         ("Judge", "Before", "After", "Change", "Rows", "Win rate", "p (Holm)", "For 3 points"),
         tuple(_change_row(change, reach) for change in comparison.changes.values()),
         frozenset({1, 2, 6, 7}),
@@ -497,17 +444,17 @@ def _comparison_blocks(
     )
     charts = tuple(filter(None, (_scatter(name, rows) for name in comparison.changes)))
     if charts:
-        yield Charts(charts)
+        yield doc.Charts(charts)
     for name, judges in ((before.name, comparison.only_a), (after.name, comparison.only_b)):
         if judges:
-            yield Paragraph(f"Not compared, since {name} alone has them: {', '.join(judges)}.", "unsure")
+            yield doc.Paragraph(f"Not compared, since {name} alone has them: {', '.join(judges)}.", "unsure")
     pairs = {pair.index: pair for pair in rows if None not in pair.sides}
     for change in comparison.changes.values():
         if change.regressions:
             yield _regressions(change, pairs)
 
 
-def _scatter(judge: str, rows: Sequence[RowPair]) -> Chart | None:
+def _scatter(judge: str, rows: Sequence[doc.RowPair]) -> doc.Chart | None:
     """Return how a judge scored the same questions before and after; nothing where no row has both."""
     counts: Counter[tuple[float, float]] = Counter()
     for pair in rows:
@@ -521,7 +468,9 @@ def _scatter(judge: str, rows: Sequence[RowPair]) -> Chart | None:
     fell = sum(n for (before, after), n in counts.items() if after < before)
     points = tuple((before, after, n) for (before, after), n in sorted(counts.items()))
     text = f"{wording.count(rose)} better, above the diagonal, and {wording.count(fell)} worse, below it"
-    return Chart(f"{judge}: {wording.count(rose)} rose, {wording.count(fell)} fell", ScatterPlot(points), text)
+    return doc.Chart(
+        f"{judge}: {wording.count(rose)} rose, {wording.count(fell)} fell", doc.ScatterPlot(points), text
+    )
 
 
 def _reach(change: Change) -> float:
@@ -529,41 +478,41 @@ def _reach(change: Change) -> float:
     return max((abs(end) for end in ends if end is not None), default=0.0)
 
 
-def _change_row(change: Change, reach: float) -> tuple[TableCell, ...]:
+def _change_row(change: Change, reach: float) -> tuple[doc.TableCell, ...]:
     excluded = f"{plural(change.excluded, 'row')} scored in one run only" if change.excluded else ""
     needed = wording.DASH if change.questions_needed is None else wording.count(change.questions_needed)
     counts = (("up", change.wins, "higher"), ("equal", change.ties, "equal"), ("down", change.losses, "lower"))
     return (
-        TableCell(change.judge, excluded),
-        TableCell(wording.number(change.mean_a)),
-        TableCell(wording.number(change.mean_b)),
+        doc.TableCell(change.judge, excluded),
+        doc.TableCell(wording.number(change.mean_a)),
+        doc.TableCell(wording.number(change.mean_b)),
         _difference(change, reach),
-        TableCell(
+        doc.TableCell(
             f"{wording.count(change.wins)} up, {wording.count(change.losses)} down",
             f"{wording.count(change.ties)} equal",
-            ShareBar(tuple(BarPart(*count) for count in counts)),
+            doc.ShareBar(tuple(doc.BarPart(*count) for count in counts)),
         ),
         _wins(change),
-        TableCell(wording.p_value(change.adjusted_p), change.test.partition(",")[0]),
-        TableCell(needed, "questions" if change.questions_needed is not None else ""),
+        doc.TableCell(wording.p_value(change.adjusted_p), change.test.partition(",")[0]),
+        doc.TableCell(needed, "questions" if change.questions_needed is not None else ""),
     )
 
 
-def _difference(change: Change, reach: float) -> TableCell:
+def _difference(change: Change, reach: float) -> doc.TableCell:
     figure = change.difference
     if figure.value is None:
-        return TableCell("no row is scored in both runs", tone="soft")
-    tone: Tone = "plain" if not change.is_real else "good" if figure.value > 0 else "bad"
-    mark = Scale(value=figure.value, low=figure.low, high=figure.high, least=-reach, most=reach, reference=0.0)
+        return doc.TableCell("no row is scored in both runs", tone="soft")
+    tone: doc.Tone = "plain" if not change.is_real else "good" if figure.value > 0 else "bad"
+    mark = doc.Scale(value=figure.value, low=figure.low, high=figure.high, least=-reach, most=reach, reference=0.0)
     interval = wording.span(figure.low, figure.high, "+.3f")
-    return TableCell(
+    return doc.TableCell(
         f"{figure.value:+.3f}", f"{interval}{'' if change.is_real else ', may be chance'}", mark, tone
     )
 
 
-def _wins(change: Change) -> TableCell:
-    cell = share_cell(change.win_rate, reference=_EVEN)
-    return TableCell(
+def _wins(change: Change) -> doc.TableCell:
+    cell = doc.share_cell(change.win_rate, reference=_EVEN)
+    return doc.TableCell(
         cell.text, ", ".join(filter(None, [cell.more, _at_equal_length(change.length_adjusted)])), cell.mark
     )
 
@@ -572,16 +521,16 @@ def _at_equal_length(figure: Figure) -> str:
     return "" if figure.value is None else f"{wording.percent(figure.value)} at equal length"
 
 
-def _regressions(change: Change, pairs: Mapping[int, RowPair]) -> RowList:
+def _regressions(change: Change, pairs: Mapping[int, doc.RowPair]) -> doc.RowList:
     indexes = change.regressions[:_MOST_ROWS]
-    return RowList(
+    return doc.RowList(
         f"{change.judge}: {plural(len(change.regressions), 'row')} fell, the largest fall first",
         tuple((index, _fall(pairs[index], change.judge)) for index in indexes),
         len(change.regressions) - len(indexes),
     )
 
 
-def _fall(pair: RowPair, judge: str) -> str:
+def _fall(pair: doc.RowPair, judge: str) -> str:
     scores = [None if row is None else row.verdicts[judge].score for row in pair.sides]
     question = "" if pair.row.sample is None else shortened(pair.row.sample.question, longest=_LONGEST_QUESTION)
     return f"{' to '.join(map(wording.number, scores))}: {question}"

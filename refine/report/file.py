@@ -17,26 +17,9 @@ from judges import ConfigurationError, Verdict
 from judges.errors import one_line, plural
 from judges.offline import Evaluation, Row
 from judges.runtime.validation import naming_settings
+from refine.report import document as doc
 from refine.report import wording
 from refine.report.contents import build_report, read_run
-from refine.report.document import (
-    UNKNOWN,
-    Block,
-    Charts,
-    Document,
-    FoldedText,
-    Paragraph,
-    ReportTable,
-    RowList,
-    RowPair,
-    RunNames,
-    Scale,
-    Section,
-    TableCell,
-    Tone,
-    WorstRow,
-    share_cell,
-)
 from refine.report.trust import TrustSources
 from refine.trials.manifest import is_trial
 from refine.trials.results import read_trial
@@ -50,10 +33,10 @@ _MOST_WORST = 20
 _LONGEST_TEXT = 400
 """How many characters of a text are shown."""
 
-_TONES: dict[str, Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
+_TONES: dict[str, doc.Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
 
 
-def trial_document(trial: Trial, folder: Path, title: str = "") -> Document:
+def _trial_document(trial: Trial, folder: Path, title: str = "") -> doc.Document:
     """Return the report of a trial.
 
     Args:
@@ -68,37 +51,41 @@ def trial_document(trial: Trial, folder: Path, title: str = "") -> Document:
         f"{plural(questions, 'question')}{draws}, {plural(len(trial.arms), 'arm')}, at most "
         f"{trial.max_attempts} answers each, the first one shared"
     )
-    sections = [Section("arms", "What each arm makes of the first answers", tuple(_arms(trial)))]
+    sections = [doc.Section("arms", "What each arm makes of the first answers", tuple(_arms(trial)))]
     if any(arm.curve for arm in trial.summary.values()):
-        sections.append(Section("curves", "What another attempt brings", (_curves(trial),)))
-    sections.append(Section("costs", "Answers, time, tokens and cost", (_costs(trial),)))
+        sections.append(doc.Section("curves", "What another attempt brings", (_curves(trial),)))
+    sections.append(doc.Section("costs", "Answers, time, tokens and cost", (_costs(trial),)))
     if trial.worst:
-        sections.append(Section("worst", "Questions that ended worst", (_worst(trial),)))
+        sections.append(doc.Section("worst", "Questions that ended worst", (_worst(trial),)))
     name = title or str(folder)
-    return Document(
-        title=name, headline=headline, sections=tuple(sections), runs=(RunNames(name=name, judges=()),), rows=()
+    return doc.Document(
+        title=name,
+        headline=headline,
+        sections=tuple(sections),
+        runs=(doc.RunNames(name=name, judges=()),),
+        rows=(),
     )
 
 
-def _arms(trial: Trial) -> Iterator[Block]:
+def _arms(trial: Trial) -> Iterator[doc.Block]:
     if trial.failed:
         n = plural(len(trial.failed), "first answer")
-        yield Paragraph(f"{n} could not be generated, and is in no arm.", "unsure")
+        yield doc.Paragraph(f"{n} could not be generated, and is in no arm.", "unsure")
     if trial.stopped:
-        yield Paragraph(
+        yield doc.Paragraph(
             f"The trial was stopped: {trial.stopped}. Questions that had not begun are in no arm.", "unsure"
         )
     if not trial.has_truth:
-        yield Paragraph(
+        yield doc.Paragraph(
             "Nobody has said which answers are good: accepted is only the opinion of the loop's own judge. Label "
             "the answers, and write the report again.",
             "unsure",
         )
         columns = ("Arm", "Accepted")
-        rows = tuple((TableCell(arm.name), TableCell(str(arm.accepted))) for arm in trial.summary.values())
-        yield ReportTable(columns, rows, frozenset({1}), "Answers that the loop's own judge accepted")
+        rows = tuple((doc.TableCell(arm.name), doc.TableCell(str(arm.accepted))) for arm in trial.summary.values())
+        yield doc.ReportTable(columns, rows, frozenset({1}), "Answers that the loop's own judge accepted")
         return
-    yield ReportTable(
+    yield doc.ReportTable(
         ("Arm", "Good", "Mended", "Broken", f"Beside {trial.baseline}", "p", "p, Holm"),
         tuple(_arm_row(arm, is_baseline=arm.name == trial.baseline) for arm in trial.summary.values()),
         frozenset({5, 6}),
@@ -107,72 +94,77 @@ def _arms(trial: Trial) -> Iterator[Block]:
     )
 
 
-def _arm_row(arm: ArmSummary, *, is_baseline: bool) -> tuple[TableCell, ...]:
+def _arm_row(arm: ArmSummary, *, is_baseline: bool) -> tuple[doc.TableCell, ...]:
     if arm.effect is None or not arm.effect.own.n:
-        return (TableCell(arm.name), *[UNKNOWN] * 6)
+        return (doc.TableCell(arm.name), *[doc.UNKNOWN] * 6)
     arm_estimate, beside = arm.effect.own, arm.effect.beside
     good = arm_estimate.first_good - arm_estimate.broken + arm_estimate.mended
     return (
-        TableCell(arm.name, "baseline" if is_baseline else ""),
-        TableCell(wording.percent(arm_estimate.good_after), f"{good} of {arm_estimate.n}"),
-        share_cell(arm_estimate.ecr),
-        share_cell(arm_estimate.eir),
-        UNKNOWN if beside is None else _difference(beside),
-        UNKNOWN if arm.effect.p is None else TableCell(wording.p_value(arm.effect.p)),
-        UNKNOWN if beside is None else TableCell(wording.p_value(beside.p), tone=_TONES[beside.effect]),
+        doc.TableCell(arm.name, "baseline" if is_baseline else ""),
+        doc.TableCell(wording.percent(arm_estimate.good_after), f"{good} of {arm_estimate.n}"),
+        doc.share_cell(arm_estimate.ecr),
+        doc.share_cell(arm_estimate.eir),
+        doc.UNKNOWN if beside is None else _difference(beside),
+        doc.UNKNOWN if arm.effect.p is None else doc.TableCell(wording.p_value(arm.effect.p)),
+        doc.UNKNOWN if beside is None else doc.TableCell(wording.p_value(beside.p), tone=_TONES[beside.effect]),
     )
 
 
-def _difference(beside: LoopBenefit) -> TableCell:
+def _difference(beside: LoopBenefit) -> doc.TableCell:
     net = beside.net
     if net.value is None:
-        return UNKNOWN
+        return doc.UNKNOWN
     ends = "" if net.low is None or net.high is None else f"{100 * net.low:+.1f} to {100 * net.high:+.1f}"
-    scale = Scale(value=net.value, low=net.low, high=net.high, least=-1.0, reference=0.0)
-    return TableCell(f"{100 * net.value:+.1f} points", ends, scale, _TONES[beside.effect])
+    scale = doc.Scale(value=net.value, low=net.low, high=net.high, least=-1.0, reference=0.0)
+    return doc.TableCell(f"{100 * net.value:+.1f} points", ends, scale, _TONES[beside.effect])
 
 
-def _curves(trial: Trial) -> ReportTable:
+def _curves(trial: Trial) -> doc.ReportTable:
     numbers = tuple(range(1, trial.max_attempts + 1))
     arms = [arm for arm in trial.summary.values() if arm.curve]
     rows = tuple(
-        (TableCell(arm.name), *(TableCell(wording.percent(share), mark=Scale(value=share)) for share in arm.curve))
+        (
+            doc.TableCell(arm.name),
+            *(doc.TableCell(wording.percent(share), mark=doc.Scale(value=share)) for share in arm.curve),
+        )
         for arm in arms
     )
     columns = ("Arm", *(f"{n} answer{'' if n == 1 else 's'}" for n in numbers))
-    return ReportTable(columns, rows, frozenset(), "Share of good answers if an arm may generate no more")
+    return doc.ReportTable(columns, rows, frozenset(), "Share of good answers if an arm may generate no more")
 
 
-def _costs(trial: Trial) -> ReportTable:
+def _costs(trial: Trial) -> doc.ReportTable:
     columns = ("Arm", "Answers", "Echoes", "Repeats", "Failed", "Seconds a question", "Tokens", "Dollars")
     rows = tuple(
         (
-            TableCell(arm.name),
-            *(TableCell(wording.count(n)) for n in (arm.generations, arm.echoes, arm.repeats, arm.failed)),
-            TableCell(wording.seconds(arm.seconds)),
-            TableCell(wording.count(arm.tokens)),
-            TableCell(wording.dollars(arm.cost)),
+            doc.TableCell(arm.name),
+            *(doc.TableCell(wording.count(n)) for n in (arm.generations, arm.echoes, arm.repeats, arm.failed)),
+            doc.TableCell(wording.seconds(arm.seconds)),
+            doc.TableCell(wording.count(arm.tokens)),
+            doc.TableCell(wording.dollars(arm.cost)),
         )
         for arm in trial.summary.values()
     )
-    return ReportTable(columns, rows, frozenset(range(1, len(columns))), "Calls of the loop's judge included")
+    return doc.ReportTable(columns, rows, frozenset(range(1, len(columns))), "Calls of the loop's judge included")
 
 
-def _worst(trial: Trial) -> ReportTable:
+def _worst(trial: Trial) -> doc.ReportTable:
     shown = trial.worst[:_MOST_WORST]
     rows = tuple(
         (
-            TableCell(f"{one.fate} by {', '.join(one.arms)}", tone="bad" if one.fate == "broken" else "unsure"),
-            TableCell(_cut(one.text)),
-            TableCell(_cut(one.first), _cut(one.feedback)),
-            TableCell(_cut(one.released) or "nothing", f"by {one.arms[0]}"),
+            doc.TableCell(
+                f"{one.fate} by {', '.join(one.arms)}", tone="bad" if one.fate == "broken" else "unsure"
+            ),
+            doc.TableCell(_cut(one.text)),
+            doc.TableCell(_cut(one.first), _cut(one.feedback)),
+            doc.TableCell(_cut(one.released) or "nothing", f"by {one.arms[0]}"),
         )
         for one in shown
     )
     columns = ("What became of it", "Question", "First answer, and what the judge said", "Released in the end")
     more = len(trial.worst) - len(shown)
     rest = f"; {wording.count(more)} more are in results.jsonl" if more else ""
-    return ReportTable(columns, rows, frozenset(), f"Good answers that were broken first{rest}")
+    return doc.ReportTable(columns, rows, frozenset(), f"Good answers that were broken first{rest}")
 
 
 def _cut(text: str) -> str:
@@ -183,17 +175,17 @@ _MARKUP = re.compile(r"([\\`*_\[\]{|~$]|^[#+=-]+(?=\s|$)|^\d+(?=[.)](?:\s|$)))")
 """What means something to Markdown: within a line, or where one begins."""
 
 
-def markdown(document: Document) -> str:
+def markdown(document: doc.Document) -> str:
     """Return the report in GitHub's Markdown, without the table of all rows."""
     parts = [
-        f"# {escape_markup(document.title)}",
-        escape_markup(document.headline),
+        f"# {_escape_markup(document.title)}",
+        _escape_markup(document.headline),
         *map(_section, document.sections),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def escape_markup(text: str) -> str:
+def _escape_markup(text: str) -> str:
     """Return a text on one line, in which nothing is markup, nor HTML."""
     return _MARKUP.sub(_neutral, escape(" ".join(wording.clean(text).split()), quote=False))
 
@@ -202,31 +194,33 @@ def _neutral(match: re.Match[str]) -> str:
     return f"&#{ord(match[1][0])};{match[1][1:]}" if match[1][0].isdigit() else f"\\{match[1]}"
 
 
-def _section(part: Section) -> str:
-    return "\n\n".join([f"## {escape_markup(part.title)}", *map(_block, part.blocks)])
+def _section(part: doc.Section) -> str:
+    return "\n\n".join([f"## {_escape_markup(part.title)}", *map(_block, part.blocks)])
 
 
-def _block(block: Block) -> str:
+def _block(block: doc.Block) -> str:
     match block:
-        case ReportTable():
+        case doc.ReportTable():
             return "\n".join(_table(block))
-        case Paragraph(text, _):
-            return escape_markup(text)
-        case Charts(charts):
-            return "\n".join(f"- {escape_markup(chart.caption)}: {escape_markup(chart.text)}" for chart in charts)
-        case WorstRow():
+        case doc.Paragraph(text, _):
+            return _escape_markup(text)
+        case doc.Charts(charts):
+            return "\n".join(
+                f"- {_escape_markup(chart.caption)}: {_escape_markup(chart.text)}" for chart in charts
+            )
+        case doc.WorstRow():
             return "\n".join(_worst_row(block))
-        case RowList():
+        case doc.RowList():
             return "\n".join(_row_list(block))
-        case FoldedText(title, text):
-            lines = (f"> {escape_markup(line)}".rstrip() for line in text.splitlines())
-            return "\n".join([f"### {escape_markup(title)}\n", *lines])
+        case doc.FoldedText(title, text):
+            lines = (f"> {_escape_markup(line)}".rstrip() for line in text.splitlines())
+            return "\n".join([f"### {_escape_markup(title)}\n", *lines])
 
 
-def _table(table: ReportTable) -> Iterator[str]:
+def _table(table: doc.ReportTable) -> Iterator[str]:
     if table.caption:
-        yield f"{escape_markup(table.caption)}:\n"
-    yield _line([escape_markup(name) for name in table.columns])
+        yield f"{_escape_markup(table.caption)}:\n"
+    yield _line([_escape_markup(name) for name in table.columns])
     yield _line(["---:" if place in table.numeric else "---" for place in range(len(table.columns))])
     for row in table.rows:
         yield _line(map(_cell, row))
@@ -236,22 +230,22 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(cell: TableCell) -> str:
-    return f"{escape_markup(cell.text)} ({escape_markup(cell.more)})" if cell.more else escape_markup(cell.text)
+def _cell(cell: doc.TableCell) -> str:
+    return f"{_escape_markup(cell.text)} ({_escape_markup(cell.more)})" if cell.more else _escape_markup(cell.text)
 
 
-def _row_list(block: RowList) -> Iterator[str]:
-    yield f"### {escape_markup(block.title)}\n"
+def _row_list(block: doc.RowList) -> Iterator[str]:
+    yield f"### {_escape_markup(block.title)}\n"
     for index, text in block.rows:
-        yield f"- row {index}: {escape_markup(text)}"
+        yield f"- row {index}: {_escape_markup(text)}"
     if block.left_out:
         yield f"- and {block.left_out:,} more"
 
 
-def _worst_row(row: WorstRow) -> Iterator[str]:
+def _worst_row(row: doc.WorstRow) -> Iterator[str]:
     yield f"### Row {row.index}\n"
-    yield f"> **Asked:** {escape_markup(row.question)}\n>"
-    yield f"> **Answered:** {escape_markup(row.answer)}\n"
+    yield f"> **Asked:** {_escape_markup(row.question)}\n>"
+    yield f"> **Answered:** {_escape_markup(row.answer)}\n"
     for verdict in row.verdicts:
         yield from _verdict(verdict, verdict.judge, 0)
 
@@ -262,8 +256,8 @@ def _verdict(verdict: Verdict, name: str, depth: int) -> Iterator[str]:
     )
     mark = "" if verdict.score is None else ", passed" if verdict.passed else ", not passed"
     reasons = " ".join(filter(None, dict.fromkeys([verdict.rationale, verdict.feedback, verdict.detail])))
-    why = f": {escape_markup(reasons)}" if reasons else ""
-    yield f"{'  ' * depth}- **{escape_markup(name)}** {outcome}{mark}{why}"
+    why = f": {_escape_markup(reasons)}" if reasons else ""
+    yield f"{'  ' * depth}- **{_escape_markup(name)}** {outcome}{mark}{why}"
     for item in verdict.items:
         yield from _verdict(item, item.subject or item.judge or "part", depth + 1)
 
@@ -271,7 +265,7 @@ def _verdict(verdict: Verdict, name: str, depth: int) -> Iterator[str]:
 _NOT_FIRST = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
-def csv_rows(document: Document) -> str:
+def _csv_rows(document: doc.Document) -> str:
     """Return a line for each row: what was asked and answered, and each judge's score, rating and reasons.
 
     A text that a spreadsheet could take for a formula begins with an apostrophe; so does one that begins with an
@@ -279,19 +273,19 @@ def csv_rows(document: Document) -> str:
     """
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)
-    writer.writerow(map(csv_cell, _head(document)))
-    writer.writerows(map(csv_cell, _csv_line(pair, document)) for pair in document.rows)
+    writer.writerow(map(_csv_cell, _head(document)))
+    writer.writerows(map(_csv_cell, _csv_line(pair, document)) for pair in document.rows)
     return buffer.getvalue()
 
 
-def csv_cell(value: object) -> object:
+def _csv_cell(value: object) -> object:
     """Return a value as a cell that is no formula; numbers stay numbers."""
     if value is None:
         return ""
     return f"'{value}" if isinstance(value, str) and value.startswith(_NOT_FIRST) else value
 
 
-def _head(document: Document) -> Iterator[str]:
+def _head(document: doc.Document) -> Iterator[str]:
     yield from ("row", "question")
     for run in document.runs:
         prefix = f"{run.name}: " if len(document.runs) > 1 else ""
@@ -300,7 +294,7 @@ def _head(document: Document) -> Iterator[str]:
             yield from (f"{prefix}{judge}{part}" for part in ("", " rating", " passed", " unscored", " reasons"))
 
 
-def _csv_line(pair: RowPair, document: Document) -> Iterator[object]:
+def _csv_line(pair: doc.RowPair, document: doc.Document) -> Iterator[object]:
     sample = pair.row.sample
     yield pair.index
     yield pair.row.error if sample is None else sample.question
@@ -365,7 +359,7 @@ def write_report(
     named_format = _format_of(file, form)
     if any(map(is_trial, folders)):
         _check_trial(folders, named_format, slices or attempts or certificate)
-        document = trial_document(read_trial(folders[0], labels), folders[0], title)
+        document = _trial_document(read_trial(folders[0], labels), folders[0], title)
         return _put(document, file or folders[0] / f"report.{named_format}", named_format)
     data = [read_run(folder) for folder in folders]
     data[-1] = replace(data[-1], name=title or data[-1].name)
@@ -382,7 +376,7 @@ def _check_trial(folders: Sequence[Path], form: _Format, others: object) -> None
         raise ConfigurationError("a table of rows is of a run; of a trial write a .html or a .md file")
 
 
-def _put(document: Document, file: Path, form: _Format) -> Path:
+def _put(document: doc.Document, file: Path, form: _Format) -> Path:
     """Write a report where it is to be, and return that."""
     text = _renderer(form)(document)
     if file == _STDOUT:
@@ -411,7 +405,7 @@ def _format_of(file: Path | None, form: str | None) -> _Format:
     return by_name
 
 
-def _renderer(form: _Format) -> Callable[[Document], str]:
+def _renderer(form: _Format) -> Callable[[doc.Document], str]:
     match form:
         case "html":
             from refine.report.page import page  # noqa: PLC0415 - one of three
@@ -420,7 +414,7 @@ def _renderer(form: _Format) -> Callable[[Document], str]:
         case "md":
             return markdown
         case "csv":
-            return csv_rows
+            return _csv_rows
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -13,29 +13,8 @@ from xml.etree.ElementTree import Element, tostring
 from judges import Message, Sample, Verdict
 from judges.errors import plural
 from judges.offline import Row
+from refine.report import document as doc
 from refine.report import wording
-from refine.report.document import (
-    BarPart,
-    Block,
-    Chart,
-    Charts,
-    DiagramPoint,
-    Document,
-    FoldedText,
-    Histogram,
-    Mark,
-    Paragraph,
-    ReliabilityDiagram,
-    ReportTable,
-    RowList,
-    RowPair,
-    Scale,
-    ScatterPlot,
-    Section,
-    ShareBar,
-    TableCell,
-    WorstRow,
-)
 
 _WIDTH = 190.0
 _HEIGHT = 16.0
@@ -85,18 +64,18 @@ def _html(element: Element) -> str:
     return tostring(element, encoding="unicode", method="html")
 
 
-def _draw(mark: Mark, text: str | None) -> Element:
+def _draw(mark: doc.Mark, text: str | None) -> Element:
     """Return a drawing, named by the text that says the same; None where that text stands beside it."""
     match mark:
-        case Scale():
+        case doc.Scale():
             return _draw_scale(mark, text)
-        case ShareBar():
+        case doc.ShareBar():
             return _draw_shares(mark, text)
-        case Histogram():
+        case doc.Histogram():
             return _draw_columns(mark, text)
-        case ReliabilityDiagram():
+        case doc.ReliabilityDiagram():
             return _draw_reliability(mark, text)
-        case ScatterPlot():
+        case doc.ScatterPlot():
             return _draw_scatter(mark, text)
 
 
@@ -114,7 +93,7 @@ def _svg(width: float, height: float, text: str | None, kind: str, *children: El
     )
 
 
-def _draw_scale(mark: Scale, text: str | None) -> Element:
+def _draw_scale(mark: doc.Scale, text: str | None) -> Element:
     def place(value: float) -> float:
         share = (value - mark.least) / (mark.most - mark.least)
         return 4 + (_WIDTH - 8) * min(1.0, max(0.0, share))
@@ -134,7 +113,7 @@ def _draw_scale(mark: Scale, text: str | None) -> Element:
     return _svg(_WIDTH, _HEIGHT, text, "range", *parts)
 
 
-def _draw_shares(mark: ShareBar, text: str | None) -> Element:
+def _draw_shares(mark: doc.ShareBar, text: str | None) -> Element:
     total = sum(part.size for part in mark.parts) or 1.0
     ends = accumulate(part.size for part in mark.parts)
     rects = [
@@ -157,15 +136,15 @@ _SQUARE = 180.0
 _MARGIN = 34.0
 
 
-def _draw_reliability(mark: ReliabilityDiagram, text: str | None) -> Element:
+def _draw_reliability(mark: doc.ReliabilityDiagram, text: str | None) -> Element:
     """Draw said against true; the larger a point, the more answers it stands for."""
     most = max((point.n for point in mark.points), default=1)
 
-    def point_at(point: DiagramPoint) -> Element:
+    def point_at(point: doc.DiagramPoint) -> Element:
         caption = f"said {point.said:.2f}, true {point.true:.2f}, {plural(point.n, 'answer')}"
         return _dot(point.said, point.true, caption, 2.5 + 4 * (point.n / most) ** 0.5)
 
-    def bounds_of(point: DiagramPoint) -> Element:
+    def bounds_of(point: doc.DiagramPoint) -> Element:
         x = _across(point.said)
         return _h("line", class_="bound", x1=x, x2=x, y1=_up(point.low), y2=_up(point.high))
 
@@ -173,7 +152,7 @@ def _draw_reliability(mark: ReliabilityDiagram, text: str | None) -> Element:
     return _square(text, *points, *_axis_names("said", "good"))
 
 
-def _draw_scatter(mark: ScatterPlot, text: str | None) -> Element:
+def _draw_scatter(mark: doc.ScatterPlot, text: str | None) -> Element:
     """Draw before against after; what lies above the diagonal got better."""
     most = max((n for _, _, n in mark.points), default=1)
     dots = (
@@ -218,7 +197,7 @@ def _square(text: str | None, *drawn: Element) -> Element:
     return _svg(side, side, text, "reliability", frame, diagonal, *drawn, *ticks)
 
 
-def _draw_columns(mark: Histogram, text: str | None) -> Element:
+def _draw_columns(mark: doc.Histogram, text: str | None) -> Element:
     most = max((part.size for part in mark.parts), default=0.0) or 1.0
     return _svg(
         _COLUMN * len(mark.parts),
@@ -229,7 +208,7 @@ def _draw_columns(mark: Histogram, text: str | None) -> Element:
     )
 
 
-def _column(part: BarPart, place: int, most: float) -> Element:
+def _column(part: doc.BarPart, place: int, most: float) -> Element:
     x, height = place * _COLUMN, _COLUMNS_HEIGHT * part.size / most
     middle = x + _COLUMN / 2
     return _h(
@@ -260,7 +239,7 @@ _LONGEST_TEXT = 20_000
 _LONGEST_QUESTION = 160
 
 
-def _index_json(document: Document) -> str:
+def _index_json(document: doc.Document) -> str:
     """Return what the table and its filters need, column by column, as JSON for inside a page."""
     rows = document.rows
     names = list(dict.fromkeys(judge for run in document.runs for judge in run.judges))
@@ -278,7 +257,7 @@ def _index_json(document: Document) -> str:
     )
 
 
-def _portions_json(rows: Sequence[RowPair]) -> Iterator[str]:
+def _portions_json(rows: Sequence[doc.RowPair]) -> Iterator[str]:
     """Yield the texts and verdicts of rows, as JSON for inside a page, some hundred rows at a time."""
     for start in range(0, len(rows), _PORTION):
         yield _page_json([_row_fields(pair) for pair in rows[start : start + _PORTION]])
@@ -297,7 +276,7 @@ def _question(row: Row) -> str:
     return " ".join(text[: 2 * _LONGEST_QUESTION].split())[:_LONGEST_QUESTION]
 
 
-def _cells(rows: Sequence[RowPair], name: str, side: int) -> dict[str, list[object]]:
+def _cells(rows: Sequence[doc.RowPair], name: str, side: int) -> dict[str, list[object]]:
     verdicts = [_verdict_cell(pair.sides[side], name) for pair in rows]
     return {
         "score": [None if v is None or v.score is None else round(v.score, 4) for v in verdicts],
@@ -316,7 +295,7 @@ def _group(row: Row, column: str) -> str:
     return "" if value is None else str(value)
 
 
-def _row_fields(pair: RowPair) -> dict[str, object]:
+def _row_fields(pair: doc.RowPair) -> dict[str, object]:
     sample = pair.row.sample
     shared: dict[str, object] = {} if sample is None else _sample_fields(sample)
     return {**shared, "sides": [None if row is None else _side_fields(row) for row in pair.sides]}
@@ -377,7 +356,7 @@ def _cut(text: str) -> str:
 _INERT = "application/json"
 
 
-def page(document: Document) -> str:
+def page(document: doc.Document) -> str:
     """Return the report as an HTML document that can be opened from a file, sent by mail and printed."""
     style, script = _static("report.css"), f"{_diff_script()}{_static('report.js')}"
     head = _h(
@@ -427,13 +406,13 @@ def _digest(text: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _data(document: Document) -> Iterator[Element]:
+def _data(document: doc.Document) -> Iterator[Element]:
     yield _h("script", _index_json(document), type=_INERT, id="index")
     for text in _portions_json(document.rows):
         yield _h("script", text, type=_INERT, class_="portion")
 
 
-def _header(document: Document) -> Element:
+def _header(document: doc.Document) -> Element:
     links = [_h("a", part.title, href=f"#{part.key}") for part in document.sections]
     links += [_h("a", "All rows", href="#rows")] if document.rows else []
     return _h(
@@ -445,29 +424,29 @@ def _header(document: Document) -> Element:
     )
 
 
-def _section(part: Section) -> Element:
+def _section(part: doc.Section) -> Element:
     heading = f"{part.key}-title"
     blocks = [_block(block) for block in part.blocks]
     return _h("section", _h("h2", part.title, id=heading), *blocks, id=part.key, aria_labelledby=heading)
 
 
-def _block(block: Block) -> Element:
+def _block(block: doc.Block) -> Element:
     match block:
-        case ReportTable():
+        case doc.ReportTable():
             return _table(block)
-        case Paragraph(text, tone):
+        case doc.Paragraph(text, tone):
             return _h("p", text, class_=f"note {tone}")
-        case Charts(charts):
+        case doc.Charts(charts):
             return _h("div", *map(_chart, charts), class_="charts")
-        case WorstRow():
+        case doc.WorstRow():
             return _worst_row(block)
-        case RowList():
+        case doc.RowList():
             return _row_list(block)
-        case FoldedText(title, text):
+        case doc.FoldedText(title, text):
             return _h("details", _h("summary", title), _h("p", text, class_="answer"), class_="card")
 
 
-def _table(table: ReportTable) -> Element:
+def _table(table: doc.ReportTable) -> Element:
     numbers = ["number" if place in table.numeric else None for place in range(len(table.columns))]
     head = _h(
         "tr",
@@ -491,7 +470,7 @@ def _table(table: ReportTable) -> Element:
     )
 
 
-def _inside(cell: TableCell) -> Iterator[Element]:
+def _inside(cell: doc.TableCell) -> Iterator[Element]:
     if cell.mark is not None:
         yield _draw(cell.mark, None)
     yield _h("span", cell.text, class_="figure")
@@ -499,11 +478,11 @@ def _inside(cell: TableCell) -> Iterator[Element]:
         yield _h("small", cell.more)
 
 
-def _chart(chart: Chart) -> Element:
+def _chart(chart: doc.Chart) -> Element:
     return _h("figure", _h("figcaption", chart.caption), _draw(chart.mark, chart.text), class_="card chart")
 
 
-def _row_list(block: RowList) -> Element:
+def _row_list(block: doc.RowList) -> Element:
     items = [_h("li", _row_link(index), f" {text}") for index, text in block.rows]
     more = (
         _h("p", f"and {block.left_out:,} more, in the table of all rows", class_="note soft")
@@ -518,7 +497,7 @@ def _row_link(index: int) -> Element:
     return _h("a", f"row {index}", href=f"#row={index}")
 
 
-def _worst_row(row: WorstRow) -> Element:
+def _worst_row(row: doc.WorstRow) -> Element:
     return _h(
         "article",
         _h("header", _row_link(row.index), _h("p", row.question, class_="question")),
@@ -566,7 +545,7 @@ def _badge(verdict: Verdict) -> Element:
     return _h("span", text, class_=f"badge r{verdict.rating}")
 
 
-def _rows_section(document: Document) -> Element:
+def _rows_section(document: doc.Document) -> Element:
     return _h(
         "section",
         _h("h2", "All rows", id="rows-title"),

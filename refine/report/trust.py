@@ -11,24 +11,8 @@ from judges import ConfigurationError
 from judges.errors import plural
 from judges.offline import Evaluation
 from judges.offline.statistics.intervals import Figure
+from refine.report import document as doc
 from refine.report import wording
-from refine.report.document import (
-    UNKNOWN,
-    Block,
-    Chart,
-    Charts,
-    DiagramPoint,
-    Paragraph,
-    ReliabilityDiagram,
-    ReportTable,
-    Scale,
-    Section,
-    TableCell,
-    Tone,
-    filled_table,
-    scale_end,
-    share_cell,
-)
 
 if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate, Kind
@@ -176,10 +160,10 @@ def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, b
     return {index: verdict for index, verdict in verdicts.items() if verdict is not None}
 
 
-_EFFECTS: dict[str, Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
+_EFFECTS: dict[str, doc.Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
 
 
-def _benefit_section(trust: Trust) -> Section | None:
+def _benefit_section(trust: Trust) -> doc.Section | None:
     """Return the section on whether the loop helps: that of recorded attempts, else that of labelled rows."""
     reports = [] if trust.replay is None else [trust.replay.benefit]
     reports += [one.benefit for one in trust.alignments]
@@ -187,84 +171,86 @@ def _benefit_section(trust: Trust) -> Section | None:
     if not present_reports:
         return None
     report = next((one for one in present_reports if one.is_known), present_reports[0])
-    return Section("benefit", "Does the loop help?", tuple(_benefit_blocks(report)))
+    return doc.Section("benefit", "Does the loop help?", tuple(_benefit_blocks(report)))
 
 
-def _benefit_blocks(report: BenefitReport) -> Iterator[Block]:
-    yield Paragraph(report.headline, _EFFECTS[report.benefit.effect])
-    entries = tuple((TableCell(label), TableCell(text)) for label, text in report.entries())
+def _benefit_blocks(report: BenefitReport) -> Iterator[doc.Block]:
+    yield doc.Paragraph(report.headline, _EFFECTS[report.benefit.effect])
+    entries = tuple((doc.TableCell(label), doc.TableCell(text)) for label, text in report.entries())
     if entries:
-        yield ReportTable(("By people", "First answers beside final ones"), entries)
+        yield doc.ReportTable(("By people", "First answers beside final ones"), entries)
     head, rows = report.table()
     if rows:
-        cells = tuple(tuple(map(TableCell, row)) for row in rows)
+        cells = tuple(tuple(map(doc.TableCell, row)) for row in rows)
         caption = "By further attempt, by judge and by group; p adjusted within each (Holm)"
-        yield ReportTable(head, cells, frozenset(range(1, len(head) - 1)), caption)
+        yield doc.ReportTable(head, cells, frozenset(range(1, len(head) - 1)), caption)
 
 
-def _blocks(replay: LoopReplay) -> Iterator[Block]:
+def _blocks(replay: LoopReplay) -> Iterator[doc.Block]:
     if replay.reason is not None:
-        yield Paragraph(f"Not identified: {replay.detail}.", "unsure")
+        yield doc.Paragraph(f"Not identified: {replay.detail}.", "unsure")
         return
-    yield Paragraph(f"{plural(replay.loops, 'recorded loop')} under {replay.policy}.", "soft")
+    yield doc.Paragraph(f"{plural(replay.loops, 'recorded loop')} under {replay.policy}.", "soft")
     if replay.left_out:
         left_out = ", ".join(f"{n:,} {reason}" for reason, n in replay.left_out.items())
-        yield Paragraph(f"Left out: {left_out}.", "unsure")
+        yield doc.Paragraph(f"Left out: {left_out}.", "unsure")
     if replay.curve:
-        yield ReportTable(
+        yield doc.ReportTable(
             ("Attempt", "Reached", "Passed there", "Passed by then"),
             tuple(map(_curve_row, replay.curve)),
             frozenset({1, 2}),
             "Share of questions that have passed by each attempt, with its 95 % interval",
         )
     if replay.curve_note:
-        yield Paragraph(replay.curve_note, "soft")
+        yield doc.Paragraph(replay.curve_note, "soft")
     if replay.gains:
-        yield filled_table(
+        yield doc.filled_table(
             ("After attempt", "Loops", "Raw change", "Fell", "Gain, judged again"),
             tuple(map(_gain_row, replay.gains)),
             frozenset({1, 2, 3}),
             f"Change of the rating: {replay.gain_title}",
         )
     if replay.policies:
-        end = scale_end([bound for policy in replay.policies for bound in _bad_bounds(policy)])
+        end = doc.scale_end([bound for policy in replay.policies for bound in _bad_bounds(policy)])
         labels = f", bad ones drawn up to {end:.0%}" if any(policy.bad_rate for policy in replay.policies) else ""
-        yield filled_table(
+        yield doc.filled_table(
             ("Policy", "Questions answered", "Bad among released", "Attempts each", "Dollars each", "Known from"),
             tuple(_policy_row(policy, end) for policy in replay.policies),
             frozenset({3, 4}),
             f"What other policies would have done{labels}; a range where the record ends before the policy would "
             f"have",
         )
-        yield Paragraph(replay.assumption, "soft")
+        yield doc.Paragraph(replay.assumption, "soft")
     for note in replay.notes:
-        yield Paragraph(note, "soft")
+        yield doc.Paragraph(note, "soft")
 
 
-def _curve_row(point: CurvePoint) -> tuple[TableCell, ...]:
+def _curve_row(point: CurvePoint) -> tuple[doc.TableCell, ...]:
     more = wording.span_percent(point.low, point.high)
     bound = point.if_patience_passed
     if bound is not None:
         more += f"; {wording.percent(bound)} if all that patience stopped had passed"
-    mark = Scale(value=point.cumulative, low=point.low, high=point.high, reference=bound)
+    mark = doc.Scale(value=point.cumulative, low=point.low, high=point.high, reference=bound)
     return (
-        TableCell(str(point.attempt)),
-        TableCell(wording.count(point.at_risk)),
-        TableCell(wording.count(point.passed)),
-        TableCell(wording.percent(point.cumulative), more, mark),
+        doc.TableCell(str(point.attempt)),
+        doc.TableCell(wording.count(point.at_risk)),
+        doc.TableCell(wording.count(point.passed)),
+        doc.TableCell(wording.percent(point.cumulative), more, mark),
     )
 
 
-def _gain_row(gain: AttemptGain) -> tuple[TableCell, ...]:
-    clean = UNKNOWN
+def _gain_row(gain: AttemptGain) -> tuple[doc.TableCell, ...]:
+    clean = doc.UNKNOWN
     if gain.gain is not None:
         interval = wording.span(gain.gain_low, gain.gain_high, "+.2f")
-        clean = TableCell(f"{gain.gain:+.2f}", ", ".join(filter(None, [interval, plural(gain.rejudged, "loop")])))
+        clean = doc.TableCell(
+            f"{gain.gain:+.2f}", ", ".join(filter(None, [interval, plural(gain.rejudged, "loop")]))
+        )
     return (
-        TableCell(str(gain.attempt)),
-        TableCell(wording.count(gain.n)),
-        TableCell(f"{gain.raw_change:+.2f}"),
-        TableCell(wording.count(gain.regressions)),
+        doc.TableCell(str(gain.attempt)),
+        doc.TableCell(wording.count(gain.n)),
+        doc.TableCell(f"{gain.raw_change:+.2f}"),
+        doc.TableCell(wording.count(gain.regressions)),
         clean,
     )
 
@@ -273,18 +259,18 @@ def _bad_bounds(policy: ReplayedPolicy) -> tuple[float, ...]:
     return (*(policy.bad_rate or ()), *(policy.bad_interval or ()))
 
 
-def _policy_row(policy: ReplayedPolicy, end: float) -> tuple[TableCell, ...]:
+def _policy_row(policy: ReplayedPolicy, end: float) -> tuple[doc.TableCell, ...]:
     patience = "" if policy.patience is None else f", patience {policy.patience}"
     name = f"{policy.acceptance}, {plural(policy.max_attempts, 'attempt')}{patience}"
     low, high = policy.mean_attempts
     attempts = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
     return (
-        TableCell(name, "in force" if policy.in_force else ""),
+        doc.TableCell(name, "in force" if policy.in_force else ""),
         _bounds_cell(policy.release_rate, policy.release_interval),
-        UNKNOWN if policy.bad_rate is None else _bounds_cell(policy.bad_rate, policy.bad_interval, end),
-        TableCell(attempts),
-        UNKNOWN if policy.mean_cost is None else TableCell(wording.dollars(policy.mean_cost)),
-        TableCell(
+        doc.UNKNOWN if policy.bad_rate is None else _bounds_cell(policy.bad_rate, policy.bad_interval, end),
+        doc.TableCell(attempts),
+        doc.UNKNOWN if policy.mean_cost is None else doc.TableCell(wording.dollars(policy.mean_cost)),
+        doc.TableCell(
             _KNOWN.get(policy.status, policy.status), tone="plain" if policy.status == "exact" else "unsure"
         ),
     )
@@ -296,19 +282,21 @@ _KNOWN = {
 }
 
 
-def _bounds_cell(bounds: tuple[float, float], interval: tuple[float, float] | None, end: float = 1.0) -> TableCell:
+def _bounds_cell(
+    bounds: tuple[float, float], interval: tuple[float, float] | None, end: float = 1.0
+) -> doc.TableCell:
     """Return a cell for a share that is known, or known to lie between two bounds."""
     low, high = bounds
     if low != high:
-        mark = Scale(value=None, low=low, high=high, most=end)
-        return TableCell(f"{wording.percent(low)} to {wording.percent(high)}", "bounds", mark)
+        mark = doc.Scale(value=None, low=low, high=high, most=end)
+        return doc.TableCell(f"{wording.percent(low)} to {wording.percent(high)}", "bounds", mark)
     ends = interval or (None, None)
-    mark = Scale(value=low, low=ends[0], high=ends[1], most=end)
-    return TableCell(wording.percent(low), wording.span_percent(*ends), mark)
+    mark = doc.Scale(value=low, low=ends[0], high=ends[1], most=end)
+    return doc.TableCell(wording.percent(low), wording.span_percent(*ends), mark)
 
 
 _RATINGS = (1, 2, 3, 4)
-_FINDINGS: dict[str, Tone] = {
+_FINDINGS: dict[str, doc.Tone] = {
     "flagged": "bad",
     "small": "good",
     "not enough data": "unsure",
@@ -321,38 +309,38 @@ _MEANINGS = {
     "leniency": "rates higher than people do",
     "length": "rates longer answers higher",
 }
-_STATUSES: dict[str, Tone] = {"certified": "good", "refused": "bad", "too_few": "unsure", "not_tested": "soft"}
+_STATUSES: dict[str, doc.Tone] = {"certified": "good", "refused": "bad", "too_few": "unsure", "not_tested": "soft"}
 _SCALES: dict[Kind, str] = {"rating": "rating ", "score": "score ", "escalation": ""}
 _NO_CHANGE = 0.0
 _TINY = 0.001
 
 
-def trust_sections(trust: Trust) -> Iterator[Section]:
+def trust_sections(trust: Trust) -> Iterator[doc.Section]:
     """Yield the sections for which there are data, the first on whether the loop helps."""
     benefit = _benefit_section(trust)
     if benefit is not None:
         yield benefit
     if trust.alignments:
-        yield Section(
+        yield doc.Section(
             "agreement", "Do people agree with the judge?", tuple(_agreement(trust.alignments, trust.notes))
         )
         rates = [one for one in trust.alignments if one.pass_rate is not None]
         if rates:
-            yield Section("corrected", "Pass rates, corrected by labels", (_corrected_rates(rates),))
+            yield doc.Section("corrected", "Pass rates, corrected by labels", (_corrected_rates(rates),))
         biased = [one for one in trust.alignments if one.bias is not None and one.bias.tests]
         if biased:
-            yield Section("bias", "Biases", tuple(_biases(biased)))
+            yield doc.Section("bias", "Biases", tuple(_biases(biased)))
     if trust.certificate is not None:
         blocks = _certificate(trust.certificate, is_issued=trust.is_issued)
-        yield Section("certificate", "What is certified", tuple(blocks))
+        yield doc.Section("certificate", "What is certified", tuple(blocks))
     if trust.replay is not None:
-        yield Section("attempts", "What another attempt brings", tuple(_blocks(trust.replay)))
+        yield doc.Section("attempts", "What another attempt brings", tuple(_blocks(trust.replay)))
     if trust.notes and not trust.alignments:
-        yield Section("notes", "Not told", tuple(Paragraph(note, "unsure") for note in trust.notes))
+        yield doc.Section("notes", "Not told", tuple(doc.Paragraph(note, "unsure") for note in trust.notes))
 
 
-def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterator[Block]:
-    yield ReportTable(
+def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterator[doc.Block]:
+    yield doc.ReportTable(
         (
             "Judge",
             "Labelled rows",
@@ -370,36 +358,36 @@ def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterato
     rated = [one for one in alignments if one.ratings]
     if rated:
         yield _ratings(rated)
-    yield ReportTable(
+    yield doc.ReportTable(
         ("Judge", *(f"Rated {rating}" for rating in _RATINGS)),
         tuple((_judge_cell(one), *_reliability(one)) for one in alignments),
         caption="Share of the answers of each rating that people call good: it should rise from left to right",
     )
     curves = [_reliability_chart(one.judge, one.reliability) for one in alignments if one.reliability is not None]
     if curves:
-        yield Charts(tuple(curves))
+        yield doc.Charts(tuple(curves))
     remarks = dict.fromkeys(remark for one in alignments for remark in _remarks(one))
     yield from remarks
     for note in notes:
-        yield Paragraph(note, "unsure")
+        yield doc.Paragraph(note, "unsure")
 
 
-def _reliability_chart(judge: str, reliability: Reliability) -> Chart:
+def _reliability_chart(judge: str, reliability: Reliability) -> doc.Chart:
     """Return the curve of a judge's `p_pass`: on the diagonal it is as likely as it says."""
-    points = tuple(DiagramPoint(one.said, one.good, one.low, one.high, one.n) for one in reliability.bins)
+    points = tuple(doc.DiagramPoint(one.said, one.good, one.low, one.high, one.n) for one in reliability.bins)
     text = ", ".join(f"said {one.said:.2f}, good {one.good:.2f} of {one.n}" for one in reliability.bins)
-    return Chart(
+    return doc.Chart(
         f"p_pass of {judge}, and the share that people call good: {reliability.verdict}",
-        ReliabilityDiagram(points),
+        doc.ReliabilityDiagram(points),
         text,
     )
 
 
-def _judge_cell(one: Alignment) -> TableCell:
-    return TableCell(one.judge)
+def _judge_cell(one: Alignment) -> doc.TableCell:
+    return doc.TableCell(one.judge)
 
 
-def _agreement_row(one: Alignment) -> tuple[TableCell, ...]:
+def _agreement_row(one: Alignment) -> tuple[doc.TableCell, ...]:
     figures = one.agreement.figures
     coverage = one.agreement.coverage
     scored = "" if coverage is None else "all scored" if coverage == 1 else f"{wording.percent(coverage)} scored"
@@ -407,13 +395,13 @@ def _agreement_row(one: Alignment) -> tuple[TableCell, ...]:
     good, same, passed, refused, bad = (_figure(figures, name) for name in names)
     return (
         _judge_cell(one),
-        TableCell(wording.count(one.labelled), scored),
-        share_cell(good),
-        share_cell(same),
+        doc.TableCell(wording.count(one.labelled), scored),
+        doc.share_cell(good),
+        doc.share_cell(same),
         _number_cell(_figure(figures, "pass_kappa")),
-        share_cell(passed),
-        share_cell(refused),
-        share_cell(bad),
+        doc.share_cell(passed),
+        doc.share_cell(refused),
+        doc.share_cell(bad),
     )
 
 
@@ -421,13 +409,13 @@ def _figure(figures: Mapping[str, Figure], name: str) -> Figure:
     return figures.get(name) or Figure.undefined("too_few", 0)
 
 
-def _number_cell(figure: Figure, form: str = ".2f") -> TableCell:
+def _number_cell(figure: Figure, form: str = ".2f") -> doc.TableCell:
     if figure.value is None:
-        return TableCell(wording.why(figure), tone="soft")
-    return TableCell(format(figure.value, form), wording.span(figure.low, figure.high, form))
+        return doc.TableCell(wording.why(figure), tone="soft")
+    return doc.TableCell(format(figure.value, form), wording.span(figure.low, figure.high, form))
 
 
-def _ratings(alignments: Sequence[Alignment]) -> ReportTable:
+def _ratings(alignments: Sequence[Alignment]) -> doc.ReportTable:
     names = {
         "kappa_quadratic": "Kappa of ratings, quadratic",
         "within_one": "Within one",
@@ -448,43 +436,43 @@ def _ratings(alignments: Sequence[Alignment]) -> ReportTable:
         for one in alignments
     ]
     caption = "Ratings beside those of people; above 0 the judge is more lenient"
-    return ReportTable(
+    return doc.ReportTable(
         ("Judge", *(names[name] for name in shown), "People among themselves"), tuple(rows), caption=caption
     )
 
 
-def _people(one: Alignment) -> TableCell:
+def _people(one: Alignment) -> doc.TableCell:
     if one.people is None:
-        return TableCell("one label a row", tone="soft")
+        return doc.TableCell("one label a row", tone="soft")
     ceiling, alpha = wording.number(one.people.ceiling, ".2f"), wording.number(one.people.alpha, ".2f")
-    return TableCell(f"kappa {ceiling}", f"alpha {alpha}, {plural(one.people.rows, 'row')}")
+    return doc.TableCell(f"kappa {ceiling}", f"alpha {alpha}, {plural(one.people.rows, 'row')}")
 
 
-def _reliability(one: Alignment) -> Iterator[TableCell]:
+def _reliability(one: Alignment) -> Iterator[doc.TableCell]:
     for rating in _RATINGS:
         figure = one.agreement.reliability.get(rating)
-        cell = TableCell(wording.DASH, tone="soft") if figure is None else share_cell(figure)
+        cell = doc.TableCell(wording.DASH, tone="soft") if figure is None else doc.share_cell(figure)
         n = "" if figure is None else f", n = {figure.n:,}"
-        yield TableCell(cell.text, f"{cell.more}{n}" if cell.more else "", cell.mark, cell.tone)
+        yield doc.TableCell(cell.text, f"{cell.more}{n}" if cell.more else "", cell.mark, cell.tone)
 
 
-def _remarks(one: Alignment) -> Iterator[Paragraph]:
+def _remarks(one: Alignment) -> Iterator[doc.Paragraph]:
     if one.questions < 30:  # noqa: PLR2004 - below it, intervals are rough
         questions = plural(one.questions, "labelled question")
-        yield Paragraph(f"With {questions} all of this is only indicative.", "unsure")
+        yield doc.Paragraph(f"With {questions} all of this is only indicative.", "unsure")
     if one.agreement.monotone is False:
-        yield Paragraph(f"{one.judge}: a higher rating is not always better in the eyes of people.", "bad")
+        yield doc.Paragraph(f"{one.judge}: a higher rating is not always better in the eyes of people.", "bad")
     if one.agreement.kappa_paradox:
         ac1 = wording.number(one.agreement.figures["ac1"].value, ".2f")
-        yield Paragraph(
+        yield doc.Paragraph(
             f"{one.judge}: nearly all answers are good, so kappa is low by itself; AC1 is {ac1}.", "unsure"
         )
     if one.ties:
         rows = f"{plural(one.ties, 'row')} on which people are divided"
-        yield Paragraph(f"Left out of what is good and bad: {rows}.", "soft")
+        yield doc.Paragraph(f"Left out of what is good and bad: {rows}.", "soft")
 
 
-def _corrected_rates(alignments: Sequence[Alignment]) -> ReportTable:
+def _corrected_rates(alignments: Sequence[Alignment]) -> doc.ReportTable:
     rows = []
     for one in alignments:
         rate = one.pass_rate
@@ -492,26 +480,26 @@ def _corrected_rates(alignments: Sequence[Alignment]) -> ReportTable:
             continue
         low, high = rate.bounds or (None, None)
         note = f" ({rate.corrected.note})" if rate.corrected.note else ""
-        corrected = share_cell(rate.corrected)
+        corrected = doc.share_cell(rate.corrected)
         rows.append(
             (
                 _judge_cell(one),
-                share_cell(rate.uncorrected),
-                TableCell(corrected.text, f"{corrected.more}{note}", corrected.mark, corrected.tone),
-                UNKNOWN if rate.human is None else share_cell(rate.human),
-                TableCell(wording.span_percent(low, high)) if rate.bounds else UNKNOWN,
-                TableCell(rate.corrected.method or wording.DASH, tone="soft"),
+                doc.share_cell(rate.uncorrected),
+                doc.TableCell(corrected.text, f"{corrected.more}{note}", corrected.mark, corrected.tone),
+                doc.UNKNOWN if rate.human is None else doc.share_cell(rate.human),
+                doc.TableCell(wording.span_percent(low, high)) if rate.bounds else doc.UNKNOWN,
+                doc.TableCell(rate.corrected.method or wording.DASH, tone="soft"),
             )
         )
     head = ("Judge", "By the judge alone", "Corrected", "By labels alone", "With unscored rows", "Method")
     caption = "Share of good answers, with 95 % intervals"
     if any(one.pass_rate is not None and one.pass_rate.bounds for one in alignments):
         caption += "; with unscored rows: from all of them refused to all of them passed"
-    return filled_table(head, tuple(rows), frozenset(), caption)
+    return doc.filled_table(head, tuple(rows), frozenset(), caption)
 
 
-def _biases(alignments: Sequence[Alignment]) -> Iterator[Block]:
-    yield filled_table(
+def _biases(alignments: Sequence[Alignment]) -> Iterator[doc.Block]:
+    yield doc.filled_table(
         ("Bias", "Judge", "Finding", "Effect", "p (Holm)", "n"),
         tuple(_bias_row(one.judge, test) for one in alignments for test in (one.bias.tests if one.bias else ())),
         frozenset({4, 5}),
@@ -520,44 +508,44 @@ def _biases(alignments: Sequence[Alignment]) -> Iterator[Block]:
     )
     assumptions = {test.assumption for one in alignments for test in (one.bias.tests if one.bias else ())}
     for assumption in sorted(filter(None, assumptions)):
-        yield Paragraph(f"To be read with care: {assumption}.", "soft")
+        yield doc.Paragraph(f"To be read with care: {assumption}.", "soft")
 
 
-def _bias_row(judge: str, test: BiasTest) -> tuple[TableCell, ...]:
+def _bias_row(judge: str, test: BiasTest) -> tuple[doc.TableCell, ...]:
     low, high = test.interval or (None, None)
-    effect = UNKNOWN
+    effect = doc.UNKNOWN
     if test.effect is not None:
         reach = max(abs(end) for end in (test.effect, low or 0.0, high or 0.0, test.least))
-        mark = Scale(value=test.effect, low=low, high=high, least=-reach, most=reach, reference=_NO_CHANGE)
-        effect = TableCell(
+        mark = doc.Scale(value=test.effect, low=low, high=high, least=-reach, most=reach, reference=_NO_CHANGE)
+        effect = doc.TableCell(
             f"{test.effect:+.3f}", f"{wording.span(low, high, '+.3f')}; matters from {test.least:g}", mark
         )
     return (
-        TableCell(test.bias, _MEANINGS.get(test.bias, "")),
-        TableCell(judge),
-        TableCell(test.finding_text, tone=_FINDINGS[test.finding]),
+        doc.TableCell(test.bias, _MEANINGS.get(test.bias, "")),
+        doc.TableCell(judge),
+        doc.TableCell(test.finding_text, tone=_FINDINGS[test.finding]),
         effect,
-        UNKNOWN if test.adjusted_p is None else TableCell(wording.p_value(test.adjusted_p)),
-        TableCell(wording.count(test.n)),
+        doc.UNKNOWN if test.adjusted_p is None else doc.TableCell(wording.p_value(test.adjusted_p)),
+        doc.TableCell(wording.count(test.n)),
     )
 
 
-def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator[Block]:
+def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator[doc.Block]:
     if certificate.certified:
         promise = certificate.promise
-        yield Paragraph(f"Certified: {certificate.policy_name}. {promise[0].upper()}{promise[1:]}.", "good")
-        yield Paragraph(
+        yield doc.Paragraph(f"Certified: {certificate.policy_name}. {promise[0].upper()}{promise[1:]}.", "good")
+        yield doc.Paragraph(
             "It holds for questions like these, this judge, these prompts and models, and this loop; it says "
             "nothing about a single answer.",
             "soft",
         )
     else:
         terms = f"at most {certificate.alpha:.1%} bad with confidence {1 - certificate.delta_in_all:.1%}"
-        yield Paragraph(f"Nothing is certified: no threshold keeps what was asked for, {terms}.", "bad")
-        yield Paragraph(_describe_labels_needed(certificate), "unsure")
+        yield doc.Paragraph(f"Nothing is certified: no threshold keeps what was asked for, {terms}.", "bad")
+        yield doc.Paragraph(_describe_labels_needed(certificate), "unsure")
     uppers = [row.upper for row in certificate.rows if row.upper is not None]
-    end = scale_end([certificate.alpha, *uppers])
-    yield filled_table(
+    end = doc.scale_end([certificate.alpha, *uppers])
+    yield doc.filled_table(
         ("Accepts from", "Released", "Bad", "Share of bad ones", "Finding", "Questions answered", "Attempts each"),
         tuple(_certified_row(row, certificate, place, end) for place, row in enumerate(certificate.rows)),
         frozenset({1, 2, 6}),
@@ -567,16 +555,16 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
     )
     for row in certificate.rows:
         if row.breaks_text:
-            yield Paragraph(f"Accepting from {row.policy_text}: {row.breaks_text}.")
+            yield doc.Paragraph(f"Accepting from {row.policy_text}: {row.breaks_text}.")
     if certificate.withheld_at_least is not None and not certificate.certified:
         withheld = f"at least {certificate.withheld_at_least:.1%} must be withheld, whatever the judge"
-        yield Paragraph(
+        yield doc.Paragraph(
             f"Of the final answers {wording.percent(certificate.final_bad)} are bad: {withheld}.", "unsure"
         )
     for note in certificate.notes:
-        yield Paragraph(f"{note[0].upper()}{note[1:]}{'' if note.endswith('.') else '.'}", "soft")
+        yield doc.Paragraph(f"{note[0].upper()}{note[1:]}{'' if note.endswith('.') else '.'}", "soft")
     source = f"Certificate {certificate.id[:8]}, issued {wording.moment(certificate.issued_at)}."
-    yield Paragraph(
+    yield doc.Paragraph(
         source if is_issued else "Calculated for this report; the command refine certify issues a certificate.",
         "soft",
     )
@@ -598,25 +586,25 @@ def _describe_labels_needed(certificate: IssuedCertificate) -> str:
 
 def _certified_row(
     row: CertifiedRow, certificate: IssuedCertificate, place: int, end: float
-) -> tuple[TableCell, ...]:
+) -> tuple[doc.TableCell, ...]:
     chosen = certificate.threshold in ({float(place)} if certificate.kind == "escalation" else {row.policy})
     low, high = row.release_interval or (None, None)
-    share = UNKNOWN
+    share = doc.UNKNOWN
     if row.rate is not None:
-        mark = Scale(value=row.rate, low=row.rate, high=row.upper, most=end, reference=certificate.alpha)
-        share = TableCell(wording.percent(row.rate), f"at most {wording.percent(row.upper)}", mark)
+        mark = doc.Scale(value=row.rate, low=row.rate, high=row.upper, most=end, reference=certificate.alpha)
+        share = doc.TableCell(wording.percent(row.rate), f"at most {wording.percent(row.upper)}", mark)
     return (
-        TableCell(f"{_SCALES[certificate.kind]}{row.policy_text}", "chosen" if chosen else ""),
-        TableCell(wording.count(row.released)),
-        TableCell(wording.count(row.bad)),
+        doc.TableCell(f"{_SCALES[certificate.kind]}{row.policy_text}", "chosen" if chosen else ""),
+        doc.TableCell(wording.count(row.released)),
+        doc.TableCell(wording.count(row.bad)),
         share,
-        TableCell(
+        doc.TableCell(
             wording.reason(row.status),
             "" if row.p is None else f"p {'' if row.p < _TINY else '= '}{wording.p_value(row.p)}",
             tone=_STATUSES[row.status],
         ),
-        UNKNOWN
+        doc.UNKNOWN
         if row.release_rate is None
-        else TableCell(wording.percent(row.release_rate), wording.span_percent(low, high)),
-        UNKNOWN if row.mean_attempts is None else TableCell(f"{row.mean_attempts:.2f}"),
+        else doc.TableCell(wording.percent(row.release_rate), wording.span_percent(low, high)),
+        doc.UNKNOWN if row.mean_attempts is None else doc.TableCell(f"{row.mean_attempts:.2f}"),
     )

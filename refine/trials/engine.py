@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -108,7 +108,7 @@ class TrialRun:
             for row in rows:
                 await self._row(row, journal)
 
-        with self._journaled() as journal, faults.of_run(log_texts=False):
+        with closing(Journal(self._folder)) as journal, faults.of_run(log_texts=False):
             arms = [journal.cells[arm.name] for arm in self._plan.arms[1:]]
             self._progress.done = sum(
                 cells.place(row) is not None for cells in arms for row in range(self._plan.rows)
@@ -130,24 +130,15 @@ class TrialRun:
 
     def rows(self) -> list[TrialRow]:
         """Return what came of every row in every arm, in order; nothing of a row whose first answer failed."""
-        with self._journaled() as journal:
+        with closing(Journal(self._folder)) as journal:  # it indexes what it holds now
             rows = range(self._plan.rows)
             return [result for row in rows for result in StoredRow(self._plan, journal, row).results()]
 
     def answers(self) -> list[tuple[int, Sample]]:
         """Return all answers with the indexes of their questions; equal ones as often as they came."""
-        with self._journaled() as journal:
+        with closing(Journal(self._folder)) as journal:  # it indexes what it holds now
             rows = ((row, StoredRow(self._plan, journal, row)) for row in range(self._plan.rows))
             return [(self._plan.place(row)[0], sample) for row, stored in rows for sample in stored.samples()]
-
-    @contextmanager
-    def _journaled(self) -> Iterator[Journal]:
-        """Open the journal, which indexes what it holds at that time."""
-        journal = Journal(self._folder)
-        try:
-            yield journal
-        finally:
-            journal.close()
 
     async def _row(self, row: int, journal: Journal) -> None:
         stored = StoredRow(self._plan, journal, row, without_failed=self._retry_failed)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from judges.errors import ConfigurationError
-from judges.offline.run.journal import replacing
+from judges.offline.run.journal import read_json, write_json
 
 MANIFEST = "trial.json"
 
@@ -64,24 +62,12 @@ class TrialManifest(BaseModel):
         Raises:
             ConfigurationError: If the folder holds no trial, or one of another version.
         """
-        path = folder / MANIFEST
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError:
-            raise ConfigurationError(
-                f"{folder} holds no trial; give a folder that `refine trial ... --out FOLDER` has written"
-            ) from None
-        except ValidationError as error:
-            fault = error.errors()[0]
-            raise ConfigurationError(
-                f"{path} cannot be read: {'.'.join(map(str, fault['loc']))}: {fault['msg']}; it was changed, or "
-                f"written by another version of selfrefine"
-            ) from None
+        missing = f"{folder} holds no trial; give a folder that `refine trial ... --out FOLDER` has written"
+        return read_json(cls, folder / MANIFEST, missing)
 
     def write(self, folder: Path) -> None:
         """Write the manifest into the folder of its trial."""
-        with replacing(folder / MANIFEST) as file:
-            file.write(json.dumps(self.model_dump(mode="json"), indent=2).encode() + b"\n")
+        write_json(folder / MANIFEST, self.model_dump(mode="json"))
 
     def changes(self, before: TrialManifest) -> list[str]:
         """Return in words what differs from an earlier start; arms and draws may be added, and a truth given."""

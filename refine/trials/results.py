@@ -16,7 +16,8 @@ from graphs.policy import Augmenter, AugmenterName, Policy
 from judges import ConfigurationError, Sample
 from judges.certificate import aligned_lines
 from judges.errors import shortened
-from judges.offline.run.journal import replacing
+from judges.offline.run.journal import replacing, write_json
+from judges.offline.run.outputs import RESULTS, SUMMARY, TIMING
 from judges.offline.run.source import row_json
 from judges.offline.trust.benefit_report import good_by_people
 from judges.offline.trust.rows import Opinion, labels_beside, merge_opinions, read_judged, read_labels
@@ -116,11 +117,6 @@ def _check_arm(arm: Arm) -> None:
         raise ConfigurationError(
             f"the arm {FIRST!r} is the first answer alone, which nothing is tried on; give yours another name"
         )
-
-
-RESULTS = "results.jsonl"
-SUMMARY = "summary.json"
-TIMING = "timing.json"
 
 
 class TrialAttempt(Frozen):
@@ -230,7 +226,7 @@ _FATES: tuple[_Fate, ...] = get_args(_Fate)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorstQuestion:
+class _WorstQuestion:
     """A question that ended badly.
 
     Args:
@@ -371,7 +367,7 @@ class Trial:
         )
 
     @cached_property
-    def worst(self) -> list[WorstQuestion]:
+    def worst(self) -> list[_WorstQuestion]:
         """The questions that ended badly by the truth: the broken ones first, then those behind the baseline."""
         by_place: dict[tuple[int, int], dict[str, TrialRow]] = {}
         for row in self.rows:
@@ -379,13 +375,13 @@ class Trial:
         worst = [one for arms in by_place.values() for one in self._worst_of(arms)]
         return sorted(worst, key=lambda one: (_FATES.index(one.fate), -len(one.arms)))
 
-    def _worst_of(self, arms: Mapping[str, TrialRow]) -> Iterator[WorstQuestion]:
+    def _worst_of(self, arms: Mapping[str, TrialRow]) -> Iterator[_WorstQuestion]:
         """Yield what ended badly of one question, by what became of it."""
         first, fates = arms[FIRST], {name: self._fate(row, arms[self.baseline]) for name, row in arms.items()}
         for fate in _FATES:
             names = tuple(name for name, one in fates.items() if one == fate and name != FIRST)
             if names:
-                yield WorstQuestion(
+                yield _WorstQuestion(
                     fate=fate,
                     arms=names,
                     question=first.question,
@@ -458,9 +454,9 @@ class Trial:
             for row in self.rows:
                 text = row.model_dump_json(exclude={"attempts": {"__all__": {"seconds"}}})
                 file.write(text.encode("utf-8", "backslashreplace") + b"\n")
-        _write_json(folder / SUMMARY, self.document())
+        write_json(folder / SUMMARY, self.document())
         times = {name: [[a.seconds for a in row.attempts] for row in rows] for name, rows in self.by_arm.items()}
-        _write_json(folder / TIMING, times, indent=None)
+        write_json(folder / TIMING, times, indent=None)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -528,11 +524,6 @@ def _figures(arm: ArmSummary) -> dict[str, object]:
             "curve": list(arm.curve),
         }
     return {**truth, **{name: getattr(arm, name) for name in _COUNTED}}
-
-
-def _write_json(path: Path, document: object, *, indent: int | None = 2) -> None:
-    with replacing(path) as file:
-        file.write(json.dumps(document, ensure_ascii=True, indent=indent).encode() + b"\n")
 
 
 _EFFECTS = ("arm", "good", "mended", "broken", "net points (95 %)", "p", "p Holm")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,14 +20,15 @@ from judges.errors import shortened
 from judges.fingerprint import fingerprint
 from judges.offline import Progress, read_rows
 from judges.offline.dataset.reading import RowInput, read_sample
+from judges.offline.run.evaluate import finish
 from judges.offline.run.journal import full_disk_told, locked, make_folder
+from judges.offline.run.outputs import SUMMARY
 from judges.offline.run.source import row_json
-from judges.runtime.flow import DaemonThreads
-from judges.runtime.validation import naming_settings
+from judges.runtime.validation import naming_settings, whole_number
 from judges.settings import MADE_WITH
 from refine.trials.engine import ArmLimits, TrialRun, name_of
 from refine.trials.manifest import MANIFEST, TrialManifest
-from refine.trials.results import BASELINE, DEFAULT_ARMS, FIRST, SUMMARY, Arm, Trial, read_arms, write_answers
+from refine.trials.results import BASELINE, DEFAULT_ARMS, FIRST, Arm, Trial, read_arms, write_answers
 from refine.trials.store import TrialPlan
 
 _ANY = Bounds(max_criteria_chars=sys.maxsize)
@@ -41,7 +41,7 @@ _Questions = str | Path | Iterable[RowInput | str]
 """A file of rows, or the rows; a text among them is a question."""
 
 
-class TrialSettings(PolicySettings, total=False):
+class _TrialSettings(PolicySettings, total=False):
     """The keywords of `trial` and `atrial`; see there."""
 
     truth: object
@@ -62,7 +62,7 @@ class TrialSettings(PolicySettings, total=False):
 
 
 @naming_settings("trial(questions, generator, judge, truth=...)")
-def trial(questions: _Questions, generator: object, judge: object, **settings: Unpack[TrialSettings]) -> Trial:
+def trial(questions: _Questions, generator: object, judge: object, **settings: Unpack[_TrialSettings]) -> Trial:
     """Send the same questions through several arms, and say what each of them mends and breaks.
 
     The first answer to a question is generated once, and all arms go on from it, each with as many generations as
@@ -96,20 +96,7 @@ def trial(questions: _Questions, generator: object, judge: object, **settings: U
         ConfigurationError: If an argument cannot be used, or the folder holds another trial.
         BadSample: If a question cannot be read.
     """
-    running = atrial(questions, generator, judge, **settings)
-    if not _is_in_event_loop():
-        return asyncio.run(running)
-    with DaemonThreads(1) as threads:
-        result: Trial = threads.submit(asyncio.run, running).result()
-        return result
-
-
-def _is_in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+    return finish(atrial(questions, generator, judge, **settings))
 
 
 @naming_settings("await atrial(questions, generator, judge, truth=...)")
@@ -136,10 +123,10 @@ async def atrial(
     **settings: Unpack[PolicySettings],
 ) -> Trial:
     """Run a trial without blocking the event loop; otherwise as `trial`."""
-    _check_count("draws", draws)
-    _check_count("max_concurrency", max_concurrency)
-    if max_arm_calls is not None:
-        _check_count("max_arm_calls", max_arm_calls)
+    counts = {"draws": draws, "max_concurrency": max_concurrency, "max_arm_calls": max_arm_calls}
+    for name, count in counts.items():
+        if count is not None:
+            whole_number(count, setting=name)
     chosen = _checked_policy(policy_of(policy, settings), temperature)
     loop_judge = judge_for(generator, judge)
     true_judge = None if truth is None else _checked_truth(truth, loop_judge)
@@ -183,11 +170,6 @@ def _result(run: TrialRun, plan: TrialPlan, baseline: str, folder: Path | None) 
         stopped=run.stopped,
         folder=folder,
     )
-
-
-def _check_count(name: str, value: object) -> None:
-    if type(value) is not int or value < 1:
-        raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(value)}")
 
 
 def _checked_policy(policy: Policy, temperature: float | None) -> Policy:

@@ -31,7 +31,7 @@ from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
-from refine.cli.label import LabelScreen, RecordStore, lines_of, wrap
+from refine.cli.label import _LabelScreen, _lines_of, _RecordStore, wrap
 from refine.record import DatabaseRecord
 from tests import forks
 from tests.loops.recorded import rows_of, write_loops
@@ -132,7 +132,7 @@ def test_keys_without_a_real_terminal(tmp_path: Path) -> None:
     rows = [{"question": f"q{number}", "answer": "a\n" * 99} for number in range(9)]
     labelling = Labelling(items_of(read_judged(rows)), store, by="ann")
     with create_pipe_input() as keys:
-        screen = LabelScreen(labelling, source="x", terminal_input=keys, terminal_output=DummyOutput())
+        screen = _LabelScreen(labelling, source="x", terminal_input=keys, terminal_output=DummyOutput())
         keys.send_text("nfor nobody\x1b[A\rsnfor this\r2jj  kb+-zuq4")
         screen.run()
     assert [(one.get("rating"), one.get("up"), one.get("note")) for one in written(tmp_path / "labels.jsonl")] == [
@@ -145,7 +145,7 @@ def test_keys_without_a_real_terminal(tmp_path: Path) -> None:
     lost = Labelling(items_of(read_judged(rows)), LabelFile(tmp_path / "nowhere" / "labels.jsonl"), by="ann")
     with create_pipe_input() as keys:
         keys.send_text("1gzq")
-        LabelScreen(lost, source="x", terminal_input=keys, terminal_output=DummyOutput()).run()
+        _LabelScreen(lost, source="x", terminal_input=keys, terminal_output=DummyOutput()).run()
     assert lost.labelled_now == 0
 
 
@@ -241,7 +241,7 @@ def test_labels_go_into_a_record(tmp_path: Path) -> None:
         assert record.flush()
     with DatabaseRecord(url) as record:
         items = items_of(read_judged(list(record.rows())))
-        labelling = Labelling(items, RecordStore(record), by="ann", split="report")
+        labelling = Labelling(items, _RecordStore(record), by="ann", split="report")
         labelling.label(rating=1)
         labelling.undo()
         assert not any("labels" in row for row in record.attempts())
@@ -273,7 +273,7 @@ def test_what_is_shown() -> None:
         retrieved_contexts=["one", "two"],
         reference="the reference",
     )
-    lines = [text for _, text in lines_of(sample, 40)]
+    lines = [text for _, text in _lines_of(sample, 40)]
     assert [line for line in lines if line.isupper() or line.startswith("CONTEXT")] == [
         "CONVERSATION",
         "QUESTION",

@@ -32,7 +32,7 @@ from refine import SelfRefine, losses
 from refine.cli.app import app
 from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
-from refine.record.database import read_url
+from refine.record.database import _read_url
 from refine.record.rows import Record
 from tests.postgres import Cluster
 from tests.snippets import ROOT
@@ -50,7 +50,7 @@ def refiner(record: object, *ratings: object, draft: str = "a draft", **settings
 
 def query(url: str, sql: str) -> list[Any]:
     """Run SQL as anybody else would."""
-    engine = create_engine(read_url(url))
+    engine = create_engine(_read_url(url))
     with engine.begin() as connection:
         result = connection.execute(text(sql))
         rows = list(result) if result.returns_rows else []

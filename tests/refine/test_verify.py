@@ -25,7 +25,7 @@ from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
 from refine.record import DatabaseRecord
-from refine.record.database import read_url
+from refine.record.database import _read_url
 from refine.record.schema import ANCHOR, ATTEMPT, OUTCOME, SEAL, SERIES, SUMS, TALLY
 from tests.guarding import wait_until
 
@@ -58,7 +58,7 @@ def faults(url: str, heads: Any = None) -> list[str]:
 
 def run_sql(url: str, *statements: str) -> None:
     """Change a record as somebody with a database shell would."""
-    engine = create_engine(read_url(url))
+    engine = create_engine(_read_url(url))
     with engine.begin() as connection:
         for statement in statements:
             connection.execute(text(statement))
@@ -175,7 +175,7 @@ def test_sums_that_are_not_those_of_the_outcomes_are_named(url: str) -> None:
         "UPDATE record_series SET stop_reason = 'mine'": "a series of the sums was changed",
         "DELETE FROM record_series": "a series of the sums of",
     }
-    engine = create_engine(read_url(url))
+    engine = create_engine(_read_url(url))
     for statement, fault in cases.items():
         assert faults(url) == []
         with engine.connect() as connection:
@@ -386,7 +386,7 @@ def test_seals_of_earlier_versions_are_still_read(tmp_path: Path) -> None:
     """Outcomes sealed by names, as before 0.10, verify beside newer ones, are counted, and a change is found."""
     url = f"sqlite:///{tmp_path / 'record.db'}"
     fill(url, 3)
-    engine = create_engine(read_url(url))
+    engine = create_engine(_read_url(url))
     with engine.begin() as connection:
         chain = connection.execute(select(ANCHOR)).mappings().first()
         assert chain is not None

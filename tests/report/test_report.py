@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from judges import Cascade, ConfigurationError, Helpfulness, Sample, Usage, Verdict
 from judges.offline import Evaluation, Row, evaluate
-from judges.offline.results import summarise_rows
+from judges.offline.results import percentiles, summarise_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine.cli.app import app
-from refine.report.contents import RunData, build_report, percentiles
+from refine.report.contents import RunData, build_report
 from refine.report.document import WorstRow
-from refine.report.file import csv_cell, csv_rows, escape_markup, markdown
+from refine.report.file import _csv_cell, _csv_rows, _escape_markup, markdown
 from refine.report.page import page
 from refine.report.wording import dollars, moment, p_value, percent
 from tests.runs.commands import line_of, refine
@@ -173,13 +173,13 @@ def test_no_cell_of_a_table_is_a_formula_and_every_text_comes_back() -> None:
     """Twenty texts begin with no sign of a formula; without the apostrophe they are as before."""
     assert len(set(FORMULAS)) == 20
     rows = [row(n, rated(2, rationale=text), question=text, answer=text) for n, text in enumerate(FORMULAS)]
-    table = list(csv.DictReader(io.StringIO(csv_rows(build_report([run(*rows)])), newline="")))
+    table = list(csv.DictReader(io.StringIO(_csv_rows(build_report([run(*rows)])), newline="")))
     for text, line in zip(FORMULAS, table, strict=True):
         for column in ("question", "answer", "helpfulness reasons"):
             assert line[column][0] not in "=+-@\t\r\n"
             assert line[column].removeprefix("'") == text
         assert float(line["helpfulness"]) == pytest.approx(1 / 3)
-    assert [csv_cell(value) for value in (-1, None, "plain", "")] == [-1, "", "plain", ""]
+    assert [_csv_cell(value) for value in (-1, None, "plain", "")] == [-1, "", "plain", ""]
 
 
 def test_numbers_never_say_more_than_they_know() -> None:
@@ -201,8 +201,8 @@ def test_numbers_never_say_more_than_they_know() -> None:
     ]
     assert [p_value(p) for p in (0.00001, 0.04, None)] == ["< 0.001", "0.040", "–"]
     assert moment("2026-11-22T03:04:05+00:00") == "22 November 2026, 03:04 UTC"
-    assert escape_markup("# a|b <i>\n`x` [y](z) & 1. 2") == "\\# a\\|b &lt;i&gt; \\`x\\` \\[y\\](z) &amp; 1. 2"
-    assert [escape_markup(text) for text in ("1. a", "- a", "95.8 %", "+0.1")] == [
+    assert _escape_markup("# a|b <i>\n`x` [y](z) & 1. 2") == "\\# a\\|b &lt;i&gt; \\`x\\` \\[y\\](z) &amp; 1. 2"
+    assert [_escape_markup(text) for text in ("1. a", "- a", "95.8 %", "+0.1")] == [
         "&#49;. a",
         "\\- a",
         "95.8 %",

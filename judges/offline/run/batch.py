@@ -11,11 +11,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, Self
 
 from judges.errors import AskFailed, ConfigurationError
 from judges.judge import Judge
@@ -36,13 +36,13 @@ from judges.offline.run.batch_records import (
     read_lines,
 )
 from judges.offline.run.calls import Awaiting, CallPlace
-from judges.offline.run.cells import judge_missing, new_meter
+from judges.offline.run.cells import RunWork, judge_missing, new_meter
 from judges.offline.run.estimate import REPLY_TOKENS
 from judges.offline.run.journal import Journal, cannot_write, open_private
 from judges.offline.run.meter import CallMeter, RunStopped, unpriced
 from judges.offline.run.processes import drop_failed
-from judges.offline.run.settings import BatchSettings, OnProgress, Progress, RunSettings
-from judges.offline.run.source import NumberedRows
+from judges.offline.run.settings import BatchSettings, OnProgress, Progress
+from judges.offline.run.source import RunRows
 from judges.verdict import Usage
 
 
@@ -122,8 +122,11 @@ class _Collector:
             records.append(self._folder.new(files.number, files.model, files.lines))
         return records
 
-    def discard(self) -> None:
-        """Close the files without making batches of them."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the files, also without making batches of them."""
         for files in (*self._finished, *self._open.values()):
             files.discard()
 
@@ -221,53 +224,36 @@ _ENDED = {"completed", "failed", "expired", "cancelled"}
 _log = logging.getLogger("judges")
 
 
-async def judge_in_batches(
-    rows: NumberedRows, judges: Mapping[str, Judge], settings: RunSettings, folder: Path, *, log_texts: bool
-) -> None:
+async def judge_in_batches(rows: RunRows, work: RunWork, folder: Path) -> None:
     """Judge what is missing in a run's journal, by batches.
 
     Args:
         rows: The rows of the run.
-        judges: The judges by name.
-        settings: The settings of the run.
-        folder: Its folder, whose lock is held.
-        log_texts: Whether the log of a judge's own errors holds what they say.
+        work: How they are judged.
+        folder: The folder of the run, whose lock is held.
 
     Raises:
         RunStopped: If a limit was reached; what was asked by then is judged.
         ConfigurationError: If a model has no batches, or the provider refuses one.
     """
+    settings, models = work.settings, _batched_models(work.judges)
     assert settings.batch is not None  # noqa: S101 - checked by the caller
-    models = _batched_models(judges)
     batches = BatchFolder(folder)
     if settings.retry_failed:
         drop_failed(folder)
         batches.forget_failures()
-    meter = new_meter(settings, judges, _AT_ONCE)
+    one_pass = replace(work, max_concurrency=_AT_ONCE).evolve(retry_failed=False, on_progress=None)
+    meter = new_meter(one_pass)
     sender = _Sender(batches, settings.batch, models, meter, folder, settings.on_progress)
     await sender.delete_uploads()
     await sender.finish([record for record in batches.records if not record.fetched], are_new=False)
-    one_pass = settings.evolve(retry_failed=False, on_progress=None)
     while True:
         collector = _Collector(batches, settings.batch, failures_of(batches.records), meter)
-        journal = Journal(folder)
-        try:
+        with closing(Journal(folder)) as journal, collector:
             sender.progress = await judge_missing(
-                rows,
-                judges,
-                one_pass,
-                journal,
-                max_concurrency=_AT_ONCE,
-                log_texts=log_texts,
-                meter=meter,
-                collector=collector,
+                rows, one_pass, journal, size=rows.size, meter=meter, collector=collector
             )
             records = collector.finish()
-        except BaseException:
-            collector.discard()
-            raise
-        finally:
-            journal.close()
         if not records:
             break
         await sender.finish(records, are_new=True)
@@ -359,9 +345,8 @@ class _Sender:
             )
         model = self._model(record)
         calls = self.batches.read_calls(record.number)
-        journal = Journal(self.folder)
-        taker = Taker(model, self.meter, journal, price=self.settings.price, is_new=are_new)
-        try:
+        with closing(Journal(self.folder)) as journal:
+            taker = Taker(model, self.meter, journal, price=self.settings.price, is_new=are_new)
             for name in ("output_file_id", "error_file_id"):
                 file_id = state.get(name)
                 if not isinstance(file_id, str) or not file_id:
@@ -373,8 +358,6 @@ class _Sender:
                             taker.take(calls.pop(line_id), line)
             for call in calls.values():
                 taker.take(call, None)
-        finally:
-            journal.close()
         await self._delete_upload(
             self.batches.write(record.model_copy(update={"fetched": True, "failures": tuple(taker.failures)}))
         )

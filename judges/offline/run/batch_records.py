@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from judges.errors import ConfigurationError
 from judges.model import ModelResponse
@@ -20,7 +20,7 @@ from judges.models.providers.http_errors import EndpointError, EndpointResponse,
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_replies import OK
 from judges.offline.run.calls import CallPlace, response_json
-from judges.offline.run.journal import Journal, make_folder, replacing
+from judges.offline.run.journal import Journal, make_folder, read_json, replacing
 from judges.offline.run.meter import CallMeter
 
 _FOLDER = "batches"
@@ -158,12 +158,7 @@ class BatchFolder:
 
     def _read(self) -> Iterator[BatchRecord]:
         for path in sorted(self.path.glob("*.json")):
-            try:
-                yield BatchRecord.model_validate_json(path.read_bytes())
-            except ValidationError:
-                raise ConfigurationError(
-                    f"{path} cannot be read; it was changed, or written by another version of selfrefine"
-                ) from None
+            yield read_json(BatchRecord, path, f"{path} cannot be read")
 
 
 def failures_of(records: Iterable[BatchRecord]) -> dict[CallPlace, list[FailedCall]]:

@@ -13,10 +13,10 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import as_completed
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from judges.errors import BadSample, ConfigurationError
 from judges.fingerprint import fingerprint
@@ -27,8 +27,8 @@ from judges.offline.run import outputs
 from judges.offline.run.calls import Awaiting, CallCollector, CellCalls
 from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
-from judges.offline.run.settings import Progress, RunSettings
-from judges.offline.run.source import NumberedRows, digest_of, row_json
+from judges.offline.run.settings import Progress, RunSettings, divided
+from judges.offline.run.source import digest_of, row_json
 from judges.runtime import faults, observation
 from judges.runtime.budget import known_prices
 from judges.runtime.flow import DaemonThreads, NextTurn
@@ -67,6 +67,37 @@ class _NoSink:
 _NO_SINK = _NoSink()
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunWork:
+    """How the cells of a run, or of its part, are judged.
+
+    Args:
+        judges: The judges by name.
+        settings: Limits, and which cells are judged again.
+        max_concurrency: Model calls at once.
+        log_texts: Whether the log of a judge's own errors holds what they say.
+    """
+
+    judges: Mapping[str, Judge]
+    settings: RunSettings
+    max_concurrency: int
+    log_texts: bool = False
+
+    def evolve(self, **settings: Any) -> RunWork:
+        """Return the same with some settings changed."""
+        return replace(self, settings=self.settings.evolve(**settings))
+
+    def part(self, number: int, of: int) -> RunWork:
+        """Return the share of worker `number`, from 0, of several.
+
+        Raises:
+            ConfigurationError: If a limit is too small to be divided so often.
+        """
+        settings = self.settings.part(number, of)
+        calls = divided(self.max_concurrency, number, of, "max_concurrency") or 1
+        return replace(self, settings=settings, max_concurrency=calls)
+
+
 class _CellWork(NamedTuple):
     """Missing cells of one row, which one worker judges one after the other.
 
@@ -83,27 +114,6 @@ class _CellWork(NamedTuple):
     keys: Mapping[str, int]
     shared: Shared | None = None
     records: tuple[CallRecord, ...] = ()
-
-
-class _CellStore(Protocol):
-    """Says which cells are missing, and keeps the verdicts."""
-
-    @property
-    def stopped(self) -> ConfigurationError | None:
-        """Why no further cell is judged; None while any is."""
-        ...
-
-    def missing(self, row: int, sample: Sample | BadSample, sink: _RowSink) -> Iterable[_CellWork]:
-        """Return what is missing of the next row, once the sink expects it."""
-        ...
-
-    def watch(self, work: _CellWork, judge: str) -> CellCalls | None:
-        """Return what stands between the judge of a cell and its models; None for nobody."""
-        ...
-
-    def keep(self, work: _CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes | None:
-        """Keep the verdict of a cell, and return it as JSON where results need that; None if it stays missing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +156,7 @@ class CellWorkers:
         self,
         rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow],
         judges: Mapping[str, Judge],
-        store: _CellStore,
+        store: NoJournal | _JournaledCells,
         sink: _RowSink,
     ) -> None:
         self._rows, self._judges = rows, judges
@@ -285,8 +295,7 @@ class _JournaledCells:
 
     Args:
         journal: The journal.
-        judges: The judges by name.
-        settings: Which cells are judged again, and who hears of progress.
+        work: The judges, which cells are judged again, and who hears of progress.
         meter: The model calls of the run.
         rows: How many rows there are; None where that is unknown.
         collector: Takes calls that are made later; None makes them now.
@@ -295,20 +304,19 @@ class _JournaledCells:
     def __init__(
         self,
         journal: Journal,
-        judges: Mapping[str, Judge],
-        settings: RunSettings,
+        work: RunWork,
         meter: CallMeter,
         *,
         rows: int | None,
         collector: CallCollector | None,
     ) -> None:
-        self._journal, self._settings, self._meter = journal, settings, meter
+        self._journal, self._settings, self._meter = journal, work.settings, meter
         self._collector = collector
-        self._fingerprints = {name: fingerprint(judge).encode() for name, judge in judges.items()}
+        self._fingerprints = {name: fingerprint(judge).encode() for name, judge in work.judges.items()}
         self._next_turn = NextTurn()
         self._past_meter: set[str] = set()
         self._is_complete = True
-        self._total = None if rows is None else rows * len(judges)
+        self._total = None if rows is None else rows * len(work.judges)
         self._done = self._new = self._unscored = 0
         self._started = self._reported = time.monotonic()
 
@@ -430,27 +438,23 @@ class _JournaledCells:
 
 
 async def judge_missing(
-    rows: NumberedRows,
-    judges: Mapping[str, Judge],
-    settings: RunSettings,
+    rows: Iterable[tuple[int, Sample | BadSample]],
+    work: RunWork,
     journal: Journal,
     *,
+    size: int | None,
     sink: _RowSink = _NO_SINK,
-    max_concurrency: int,
-    log_texts: bool,
     meter: CallMeter | None = None,
     collector: CallCollector | None = None,
 ) -> Progress:
     """Judge the cells that are missing in a journal, and return how far the run is then.
 
     Args:
-        rows: The rows.
-        judges: The judges by name.
-        settings: Limits, and which cells are judged again.
+        rows: The rows with their numbers in the dataset.
+        work: How they are judged.
         journal: The journal of the run, or of its part.
+        size: How many rows there are; None where that is unknown.
         sink: Takes the cells; by default nothing does, as a later pass writes the results from the journal.
-        max_concurrency: Model calls at once.
-        log_texts: Whether the log of a judge's own errors holds what they say.
         meter: What the calls are counted by; None for a new one.
         collector: Takes calls that are made later, whose cells stay missing; None makes them now.
 
@@ -458,22 +462,23 @@ async def judge_missing(
         RunStopped: If a limit of the run was reached; calls in flight have been finished.
         ConfigurationError: If every further call would fail.
     """
-    meter = meter or new_meter(settings, judges, max_concurrency)
-    store = _JournaledCells(journal, judges, settings, meter, rows=rows.size, collector=collector)
-    journal.drop_calls_of_finished(judges)
-    with faults.of_run(log_texts=log_texts), observation.also_within(PricesAlone(prices=meter.prices)):
+    meter = meter or new_meter(work)
+    store = _JournaledCells(journal, work, meter, rows=size, collector=collector)
+    journal.drop_calls_of_finished(work.judges)
+    with faults.of_run(log_texts=work.log_texts), observation.also_within(PricesAlone(prices=meter.prices)):
         try:
-            await CellWorkers(rows, judges, store, sink).run(max_concurrency)
+            await CellWorkers(rows, work.judges, store, sink).run(work.max_concurrency)
         finally:
             store.report(at_once=True)
     return store.progress()
 
 
-def new_meter(settings: RunSettings, judges: Mapping[str, Judge], max_concurrency: int) -> CallMeter:
+def new_meter(work: RunWork) -> CallMeter:
     """Return what counts and limits the calls of a run."""
+    settings, most = work.settings, work.max_concurrency
     return CallMeter(
-        Limiter(max_concurrency, requests_per_minute=settings.rate, tokens_per_minute=settings.tokens_per_minute),
-        prices=_prices_of(settings, judges),
+        Limiter(most, requests_per_minute=settings.rate, tokens_per_minute=settings.tokens_per_minute),
+        prices=_prices_of(work),
         max_calls=settings.max_calls,
         max_cost=settings.max_cost,
     )
@@ -490,15 +495,12 @@ def warn_of_unreadable(journal: Journal) -> None:
         )
 
 
-def _prices_of(settings: RunSettings, judges: Mapping[str, Judge]) -> RememberedPrices:
+def _prices_of(work: RunWork) -> RememberedPrices:
     """Return the prices of a run; without judges that ask models there is nothing to price."""
-    if settings.prices is not None:
-        return RememberedPrices(known_prices() if settings.prices == "known" else settings.prices)
-    if not any(judge.models for judge in judges.values()):
-        return RememberedPrices({})
-    try:
-        return RememberedPrices(known_prices())
-    except ConfigurationError:
-        if settings.max_cost is not None:
-            raise
-        return RememberedPrices({})
+    prices = work.settings.prices
+    if prices is not None:
+        return RememberedPrices(known_prices() if prices == "known" else prices)
+    with nullcontext() if work.settings.max_cost is not None else suppress(ConfigurationError):
+        if any(judge.models for judge in work.judges.values()):
+            return RememberedPrices(known_prices())
+    return RememberedPrices({})

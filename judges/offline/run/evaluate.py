@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from judges.catalogue.names import named
 from judges.compose.panel import as_judge
@@ -23,14 +23,15 @@ from judges.offline.dataset.reading import (
     rows_in,
 )
 from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput
-from judges.offline.run.cells import CellWorkers, NoJournal
+from judges.offline.run.cells import CellWorkers, NoJournal, RunWork
 from judges.offline.run.journaled import run_samples
 from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.rows.replies import row_of
 from judges.runtime import faults
 from judges.runtime.flow import DaemonThreads
-from judges.runtime.validation import judge_name, naming_settings
+from judges.runtime.validation import judge_name, naming_settings, whole_number
 
+_T = TypeVar("_T")
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 
 _OTHER_NAMES: Mapping[str, str] = {
@@ -110,7 +111,7 @@ def evaluate(
         output=RowOutput(on_result=on_result, keep_rows=keep_rows),
         log_texts=log_texts,
     )
-    return plan.judge_in_threads() if plan.settings is None else _finish(plan.judge())
+    return plan.judge_in_threads() if plan.settings is None else finish(plan.judge())
 
 
 @naming_settings("await aevaluate(rows, judge)", **_OTHER_NAMES)
@@ -184,14 +185,13 @@ class _CheckedEvaluation:
 
     async def _judge_run(self, settings: RunSettings, output: RowOutput) -> Evaluation:
         with _folder_of(settings) as in_folder:
-            return await run_samples(
-                self.samples,
-                self.judges,
-                in_folder,
+            work = RunWork(
+                judges=self.judges,
+                settings=in_folder,
                 max_concurrency=self.max_concurrency,
                 log_texts=self.log_texts,
-                output=output,
             )
+            return await run_samples(self.samples, work, output)
 
 
 def _run_settings(
@@ -229,18 +229,18 @@ def _folder_of(settings: RunSettings) -> Iterator[RunSettings]:
         yield settings
         return
     with TemporaryDirectory(prefix="judges-") as folder:
-        yield settings.at(Path(folder) / "run")
+        yield settings.evolve(folder=Path(folder) / "run")
 
 
-def _finish(judged: Coroutine[Any, Any, Evaluation]) -> Evaluation:
-    """Finish an evaluation from sync code, in a thread of its own where a loop is running in this one."""
+def finish(judging: Coroutine[Any, Any, _T]) -> _T:
+    """Finish what judges from sync code, in a thread of its own where a loop is running in this one."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(judged)
+        return asyncio.run(judging)
     with DaemonThreads(1) as threads:
-        evaluation: Evaluation = threads.submit(asyncio.run, judged).result()
-        return evaluation
+        judged: _T = threads.submit(asyncio.run, judging).result()
+        return judged
 
 
 def judges_by_name(judges: object, model: object = None) -> dict[str, Judge]:
@@ -283,8 +283,7 @@ def _judges_of(judges: object, samples: object, model: object) -> Mapping[str, J
 
 
 def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | None) -> Any:
-    if type(max_concurrency) is not int or max_concurrency < 1:
-        raise ConfigurationError(f"max_concurrency is a whole number from 1, not {shortened(max_concurrency)}")
+    whole_number(max_concurrency, setting="max_concurrency")
     if isinstance(samples, str | Path):
         raise ConfigurationError(f"samples are rows, not a path; give read_rows({shortened(str(samples))})")
     if isinstance(samples, Evaluation):

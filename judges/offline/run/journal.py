@@ -22,11 +22,14 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
-from judges.errors import ConfigurationError
+from pydantic import BaseModel, ValidationError
+
+from judges.errors import ConfigurationError, first_fault
 from judges.verdict import NOTHING_TO_JUDGE
 
+_Document = TypeVar("_Document", bound=BaseModel)
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
@@ -112,6 +115,33 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def write_json(path: Path, document: object, *, ensure_ascii: bool = True, indent: int | None = 2) -> None:
+    """Write a document of JSON whole; see `replacing`."""
+    text = json.dumps(document, ensure_ascii=ensure_ascii, indent=indent)
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def read_json(kind: type[_Document], path: Path, missing: str) -> _Document:
+    """Read a document of JSON from a folder.
+
+    Raises:
+        ConfigurationError: If there is none, which `missing` says, or one of another version.
+    """
+    try:
+        text = path.read_bytes()
+    except (OSError, ValueError):
+        raise ConfigurationError(missing) from None
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        place, fault = first_fault(error)
+        raise ConfigurationError(
+            f"{path} cannot be read: {place or 'the whole file'}: {fault}; it was changed, or written by another "
+            f"version of selfrefine"
+        ) from None
 
 
 NAME = "journal.jsonl"

@@ -7,22 +7,22 @@ import logging
 import shutil
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from judges.entry import Explanation
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, first_fault, shortened
 from judges.fingerprint import fingerprint, versions_in_use
 from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput, summarise_rows
 from judges.offline.run import outputs
-from judges.offline.run.cells import judge_missing, warn_of_unreadable
+from judges.offline.run.cells import RunWork, judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, locked, make_folder
-from judges.offline.run.outputs import RESULTS, SUMMARY, RunFiles
+from judges.offline.run.outputs import RESULTS, SUMMARY, run_files
 from judges.offline.run.processes import gather
 from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.offline.run.source import NAME as MANIFEST
@@ -34,69 +34,38 @@ Loader = Callable[[], Mapping[str, Judge]]
 
 
 async def run_samples(
-    samples: Iterable[RowInput] | AsyncIterable[RowInput],
-    judges: Mapping[str, Judge],
-    settings: RunSettings,
-    *,
-    max_concurrency: int,
-    log_texts: bool,
-    output: RowOutput,
+    samples: Iterable[RowInput] | AsyncIterable[RowInput], work: RunWork, output: RowOutput
 ) -> Evaluation:
     """Judge samples into the folder of a run; rows that can be read only once are kept there, too."""
-    total = len(samples) if isinstance(samples, Sized) else None
-    records = tuple(JudgeRecord(name=name) for name in judges)
-    settings = _with_batches_as_before(settings)
-    manifest = Manifest(judges=records, rows=total, shard=settings.shard, batch=settings.batch is not None)
-    with opened(manifest, judges, settings) as folder:
-        read = await spooled(samples, folder)
-        source = RunRows(read, total=total, shard=manifest.shard)
-        return await _judge(
-            source, judges, settings, folder, max_concurrency=max_concurrency, log_texts=log_texts, output=output
-        )
+    settings, total = work.settings, len(samples) if isinstance(samples, Sized) else None
+    records = tuple(JudgeRecord(name=name) for name in work.judges)
+    if settings.batch is None and settings.resume and Manifest.read(Path(settings.folder)).batch:
+        work = work.evolve(batch=BatchSettings())  # of those that it was begun with some may be under way
+    is_batched = work.settings.batch is not None
+    manifest = Manifest(judges=records, rows=total, shard=settings.shard, batch=is_batched)
+    with opened(manifest, work) as folder:
+        source = RunRows(await spooled(samples, folder), total=total, shard=manifest.shard)
+        return await _judge(source, work, folder, output)
 
 
 async def run_source(
-    source: RunRows,
-    judges: Mapping[str, Judge],
-    manifest: Manifest,
-    settings: RunSettings,
-    *,
-    max_concurrency: int,
-    output: RowOutput,
-    load: Loader | None = None,
+    source: RunRows, work: RunWork, manifest: Manifest, output: RowOutput, load: Loader | None = None
 ) -> Evaluation:
     """Judge rows into the folder of a run that `manifest` describes; other processes `load` its judges."""
-    with opened(manifest, judges, settings) as folder:
+    with opened(manifest, work) as folder:
         # the manifest says whether dataset or judges changed
-        accepted = settings.evolve(accept_changes=True)
-        return await _judge(
-            source,
-            judges,
-            accepted,
-            folder,
-            max_concurrency=max_concurrency,
-            log_texts=False,
-            output=output,
-            load=load,
-        )
-
-
-def _with_batches_as_before(settings: RunSettings) -> RunSettings:
-    """Return settings with batches where the run was begun with them, as some may be under way."""
-    if settings.batch is not None or not settings.resume or not Manifest.read(Path(settings.folder)).batch:
-        return settings
-    return settings.evolve(batch=BatchSettings())
+        return await _judge(source, work.evolve(accept_changes=True), folder, output, load)
 
 
 @contextmanager
-def opened(manifest: Manifest, judges: Mapping[str, Judge], settings: RunSettings) -> Iterator[Path]:
+def opened(manifest: Manifest, work: RunWork) -> Iterator[Path]:
     """Create or resume a run: hold its lock, and check that dataset and judges are those it began with.
 
     Raises:
         ConfigurationError: If there is a run already, or none to resume, or it is in use, or something changed.
     """
-    folder = Path(settings.folder)
-    complete = with_fingerprints(manifest, judges)
+    settings, folder = work.settings, Path(work.settings.folder)
+    complete = with_fingerprints(manifest, work.judges)
     if settings.resume:
         Manifest.read(folder)
     else:
@@ -186,54 +155,27 @@ def _holds_anything(folder: Path) -> bool:
 
 
 async def _judge(
-    source: RunRows,
-    judges: Mapping[str, Judge],
-    settings: RunSettings,
-    folder: Path,
-    *,
-    max_concurrency: int,
-    log_texts: bool,
-    output: RowOutput,
-    load: Loader | None = None,
+    source: RunRows, work: RunWork, folder: Path, output: RowOutput, load: Loader | None = None
 ) -> Evaluation:
     started = time.monotonic()
     gather(folder, source.step)  # those of an earlier start that was killed
-    if settings.batch is not None:
+    if work.settings.batch is not None:
         from judges.offline.run.batch import judge_in_batches  # noqa: PLC0415 - loads the direct client
 
-        await judge_in_batches(source, judges, settings, folder, log_texts=log_texts)
-        settings = settings.when_all_is_judged()
-    if settings.processes > 1:
+        await judge_in_batches(source, work, folder)
+    elif work.settings.processes > 1:
         from judges.offline.run.processes import judge_in_processes  # noqa: PLC0415 - loads multiprocessing
 
-        await judge_in_processes(
-            source,
-            judges,
-            settings,
-            folder,
-            max_concurrency=max_concurrency,
-            log_texts=log_texts,
-            load=load,
-        )
-        settings = settings.when_all_is_judged()
-    journal = Journal(folder)
-    try:
+        await judge_in_processes(source, work, folder, load)
+    if work.settings.batch is not None or work.settings.processes > 1:  # nothing is missing in the journal
+        work = work.evolve(retry_failed=False, on_progress=None, processes=1, batch=None)
+    with closing(Journal(folder)) as journal:
         warn_of_unreadable(journal)
-        with RunFiles(folder, journal, judges) as files:
-            results = OrderedRows(judges, output, files)
-            await judge_missing(
-                source,
-                judges,
-                settings,
-                journal,
-                sink=results,
-                max_concurrency=max_concurrency,
-                log_texts=log_texts,
-            )
+        with run_files(folder, journal, work.judges) as files:
+            results = OrderedRows(work.judges, output, files)
+            await judge_missing(source, work, journal, size=source.size, sink=results)
             results.finish(source)
         return sum_up(results, folder, output, seconds=time.monotonic() - started)
-    finally:
-        journal.close()
 
 
 def sum_up(results: OrderedRows, folder: Path, output: RowOutput, *, seconds: float) -> Evaluation:
@@ -258,8 +200,8 @@ def load_run(folder: str | Path) -> Evaluation:
         with path.open("rb") as file, _garbage_left():
             rows = tuple(Row.model_validate_json(line) for line in file)
     except ValidationError as error:
-        fault = error.errors()[0]
-        raise ConfigurationError(f"{path} cannot be read: {fault['msg']}; it was changed after the run") from None
+        fault = first_fault(error)[1]
+        raise ConfigurationError(f"{path} cannot be read: {fault}; it was changed after the run") from None
     return Evaluation(rows=rows, summary=summarise_rows(rows))
 
 
@@ -319,16 +261,12 @@ def merge(folders: Sequence[Path], out: Path, source: RunRows, output: RowOutput
             held.enter_context(locked(folder))
         check_free(out, is_ours=True)
         manifest.write(out)
-        journal = Journal(out)
-        held.callback(journal.close)
+        journal = held.enter_context(closing(Journal(out)))
         for folder in folders:
-            shard = Journal(folder)
-            try:
+            with closing(Journal(folder)) as shard:
                 journal.copy_cells(shard)
-            finally:
-                shard.close()
         names = [judge.name for judge in manifest.judges]
-        with RunFiles(out, journal, names) as files:
+        with run_files(out, journal, names) as files:
             results = OrderedRows(names, output, files)
             results.finish_all(source)
         return sum_up(results, out, output, seconds=0.0)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import BadSample, ConfigurationError
 from judges.offline.results import JudgedCells, Summary
-from judges.offline.run.journal import Journal, quoted, replacing
+from judges.offline.run.journal import Journal, quoted, replacing, write_json
 from judges.offline.run.source import row_json
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -60,33 +59,30 @@ def remove_results(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-class RunFiles:
-    """Writes results and cells of a run, row by row; a `with` block that ends well puts the files in place.
-
-    Few rows wait for their turn in memory. If more would have to, the rest is written at the end, from the journal
-    and the dataset, so that a slow row never makes the memory grow.
+@contextmanager
+def run_files(folder: Path, journal: Journal, judges: Iterable[str]) -> Iterator[_RunFiles]:
+    """Yield what writes results and cells of a run; a `with` block that ends well puts the files in place.
 
     Args:
         folder: Folder of the run.
         journal: Its journal.
         judges: Names of the judges, in the order of the results.
     """
+    with replacing(folder / RESULTS) as results, replacing(folder / CELLS) as cells:
+        yield _RunFiles(journal, tuple(judges), results, cells)
+
+
+class _RunFiles:
+    """Writes results and cells of a run, row by row.
+
+    Few rows wait for their turn in memory. If more would have to, the rest is written at the end, from the journal
+    and the dataset, so that a slow row never makes the memory grow.
+    """
 
     most_waiting = 1_000
 
-    def __init__(self, folder: Path, journal: Journal, judges: Iterable[str]) -> None:
-        self._journal, self._judges = journal, tuple(judges)
-        self._files = ExitStack()
-        self._results = self._files.enter_context(replacing(folder / RESULTS))
-        self._cells = self._files.enter_context(replacing(folder / CELLS))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._files.__exit__(kind, error, trace)
+    def __init__(self, journal: Journal, judges: tuple[str, ...], results: BinaryIO, cells: BinaryIO) -> None:
+        self._journal, self._judges, self._results, self._cells = journal, judges, results, cells
 
     def write(self, row: JudgedCells) -> Mapping[str, Verdict]:
         """Write a row, and return its verdicts; those that do not wait with it are read from the journal."""
@@ -115,14 +111,10 @@ def write_summary(
     figures = {judge: totals.model_dump(mode="json") for judge, totals in summary.items()}
     timeless = {judge: {k: v for k, v in part.items() if k not in _TIMES} for judge, part in figures.items()}
     times = {judge: {k: v for k, v in part.items() if k in _TIMES} for judge, part in figures.items()}
-    _write_json(folder / SUMMARY, {**facts, "judges": timeless})
+    write_json(folder / SUMMARY, {**facts, "judges": timeless}, ensure_ascii=False)
     finished = datetime.now(UTC).isoformat(timespec="seconds")
-    _write_json(folder / TIMING, {"seconds": round(seconds, 3), "finished": finished, "judges": times})
-
-
-def _write_json(path: Path, document: object) -> None:
-    with replacing(path) as file:
-        file.write(json.dumps(document, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace") + b"\n")
+    timing = {"seconds": round(seconds, 3), "finished": finished, "judges": times}
+    write_json(folder / TIMING, timing, ensure_ascii=False)
 
 
 def _cell(journal: Journal, index: int, judge: str) -> tuple[bytes, Verdict]:

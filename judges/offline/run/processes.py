@@ -12,8 +12,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -22,12 +22,12 @@ from pathlib import Path
 from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.offline.run import outputs
-from judges.offline.run.cells import judge_missing, warn_of_unreadable
+from judges.offline.run.cells import RunWork, judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, locked, make_folder, replacing
 from judges.offline.run.meter import RunStopped
-from judges.offline.run.settings import OnProgress, Progress, RunSettings, divided
-from judges.offline.run.source import SPOOL, Manifest, NumberedRows, RunRows, read_again, row_json
+from judges.offline.run.settings import OnProgress, Progress, RunSettings
+from judges.offline.run.source import SPOOL, Manifest, RunRows, read_again, row_json
 from judges.runtime.validation import ban, check_picklable, no_model_requests
 from judges.sample import Sample
 
@@ -37,34 +37,25 @@ _ENDING_S = 10.0
 """How long the processes of a run that was killed may take to notice that, and to end."""
 
 
-@dataclass(frozen=True)
-class DealtRows:
-    """The rows of a part, from a file.
-
-    Args:
-        path: The file.
-        size: How many rows it has.
-    """
-
-    path: Path
-    size: int
-
-    def __iter__(self) -> Iterator[tuple[int, Sample | BadSample]]:
-        with self.path.open("rb") as file:
-            for line in file:
-                record = json.loads(line)
-                yield record["row"], read_again(record["sample"])
+def _dealt_rows(folder: Path) -> Iterator[tuple[int, Sample | BadSample]]:
+    """Yield the rows of a part."""
+    with (folder / SPOOL).open("rb") as file:
+        for line in file:
+            record = json.loads(line)
+            yield record["row"], read_again(record["sample"])
 
 
-def deal(rows: NumberedRows, folder: Path, number: int, step: int, *, retry_failed: bool) -> list[DealtRows]:
-    """Write the rows of a run to the folders of its parts, each with what the journal has of them.
+def _deal(rows: RunRows, folder: Path, number: int, *, retry_failed: bool) -> list[tuple[Path, int]]:
+    """Write the rows of a run to the folders of its parts, each with what the journal has of them; return these.
 
     Args:
         rows: The rows.
         folder: Folder of the run; there are no parts in it.
         number: How many parts there will be.
-        step: How far apart the numbers of two rows are.
         retry_failed: Whether cells whose judging failed are left out.
+
+    Returns:
+        The folder of each part, with how many rows it has.
     """
     folders = [folder / _FOLDER / f"{part}-of-{number}" for part in range(number)]
     for part in (folder / _FOLDER, *folders):
@@ -73,28 +64,20 @@ def deal(rows: NumberedRows, folder: Path, number: int, step: int, *, retry_fail
     with ExitStack() as files:
         spools = [files.enter_context(replacing(part / SPOOL)) for part in folders]
         for row, sample in rows:
-            turn = row // step % number
+            turn = row // rows.step % number
             spools[turn].write(b'{"row":%d,"sample":%s}\n' % (row, row_json(sample)))
             sizes[turn] += 1
-    journal = Journal(folder)
-    try:
-        with ExitStack() as files:
-            copies = [files.enter_context(replacing(part / JOURNAL)) for part in folders]
-            for row, line in journal.lines(_judges(folder), without_failed=retry_failed):
-                copies[row // step % number].write(line)
-    finally:
-        journal.close()
-    return [DealtRows(part / SPOOL, size) for part, size in zip(folders, sizes, strict=True)]
+    with closing(Journal(folder)) as journal, ExitStack() as files:
+        copies = [files.enter_context(replacing(part / JOURNAL)) for part in folders]
+        for row, line in journal.lines(_judges(folder), without_failed=retry_failed):
+            copies[row // rows.step % number].write(line)
+    return list(zip(folders, sizes, strict=True))
 
 
 def drop_failed(folder: Path) -> None:
     """Write the journal of a run anew without the cells whose judging failed, so that they count as missing."""
-    journal = Journal(folder)
-    try:
-        with replacing(folder / JOURNAL) as file:
-            file.writelines(line for _, line in journal.lines(_judges(folder), without_failed=True))
-    finally:
-        journal.close()
+    with closing(Journal(folder)) as journal, replacing(folder / JOURNAL) as file:
+        file.writelines(line for _, line in journal.lines(_judges(folder), without_failed=True))
 
 
 def gather(folder: Path, step: int) -> None:
@@ -107,22 +90,19 @@ def gather(folder: Path, step: int) -> None:
         return
     parts = sorted((folder / _FOLDER).iterdir())
     _wait_until_unlocked(parts)
-    journals = {
-        (int(name[1]), int(name[2])): Journal(part)
-        for part in parts
-        if (name := _NAME.fullmatch(part.name)) and (part / JOURNAL).exists()
-    }
-    whole = Journal(folder)
-    try:
-        with replacing(folder / JOURNAL) as file:
-            for row, line in whole.lines(_judges(folder), without_failed=False):
-                if not any(row // step % number == part for part, number in journals):
-                    file.write(line)
-            for journal in journals.values():
-                file.writelines(line for _, line in journal.lines(_judges(folder), without_failed=False))
-    finally:
-        for journal in (whole, *journals.values()):
-            journal.close()
+    with ExitStack() as held:
+        journals = {
+            (int(name[1]), int(name[2])): held.enter_context(closing(Journal(part)))
+            for part in parts
+            if (name := _NAME.fullmatch(part.name)) and (part / JOURNAL).exists()
+        }
+        whole = held.enter_context(closing(Journal(folder)))
+        file = held.enter_context(replacing(folder / JOURNAL))
+        for row, line in whole.lines(_judges(folder), without_failed=False):
+            if not any(row // step % number == part for part, number in journals):
+                file.write(line)
+        for journal in journals.values():
+            file.writelines(line for _, line in journal.lines(_judges(folder), without_failed=False))
     _remove(parts)
     (folder / _FOLDER).rmdir()
 
@@ -153,23 +133,21 @@ def _wait_until_unlocked(parts: Iterable[Path]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunPart:
+class _RunPart:
     """What one process judges.
 
     Args:
-        rows: Its rows.
+        folder: Folder with its rows and its journal.
+        size: How many rows there are.
         load: Makes the judges.
-        settings: Its share of the limits; the folder is that of the part.
-        max_concurrency: Its model calls at once.
-        log_texts: Whether the log of a judge's own errors holds what they say.
+        work: Its share of the limits; without judges.
         forbids_requests: Whether requests to real models are forbidden.
     """
 
-    rows: DealtRows
+    folder: Path
+    size: int
     load: Callable[[], Mapping[str, Judge]]
-    settings: RunSettings
-    max_concurrency: int
-    log_texts: bool
+    work: RunWork
     forbids_requests: bool
 
 
@@ -184,7 +162,7 @@ class _Ended:
     error: Exception | None = None
 
 
-def _work(part: RunPart, connection: Connection) -> None:
+def _work(part: _RunPart, connection: Connection) -> None:
     """Judge a part; sends `Progress` and in the end `_Ended`.
 
     The process ends with the one that started it, however that ends, so that nobody pays for calls of a run that
@@ -193,7 +171,7 @@ def _work(part: RunPart, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal interrupts the starter, too, which ends this process
     threading.Thread(target=_end_with_starter, args=(connection,), daemon=True).start()
     try:
-        with no_model_requests() if part.forbids_requests else nullcontext(), locked(Path(part.settings.folder)):
+        with no_model_requests() if part.forbids_requests else nullcontext(), locked(part.folder):
             _judge_part(part, connection.send)
         ending = _Ended()
     except Exception as error:  # noqa: BLE001 - reported by the process that started this one
@@ -202,21 +180,11 @@ def _work(part: RunPart, connection: Connection) -> None:
         connection.send(ending)
 
 
-def _judge_part(part: RunPart, send: Callable[[Progress], None]) -> None:
-    journal = Journal(Path(part.settings.folder))
-    try:
+def _judge_part(part: _RunPart, send: Callable[[Progress], None]) -> None:
+    with closing(Journal(part.folder)) as journal:
         warn_of_unreadable(journal)
-        judging = judge_missing(
-            part.rows,
-            part.load(),
-            part.settings.watched(send),
-            journal,
-            max_concurrency=part.max_concurrency,
-            log_texts=part.log_texts,
-        )
-        asyncio.run(judging)
-    finally:
-        journal.close()
+        work = replace(part.work, judges=part.load()).evolve(on_progress=send)
+        asyncio.run(judge_missing(_dealt_rows(part.folder), work, journal, size=part.size))
 
 
 def _end_with_starter(connection: Connection) -> None:
@@ -235,60 +203,40 @@ def _portable(error: Exception) -> Exception:
 
 
 async def judge_in_processes(
-    source: RunRows,
-    judges: Mapping[str, Judge],
-    settings: RunSettings,
-    folder: Path,
-    *,
-    max_concurrency: int,
-    log_texts: bool,
-    load: Callable[[], Mapping[str, Judge]] | None,
+    source: RunRows, work: RunWork, folder: Path, load: Callable[[], Mapping[str, Judge]] | None
 ) -> None:
     """Judge what is missing in a run's journal.
 
     Args:
         source: The rows of the run.
-        judges: The judges by name.
-        settings: The settings of the run; their limits are divided between the processes.
-        folder: Its folder, whose lock is held.
-        max_concurrency: Model calls at once, all processes together.
-        log_texts: Whether the log of a judge's own errors holds what they say.
+        work: How they are judged; its limits are divided between the processes.
+        folder: The folder of the run, whose lock is held.
         load: Makes the judges in each process; None sends them there.
 
     Raises:
         ConfigurationError: If judges or limits cannot be divided, or a process failed.
         RunStopped: If processes reached a limit.
     """
-    number = settings.processes
+    number = work.settings.processes
     if load is None:
-        for name, judge in judges.items():
+        for name, judge in work.judges.items():
             check_picklable(judge, f"the judge {name!r}", "leave processes=... out, or define it in a module")
-        load = partial(dict, judges)
-    shares = [
-        (settings.part(part, number), divided(max_concurrency, part, number, "max_concurrency") or 1)
-        for part in range(number)
-    ]
+        load = partial(dict, work.judges)
+    shares = [replace(work.part(part, number), judges={}) for part in range(number)]
     outputs.remove_results(folder)
     try:
-        dealt = deal(source, folder, number, source.step, retry_failed=settings.retry_failed)
+        dealt = _deal(source, folder, number, retry_failed=work.settings.retry_failed)
         parts = [
-            RunPart(
-                rows=rows,
-                load=load,
-                settings=share.at(rows.path.parent),
-                max_concurrency=calls,
-                log_texts=log_texts,
-                forbids_requests=ban.depth > 0,
-            )
-            for rows, (share, calls) in zip(dealt, shares, strict=True)
-            if rows.size
+            _RunPart(folder=part, size=size, load=load, work=share, forbids_requests=ban.depth > 0)
+            for (part, size), share in zip(dealt, shares, strict=True)
+            if size
         ]
-        await _judge(parts, settings)
+        await _judge(parts, work.settings)
     finally:
         gather(folder, source.step)
 
 
-async def _judge(parts: Sequence[RunPart], settings: RunSettings) -> None:
+async def _judge(parts: Sequence[_RunPart], settings: RunSettings) -> None:
     workers: list[_Worker] = []
     try:
         workers += [_Worker.started(part, f"{number} of {len(parts)}") for number, part in enumerate(parts, 1)]
@@ -321,7 +269,7 @@ class _Worker:
     has_ended: bool = False
 
     @classmethod
-    def started(cls, part: RunPart, label: str) -> _Worker:
+    def started(cls, part: _RunPart, label: str) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(part, theirs), name=f"judges-{label}", daemon=True)

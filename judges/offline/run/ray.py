@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -25,13 +25,13 @@ from judges.judge import Judge
 from judges.offline.dataset.reading import checked_columns, read_sample, rename_rows
 from judges.offline.results import Evaluation, OrderedRows, RowOutput
 from judges.offline.run import outputs
-from judges.offline.run.cells import judge_missing, new_meter
+from judges.offline.run.cells import RunWork, judge_missing, new_meter
 from judges.offline.run.evaluate import judges_by_name
 from judges.offline.run.journal import Journal, is_failure, make_folder, replacing
 from judges.offline.run.journaled import opened, sum_up
 from judges.offline.run.meter import RunStopped
 from judges.offline.run.outputs import whole_verdict_json
-from judges.offline.run.settings import RunSettings, divided
+from judges.offline.run.settings import RunSettings
 from judges.offline.run.source import JudgeRecord, Manifest, digest_of, row_json
 from judges.runtime.validation import check_picklable, whole_number
 from judges.sample import Sample
@@ -65,19 +65,13 @@ class _BlockWork:
     """What a worker judges with.
 
     Args:
-        judges: The judges by name.
-        settings: Its share of the limits.
-        max_concurrency: Its model calls at once.
-        log_texts: Whether the log of a judge's own errors holds what they say.
+        run: The judges, and its share of the limits.
         blocks: Folder in which finished blocks are written; None returns them.
         start: Which start of the run this is, from 1.
         columns: Which column holds which field, where they have other names.
     """
 
-    judges: Mapping[str, Judge]
-    settings: RunSettings
-    max_concurrency: int
-    log_texts: bool
+    run: RunWork
     blocks: Path | None = None
     start: int = 1
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -93,8 +87,8 @@ class _BlockJudge:
 
     def __init__(self, work: _BlockWork, keys: ndarray[Any, Any] | None) -> None:
         self._work, self._keys = work, keys
-        self._meter = new_meter(work.settings, work.judges, work.max_concurrency)
-        self._fingerprint = fingerprint(*work.judges.values()).encode()
+        self._meter = new_meter(work.run)
+        self._fingerprint = fingerprint(*work.run.judges.values()).encode()
 
     def __call__(self, block: Table) -> Table:
         """Return the rows of a block with their verdicts; or, where they are written to a file, how many they are.
@@ -122,7 +116,7 @@ class _BlockJudge:
 
     def _is_there(self, row: int, key: int) -> bool:
         before = 0 if self._keys is None or row >= len(self._keys) else int(self._keys[row])
-        if before not in (0, key) and not self._work.settings.accept_changes:
+        if before not in (0, key) and not self._work.run.settings.accept_changes:
             raise ConfigurationError(
                 f"row {row} changed since it was judged; undo the change, or judge such rows again with "
                 f"accept_changes=True"
@@ -131,35 +125,22 @@ class _BlockJudge:
 
     def _judged(self, samples: Mapping[int, Sample | BadSample]) -> dict[int, dict[str, Verdict]]:
         """Return the verdicts of the rows that every judge has judged."""
-        work = self._work
-        with tempfile.TemporaryDirectory(prefix="judges-") as folder:
-            journal = Journal(Path(folder))
-            sink = _CollectedVerdicts()
-            try:
-                asyncio.run(
-                    judge_missing(
-                        _RowsInMemory(samples),
-                        work.judges,
-                        work.settings,
-                        journal,
-                        sink=sink,
-                        max_concurrency=work.max_concurrency,
-                        log_texts=work.log_texts,
-                        meter=self._meter,
-                    )
-                )
-            except RunStopped:
-                """The driver finds that rows are missing."""
-            finally:
-                journal.close()
-        return {row: sink.verdicts[row] for row in samples if len(sink.verdicts.get(row, ())) == len(work.judges)}
+        run, sink = self._work.run, _CollectedVerdicts()
+        with (
+            tempfile.TemporaryDirectory(prefix="judges-") as folder,
+            closing(Journal(Path(folder))) as journal,
+            suppress(RunStopped),  # the driver finds that rows are missing
+        ):
+            rows, size = samples.items(), len(samples)
+            asyncio.run(judge_missing(rows, run, journal, size=size, sink=sink, meter=self._meter))
+        return {row: sink.verdicts[row] for row in samples if len(sink.verdicts.get(row, ())) == len(run.judges)}
 
     def _columns(
         self, samples: Mapping[int, Sample | BadSample], verdicts: Mapping[int, Mapping[str, Verdict]]
     ) -> dict[str, tuple[Sequence[object], str]]:
         faults = [str(samples[row]) if isinstance(samples[row], BadSample) else "" for row in verdicts]
         columns: dict[str, tuple[Sequence[object], str]] = {ERROR: (faults, "string")}
-        for name in self._work.judges:
+        for name in self._work.run.judges:
             columns |= _columns_of(name, [cells[name] for cells in verdicts.values()])
         if self._work.blocks is not None:
             failed = [any(is_failure(cell.unscored) for cell in cells.values()) for cells in verdicts.values()]
@@ -218,20 +199,6 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_none(part) for name, part in value.items() if part is not None}
     return [_without_none(part) for part in value] if isinstance(value, list) else value
-
-
-@dataclass(frozen=True)
-class _RowsInMemory:
-    """Numbered rows in memory."""
-
-    samples: Mapping[int, Sample | BadSample]
-
-    def __iter__(self) -> Iterator[tuple[int, Sample | BadSample]]:
-        return iter(self.samples.items())
-
-    @property
-    def size(self) -> int:
-        return len(self.samples)
 
 
 @dataclass(frozen=True)
@@ -418,20 +385,20 @@ def evaluate_ray(
         check_picklable(judge, f"the judge {name!r}", "define it in a module")
     last = whole_number(workers, setting="workers") - 1  # the worker with the smallest share, which each may have
     settings = _checked_settings(run, resume=resume)
-    work = _BlockWork(
+    whole = RunWork(
         judges=members,
-        settings=(settings or RunSettings(folder=Path())).part(last, workers),
-        max_concurrency=divided(max_concurrency, last, workers, "max_concurrency") or 1,
+        settings=settings or RunSettings(folder=Path()),
+        max_concurrency=max_concurrency,
         log_texts=log_texts,
-        columns=columns,
     )
+    work = _BlockWork(run=whole.part(last, workers), columns=columns)
     output = RowOutput(keep_rows=keep_rows)
     with _errors_of_workers():
         whole_number(batch_size, setting="batch_size")
         numbered = _NumberedDataset.of(_dataset(ds), members, workers=workers, batch_size=batch_size)
         pool = _Pool(workers, batch_size, num_cpus)
         if settings is not None:
-            return _judge_run(numbered, work, pool, settings, output)
+            return _judge_run(numbered, work, pool, whole, output)
         dataset = pool.judged(numbered, work, None).materialize()
         results = OrderedRows(members, output)
         tables = dataset.iter_batches(batch_size=_ROWS_AT_ONCE, batch_format="pyarrow")
@@ -521,12 +488,12 @@ class _Pool:
 
 
 def _judge_run(
-    rows: _NumberedDataset, work: _BlockWork, pool: _Pool, settings: RunSettings, output: RowOutput
+    rows: _NumberedDataset, work: _BlockWork, pool: _Pool, whole: RunWork, output: RowOutput
 ) -> RayEvaluation:
     """Judge what is missing into the folder of a run, and write its results."""
-    started = time.monotonic()
-    records = tuple(JudgeRecord(name=name) for name in work.judges)
-    with opened(Manifest(judges=records, rows=rows.size), work.judges, settings) as folder:
+    started, settings, judges = time.monotonic(), whole.settings, whole.judges
+    records = tuple(JudgeRecord(name=name) for name in judges)
+    with opened(Manifest(judges=records, rows=rows.size), whole) as folder:
         blocks = folder.absolute() / _BLOCKS
         make_folder(blocks)
         finished = _Finished.read(blocks, rows.size)
@@ -537,17 +504,16 @@ def _judge_run(
         rows_left = int((finished.keys == 0).sum())
         if rows_left:
             raise _stopped(judged, rows_left, settings, pool)
-        journal = Journal(folder)
-        try:
-            with outputs.RunFiles(folder, journal, work.judges) as files:
-                results = OrderedRows(work.judges, output, files)
-                for row, sample, verdicts in _judged_rows(finished.tables(), work):
-                    results.expect(row, sample, row_json(sample), len(verdicts))
-                    for verdict in verdicts.values():
-                        results.add(row, outputs.verdict_json(verdict), verdict)
-        finally:
-            journal.close()
-            journal.path.unlink()  # the blocks are the journal
+        with (
+            tempfile.TemporaryDirectory(prefix="judges-") as empty,  # the blocks are the journal
+            closing(Journal(Path(empty))) as journal,
+            outputs.run_files(folder, journal, judges) as files,
+        ):
+            results = OrderedRows(judges, output, files)
+            for row, sample, verdicts in _judged_rows(finished.tables(), work):
+                results.expect(row, sample, row_json(sample), len(verdicts))
+                for verdict in verdicts.values():
+                    results.add(row, outputs.verdict_json(verdict), verdict)
         evaluation = sum_up(results, folder, output, seconds=time.monotonic() - started)
     return RayEvaluation.of(evaluation, finished)
 
@@ -566,7 +532,7 @@ def _judged_rows(
 ) -> Iterator[tuple[int, Sample | BadSample, dict[str, Verdict]]]:
     """Yield the rows of judged tables, in their order, with their samples and verdicts."""
     for table in tables:
-        cells = {name: table.column(f"{name}_{_VERDICT}").to_pylist() for name in work.judges}
+        cells = {name: table.column(f"{name}_{_VERDICT}").to_pylist() for name in work.run.judges}
         samples = _samples_in(table, work.columns)
         for place, (row, sample) in enumerate(zip(table.column(ROW).to_pylist(), samples, strict=True)):
             yield row, sample, {name: outputs.read_verdict(texts[place]) for name, texts in cells.items()}

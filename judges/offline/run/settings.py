@@ -205,18 +205,6 @@ class RunSettings(_CheckedSettings):
             raise ValueError(f"{useless[0]} has no use with batches, which the provider paces; leave it out")
         return self
 
-    def watched(self, on_progress: OnProgress) -> RunSettings:
-        """Return the same settings with somebody who hears of the progress."""
-        return self.evolve(on_progress=on_progress)
-
-    def when_all_is_judged(self) -> RunSettings:
-        """Return the settings with which results are written once nothing is missing in the journal."""
-        return self.evolve(retry_failed=False, on_progress=None, processes=1, batch=None)
-
-    def at(self, folder: Path) -> RunSettings:
-        """Return the same settings for another folder."""
-        return self.evolve(folder=folder)
-
     def part(self, number: int, of: int) -> RunSettings:
         """Return the settings of one of several workers that divide the limits between them.
 

@@ -9,30 +9,17 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
 
-from judges.errors import BadSample, ConfigurationError, plural
+from judges.errors import BadSample, plural
 from judges.offline.dataset.reading import RowInput, RowsFile, read_sample
-from judges.offline.run.journal import open_private, replacing
+from judges.offline.run.journal import open_private, read_json, write_json
 from judges.sample import Sample
 
 SPOOL = "rows.jsonl"
-
-
-class NumberedRows(Protocol):
-    """Rows with their numbers in the dataset, which can be read again."""
-
-    def __iter__(self) -> Iterator[tuple[int, Sample | BadSample]]:
-        """Yield the rows, numbered."""
-        ...
-
-    @property
-    def size(self) -> int | None:
-        """How many there are; None where that is unknown."""
-        ...
 
 
 class RunRows:
@@ -54,9 +41,6 @@ class RunRows:
         for index, row in islice(enumerate(self._read()), self._first, None, self._step):
             yield index, read_sample(row)
 
-    def __len__(self) -> int:
-        return len(range(self._first, self._total or 0, self._step))
-
     @property
     def step(self) -> int:
         """How far apart the numbers of two rows are."""
@@ -65,12 +49,7 @@ class RunRows:
     @property
     def size(self) -> int | None:
         """How many rows this part has; None where that is unknown."""
-        return None if self._total is None else len(self)
-
-
-def file_source(file: RowsFile, *, limit: int | None, total: int | None, shard: tuple[int, int] | None) -> RunRows:
-    """Return the rows of a file; those that cannot be read stand as errors in their place."""
-    return RunRows(lambda: islice(file.rows(), limit), total=total, shard=shard)
+        return None if self._total is None else len(range(self._first, self._total, self._step))
 
 
 async def spooled(
@@ -213,28 +192,12 @@ class Manifest(BaseModel):
         Raises:
             ConfigurationError: If the folder holds no run, or one of another version.
         """
-        path = folder / NAME
-        try:
-            text = path.read_bytes()
-        except (OSError, ValueError):
-            raise ConfigurationError(
-                f"{folder} holds no run; give a folder that `refine evaluate ... --out RUN` has written"
-            ) from None
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            fault = error.errors()[0]
-            place = ".".join(map(str, fault["loc"])) or "the whole file"
-            raise ConfigurationError(
-                f"{path} cannot be read: {place}: {fault['msg']}; it was changed, or written by another version "
-                f"of selfrefine"
-            ) from None
+        missing = f"{folder} holds no run; give a folder that `refine evaluate ... --out RUN` has written"
+        return read_json(cls, folder / NAME, missing)
 
     def write(self, folder: Path) -> None:
         """Write the manifest into the folder of its run."""
-        document = self.model_dump(mode="json", exclude=None if self.batch else {"batch"})
-        with replacing(folder / NAME) as file:
-            file.write(json.dumps(document, ensure_ascii=True, indent=2).encode() + b"\n")
+        write_json(folder / NAME, self.model_dump(mode="json", exclude=None if self.batch else {"batch"}))
 
     def changes(self, before: Manifest, *, rescored: frozenset[str] = frozenset()) -> list[str]:
         """Return in words what differs from the manifest of an earlier start of the same run.
