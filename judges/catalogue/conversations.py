@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -19,7 +19,6 @@ from judges.messages import Conversation, Role
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 
@@ -153,17 +152,7 @@ class RoleAdherence(_JudgeOfTurns):
     """The key of the role that a sample's assistant plays."""
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        role: Annotated[
-            str | None,
-            means(
-                'The role in words; None takes `metadata["role"]` of the sample, or else its system messages.',
-                "a patient teacher",
-            ),
-        ] = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, role: str | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         value: object = role
         if value is not None and not (isinstance(value, str) and value.strip()):
@@ -214,13 +203,7 @@ class PerTurn(_JudgeOfTurns):
     """
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        aggregate: Annotated[
-            _Aggregate, means('`"mean"`: answers that pass / all; `"worst"`: 1 if all pass, else 0.')
-        ] = "mean",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, aggregate: _Aggregate = "mean", **settings: Unpack[ModelSettings]
     ) -> None:
         self._aggregate = aggregate
         super().__init__(model, **settings)

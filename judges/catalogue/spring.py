@@ -18,7 +18,6 @@ from judges.entry import Entry, own_entry
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict, rating_of
 
 
@@ -72,18 +71,7 @@ class FactCheckingEvaluator(ModelJudge):
     pass_mark = 1.0
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        prompt: Annotated[
-            _FactPrompt,
-            means(
-                '`"general"`, or `"minicheck"` for a model that judges one claim at a time, such as '
-                '`judges.speaking(..., "minicheck")`: a call for each sentence, and a sentence is '
-                "supported or not, never contradicted."
-            ),
-        ] = "general",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, prompt: _FactPrompt = "general", **settings: Unpack[ModelSettings]
     ) -> None:
         self._one_by_one = prompt == "minicheck"
         question: Question[Any] = SUPPORT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
@@ -17,7 +17,6 @@ from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 TOOL_KEYS = ("tools", "available_tools", "tool_definitions")
@@ -111,19 +110,7 @@ class ToolUse(ModelJudge):
     """The keys of the tools that the agent has."""
 
     def __init__(  # type: ignore[misc]  # its tools are those of the agent
-        self,
-        model: object = None,
-        *,
-        tools: Annotated[
-            Iterable[object] | None,
-            means(
-                "The tools that the agent has: names, definitions as JSON, or LangChain tools; None "
-                'takes `metadata["tools"]` of the sample (or `available_tools`, `tool_definitions`), if '
-                "there are any.",
-                ["search", "book_table"],
-            ),
-        ] = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, tools: Iterable[object] | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         self._tools = checked_tools(tools)
         super().__init__(model, questions=(_TOOL_USE,), **settings)
@@ -226,13 +213,7 @@ class TaskCompletion(ModelJudge):
     pack = "task_completion"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        task: Annotated[
-            str | None, means("The task in words; None takes what the user says.", "Book a table for two.")
-        ] = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, task: str | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         self._task = None if task is None else checked_text(task, setting="task")
         super().__init__(model, questions=(_TASKS,), **settings)

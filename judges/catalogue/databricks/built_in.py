@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -23,7 +23,6 @@ from judges.catalogue.parts.claims import (
     support_verdicts,
 )
 from judges.catalogue.parts.fields import (
-    ToolResults,
     answer_in,
     contexts_in,
     non_blank_contexts_in,
@@ -40,7 +39,6 @@ from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Ask, Deliberation, Request
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
@@ -218,11 +216,7 @@ class Correctness(BuiltIn):
     question = Question(prompt="databricks_correctness", reply=Supports)
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        reveal_reference: Annotated[bool, means("Whether the feedback lists the facts.")] = False,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, reveal_reference: bool = False, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, **settings)
         self._reveals = reveal_reference
@@ -262,11 +256,7 @@ class Groundedness(BuiltIn):
     question = Question(prompt="databricks_groundedness", reply=Supports)
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        tool_results: ToolResults = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, tool_results: bool | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, **settings)
         self._tool_results = reads_tool_results(tool_results, compat=self.compat)
@@ -356,15 +346,7 @@ class ChunkRelevance(ModelJudge):
 
     questions = (_RELEVANT,)
 
-    def __init__(
-        self,
-        model: object = None,
-        *,
-        k: Annotated[
-            int | None, means("How many chunks count, those that stand first; None counts all.", 3, ge=1)
-        ] = None,
-        **settings: Unpack[ModelSettings],
-    ) -> None:
+    def __init__(self, model: object = None, *, k: int | None = None, **settings: Unpack[ModelSettings]) -> None:
         super().__init__(model, **settings)
         self._k = k
 

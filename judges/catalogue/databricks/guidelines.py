@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -18,7 +18,6 @@ from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, 
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _Rules = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -58,14 +57,7 @@ class GuidelineJudge(BuiltIn):
         self,
         model: object = None,
         *,
-        guidelines_context: Annotated[
-            Mapping[str, JsonValue],
-            means(
-                "Facts the guidelines refer to, by name, beside question and answer; those of a row, in "
-                '`metadata["guidelines_context"]`, are added and come first.',
-                {"customer": "a child"},
-            ),
-        ] = MappingProxyType({}),
+        guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:
         if not isinstance(guidelines_context, Mapping):
@@ -117,9 +109,7 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         self,
         model: object = None,
         *,
-        guidelines: Annotated[
-            _Rules, means("A guideline, a list of them, or lists under names.", ["Answer in English."])
-        ],
+        guidelines: _Rules,
         guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -24,7 +24,6 @@ from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _SCORES = {"answered": 1.0, "asked_back": 1.0, "partly": 0.5, "ducked": 0.0, "missing": 0.0}
@@ -64,15 +63,7 @@ class Completeness(ModelJudge):
     pack = "completeness"
     pass_mark = 0.75
 
-    def __init__(
-        self,
-        model: object = None,
-        *,
-        declined: Annotated[
-            float, means("What a part counts that is declined for want of an answer.", 0.5, ge=0, le=1)
-        ] = 1.0,
-        **settings: Unpack[ModelSettings],
-    ) -> None:
+    def __init__(self, model: object = None, *, declined: float = 1.0, **settings: Unpack[ModelSettings]) -> None:
         self._scores = {**_SCORES, "declined": float(declined)}
         super().__init__(model, questions=(_COMPLETENESS,), **settings)
 
@@ -151,14 +142,7 @@ class InstructionFollowing(ModelJudge):
         self,
         model: object = None,
         *,
-        instructions: Annotated[
-            str | Sequence[str] | None,
-            means(
-                "The instructions to check, one or several; None has them listed from the conversation. "
-                "With them the first call is not made.",
-                ["Use at most two sentences."],
-            ),
-        ] = None,
+        instructions: str | Sequence[str] | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._instructions = None if instructions is None else _checked(instructions)

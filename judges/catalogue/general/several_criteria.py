@@ -22,7 +22,6 @@ from judges.requests import Deliberation
 from judges.runtime.faults import write_whole
 from judges.runtime.validation import SharedByCopies
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict, strict_integer
 
 _LONGEST = 600
@@ -86,14 +85,7 @@ class DimensionsJudge(ModelJudge):
         self,
         model: object = None,
         *,
-        dimensions: Annotated[
-            Mapping[str, Mapping[str, Any]],
-            means(
-                "Each dimension by its name: its `criteria`, its `levels`, described and keyed by whole numbers "
-                "from the worst on, and its `weight`, 1 unless given.",
-                {"tone": {"criteria": "How kind is it?", "levels": {1: "rude", 2: "kind"}, "weight": 2}},
-            ),
-        ],
+        dimensions: Mapping[str, Mapping[str, Any]],
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._dimensions = _checked(dimensions)
@@ -278,32 +270,10 @@ class Checklist(ModelJudge):
         self,
         model: object = None,
         *,
-        items: Annotated[
-            Sequence[str | Mapping[str, Any]] | None,
-            means(
-                "The items: questions of which yes is good, or mappings with `ask` and `check`, an instruction of "
-                "`verifiable_instructions`; None has them written.",
-                ["Does it name a price?", {"ask": "Is it short?", "check": {"kind": "words", "at_most": 80}}],
-            ),
-        ] = None,
-        criteria: Annotated[
-            str | None,
-            means(
-                "What the items are written for; None takes what `about` names.", "A good answer of a help desk."
-            ),
-        ] = None,
-        about: Annotated[
-            _Source,
-            means(
-                "What items are written for where there are no `criteria`: the `request`, or the `system` prompt."
-            ),
-        ] = "request",
-        file: Annotated[
-            str | Path | None,
-            means(
-                "Where written items are kept, as JSON to be edited; None keeps them in memory.", "checklists.json"
-            ),
-        ] = None,
+        items: Sequence[str | Mapping[str, Any]] | None = None,
+        criteria: str | None = None,
+        about: _Source = "request",
+        file: str | Path | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if items is not None and (criteria is not None or file is not None):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -37,7 +37,6 @@ from judges.models.resolve import as_embeddings
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 
@@ -77,17 +76,9 @@ class AnswerCorrectness(ModelJudge):
         self,
         model: object = None,
         *,
-        embeddings: Annotated[
-            object, means('The embedding model: a LangChain `Embeddings` object, `"minilm"`, ...', "minilm")
-        ] = None,
-        weights: Annotated[
-            Sequence[float] | None,
-            means(
-                "w1 and w2; None takes 0.75 and 0.25 with embeddings, else 1 and 0.",
-                AsCode('[0.5, 0.5], embeddings="minilm"'),
-            ),
-        ] = None,
-        beta: Annotated[float, means("How much more recall counts than precision.", 2.0, gt=0)] = 1.0,
+        embeddings: object = None,
+        weights: Sequence[float] | None = None,
+        beta: float = 1.0,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._weights = _checked_weights(weights, has_embeddings=embeddings is not None)
@@ -215,19 +206,10 @@ class FactualCorrectness(ModelJudge):
         self,
         model: object = None,
         *,
-        mode: Annotated[_FactualMode, means('`"f1"`, `"precision"` or `"recall"`.')] = "f1",
-        beta: Annotated[float, means("How much more recall counts than precision, in F.", 2.0, gt=0)] = 1.0,
-        atomicity: Annotated[
-            _Degree,
-            means('`"high"`: each claim is a single fact; `"low"`: it may hold several that belong together.'),
-        ] = "high",
-        coverage: Annotated[
-            _Degree,
-            means(
-                '`"high"`: every statement is a claim; `"low"`: the main points alone. With both high '
-                "the claims are shared with other judges."
-            ),
-        ] = "high",
+        mode: _FactualMode = "f1",
+        beta: float = 1.0,
+        atomicity: _Degree = "high",
+        coverage: _Degree = "high",
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._mode, self._beta = mode, float(beta)
@@ -330,24 +312,7 @@ class SemanticSimilarity(Metric):
     pack = "semantic_similarity"
 
     def __init__(
-        self,
-        embeddings: Annotated[
-            object,
-            means(
-                'A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`, which needs no network.',
-                "minilm",
-            ),
-        ] = None,
-        *,
-        cross_encoder: Annotated[
-            Scorer | None,
-            means(
-                "Replaces them: a function, sync or async, from pairs (answer, reference) to one "
-                "similarity from -1 to 1 for each.",
-                AsCode("lambda pairs: [0.9 for pair in pairs]"),
-            ),
-        ] = None,
-        **settings: Unpack[MetricSettings],
+        self, embeddings: object = None, *, cross_encoder: Scorer | None = None, **settings: Unpack[MetricSettings]
     ) -> None:
         if (embeddings is None) == (cross_encoder is None):
             raise ConfigurationError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -19,7 +19,6 @@ from judges.models.resolve import as_embeddings
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _LEVELS = {"none": 0.0, "partial": 0.5, "full": 1.0}
@@ -92,16 +91,9 @@ class AnswerRelevancy(ModelJudge):
         self,
         model: object = None,
         *,
-        embeddings: Annotated[
-            object, means('A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`.', "minilm")
-        ] = None,
-        method: Annotated[
-            _RelevancyMethod | None,
-            means('`"embeddings"` or `"judge"`; None uses embeddings if there are any.', "judge"),
-        ] = None,
-        strictness: Annotated[
-            int, means("How many questions, from 1 on.", AsCode('5, embeddings="minilm"'), ge=1)
-        ] = 3,
+        embeddings: object = None,
+        method: _RelevancyMethod | None = None,
+        strictness: int = 3,
         **settings: Unpack[ModelSettings],
     ) -> None:
         compat = settings.get("variant") == "compat"

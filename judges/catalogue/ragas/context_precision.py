@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -17,7 +17,6 @@ from judges.errors import AskFailed, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _PrecisionMetric = Literal["average_precision", "precision"]
@@ -49,23 +48,9 @@ class _PrecisionOfContexts(ModelJudge):
         self,
         model: object = None,
         *,
-        metric: Annotated[
-            _PrecisionMetric,
-            means(
-                '`"average_precision"`, or `"precision"`: useful / contexts, whatever their order.', "precision"
-            ),
-        ] = "average_precision",
-        k: Annotated[
-            int | None, means("How many of the first contexts are judged; None takes all.", 3, ge=1)
-        ] = None,
-        strict_k: Annotated[
-            bool,
-            means(
-                'With `metric="precision"`: divide by k even where there are fewer contexts, as precision@k is '
-                "defined; False divides by the number of contexts.",
-                AsCode('False, metric="precision", k=3'),
-            ),
-        ] = True,
+        metric: _PrecisionMetric = "average_precision",
+        k: int | None = None,
+        strict_k: bool = True,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if not strict_k and (k is None or metric != "precision"):

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
 
@@ -20,7 +20,6 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 
@@ -60,16 +59,7 @@ class ContextRecall(ModelJudge):
     pack = "context_recall"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        split: Annotated[
-            _ReferenceSplit,
-            means(
-                '`"sentences"`, or `"claims"`: one more call, which other judges of the reference\'s claims share.'
-            ),
-        ] = "sentences",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, split: _ReferenceSplit = "sentences", **settings: Unpack[ModelSettings]
     ) -> None:
         compat = settings.get("variant") == "compat"
         if compat and split == "claims":
@@ -198,20 +188,8 @@ class _ComparingContexts(ComputedMetric):
     def __init__(
         self,
         *,
-        distance_measure: Annotated[
-            DistanceMeasure, means('`"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.')
-        ] = "levenshtein",
-        similarity_threshold: Annotated[
-            float | None,
-            means(
-                "Similarity from which two texts match, by default 0.5. It is ragas' `threshold`, and with "
-                '`variant="compat"` that name sets it as well; here `threshold` is the pass mark.',
-                0.7,
-                title="a similarity",
-                ge=0,
-                le=1,
-            ),
-        ] = None,
+        distance_measure: DistanceMeasure = "levenshtein",
+        similarity_threshold: float | None = None,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -26,7 +26,6 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _GOAL = "text: what the user wants to have in the end"
@@ -196,11 +195,7 @@ class TopicAdherence(ModelJudge):
     pack = "topic_adherence"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        mode: Annotated[_TopicMode, means("Which of the four is the score; ragas has no accuracy.")] = "f1",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, mode: _TopicMode = "f1", **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, questions=(_TOPICS, _REFUSED, _ALLOWED), **settings)
         if self.compat and mode == "accuracy":

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.similarity import DistanceMeasure, Likeness, bind_settings, distance_of, import_extra
@@ -24,7 +24,6 @@ from judges.catalogue.parts.text import (
 from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.sample import Sample
-from judges.settings import means
 
 
 class BleuScore(Likeness):
@@ -45,23 +44,9 @@ class BleuScore(Likeness):
     def __init__(
         self,
         *,
-        tokenizer: Annotated[
-            Tokenizer,
-            means(
-                'How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into '
-                'characters besides, `"char"` takes every character, `"word"` runs of letters and '
-                'digits; `"auto"` is `"zh"`, and `"13a"` with `variant="compat"`.'
-            ),
-        ] = "auto",
-        lowercase: Annotated[bool, means("Whether letter case is ignored.")] = False,
-        kwargs: Annotated[
-            Mapping[str, object],
-            means(
-                "Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, "
-                "...), as ragas takes them; `tokenize` replaces `tokenizer`.",
-                {"smooth_method": "floor"},
-            ),
-        ] = MappingProxyType({}),
+        tokenizer: Tokenizer = "auto",
+        lowercase: bool = False,
+        kwargs: Mapping[str, object] = MappingProxyType({}),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -98,18 +83,11 @@ class ChrfScore(Likeness):
     def __init__(
         self,
         *,
-        char_order: Annotated[int, means("Length of the longest character n-grams.", 4, ge=1)] = 6,
-        word_order: Annotated[int, means("Length of the longest word n-grams; 0 for none.", 2, ge=0)] = 0,
-        beta: Annotated[int, means("How many times as much recall weighs as precision.", 3, ge=1)] = 2,
-        lowercase: Annotated[bool, means("Whether letter case is ignored.")] = False,
-        kwargs: Annotated[
-            Mapping[str, object],
-            means(
-                "Further settings of `sacrebleu.corpus_chrf`, by name (`remove_whitespace`, ...), as "
-                "ragas takes them; they take precedence over those above.",
-                {"remove_whitespace": False},
-            ),
-        ] = MappingProxyType({}),
+        char_order: int = 6,
+        word_order: int = 0,
+        beta: int = 2,
+        lowercase: bool = False,
+        kwargs: Mapping[str, object] = MappingProxyType({}),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -272,20 +250,10 @@ class RougeScore(Likeness):
     def __init__(
         self,
         *,
-        rouge_type: Annotated[
-            _RougeType, means('`"rouge1"`, `"rouge2"` or `"rougeL"` (longest common subsequence).')
-        ] = "rougeL",
-        mode: Annotated[_RougeMode, means('`"fmeasure"`, `"precision"` or `"recall"`.')] = "fmeasure",
-        tokenizer: Annotated[
-            Tokenizer,
-            means(
-                'How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into '
-                'characters besides, `"char"` takes every character, `"word"` runs of letters and '
-                'digits; `"auto"` takes characters in scripts without blanks, and else words. '
-                '`variant="compat"` allows only `"auto"`.'
-            ),
-        ] = "auto",
-        use_stemmer: Annotated[bool, means("Whether English words are stemmed, by Porter's algorithm.")] = True,
+        rouge_type: _RougeType = "rougeL",
+        mode: _RougeMode = "fmeasure",
+        tokenizer: Tokenizer = "auto",
+        use_stemmer: bool = True,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -337,16 +305,8 @@ class NonLLMStringSimilarity(Likeness):
     def __init__(
         self,
         *,
-        distance_measure: Annotated[
-            DistanceMeasure, means('`"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.')
-        ] = "levenshtein",
-        normalize: Annotated[
-            Collection[Normalization],
-            means(
-                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`.',
-                ["trim", "casefold"],
-            ),
-        ] = (),
+        distance_measure: DistanceMeasure = "levenshtein",
+        normalize: Collection[Normalization] = (),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -368,18 +328,7 @@ class NonLLMStringSimilarity(Likeness):
 class _Normalized(Likeness):
     """The base of judges that compare texts as wholes, which may be normalised first."""
 
-    def __init__(
-        self,
-        *,
-        normalize: Annotated[
-            Collection[Normalization],
-            means(
-                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
-                ["trim", "casefold"],
-            ),
-        ] = (),
-        **settings: Unpack[MetricSettings],
-    ) -> None:
+    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
         self._normalize = checked_normalization(normalize)
 

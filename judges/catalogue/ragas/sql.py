@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -26,7 +26,6 @@ from judges.hints import other_word
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 Database = str | Path | Callable[[], sqlite3.Connection]
@@ -242,25 +241,9 @@ class LLMSQLEquivalence(ModelJudge):
         self,
         model: object = None,
         *,
-        dialect: Annotated[
-            str,
-            means(
-                'Dialect of both queries, as sqlglot calls it (`"postgres"`); needs the extra. Without '
-                "one, both are standard SQL, where names ignore letter case.",
-                "postgres",
-            ),
-        ] = "",
-        database: Annotated[
-            Database | None,
-            means(
-                "An SQLite file, or a function that opens a connection of its own, on which both queries "
-                "are run, read-only.",
-                AsCode('lambda: sqlite3.connect("shop.db")'),
-            ),
-        ] = None,
-        timeout_s: Annotated[
-            float, means("Seconds for each query that is run.", 2.0, title="a number of seconds", gt=0)
-        ] = 5.0,
+        dialect: str = "",
+        database: Database | None = None,
+        timeout_s: float = 5.0,
         **settings: Unpack[ModelSettings],
     ) -> None:
         super().__init__(model, questions=(_EQUIVALENCE,), **settings)
@@ -332,20 +315,10 @@ class DataCompyScore(ComputedMetric):
     def __init__(
         self,
         *,
-        mode: Annotated[_TableMode, means('`"rows"` or `"columns"`.')] = "rows",
-        metric: Annotated[_Measure, means('`"precision"`, `"recall"` or `"f1"`.')] = "f1",
-        key_columns: Annotated[
-            Collection[str], means('Columns by which rows are paired; not with `variant="compat"`.', ["id"])
-        ] = (),
-        tolerance: Annotated[
-            float,
-            means(
-                "By how much numbers may differ. Where too many rows are within it of one another to be "
-                "paired, the verdict is unscored, `undefined`.",
-                0.01,
-                ge=0,
-            ),
-        ] = 0.0,
+        mode: _TableMode = "rows",
+        metric: _Measure = "f1",
+        key_columns: Collection[str] = (),
+        tolerance: float = 0.0,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from itertools import chain, repeat
 from statistics import harmonic_mean
-from typing import Annotated, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -27,7 +27,6 @@ from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import HIGHEST, Verdict, rating_of
 
 _EPSILON = 1e-10
@@ -82,8 +81,8 @@ class SummarizationScore(ModelJudge):
         self,
         model: object = None,
         *,
-        coeff: Annotated[float, means("Weight of conciseness, 0 to 1.", 0.3, title="a weight", ge=0, le=1)] = 0.5,
-        length_penalty: Annotated[bool, means("Whether the length counts; if not, score = qa.")] = True,
+        coeff: float = 0.5,
+        length_penalty: bool = True,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._coeff = coeff if length_penalty else 0.0

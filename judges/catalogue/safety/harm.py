@@ -18,7 +18,6 @@ from judges.errors import ConfigurationError, shortened, unfit
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import HIGHEST, LOWEST, Verdict, rating_of, strict_integer
 
 W = TypeVar("W", bound=str)
@@ -105,17 +104,8 @@ class Harm(ModelJudge):
         self,
         model: object = None,
         *,
-        classes: Annotated[
-            Collection[_HarmClass] | None, means("The classes to judge; None takes all.", ["hate", "violence"])
-        ] = None,
-        limits: Annotated[
-            int | Mapping[_HarmClass, int] | None,
-            means(
-                "The highest severity that passes, 0 to 7: one number for all classes, or a number by "
-                "class; classes left out, and None, keep the default, which is 3, and 1 for minors.",
-                {"hate": 0, "violence": 3},
-            ),
-        ] = None,
+        classes: Collection[_HarmClass] | None = None,
+        limits: int | Mapping[_HarmClass, int] | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._classes = chosen(classes, HARM_CLASSES, setting="classes")
@@ -255,18 +245,7 @@ class Refusal(ModelJudge):
     pack = "refusal"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        rules: Annotated[
-            str | None,
-            means(
-                "What the operator wants refused, or not refused, in words, in addition to the system "
-                "messages of the sample.",
-                "Never give medical advice.",
-            ),
-        ] = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, rules: str | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         self._rules = text_or_none(rules, setting="rules")
         super().__init__(model, questions=(_REACTION,), **settings)

@@ -36,7 +36,7 @@ from judges.errors import AskFailed, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation, Request
 from judges.sample import Sample
-from judges.settings import Needed, means
+from judges.settings import Needed
 from judges.verdict import MaskedSpan, Verdict
 
 _PHONE_REGIONS = (
@@ -106,20 +106,15 @@ _TEST_PHONE = re.compile(
 class Allowed:
     """Texts that may stand in an answer.
 
+    Args:
+        texts: Values in any way of writing, or `@` and a domain for all its e-mail addresses.
+        test_values: Whether values that are known from tests and manuals may, too.
+
     Raises:
         ConfigurationError: If one of them is no text, or has fewer than three letters and digits.
     """
 
-    def __init__(
-        self,
-        texts: Annotated[
-            Iterable[str], means("Values in any way of writing, or `@` and a domain for all its e-mail addresses.")
-        ],
-        *,
-        test_values: Annotated[
-            bool, means("Whether values that are known from tests and manuals may, too.")
-        ] = False,
-    ) -> None:
+    def __init__(self, texts: Iterable[str], *, test_values: bool = False) -> None:
         values: tuple[object, ...] = (texts,) if isinstance(texts, str) else tuple(texts)
         for value in values:
             if not isinstance(value, str) or len(_key(value)) < _SHORTEST:
@@ -205,53 +200,14 @@ class PiiLeakage(ModelJudge):
     def __init__(
         self,
         model: Annotated[
-            object,
-            means(
-                'For names and postal addresses: a LangChain chat model, a `"provider:model"` string, or '
-                "a `JudgeModel`; None looks for neither, and makes no call.",
-                "openai:gpt-5-mini",
-            ),
-            Needed(lambda settings: {"name", "address"} & set(settings.get("kinds") or ())),
+            object, Needed(lambda settings: {"name", "address"} & set(settings.get("kinds") or ()))
         ] = None,
         *,
-        kinds: Annotated[
-            Collection[Kind] | None,
-            means(
-                "The kinds to look for: email, phone, card, iban, national_id, passport, api_key, token, "
-                "private_key, password, ip_address, name, address; None takes all but ip_address.",
-                ["email", "phone"],
-            ),
-        ] = None,
-        countries: Annotated[
-            Collection[str] | None,
-            means(
-                "ISO codes of the countries whose national phone and identity numbers count; None takes "
-                "all that are known. International phone numbers and IBANs always count.",
-                ["DE", "US"],
-            ),
-        ] = None,
-        allow: Annotated[
-            Iterable[str],
-            means(
-                'Values that may be disclosed, in any way of writing; `"@shop.com"` allows all addresses '
-                "of a domain.",
-                ["@example.com"],
-            ),
-        ] = (),
-        allow_test_values: Annotated[
-            bool,
-            means(
-                "Whether numbers that payment services and manuals print for tests may be disclosed, such as "
-                "4242 4242 4242 4242, 078-05-1120 and 555-0100."
-            ),
-        ] = False,
-        patterns: Annotated[
-            Mapping[str, str] | None,
-            means(
-                "Further things to look for: regular expressions by the names under which they are reported.",
-                {"customer_number": r"\bC-\d{6}\b"},
-            ),
-        ] = None,
+        kinds: Collection[Kind] | None = None,
+        countries: Collection[str] | None = None,
+        allow: Iterable[str] = (),
+        allow_test_values: bool = False,
+        patterns: Mapping[str, str] | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         _check_extra()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from copy import copy
-from typing import Annotated, ClassVar, Literal, Unpack, get_args
+from typing import ClassVar, Literal, Unpack, get_args
 
 from pydantic import Field, JsonValue
 
@@ -17,7 +17,6 @@ from judges.judge import Judge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _Attack = Literal["indirect", "direct"]
@@ -71,17 +70,8 @@ class PromptInjection(ModelJudge):
         self,
         model: object = None,
         *,
-        attacks: Annotated[
-            Collection[_Attack] | None,
-            means("The attacks that count: indirect, direct; None takes both.", ["indirect"]),
-        ] = None,
-        rules: Annotated[
-            str | None,
-            means(
-                "The operator's rules in words, in addition to the system messages of the sample.",
-                "Never give a discount.",
-            ),
-        ] = None,
+        attacks: Collection[_Attack] | None = None,
+        rules: str | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._attacks = chosen(attacks, get_args(_Attack), setting="attacks")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -16,7 +16,6 @@ from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _Severity = Literal["low", "medium", "high"]
@@ -59,13 +58,7 @@ class CodeVulnerability(ModelJudge):
     pack = "code_vulnerability"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        fails_from: Annotated[
-            _Severity, means("The severity from which a weakness fails the answer.", "high")
-        ] = "medium",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, fails_from: _Severity = "medium", **settings: Unpack[ModelSettings]
     ) -> None:
         self._fails_from = _ORDER.index(fails_from)
         super().__init__(model, questions=(_WEAKNESSES,), **settings)
