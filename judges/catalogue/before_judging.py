@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from judges.catalogue.parts.fields import evidence
+from judges.entry import own_tables
 from judges.errors import AskFailed, ConfigurationError, one_line, shortened, unfit
 from judges.models.prompt_and_reply import encode, render_data
 from judges.prompting.prompts import Question, ReplySchema, made_by
@@ -431,24 +432,7 @@ def _returned(value: object) -> _Outcome:
     return cut_text(text, _LONGEST_RESULT), ""
 
 
-_SAMPLE_TOOLS = (
-    JudgeTool(
-        "read_sample",
-        "Reads a field of what is judged, or one numbered part of it, where only an outline is shown.",
-        {
-            "properties": {
-                "field": {"type": "string", "description": "the name of the field"},
-                "part": {"type": "integer", "description": "the number of the part; 0 or left out for a text"},
-                "start": {"type": "integer", "description": "the character to begin with; 0 or left out"},
-            }
-        },
-    ),
-    JudgeTool(
-        "search_sample",
-        "Finds words in all fields of what is judged, and shows in which part they stand.",
-        {"properties": {"words": {"type": "string", "description": "the words, as they stand there"}}},
-    ),
-)
+_SAMPLE_TOOLS = tuple(JudgeTool(**tool) for tool in own_tables(__file__, "before_judging.toml")["sample_tools"])
 
 
 def _read_or_search(name: str, arguments: _Value, data: _Value, sample: Sample) -> str:

@@ -34,7 +34,7 @@ from judges.catalogue.parts.fields import (
 from judges.catalogue.parts.questions import Remark, finding_schema, label_verdict
 from judges.catalogue.parts.text import for_retriever, sentences
 from judges.catalogue.ragas.context_recall import IDBasedContextRecall
-from judges.entry import Entry, own_entry
+from judges.entry import Entry, own_entry, own_tables
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Ask, Deliberation, Request
@@ -46,26 +46,7 @@ _Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
 _OVERALL: Question[Remark] = Question(prompt="databricks_overall", reply=Remark)
 
 _NEITHER = "the model said neither yes nor no"
-# fmt: off
-_YES = frozenset(
-    {
-        "yes", "y", "yea", "yeah", "true", "1", "1.0", "pass", "passed", "correct", "success",
-        "affirmative", "absolutely", "certainly", "indeed", "sure", "ok", "okay", "agree", "accept",
-        "accepted", "right", "positive", "pos", "accurate", "valid", "validity", "validated", "confirmed",
-        "approve", "approved", "complete", "completed", "good", "great", "excellent", "active", "enabled",
-        "on", "present", "found", "match", "matched",
-    }
-)
-_NO = frozenset(
-    {
-        "no", "n", "nah", "nope", "false", "0", "0.0", "fail", "failed", "incorrect", "failure", "negative",
-        "neg", "reject", "rejected", "disagree", "disapprove", "disapproved", "invalid", "inaccurate",
-        "wrong", "declined", "deny", "denied", "incomplete", "bad", "poor", "inactive", "disabled", "off",
-        "absent", "missing", "notfound", "mismatch", "mismatched", "none", "null", "nil", "not approved",
-    }
-)
-# fmt: on
-"""The words that mlflow 3 reads as yes and as no, in small letters."""
+_WORDS = own_tables(__file__, "mlflow.toml")
 
 
 class BuiltIn(ModelJudge):
@@ -111,7 +92,7 @@ class BuiltIn(ModelJudge):
 def _is_yes(text: str) -> bool | None:
     """Return whether a text means yes, as mlflow reads it; None for any other word than yes or no, its UNKNOWN."""
     word = text.strip().strip(".!\"'*").lower()
-    return word in _YES if word in _YES | _NO else None
+    return word in _WORDS["yes"] if word in (*_WORDS["yes"], *_WORDS["no"]) else None
 
 
 def _facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from judges.catalogue.parts.text import (
     normalize_text,
     tokens,
 )
-from judges.entry import Entry, own_entry
+from judges.entry import Entry, own_entry, own_tables
 from judges.errors import CannotJudge, ConfigurationError
 from judges.sample import Sample
 
@@ -104,30 +104,10 @@ class ChrfScore(Likeness):
         return float(self._chrf([hypothesis], [[expected]]).score / 100)
 
 
-_IRREGULAR = {
-    **{word: word for word in (
-        "sky", "news", "inning", "outing", "canning", "howe", "proceed", "exceed", "succeed",
-    )},
-    "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie",
-    "innings": "inning", "outings": "outing", "cannings": "canning",
-}  # fmt: skip
+_PORTER = own_tables(__file__, "porter.toml")
+_IRREGULAR: Mapping[str, str] = _PORTER["irregular"]
 _PLURALS = (("sses", "ss"), ("ies", "i"), ("ss", "ss"), ("s", ""))
-_LONG = (
-    ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"), ("bli", "ble"),
-    ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous"), ("ization", "ize"), ("ation", "ate"),
-    ("ator", "ate"), ("alism", "al"), ("iveness", "ive"), ("fulness", "ful"), ("ousness", "ous"), ("aliti", "al"),
-    ("iviti", "ive"), ("biliti", "ble"), ("fulli", "ful"),
-)  # fmt: skip
-_MIDDLE = (
-    ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""), ("ness", ""),
-)  # fmt: skip
-_SHORT = tuple(
-    (ending, "")
-    for ending in (
-        "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism", "ate",
-        "iti", "ous", "ive", "ize",
-    )
-)  # fmt: skip
+_SHORT = tuple((ending, "") for ending in _PORTER["short"])
 
 
 def stem(word: str) -> str:
@@ -204,11 +184,11 @@ def _long(word: str) -> str:
         return _long(word[:-2])
     if word.endswith("logi"):
         return word[:-1] if _measure(word[:-3]) else word
-    return _replace(word, _LONG, lambda rest, _: _measure(rest) > 0)
+    return _replace(word, _PORTER["long"], lambda rest, _: _measure(rest) > 0)
 
 
 def _middle(word: str) -> str:
-    return _replace(word, _MIDDLE, lambda rest, _: _measure(rest) > 0)
+    return _replace(word, _PORTER["middle"], lambda rest, _: _measure(rest) > 0)
 
 
 def _short(word: str) -> str:

@@ -31,7 +31,7 @@ from judges.catalogue.safety.personal.identifiers import (
     phones,
 )
 from judges.catalogue.safety.personal.secrets import secrets
-from judges.entry import Entry, own_entry
+from judges.entry import Entry, own_entry, own_tables
 from judges.errors import AskFailed, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation, Request
@@ -39,14 +39,8 @@ from judges.sample import Sample
 from judges.settings import Needed
 from judges.verdict import MaskedSpan, Verdict
 
-_PHONE_REGIONS = (
-    "US", "GB", "CN", "RU", "DE", "FR", "ES", "IT", "PT", "BR", "IN", "JP", "KR", "TW", "HK", "UA", "KZ", "BY",
-    "PL",
-    "NL", "BE", "CH", "AT", "SE", "NO", "DK", "FI", "IE", "CZ", "SK", "HU", "RO", "BG", "GR", "TR", "IL", "AE",
-    "SA",
-    "EG", "MX", "AR", "CL", "CO", "PE", "AU", "NZ", "ZA", "SG", "MY", "ID", "TH", "VN", "PK", "CA",
-)  # fmt: skip
-"""The countries whose national phone numbers are known, the likeliest first."""
+_TABLES = own_tables(__file__, "pii_leakage.toml")
+_PHONE_REGIONS = tuple(_TABLES["phone_regions"])
 
 
 def find(
@@ -83,19 +77,6 @@ _TAIL = 8
 
 _SHORTEST = 3
 
-_TEST_VALUES = (
-    "4242 4242 4242 4242", "4000 0566 5566 5556", "4111 1111 1111 1111", "4012 8888 8888 1881",
-    "5555 5555 5555 4444", "2223 0031 2200 3222", "5105 1051 0510 5100", "5454 5454 5454 5454",
-    "3782 822463 10005", "3714 496353 98431", "6011 1111 1111 1117", "6011 0009 9013 9424", "3056 9300 0902 0004",
-    "3530 1113 3330 0000", "6200 0000 0000 0005",
-    "GB29 NWBK 6016 1331 9268 19", "GB82 WEST 1234 5698 7654 32", "GB33 BUKB 2020 1555 5555 55",
-    "DE89 3704 0044 0532 0130 00", "FR14 2004 1010 0505 0001 3M02 606", "NL91 ABNA 0417 1643 00",
-    "ES91 2100 0418 4502 0005 1332", "IT60 X054 2811 1010 0000 0123 456", "CH93 0076 2011 6238 5295 7",
-    "AT61 1904 3002 3457 3201", "BE68 5390 0754 7034", "PL61 1090 1014 0000 0712 1981 2874",
-    "078-05-1120", "219-09-9999", "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-    "8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9", "2001:4860:4860::8888", "2606:4700:4700::1111",
-)  # fmt: skip
-"""Numbers that manuals and payment services print for tests, and addresses of public name servers."""
 
 _TEST_PHONE = re.compile(
     r"(?:1?[2-9]\d\d)?55501\d\d$|4420794609\d\d\d$|02079460\d\d\d$|441632960\d\d\d$|01632960\d\d\d$"
@@ -122,7 +103,7 @@ class Allowed:
         listed = [str(value).strip() for value in values]
         self._domains = tuple(value.lower() for value in listed if value.startswith("@"))
         self._keys = frozenset(_key(value) for value in listed if not value.startswith("@"))
-        self._keys |= frozenset(map(_key, _TEST_VALUES)) if test_values else frozenset()
+        self._keys |= frozenset(map(_key, _TABLES["test_values"])) if test_values else frozenset()
         self._test_phones = test_values
 
     def __contains__(self, value: object) -> bool:
