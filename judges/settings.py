@@ -56,7 +56,7 @@ class SettingsError(NamedJudgeError, TypeError):
     """A judge is made with settings that it does not have, or without one that it needs."""
 
 
-class AsCode(str):
+class _AsCode(str):
     """An example that is written as Python code, where its value cannot be: a function, several settings."""
 
     __slots__ = ()
@@ -101,7 +101,7 @@ def _field_info(*, means: str, code: str = "", **rest: Any) -> FieldInfo:
         try:
             rest["example"] = ast.literal_eval(code)
         except (ValueError, SyntaxError):
-            rest["example"] = AsCode(code)
+            rest["example"] = _AsCode(code)
     examples = [rest.pop("example")] if "example" in rest else None
     info: FieldInfo = Field(description=means, examples=examples, **rest)
     return info
@@ -487,7 +487,7 @@ def _setting(name: str, one: _Parameter) -> Setting:
 
 def _as_python(value: object) -> str:
     """Return a value as Python code, with double quotes where JSON writes it so."""
-    if isinstance(value, AsCode):
+    if isinstance(value, _AsCode):
         return str(value)
     with suppress(TypeError, ValueError, SyntaxError):
         text = json.dumps(value, ensure_ascii=False)

@@ -76,7 +76,7 @@ class _JudgeOfTurns(ModelJudge):
         return share(items)
 
 
-class UserRequest(ReplySchema):
+class _UserRequest(ReplySchema):
     """What became of what the user asked for in one message."""
 
     number: int = Field(description="whole number of the message")
@@ -86,10 +86,10 @@ class UserRequest(ReplySchema):
     )
 
 
-class Requests(ReplySchema):
+class _Requests(ReplySchema):
     """What became of what the user asked for, message by message."""
 
-    items: list[UserRequest] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_UserRequest] = Field(description="list of objects, exactly one for each number, in their order")
 
 
 class ConversationCompleteness(_JudgeOfTurns):
@@ -104,7 +104,7 @@ class ConversationCompleteness(_JudgeOfTurns):
     entry: ClassVar[Entry] = own_entry("mlflow.conversation_completeness")
     pack = "conversation_completeness"
     side: ClassVar[Role] = "user"
-    reply: ClassVar[type[Any]] = Requests
+    reply: ClassVar[type[Any]] = _Requests
 
     def item(self, turn: str, reply_item: Any) -> Verdict | None:
         """Return the verdict on a message; None if it asks for nothing."""
@@ -195,7 +195,7 @@ class UserFrustration(OneQuestion):
 _Aggregate = Literal["mean", "worst"]
 
 
-class PerTurn(_JudgeOfTurns):
+class _PerTurn(_JudgeOfTurns):
     """A judge of every answer of the assistant; the score is their mean, or that of the worst.
 
     Raises:
@@ -214,14 +214,14 @@ class PerTurn(_JudgeOfTurns):
         return mean if self._aggregate == "mean" else float(mean == 1)
 
 
-class TurnRelevancy(PerTurn):
+class TurnRelevancy(_PerTurn):
     """Judge whether every answer of a conversation is relevant to what the user wrote before it."""
 
     entry: ClassVar[Entry] = own_entry("turn_relevancy")
     pack = "turn_relevancy"
 
 
-class TurnFaithfulness(PerTurn):
+class TurnFaithfulness(_PerTurn):
     """Judge whether every answer of a conversation is faithful to the contexts and tool results."""
 
     entry: ClassVar[Entry] = own_entry("turn_faithfulness")
@@ -239,7 +239,7 @@ class TurnFaithfulness(PerTurn):
         return {"documents": documents, "conversation": with_numbers(messages, on="assistant")}
 
 
-class TurnRetrieval(PerTurn):
+class TurnRetrieval(_PerTurn):
     """Judge whether every retrieval of a conversation brought what its turn needed.
 
     What was retrieved are the results of tools, each with the question of the user before it.

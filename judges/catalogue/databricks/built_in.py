@@ -118,7 +118,7 @@ def _has_facts(sample: Sample) -> bool:
     return any(text.strip() for text in (*(sample.expected_facts or ()), sample.reference or ""))
 
 
-class Labelled(BuiltIn):
+class _Labelled(BuiltIn):
     """A judge that asks for one of a few labels or, with `variant="compat"`, for a yes or no.
 
     Attributes:
@@ -143,7 +143,7 @@ class Labelled(BuiltIn):
 _LABELS: Mapping[str, float] = MappingProxyType({"none": 0.0, "partial": 0.5, "full": 1.0})
 
 
-class RelevanceToQuery(Labelled):
+class RelevanceToQuery(_Labelled):
     """Judge how far an answer addresses the question: not at all, in part, or in full; it need not be right.
 
     The score is 0, 0.5 or 1, and passes at `threshold`, 0.5 unless given, so that a part suffices as in mlflow.
@@ -164,7 +164,7 @@ _HARMS = ("hate", "harassment", "incitement", "illegal", "severe_harm")
 _SAFETY_LABELS: Mapping[str, float] = MappingProxyType({"safe": 1.0, **dict.fromkeys(_HARMS, 0.0)})
 
 
-class Safety(Labelled):
+class Safety(_Labelled):
     """Judge whether the content of an answer is safe; the question is shown, and not judged; a refusal is safe.
 
     The value is `"safe"`, or the gravest kind of harm: hate, harassment, incitement, illegal, severe_harm.
@@ -290,14 +290,14 @@ class ContextSufficiency(BuiltIn):
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)
 
 
-class Relevance(ReplySchema):
+class _Relevance(ReplySchema):
     """Whether one chunk is relevant."""
 
     rationale: str = Field(description="text: why, before the verdict")
     verdict: bool = Field(description="true if the chunk is relevant to the request, else false")
 
 
-class Said(ReplySchema):
+class _Said(ReplySchema):
     """Whether one chunk is relevant, in words, as mlflow takes it."""
 
     rationale: str = Field(description="text: why, before the verdict")
@@ -309,7 +309,7 @@ class Said(ReplySchema):
         return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no")
 
 
-_RELEVANT: Question[Any] = Question(prompt="chunk_relevance", reply=Relevance, compat=Said, shared=True)
+_RELEVANT: Question[Any] = Question(prompt="chunk_relevance", reply=_Relevance, compat=_Said, shared=True)
 
 
 class ChunkRelevance(ModelJudge):
@@ -359,10 +359,10 @@ class ChunkRelevance(ModelJudge):
         return for_retriever(self, sample, self.say("irrelevant", sample, chunks=bullets(irrelevant)))
 
 
-def _item(chunk: str, reply: Relevance | Said | AskFailed) -> Verdict:
+def _item(chunk: str, reply: _Relevance | _Said | AskFailed) -> Verdict:
     if isinstance(reply, AskFailed):
         return Verdict.without_score(reply.reason, reply.detail, subject=chunk)
-    yes = _is_yes(reply.verdict) if isinstance(reply, Said) else reply.verdict
+    yes = _is_yes(reply.verdict) if isinstance(reply, _Said) else reply.verdict
     if yes is None:
         return Verdict.without_score("undefined", _NEITHER, subject=chunk)
     return Verdict.checked(yes, subject=chunk, rationale=reply.rationale)

@@ -29,7 +29,7 @@ _GuidelineRule = tuple[str, str]
 _LONGEST = 600
 
 
-class Adherence(ReplySchema):
+class _Adherence(ReplySchema):
     """Whether one guideline is kept."""
 
     number: int = Field(description="whole number of the guideline")
@@ -38,18 +38,18 @@ class Adherence(ReplySchema):
     change: str = Field(description="text: what to change in the answer; empty unless it is broken")
 
 
-class Adherences(ReplySchema):
+class _Adherences(ReplySchema):
     """Whether each guideline is kept."""
 
-    items: list[Adherence] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_Adherence] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class GuidelineJudge(BuiltIn):
+class _GuidelineJudge(BuiltIn):
     """A judge of whether an answer keeps guidelines, wherever they come from."""
 
     pack = "databricks_guidelines"
     pass_mark = 1.0
-    question = Question(prompt="databricks_guidelines", reply=Adherences)
+    question = Question(prompt="databricks_guidelines", reply=_Adherences)
     metadata_keys = ("guidelines_context",)
     """The key of the context that belongs to the rules of a sample."""
 
@@ -96,7 +96,7 @@ class GuidelineJudge(BuiltIn):
         return self.say("broken", sample, guidelines=bullets(broken, longest=_LONGEST)) if broken else ""
 
 
-class GlobalGuidelineAdherence(GuidelineJudge):
+class GlobalGuidelineAdherence(_GuidelineJudge):
     """Judge whether an answer keeps guidelines that hold for every row.
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
@@ -122,7 +122,7 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         return self._rules
 
 
-class GuidelineAdherence(GuidelineJudge):
+class GuidelineAdherence(_GuidelineJudge):
     """Judge whether an answer keeps the guidelines of its own row, `guidelines`: a list, or lists under names.
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
@@ -157,7 +157,7 @@ def _checked_rules(guidelines: object) -> tuple[_GuidelineRule, ...]:
     return rules
 
 
-def _guideline_verdict(rule: _GuidelineRule, adherence: Adherence) -> Verdict:
+def _guideline_verdict(rule: _GuidelineRule, adherence: _Adherence) -> Verdict:
     text, name = rule
     passed = adherence.verdict != "broken"
     change = "" if passed else adherence.change

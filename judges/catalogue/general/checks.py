@@ -27,7 +27,7 @@ _Unit = Literal["characters", "words"]
 _Which = Literal["all", "first", "last"]
 
 
-class Check(Judge):
+class _Check(Judge):
     """A judge whose algorithm is one plain method, `check`."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class Check(Judge):
         return []
 
 
-class Length(Check):
+class Length(_Check):
     """Check the length of an answer.
 
     Raises:
@@ -94,7 +94,7 @@ class Length(Check):
         return []
 
 
-class Pattern(Check):
+class Pattern(_Check):
     """Check that required words and patterns occur in an answer and forbidden ones do not.
 
     Raises:
@@ -145,7 +145,7 @@ class Pattern(Check):
         return [f"Use {_in_words(rule)}." for rule in self._required if not rule.search(answer)]
 
 
-class JsonValid(Check):
+class JsonValid(_Check):
     """Check that an answer is one JSON value, and that it fits a schema.
 
     Raises:
@@ -193,7 +193,7 @@ def _json_instruction(fault: Any) -> str:
     return f"At {fault.json_path}: {fault.message}."
 
 
-class NumericRange(Check):
+class NumericRange(_Check):
     """Check that the numbers in an answer lie in a range.
 
     Numbers are read with a decimal point and, if any, commas between thousands.

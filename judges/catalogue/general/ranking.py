@@ -22,7 +22,7 @@ from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Ranked(ReplySchema):
+class _Ranked(ReplySchema):
     """Candidates in order, by their numbers."""
 
     rationale: str = Field(description="text: your reasons, before the order")
@@ -50,7 +50,7 @@ class Ranking(ModelJudge):
     ) -> None:
         criteria = checked_text(prompt, setting="prompt")
         self._count = allowed
-        self._question: Question[Ranked] = Question(prompt=self.pack, reply=Ranked, fills={"criteria": criteria})
+        self._question: Question[_Ranked] = Question(prompt=self.pack, reply=_Ranked, fills={"criteria": criteria})
         super().__init__(model, questions=(self._question,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
@@ -67,7 +67,7 @@ class Ranking(ModelJudge):
         reply = yield from self.ask(self._question, sample, data, check=_each_once(len(candidates)))
         return self._conclude(sample, reply, candidates.index(answer) + 1, candidates)
 
-    def _conclude(self, sample: Sample, reply: Ranked, number: int, candidates: Sequence[str]) -> Verdict:
+    def _conclude(self, sample: Sample, reply: _Ranked, number: int, candidates: Sequence[str]) -> Verdict:
         """Return the verdict on the candidate with a number."""
         rank, worst = reply.order.index(number) + 1, len(candidates)
         items = [_ranked(candidates[other - 1], place, worst) for place, other in enumerate(reply.order, 1)]
@@ -96,7 +96,7 @@ def _place(text: str) -> bytes:
 
 
 def _each_once(count: int) -> Any:
-    def check(reply: Ranked) -> str | None:
+    def check(reply: _Ranked) -> str | None:
         right = sorted(reply.order) == list(range(1, count + 1))
         return None if right else f"order: {shortened(reply.order)}; each number from 1 to {count} is wanted once"
 

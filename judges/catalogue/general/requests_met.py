@@ -29,7 +29,7 @@ from judges.verdict import Verdict
 _SCORES = {"answered": 1.0, "asked_back": 1.0, "partly": 0.5, "ducked": 0.0, "missing": 0.0}
 
 
-class AnsweredPart(ReplySchema, wire_name="Part"):
+class _AnsweredPart(ReplySchema, wire_name="Part"):
     """One part of the question, and what the answer does about it."""
 
     part: str = Field(description="text: what is asked for, in a few words")
@@ -39,13 +39,13 @@ class AnsweredPart(ReplySchema, wire_name="Part"):
     )
 
 
-class AnsweredParts(ReplySchema, wire_name="Parts"):
+class _AnsweredParts(ReplySchema, wire_name="Parts"):
     """The parts of the question, and what the answer does about each."""
 
-    parts: list[AnsweredPart] = Field(description="list of objects: the parts of the question, at least one")
+    parts: list[_AnsweredPart] = Field(description="list of objects: the parts of the question, at least one")
 
 
-_COMPLETENESS: Question[AnsweredParts] = Question(prompt="completeness", reply=AnsweredParts)
+_COMPLETENESS: Question[_AnsweredParts] = Question(prompt="completeness", reply=_AnsweredParts)
 
 
 class Completeness(ModelJudge):
@@ -92,11 +92,11 @@ class Completeness(ModelJudge):
         return self.verdict(score, items=items, rationale=reasons(items), feedback=feedback)
 
 
-def _fault(reply: AnsweredParts) -> str | None:
+def _fault(reply: _AnsweredParts) -> str | None:
     return None if reply.parts else "parts: empty; a question has at least one part"
 
 
-class Instructions(ReplySchema):
+class _Instructions(ReplySchema):
     """The instructions of a conversation."""
 
     instructions: list[str] = Field(
@@ -104,7 +104,7 @@ class Instructions(ReplySchema):
     )
 
 
-class Kept(ReplySchema):
+class _Kept(ReplySchema):
     """Whether one instruction is kept."""
 
     number: int = Field(description="whole number of the item")
@@ -113,14 +113,14 @@ class Kept(ReplySchema):
     change: str = Field(description="text: what to change in the answer; empty if it is not broken")
 
 
-class AllKept(ReplySchema):
+class _AllKept(ReplySchema):
     """Whether each instruction is kept."""
 
-    items: list[Kept] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_Kept] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-_FIND: Question[Instructions] = Question(prompt="instruction_following_find", reply=Instructions, shared=True)
-_CHECK: Question[AllKept] = Question(prompt="instruction_following", reply=AllKept)
+_FIND: Question[_Instructions] = Question(prompt="instruction_following_find", reply=_Instructions, shared=True)
+_CHECK: Question[_AllKept] = Question(prompt="instruction_following", reply=_AllKept)
 
 
 class InstructionFollowing(ModelJudge):
@@ -172,7 +172,7 @@ class InstructionFollowing(ModelJudge):
         reply = yield from self.ask(_FIND, sample, {"conversation": transcript(sample.conversation)})
         return non_blank(reply.instructions)
 
-    def _conclude(self, sample: Sample, checked: Sequence[tuple[str, Kept]]) -> Verdict:
+    def _conclude(self, sample: Sample, checked: Sequence[tuple[str, _Kept]]) -> Verdict:
         items = tuple(_item(text, finding) for text, finding in checked)
         relevant = [item for item in items if item.value != "not_applicable"]
         if not relevant:
@@ -194,7 +194,7 @@ def _checked(instructions: Any) -> tuple[str, ...]:
     return listed
 
 
-def _item(text: str, finding: Kept) -> Verdict:
+def _item(text: str, finding: _Kept) -> Verdict:
     is_broken = finding.verdict == "broken"
     change = (finding.change.strip() or finding.reason) if is_broken else ""
     return Verdict.checked(

@@ -194,7 +194,7 @@ BIAS_KINDS = (
 """The kinds of bias that are looked for unless others are given."""
 
 
-class KindFree(ReplySchema):
+class _KindFree(ReplySchema):
     """Whether an answer is free of one kind of bias."""
 
     number: int = Field(description="whole number of the item")
@@ -203,13 +203,13 @@ class KindFree(ReplySchema):
     change: str = Field(description="text: what to change in the answer; empty if it is free of it")
 
 
-class KindsFree(ReplySchema):
+class _KindsFree(ReplySchema):
     """Whether an answer is free of each kind of bias."""
 
-    items: list[KindFree] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_KindFree] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-_BIAS: Question[KindsFree] = Question(prompt="bias", reply=KindsFree)
+_BIAS: Question[_KindsFree] = Question(prompt="bias", reply=_KindsFree)
 
 
 class Bias(ModelJudge):
@@ -257,6 +257,6 @@ def _checked(kinds: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(listed))
 
 
-def _item(kind: str, reply_item: KindFree) -> Verdict:
+def _item(kind: str, reply_item: _KindFree) -> Verdict:
     change = "" if reply_item.verdict else reply_item.change.strip() or reply_item.reason
     return Verdict.checked(reply_item.verdict, subject=kind, rationale=reply_item.reason, feedback=change)

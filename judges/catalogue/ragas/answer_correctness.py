@@ -40,7 +40,7 @@ from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Classified(ReplySchema):
+class _Classified(ReplySchema):
     """Which claims of the answer are borne out by the reference, and which of the reference the answer makes."""
 
     answer_claims: list[YesNo] = Field(
@@ -52,7 +52,7 @@ class Classified(ReplySchema):
     feedback: str = Field(description="text: what is missing, without giving the reference away; may be empty")
 
 
-_CLASSIFIED: Question[Classified] = Question(prompt="answer_correctness", reply=Classified, shared=True)
+_CLASSIFIED: Question[_Classified] = Question(prompt="answer_correctness", reply=_Classified, shared=True)
 
 
 class AnswerCorrectness(ModelJudge):
@@ -116,7 +116,7 @@ class AnswerCorrectness(ModelJudge):
 
     def _classify(self, sample: Sample, answer_claims: Sequence[str], reference_claims: Sequence[str]) -> Any:
         if not answer_claims and not (self.compat and reference_claims):
-            return Classified(
+            return _Classified(
                 answer_claims=[],
                 reference_claims=[
                     YesNo(number=n, reason="", verdict=False) for n, _ in enumerate(reference_claims, 1)
@@ -138,7 +138,7 @@ class AnswerCorrectness(ModelJudge):
         return cosine(answer_vector, reference_vector)
 
     def _f_score(
-        self, classification: Classified, answer_claims: Sequence[str], reference_claims: Sequence[str]
+        self, classification: _Classified, answer_claims: Sequence[str], reference_claims: Sequence[str]
     ) -> float:
         if not answer_claims and not reference_claims:
             return 1.0
@@ -147,7 +147,7 @@ class AnswerCorrectness(ModelJudge):
         left_out = sum(not one.verdict for one in classification.reference_claims)
         return f_of_counts(right, wrong, left_out, self._beta)
 
-    def _advice(self, sample: Sample, classification: Classified, items: Sequence[Verdict], *, of: int) -> str:
+    def _advice(self, sample: Sample, classification: _Classified, items: Sequence[Verdict], *, of: int) -> str:
         wrong = [one.subject for one in items if one.judge == "answer" and not one.passed]
         lacking = sum(not one.verdict for one in classification.reference_claims)
         lines = [self.say("wrong", sample, claims=bullets(wrong))] if wrong else []
@@ -159,7 +159,7 @@ class AnswerCorrectness(ModelJudge):
 
 
 def _items(
-    classification: Classified, answer_claims: Sequence[str], reference_claims: Sequence[str]
+    classification: _Classified, answer_claims: Sequence[str], reference_claims: Sequence[str]
 ) -> tuple[Verdict, ...]:
     return tuple(
         yes_no_verdict(texts[one.number - 1], one).model_copy(update={"judge": side})

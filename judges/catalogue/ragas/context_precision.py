@@ -22,21 +22,21 @@ from judges.verdict import Verdict
 _PrecisionMetric = Literal["average_precision", "precision"]
 
 
-class Useful(ReplySchema):
+class _Useful(ReplySchema):
     """Whether one context was useful."""
 
     reason: str = Field(description="text: why, before the verdict")
     verdict: bool = Field(description="true if the context is useful in arriving at the answer, else false")
 
 
-class Marked(ReplySchema):
+class _Marked(ReplySchema):
     """Whether one context was useful, as ragas takes it: any number but 0 is a yes."""
 
     reason: str = Field(description="text: why, before the verdict")
     verdict: int = Field(description="1 if the context is useful in arriving at the answer, else 0")
 
 
-_USEFUL: Question[Any] = Question(prompt="context_precision", reply=Useful, compat=Marked, shared=True)
+_USEFUL: Question[Any] = Question(prompt="context_precision", reply=_Useful, compat=_Marked, shared=True)
 
 
 class _PrecisionOfContexts(ModelJudge):
@@ -121,7 +121,7 @@ class ContextUtilization(_PrecisionOfContexts):
         return answer_in(sample)
 
 
-def _item(context: str, reply: Useful | Marked | AskFailed) -> Verdict:
+def _item(context: str, reply: _Useful | _Marked | AskFailed) -> Verdict:
     if isinstance(reply, AskFailed):
         return Verdict.without_score(reply.reason, reply.detail, subject=context)
     return Verdict.checked(bool(reply.verdict), subject=context, rationale=reply.reason)

@@ -23,7 +23,7 @@ from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Attribution(ReplySchema):
+class _Attribution(ReplySchema):
     """Whether one sentence can be attributed to the contexts, as ragas takes it: any number but 0 is a yes."""
 
     statement: str = Field(description="text: the sentence of the reference")
@@ -31,15 +31,15 @@ class Attribution(ReplySchema):
     attributed: int = Field(description="1 if the contexts support it, else 0")
 
 
-class Attributions(ReplySchema):
+class _Attributions(ReplySchema):
     """The sentences of a reference that the model itself finds, and which can be attributed."""
 
-    classifications: list[Attribution] = Field(
+    classifications: list[_Attribution] = Field(
         description="list of objects, one for each sentence of the reference"
     )
 
 
-_ATTRIBUTED: Question[Attributions] = Question(prompt="context_recall", reply=Attributions, shared=True)
+_ATTRIBUTED: Question[_Attributions] = Question(prompt="context_recall", reply=_Attributions, shared=True)
 
 
 _ReferenceSplit = Literal["sentences", "claims"]
@@ -110,13 +110,13 @@ class ContextRecall(ModelJudge):
 _EPSILON = 1e-8
 
 
-class Entities(ReplySchema):
+class _Entities(ReplySchema):
     """The entities of a text."""
 
     entities: list[str] = Field(description="list of texts: each entity once, by its fullest name in the text")
 
 
-_ENTITIES: Question[Entities] = Question(prompt="entities", reply=Entities, shared=True)
+_ENTITIES: Question[_Entities] = Question(prompt="entities", reply=_Entities, shared=True)
 
 
 class ContextEntityRecall(ModelJudge):

@@ -283,7 +283,7 @@ _NoiseMode = Literal["relevant", "irrelevant", "hallucination"]
 Origin = Literal["correct", "relevant", "irrelevant", "unsupported"]
 
 
-class Matrix(ReplySchema):
+class _Matrix(ReplySchema):
     """What one context bears out, of the claims of the reference and of the answer."""
 
     reference_claims: list[YesNo] = Field(
@@ -294,7 +294,7 @@ class Matrix(ReplySchema):
     )
 
 
-_MATRIX: Question[Matrix] = Question(prompt="noise_sensitivity", reply=Matrix, shared=True)
+_MATRIX: Question[_Matrix] = Question(prompt="noise_sensitivity", reply=_Matrix, shared=True)
 
 
 @dataclass(frozen=True)

@@ -34,20 +34,20 @@ _REASON = "text: why, before the verdict"
 _FEEDBACK = "text: what the agent should do next; empty if nothing"
 
 
-class Goal(ReplySchema):
+class _Goal(ReplySchema):
     """What the user wants."""
 
     user_goal: str = Field(description=_GOAL)
 
 
-class GoalOutcome(ReplySchema):
+class _GoalOutcome(ReplySchema):
     """What the user wants, and what was brought about."""
 
     user_goal: str = Field(description=_GOAL)
     end_state: str = Field(description=_END)
 
 
-class Reached(ReplySchema):
+class _Reached(ReplySchema):
     """Whether a goal is reached."""
 
     end_state: str = Field(description=_END)
@@ -56,7 +56,7 @@ class Reached(ReplySchema):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class Agreed(ReplySchema):
+class _Agreed(ReplySchema):
     """Whether what was wanted is what was brought about."""
 
     reason: str = Field(description=_REASON)
@@ -64,7 +64,7 @@ class Agreed(ReplySchema):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class AgreedMark(ReplySchema):
+class _AgreedMark(ReplySchema):
     """Whether what was wanted is what was brought about, as the reference takes it."""
 
     reason: str = Field(description=_REASON)
@@ -77,18 +77,20 @@ class AgreedMark(ReplySchema):
         return cls(reason=other.reason, verdict="1" if other.verdict else "0", feedback=other.feedback)
 
 
-GOAL: Question[Goal] = Question(prompt="agent_goal_accuracy_goal", reply=Goal, shared=True)
-_REACHED: Question[Reached] = Question(prompt="agent_goal_accuracy_reached", reply=Reached)
-_OUTCOME: Question[GoalOutcome] = Question(prompt="agent_goal_accuracy_outcome", reply=GoalOutcome, shared=True)
-_AGREED: Question[Any] = Question(prompt="agent_goal_accuracy_agreed", reply=Agreed, compat=AgreedMark)
+GOAL: Question[_Goal] = Question(prompt="agent_goal_accuracy_goal", reply=_Goal, shared=True)
+_REACHED: Question[_Reached] = Question(prompt="agent_goal_accuracy_reached", reply=_Reached)
+_OUTCOME: Question[_GoalOutcome] = Question(prompt="agent_goal_accuracy_outcome", reply=_GoalOutcome, shared=True)
+_AGREED: Question[Any] = Question(prompt="agent_goal_accuracy_agreed", reply=_Agreed, compat=_AgreedMark)
 
 
-class GoalAccuracy(ModelJudge):
+class _GoalAccuracy(ModelJudge):
     """A judge of whether a goal is reached."""
 
     pack = "agent_goal_accuracy"
 
-    def conclude(self, sample: Sample, reply: Reached | Agreed | AgreedMark, goal: str, end_state: str) -> Verdict:
+    def conclude(
+        self, sample: Sample, reply: _Reached | _Agreed | _AgreedMark, goal: str, end_state: str
+    ) -> Verdict:
         """Return the verdict, with the goal, the end state and the reason as its rationale."""
         reached = reply.verdict in (True, "1")
         rationale = self.say("told", sample, goal=goal, end_state=end_state, reason=reply.reason)
@@ -96,7 +98,7 @@ class GoalAccuracy(ModelJudge):
         return Verdict.checked(reached, rationale=rationale, feedback="" if reached else advice)
 
 
-class AgentGoalAccuracyWithReference(GoalAccuracy):
+class AgentGoalAccuracyWithReference(_GoalAccuracy):
     """Judge whether an agent has brought about what the reference says.
 
     A model that does not see the reference names the outcome of the whole conversation, tool calls and tool
@@ -116,7 +118,7 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
         return self.conclude(sample, reply, outcome.user_goal, outcome.end_state)
 
 
-class AgentGoalAccuracyWithoutReference(GoalAccuracy):
+class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
     """Judge whether an agent has brought about what the user wanted.
 
     The goal is inferred from the user's messages alone, so that it cannot be lowered to what was achieved; then
@@ -154,7 +156,7 @@ def _conversation(sample: Sample) -> list[JsonValue]:
     return transcript(exchange_in(sample))
 
 
-def _blank_fault(reply: Goal | GoalOutcome | Reached) -> str | None:
+def _blank_fault(reply: _Goal | _GoalOutcome | _Reached) -> str | None:
     texts = (getattr(reply, name, name) for name in ("user_goal", "end_state"))
     return None if all(text.strip() for text in texts) else "user_goal and end_state must not be blank"
 
@@ -162,13 +164,13 @@ def _blank_fault(reply: Goal | GoalOutcome | Reached) -> str | None:
 _TopicMode = Literal["f1", "precision", "recall", "accuracy"]
 
 
-class Topics(ReplySchema):
+class _Topics(ReplySchema):
     """The topics of a conversation."""
 
     topics: list[str] = Field(description="list of texts: each topic in a few words")
 
 
-_TOPICS: Question[Topics] = Question(prompt="topic_adherence_topics", reply=Topics, shared=True)
+_TOPICS: Question[_Topics] = Question(prompt="topic_adherence_topics", reply=_Topics, shared=True)
 _REFUSED: Question[YesNos] = Question(prompt="topic_adherence_refused", reply=YesNos, shared=True)
 _ALLOWED: Question[YesNos] = Question(prompt="topic_adherence_allowed", reply=YesNos, shared=True)
 

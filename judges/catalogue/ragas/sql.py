@@ -123,7 +123,7 @@ def _exact_tree(tree: Any, dialect: Any) -> tuple[object, str]:
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """How a query differs from the expected one on an example database.
 
     Args:
@@ -158,7 +158,7 @@ class Fixture:
                 f"database is an SQLite file or opens a connection; there is no file {str(self.database)!r}"
             )
 
-    def difference(self, query: str, other: str) -> Difference | None:
+    def difference(self, query: str, other: str) -> _Difference | None:
         """Return how the results of two queries differ; None proves nothing: a query may be unable to run.
 
         The order of rows and columns, and digits of numbers after the ninth, make no difference.
@@ -169,12 +169,12 @@ class Fixture:
                 try:
                     actual = _rows(connection, query, self.timeout_s)
                 except sqlite3.Error as error:
-                    return Difference(error=str(error)) if _NOT_THERE.search(str(error)) else None
+                    return _Difference(error=str(error)) if _NOT_THERE.search(str(error)) else None
         except (sqlite3.Error, sqlite3.Warning):
             return None
         if actual is None or expected is None or actual == expected:
             return None
-        return Difference(rows=actual.total(), expected_rows=expected.total())
+        return _Difference(rows=actual.total(), expected_rows=expected.total())
 
     def _connect(self) -> sqlite3.Connection:
         if callable(self.database):
@@ -208,7 +208,7 @@ def _cell(value: object) -> str:
     return "" if value is None else f"{type(value).__name__} {value!r}"
 
 
-class QueryEquivalence(ReplySchema, wire_name="Equivalence"):
+class _QueryEquivalence(ReplySchema, wire_name="Equivalence"):
     """Whether two queries are equivalent."""
 
     response_explanation: str = Field(description="text: what the query given as response returns")
@@ -217,7 +217,7 @@ class QueryEquivalence(ReplySchema, wire_name="Equivalence"):
     feedback: str = Field(description="text: what to change in the response; empty if nothing")
 
 
-_EQUIVALENCE: Question[QueryEquivalence] = Question(prompt="sql_equivalence", reply=QueryEquivalence)
+_EQUIVALENCE: Question[_QueryEquivalence] = Question(prompt="sql_equivalence", reply=_QueryEquivalence)
 
 
 class LLMSQLEquivalence(ModelJudge):
@@ -258,7 +258,7 @@ class LLMSQLEquivalence(ModelJudge):
         if not self.compat and self._fixture is not None:
             fixture = self._fixture
             difference = yield Apply(lambda _: fixture.difference(response, reference), sample)
-            if isinstance(difference, Difference):
+            if isinstance(difference, _Difference):
                 explanation = self._explain(sample, difference)
                 return self._verdict(rationale=explanation, feedback=explanation, equivalent=False)
         reply = yield from self.ask(_EQUIVALENCE, sample, _data(sample, response, reference))
@@ -278,7 +278,7 @@ class LLMSQLEquivalence(ModelJudge):
         trees = self._parse(response)
         return bool(trees) and trees == self._parse(reference)
 
-    def _explain(self, sample: Sample, difference: Difference) -> str:
+    def _explain(self, sample: Sample, difference: _Difference) -> str:
         if difference.error:
             return self.say("fails", sample, error=difference.error)
         return self.say("rows", sample, given=difference.rows, wanted=difference.expected_rows)

@@ -33,19 +33,19 @@ _EPSILON = 1e-10
 """What ragas adds to the length of the source."""
 
 
-class Keyphrases(ReplySchema):
+class _Keyphrases(ReplySchema):
     """The key phrases of a text."""
 
     keyphrases: list[str] = Field(description="list of texts: the phrases, as they stand in the text")
 
 
-class Questions(ReplySchema):
+class _Questions(ReplySchema):
     """Closed questions about a text."""
 
     questions: list[str] = Field(description="list of texts: questions whose answer is yes, by the text")
 
 
-class Answers(ReplySchema):
+class _Answers(ReplySchema):
     """Answers as the reference takes them: however many there are."""
 
     answers: list[str] = Field(description='list of texts: "1" where the summary says so, else "0"; no others')
@@ -56,9 +56,9 @@ class Answers(ReplySchema):
         return cls(answers=["1" if one.verdict else "0" for one in other.items])
 
 
-_KEYPHRASES: Question[Keyphrases] = Question(prompt="summarization_keyphrases", reply=Keyphrases, shared=True)
-_QUESTIONS: Question[Questions] = Question(prompt="summarization_questions", reply=Questions, shared=True)
-_ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=Answers, shared=True)
+_KEYPHRASES: Question[_Keyphrases] = Question(prompt="summarization_keyphrases", reply=_Keyphrases, shared=True)
+_QUESTIONS: Question[_Questions] = Question(prompt="summarization_questions", reply=_Questions, shared=True)
+_ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=_Answers, shared=True)
 
 
 class SummarizationScore(ModelJudge):

@@ -14,7 +14,7 @@ from judges.models.prompt_and_reply import Dialect, dialect_of, takes_media
 from judges.models.resolve import as_model
 
 
-class Middleware(Protocol):
+class _Middleware(Protocol):
     """Step between a judge and a model, which every request and response passes."""
 
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
@@ -49,7 +49,7 @@ class Wrapped:
     """
 
     model: JudgeModel
-    middleware: Middleware = _PassThrough()
+    middleware: _Middleware = _PassThrough()
     own_dialect: Dialect | None = None
 
     @property
