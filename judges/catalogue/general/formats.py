@@ -387,14 +387,10 @@ def _parsed(text: str) -> JsonValue:
         ValueError: If it is none, or nested too deep.
     """
     try:
-        value: JsonValue = json.loads(strip_fence(text), parse_constant=_refuse_constant)
+        value: JsonValue = json.loads(strip_fence(text), parse_constant=_reject_constant)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _judges_by_path(fields: Any) -> Mapping[str, Judge]:

@@ -58,23 +58,15 @@ class ToolCalls(ComputedMetric):
         alignment: CallAlignment,
     ) -> Verdict:
         """Return the verdict, with one item for each expected and each surplus call."""
-        items = self._items(sample, expected, actual, alignment, full=True)
-        full = "" if score == 1 else self._advice(sample, items)
-        hidden = self._items(sample, expected, actual, alignment, full=False)
-        advice = full if self._reveals or not full else self._advice(sample, hidden, full=False)
-        return self.verdict(score, rationale=full, feedback=advice, items=items)
 
-    def _items(
-        self,
-        sample: Sample,
-        expected: Sequence[ToolCall],
-        actual: Sequence[ToolCall],
-        alignment: CallAlignment,
-        *,
-        full: bool,
-    ) -> tuple[Verdict, ...]:
-        verdicts = self._call_verdicts(sample, expected, actual, alignment, full=full)
-        return tuple(verdict for _, verdict in sorted(verdicts, key=itemgetter(0)))
+        def items_of(*, full: bool) -> tuple[Verdict, ...]:
+            verdicts = self._call_verdicts(sample, expected, actual, alignment, full=full)
+            return tuple(verdict for _, verdict in sorted(verdicts, key=itemgetter(0)))
+
+        items = items_of(full=True)
+        full = "" if score == 1 else self._advice(sample, items)
+        advice = full if self._reveals or not full else self._advice(sample, items_of(full=False), full=False)
+        return self.verdict(score, rationale=full, feedback=advice, items=items)
 
     def _advice(self, sample: Sample, items: Sequence[Verdict], *, full: bool = True) -> str:
         lines = []
