@@ -509,28 +509,15 @@ class Judge(HintsAtGuesses, ABC):
         """Describe what the judge needs, asks and costs, before anything is spent."""
         model_names = tuple(model.name for model in self.models)
         entry = getattr(self, "entry", None)
-        if not isinstance(entry, Entry):
-            calls = "not told" if model_names else "0"
-            return Explanation(
-                judge=self.name,
-                models=model_names,
-                calls=calls,
-                reads=tuple(Sample.model_fields),
-                settings=settings_of(type(self)),
-                judges_parts=self.judges_parts,
-            )
+        told: dict[str, Any] = {"reads": tuple(Sample.model_fields), "calls": "0"}
+        if isinstance(entry, Entry):
+            names = ("asks", "needs", "reads", "calls", "scale", "better", "parts_reason")
+            told = {name: getattr(entry, name) for name in names}
+        if model_names and told["calls"] == "0":
+            told["calls"] = "not told"
+        settings = settings_of(type(self))
         return Explanation(
-            judge=self.name,
-            models=model_names,
-            asks=entry.asks,
-            needs=entry.needs,
-            reads=entry.reads,
-            calls="not told" if model_names and entry.calls == "0" else entry.calls,
-            scale=entry.scale,
-            better=entry.better,
-            settings=settings_of(type(self)),
-            judges_parts=self.judges_parts,
-            parts_reason=entry.parts_reason,
+            judge=self.name, models=model_names, settings=settings, judges_parts=self.judges_parts, **told
         )
 
     def __call__(self, sample: object = None, /, *more: Never, **fields: object) -> Verdict:

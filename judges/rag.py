@@ -41,7 +41,7 @@ _RUN_TOGETHER = re.compile(r"[a-zа-яё][.!?][A-ZА-ЯЁ]")
 
 
 @dataclass(frozen=True)
-class Columns:
+class _Columns:
     """A dataset within the limits.
 
     Args:
@@ -57,7 +57,7 @@ class Columns:
         return any(field in self.names for field in need.split(" or "))
 
 
-def _checked_columns(dataset: object) -> Columns:
+def _checked_columns(dataset: object) -> _Columns:
     """Check a dataset, and turn its columns into rows.
 
     Warns if the only context of a row looks like several, joined because a comma is missing.
@@ -77,7 +77,7 @@ def _checked_columns(dataset: object) -> Columns:
             _check_cell(fields[name], f"{name}, index {index}", cell)
     columns = [dataset[name] for name in fields]
     rows = tuple(dict(zip(fields.values(), cells, strict=True)) for cells in zip(*columns, strict=True))
-    return Columns(tuple(fields.values()), rows)
+    return _Columns(tuple(fields.values()), rows)
 
 
 def _checked_folder(path: str | Path | None, *, may_be_new: bool) -> Path | None:
@@ -222,7 +222,7 @@ class _EvaluationPlan:
     """What to judge, and by which metrics; `untranslated` are the packs that must be translated first."""
 
     names: tuple[str, ...]
-    columns: Columns
+    columns: _Columns
     language: Language | None
     folder: Path | None
     untranslated: tuple[Pack, ...] = ()

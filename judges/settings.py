@@ -1,7 +1,8 @@
 """Settings of judges: one model per judge, built once from the annotated signature of its class.
 
-A setting is a parameter of `__init__`. What it means, its range and an example stand beside its type, as pydantic
-has them: `threshold: Annotated[float, means("Lowest score that passes.", 0.8, ge=0, le=1)]`.
+A setting is a parameter of `__init__`. What it means, its range and an example stand in `settings.toml`, under the
+name of the class, or beside its type in a judge of your own, as pydantic has them:
+`threshold: Annotated[float, means("Lowest score that passes.", 0.8, ge=0, le=1)]`.
 The check of values, `Judge.explain`, `refine judges NAME`, the reference page and the JSON schema all read that.
 """
 
@@ -41,7 +42,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from judges.entry import Entry, Setting
+from judges.entry import Entry, Setting, own_tables
 from judges.errors import ConfigurationError, one_line, unfit
 from judges.hints import instead_of, other_word, own_name
 from judges.runtime.validation import SharedByCopies, suggestion
@@ -55,7 +56,7 @@ class SettingsError(NamedJudgeError, TypeError):
     """A judge is made with settings that it does not have, or without one that it needs."""
 
 
-class AsCode(str):
+class _AsCode(str):
     """An example that is written as Python code, where its value cannot be: a function, several settings."""
 
     __slots__ = ()
@@ -73,16 +74,6 @@ def means(meaning: str, *examples: object, **bounds: Any) -> FieldInfo:
     return info
 
 
-def own_words(more: str = "") -> FieldInfo:
-    """Return what stands beside the setting `feedback` of a judge by a rule.
-
-    Args:
-        more: The settings that its example needs besides, as code.
-    """
-    meaning = "What an answer that fails is told, in your own words, instead of the rule that it breaks."
-    return means(meaning, AsCode(f'"Keep to the format."{more}'))
-
-
 @dataclass(frozen=True)
 class Needed:
     """Marks a setting that is needed although its signature has a default.
@@ -94,66 +85,30 @@ class Needed:
     when: Callable[[Mapping[str, object]], object] | None = None
 
 
+_MOST_CLASSES = 1024
+_TOLD = own_tables(__file__, "settings.toml")
+
+
+@lru_cache(maxsize=_MOST_CLASSES)
+def _told_of(kind: str) -> Mapping[str, FieldInfo]:
+    """Return what `settings.toml` says of the settings of a class of this package, by its name."""
+    common, own = _TOLD["common"], _TOLD.get(kind, {})
+    return {name: _field_info(**{**common.get(name, {}), **own.get(name, {})}) for name in {**own, **common}}
+
+
+def _field_info(*, means: str, code: str = "", **rest: Any) -> FieldInfo:
+    if code:
+        try:
+            rest["example"] = ast.literal_eval(code)
+        except (ValueError, SyntaxError):
+            rest["example"] = _AsCode(code)
+    examples = [rest.pop("example")] if "example" in rest else None
+    info: FieldInfo = Field(description=means, examples=examples, **rest)
+    return info
+
+
 SHARED: Mapping[str, FieldInfo] = {
-    "model": Field(
-        description='A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.',
-        examples=["openai:gpt-5-mini"],
-    ),
-    "temperature": Field(
-        description="Sampling temperature for models that set none; None keeps the provider's default.",
-        examples=[None],
-    ),
-    "multimodal": Field(
-        description="Whether images and audio in messages are sent to the model with the text; if not, it is told "
-        "which parts it was not shown.",
-        examples=[True],
-    ),
-    "gate": Field(
-        description="Whether an answer without content (nothing but symbols, opening words or the question) is "
-        "refused without asking the model.",
-        examples=[False],
-    ),
-    "probabilities": Field(
-        description="Whether the model is also asked how likely each rating was (`logprobs`), so that the score "
-        "is the expectation over the ratings; True only of a judge that asks for one rating.",
-        examples=[False],
-    ),
-    "tools": Field(
-        description="What the model may look things up with before it judges: functions with typed parameters, "
-        'LangChain tools (those of MCP servers, too), `"module:function"`, or `"sample"`, which reads and '
-        "searches what is judged where it is too long to be shown whole.",
-        examples=[["sample"]],
-    ),
-    "looks": Field(description="Most calls of tools for one sample.", ge=1, examples=[3]),
-    "commit": Field(
-        description="Whether the model first answers the question itself, and then judges the answer beside "
-        "its own; once for all attempts at a question. For judges of question and answer.",
-        examples=[False],
-    ),
-    "name": Field(description="Name of the judge; None takes its qualified name.", examples=["mine"]),
-    "variant": Field(
-        description='`"corrected"`, or `"compat"`, which reproduces the scores of the original implementation.',
-        examples=["compat"],
-    ),
-    "threshold": Field(
-        description="Lowest score that passes, 0 to 1; None takes the judge's own, mostly 0.5. A judge that "
-        "says yes or no passes by its answer.",
-        title="a score",
-        ge=0,
-        le=1,
-        examples=[0.8],
-    ),
-    "language": Field(
-        description="Language of prompts and feedback; None takes the language of the question or, without one, "
-        "of the first other text in the sample.",
-        title="a code such as 'en', 'zh' or 'de'",
-        examples=["zh"],
-    ),
-    "prompts": Field(
-        description="Folder of packs that override the packaged ones, laid out like them "
-        "(`zh/faithfulness.toml`); read once, when the judge is made.",
-        examples=["my_prompts"],
-    ),
+    name: _told_of(kind)[name] for kind in ("ModelJudge", "Metric") for name in _TOLD[kind]
 }
 """Settings that mean the same in every judge that has them."""
 
@@ -167,7 +122,6 @@ class MadeWith(SharedByCopies, dict[str, object]):
 
 _INTERNAL = frozenset({"self", "question", "questions", "fills"})
 _LOOSE_TYPES = {"model": "str | chat model | JudgeModel", "embeddings": "str | Embeddings | EmbeddingModel"}
-_MOST_CLASSES = 1024
 _LONGEST_MEANING = 60
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _EMPTY = inspect.Parameter.empty
@@ -387,7 +341,7 @@ def load_line(make: Callable[..., object]) -> str:
 @lru_cache(maxsize=_MOST_CLASSES)
 def _signature_of(make: Callable[..., object]) -> _Signature:
     """Return what a class or factory takes; a class may pass settings on to its bases."""
-    makers = [(one, _parameters(one), _hints(one)) for one in _makers(make)]
+    makers = [(one, _parameters(one), _hints(one, told)) for one, told in _makers(make)]
     described: dict[str, _Parameter] = {}
     passed_on: set[str] | None = None
     takes_any = False
@@ -423,12 +377,17 @@ def _split(hint: object) -> tuple[object, tuple[object, ...]]:
     return hint, ()
 
 
-def _makers(make: Callable[..., object]) -> Iterator[Callable[..., object]]:
-    """Yield the functions that take the settings: of a class its `__init__`, and those of its bases."""
-    if isinstance(make, type):
-        yield from (vars(kind)["__init__"] for kind in make.__mro__[:-1] if "__init__" in vars(kind))
-    else:
-        yield make
+def _makers(make: Callable[..., object]) -> Iterator[tuple[Callable[..., object], Mapping[str, FieldInfo]]]:
+    """Yield the functions that take the settings: of a class its `__init__`, and those of its bases.
+
+    With each comes what `settings.toml` says of its settings.
+    """
+    if not isinstance(make, type):
+        yield make, {}
+        return
+    for kind in make.__mro__[:-1]:
+        if "__init__" in vars(kind):
+            yield vars(kind)["__init__"], _told_of(kind.__name__) if vars(kind).get("is_of_this_package") else {}
 
 
 def _parameters(function: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
@@ -438,11 +397,13 @@ def _parameters(function: Callable[..., object]) -> tuple[inspect.Parameter, ...
         return ()
 
 
-def _hints(function: Callable[..., object]) -> Mapping[str, object]:
+def _hints(function: Callable[..., object], told: Mapping[str, FieldInfo]) -> Mapping[str, object]:
+    """Return the types of a function's parameters, with what is told of them beside."""
     try:
-        return get_type_hints(function, include_extras=True)
+        hints = get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - annotations of another package may name what cannot be found
         return {}
+    return {name: Annotated[hint, told[name]] if name in told else hint for name, hint in hints.items()}
 
 
 def _unpacked(hint: object) -> set[str] | None:
@@ -526,7 +487,7 @@ def _setting(name: str, one: _Parameter) -> Setting:
 
 def _as_python(value: object) -> str:
     """Return a value as Python code, with double quotes where JSON writes it so."""
-    if isinstance(value, AsCode):
+    if isinstance(value, _AsCode):
         return str(value)
     with suppress(TypeError, ValueError, SyntaxError):
         text = json.dumps(value, ensure_ascii=False)

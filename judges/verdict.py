@@ -248,7 +248,7 @@ class MaskedSpan(Frozen):
         return f"[{self.kind.upper()}]"
 
 
-def mask_spans(text: str, spans: Iterable[MaskedSpan]) -> str:
+def _mask_spans(text: str, spans: Iterable[MaskedSpan]) -> str:
     """Return a text with a mask in place of each span; spans that overlap have one mask, that of the first."""
     parts, place = [], 0
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
@@ -429,7 +429,7 @@ class Verdict(Frozen):
         masked = tuple(spans)
         if not masked:
             return self
-        return self.model_copy(update={"replacement": mask_spans(answer, masked), "masked": masked})
+        return self.model_copy(update={"replacement": _mask_spans(answer, masked), "masked": masked})
 
     def __bool__(self) -> bool:
         """Return whether the judge's own pass mark was reached; an unscored verdict reached none."""

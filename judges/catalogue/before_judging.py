@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from judges.catalogue.parts.fields import evidence
+from judges.entry import own_tables
 from judges.errors import AskFailed, ConfigurationError, one_line, shortened, unfit
 from judges.models.prompt_and_reply import encode, render_data
 from judges.prompting.prompts import Question, ReplySchema, made_by
@@ -177,7 +178,7 @@ def _look_schema(names: tuple[str, ...]) -> type[ReplySchema]:
     return made_by(schema, _look_schema, names)
 
 
-class Asks(Protocol):
+class _Asks(Protocol):
     """A judge that asks questions of packs."""
 
     def request(self, question: Question[Any], sample: Sample, data: _Value) -> Ask:
@@ -247,7 +248,7 @@ class Looking:
         first = formula.partition(";")[0].partition(",")[0]
         return f"{first} + 1 where nothing is looked up, or {first} + {self.most} at most"
 
-    def around(self, judge: Asks, sample: Sample, deliberation: Deliberation, note: str) -> Deliberation:
+    def around(self, judge: _Asks, sample: Sample, deliberation: Deliberation, note: str) -> Deliberation:
         """Deliberate as a judge does, after looking up what its first question needs; see `_after`."""
         verdict, looked = yield from _after(
             deliberation,
@@ -257,7 +258,7 @@ class Looking:
         items = tuple(one.item() for one in looked or ())
         return verdict.model_copy(update={"items": (*verdict.items, *items)}) if items else verdict
 
-    def _look(self, judge: Asks, sample: Sample, asks: Sequence[Ask]) -> Generator[Any, Any, list[_Looked]]:
+    def _look(self, judge: _Asks, sample: Sample, asks: Sequence[Ask]) -> Generator[Any, Any, list[_Looked]]:
         data: dict[str, JsonValue] = dict(asks[0].data)
         for number, ask in enumerate(asks[1:], 2):
             data |= {f"{name}_{number}": value for name, value in ask.data.items() if value != data.get(name)}
@@ -296,7 +297,7 @@ class Looking:
         return _with_outlines(data, _SHOWN_WHOLE) if self.reads_sample else dict(data)
 
 
-class OwnAnswer(ReplySchema):
+class _OwnAnswer(ReplySchema):
     """The judge's own answer to the question."""
 
     reasoning: str = Field(description="text: how you find the answer, before you write it")
@@ -310,7 +311,7 @@ class OwnAnswers(SharedByCopies):
     A judge that reads a fluent answer first tends to follow it; one that has committed itself sees the difference.
     """
 
-    question: Question[OwnAnswer] = Question(prompt="own_answer", reply=OwnAnswer)
+    question: Question[_OwnAnswer] = Question(prompt="own_answer", reply=_OwnAnswer)
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[str, JsonValue]] = {}
@@ -327,7 +328,7 @@ class OwnAnswers(SharedByCopies):
         first, semicolon, rest = formula.partition(";")
         return f"{first} + 1; {first} for further attempts at a question{semicolon}{rest}"
 
-    def around(self, judge: Asks, sample: Sample, deliberation: Deliberation, note: str) -> Deliberation:
+    def around(self, judge: _Asks, sample: Sample, deliberation: Deliberation, note: str) -> Deliberation:
         """Deliberate as a judge does, with the model's own answer beside the one that is judged; see `_after`."""
         verdict, _ = yield from _after(
             deliberation,
@@ -336,12 +337,12 @@ class OwnAnswers(SharedByCopies):
         )
         return verdict
 
-    def _answer(self, judge: Asks, sample: Sample) -> Generator[Any, Any, dict[str, JsonValue]]:
+    def _answer(self, judge: _Asks, sample: Sample) -> Generator[Any, Any, dict[str, JsonValue]]:
         shown = {name: part for name, part in evidence(sample).items() if name in _ASKED}
         request = judge.request(self.question, sample, shown)
         digest = sha256(f"{request.task}\n{render_data(request.data)}".encode("utf-8", "replace")).hexdigest()
         if digest not in self._kept:
-            reply: OwnAnswer = yield request
+            reply: _OwnAnswer = yield request
             own_answer: dict[str, JsonValue] = {"answer": reply.answer, "sure": reply.is_sure}
             self._kept.setdefault(digest, own_answer)
             if len(self._kept) > _MOST_KEPT:
@@ -431,24 +432,7 @@ def _returned(value: object) -> _Outcome:
     return cut_text(text, _LONGEST_RESULT), ""
 
 
-_SAMPLE_TOOLS = (
-    JudgeTool(
-        "read_sample",
-        "Reads a field of what is judged, or one numbered part of it, where only an outline is shown.",
-        {
-            "properties": {
-                "field": {"type": "string", "description": "the name of the field"},
-                "part": {"type": "integer", "description": "the number of the part; 0 or left out for a text"},
-                "start": {"type": "integer", "description": "the character to begin with; 0 or left out"},
-            }
-        },
-    ),
-    JudgeTool(
-        "search_sample",
-        "Finds words in all fields of what is judged, and shows in which part they stand.",
-        {"properties": {"words": {"type": "string", "description": "the words, as they stand there"}}},
-    ),
-)
+_SAMPLE_TOOLS = tuple(JudgeTool(**tool) for tool in own_tables(__file__, "before_judging.toml")["sample_tools"])
 
 
 def _read_or_search(name: str, arguments: _Value, data: _Value, sample: Sample) -> str:

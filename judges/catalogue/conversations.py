@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -19,7 +19,6 @@ from judges.messages import Conversation, Role
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 
@@ -77,7 +76,7 @@ class _JudgeOfTurns(ModelJudge):
         return share(items)
 
 
-class UserRequest(ReplySchema):
+class _UserRequest(ReplySchema):
     """What became of what the user asked for in one message."""
 
     number: int = Field(description="whole number of the message")
@@ -87,10 +86,10 @@ class UserRequest(ReplySchema):
     )
 
 
-class Requests(ReplySchema):
+class _Requests(ReplySchema):
     """What became of what the user asked for, message by message."""
 
-    items: list[UserRequest] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_UserRequest] = Field(description="list of objects, exactly one for each number, in their order")
 
 
 class ConversationCompleteness(_JudgeOfTurns):
@@ -105,7 +104,7 @@ class ConversationCompleteness(_JudgeOfTurns):
     entry: ClassVar[Entry] = own_entry("mlflow.conversation_completeness")
     pack = "conversation_completeness"
     side: ClassVar[Role] = "user"
-    reply: ClassVar[type[Any]] = Requests
+    reply: ClassVar[type[Any]] = _Requests
 
     def item(self, turn: str, reply_item: Any) -> Verdict | None:
         """Return the verdict on a message; None if it asks for nothing."""
@@ -153,17 +152,7 @@ class RoleAdherence(_JudgeOfTurns):
     """The key of the role that a sample's assistant plays."""
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        role: Annotated[
-            str | None,
-            means(
-                'The role in words; None takes `metadata["role"]` of the sample, or else its system messages.',
-                "a patient teacher",
-            ),
-        ] = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, role: str | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         value: object = role
         if value is not None and not (isinstance(value, str) and value.strip()):
@@ -206,7 +195,7 @@ class UserFrustration(OneQuestion):
 _Aggregate = Literal["mean", "worst"]
 
 
-class PerTurn(_JudgeOfTurns):
+class _PerTurn(_JudgeOfTurns):
     """A judge of every answer of the assistant; the score is their mean, or that of the worst.
 
     Raises:
@@ -214,13 +203,7 @@ class PerTurn(_JudgeOfTurns):
     """
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        aggregate: Annotated[
-            _Aggregate, means('`"mean"`: answers that pass / all; `"worst"`: 1 if all pass, else 0.')
-        ] = "mean",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, aggregate: _Aggregate = "mean", **settings: Unpack[ModelSettings]
     ) -> None:
         self._aggregate = aggregate
         super().__init__(model, **settings)
@@ -231,14 +214,14 @@ class PerTurn(_JudgeOfTurns):
         return mean if self._aggregate == "mean" else float(mean == 1)
 
 
-class TurnRelevancy(PerTurn):
+class TurnRelevancy(_PerTurn):
     """Judge whether every answer of a conversation is relevant to what the user wrote before it."""
 
     entry: ClassVar[Entry] = own_entry("turn_relevancy")
     pack = "turn_relevancy"
 
 
-class TurnFaithfulness(PerTurn):
+class TurnFaithfulness(_PerTurn):
     """Judge whether every answer of a conversation is faithful to the contexts and tool results."""
 
     entry: ClassVar[Entry] = own_entry("turn_faithfulness")
@@ -256,7 +239,7 @@ class TurnFaithfulness(PerTurn):
         return {"documents": documents, "conversation": with_numbers(messages, on="assistant")}
 
 
-class TurnRetrieval(PerTurn):
+class TurnRetrieval(_PerTurn):
     """Judge whether every retrieval of a conversation brought what its turn needed.
 
     What was retrieved are the results of tools, each with the question of the user before it.

@@ -104,7 +104,7 @@ def lint(path: str | Path) -> list[_LintFinding]:
 
 
 @dataclass(frozen=True)
-class Fault:
+class _Fault:
     """A finding whose line is not known yet."""
 
     key: str
@@ -125,7 +125,7 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
         raise ConfigurationError(f"{file} is not valid TOML: {one_line(error)}") from None
 
 
-def _line_of(text: str, file: Path, fault: Fault) -> str:
+def _line_of(text: str, file: Path, fault: _Fault) -> str:
     """Return the file with the line in which a faulty text, or else its table, begins."""
     parts = fault.key.split(".")
     table = text.find(f"[{'.'.join(parts[:2])}")
@@ -134,21 +134,21 @@ def _line_of(text: str, file: Path, fault: Fault) -> str:
     return f"{file}:{text.count(chr(10), 0, place if place >= 0 else start) + 1}"
 
 
-def _of_prompt(document: Mapping[str, Any]) -> Iterator[Fault]:
+def _of_prompt(document: Mapping[str, Any]) -> Iterator[_Fault]:
     try:
         prompt = Prompt.model_validate(document)
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             key = ".".join(map(str, fault["loc"])) or "the file"
             fields_of_a_pack = f"a pack has {', '.join(Prompt.model_fields)}"
-            yield Fault(
+            yield _Fault(
                 key, str(fault["loc"][-1]) if fault["loc"] else "", one_line(fault["msg"]), fields_of_a_pack
             )
         return
     yield from _of_levels("levels", prompt.levels)
 
 
-def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
+def lint_judge(name: str, spec: JudgeSpec) -> Iterator[_Fault]:
     """Yield what is wrong with the wording of one judge."""
     key = f"judges.{name}"
     if is_reference(spec.name):  # code of the user's own, which is not run for this
@@ -157,7 +157,7 @@ def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
         if spec.takes_model:
             spec.load(model=_UNASKED)
     except ConfigurationError as error:
-        yield Fault(key, "", one_line(error), "mend the setting")
+        yield _Fault(key, "", one_line(error), "mend the setting")
         return
     setting_names = [setting.name for setting in settings_of(default_registry().maker(spec.name))]
     settings = translate_settings(spec.settings, setting_names)
@@ -166,7 +166,7 @@ def lint_judge(name: str, spec: JudgeSpec) -> Iterator[Fault]:
     criteria = list(_criteria_in(key, settings))
     for (_, one), (place, other) in combinations(criteria, 2):
         if _without_degrees(one) == _without_degrees(other):
-            yield Fault(place, other, f"it asks the same as {shortened(one)}", "leave one out: it counts twice")
+            yield _Fault(place, other, f"it asks the same as {shortened(one)}", "leave one out: it counts twice")
     for place, criterion in criteria:
         faults = list(_of_criterion(place, criterion, needs))
         remedies |= {one.remedy for one in faults}
@@ -207,22 +207,22 @@ def _levels_in(key: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, dic
             yield f"{place}.levels", {int(level): str(text) for level, text in levels.items()}
 
 
-def _of_criterion(key: str, text: str, needs: frozenset[str]) -> Iterator[Fault]:
+def _of_criterion(key: str, text: str, needs: frozenset[str]) -> Iterator[_Fault]:
     if len(text) <= _LONGEST_CRITERION:
         yield from _doubled(key, text)
     for word in _found(text, "vague"):
         remedy = "say what can be seen in the answer instead, or describe it in the levels"
-        yield Fault(key, text, f"nobody can say where {word!r} begins", remedy)
+        yield _Fault(key, text, f"nobody can say where {word!r} begins", remedy)
     yield from _unseen(key, text, needs)
 
 
-def _doubled(key: str, text: str) -> Iterator[Fault]:
+def _doubled(key: str, text: str) -> Iterator[_Fault]:
     """Yield that a criterion asks for two things: two questions, or two qualities that are joined."""
     remedy = (
         "write one criterion for each, for instance as `dimensions`, so that the verdict says which one failed"
     )
     if max(len(re.findall(r"[?？]", text)), len(_ASKED.findall(text))) > 1:
-        yield Fault(key, text, "it asks two questions", remedy)
+        yield _Fault(key, text, "it asks two questions", remedy)
         return
     joined = _plain(text)
     qualities = _listed("qualities")
@@ -231,28 +231,28 @@ def _doubled(key: str, text: str) -> Iterator[Fault]:
         between = joined[joined.find(first) + len(first) : joined.find(second)]
         is_listed = re.search(rf"{re.escape(first)}\w*\s*[,，、]\s*{re.escape(second)}", text.casefold())
         if is_listed or any(_is_in(join, between) for join in _listed("joins")):
-            yield Fault(key, text, f"{first!r} and {second!r} are two criteria in one", remedy)
+            yield _Fault(key, text, f"{first!r} and {second!r} are two criteria in one", remedy)
             return
 
 
-def _unseen(key: str, text: str, needs: frozenset[str]) -> Iterator[Fault]:
+def _unseen(key: str, text: str, needs: frozenset[str]) -> Iterator[_Fault]:
     plain = _plain(text)
     for name in sorted(_listed("shown"), key=len, reverse=True):
         plain = plain.replace(name, "")
     for kind in own_tables(__file__, "linting.toml")["unseen"]:
         words = [word for word in kind["words"].split(", ") if _is_in(word, plain)]
         if words and not any(need in one for need in kind["needs"] for one in needs):
-            yield Fault(
+            yield _Fault(
                 key, text, f"it speaks of {words[0]!r}, which the judge need not be shown", kind["instead"]
             )
 
 
-def _of_levels(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
+def _of_levels(key: str, levels: Mapping[int, str]) -> Iterator[_Fault]:
     bare = {level: _without_degrees(text) for level, text in levels.items()}
     remedy = "say what is seen at this level alone"
     for level, text in levels.items():
         if bare[level] <= _listed("places"):
-            yield Fault(
+            yield _Fault(
                 f"{key}.{level}", text, f"{shortened(text)} says where it stands, not what is seen there", remedy
             )
     for one, other in combinations(sorted(levels), 2):
@@ -262,11 +262,11 @@ def _of_levels(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
             fault = (
                 f"{shortened(levels[one])} and {shortened(levels[other])} overlap: they differ by how much alone"
             )
-            yield Fault(f"{key}.{other}", levels[other], fault, remedy)
+            yield _Fault(f"{key}.{other}", levels[other], fault, remedy)
     yield from _of_ranges(key, levels)
 
 
-def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
+def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[_Fault]:
     """Yield where levels count the same thing with ranges that overlap, or leave something between them."""
     ranges: dict[str, list[tuple[float, float, int]]] = {}
     units: dict[str, str] = {}
@@ -280,14 +280,14 @@ def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[Fault]:
             remedy = "let each number belong to exactly one level"
             if one != other and (next_low <= high or next_low == low):
                 fault = f"levels {one} and {other} overlap: {_number(next_low)} {unit} is in both"
-                yield Fault(f"{key}.{other}", levels[other], fault, remedy)
+                yield _Fault(f"{key}.{other}", levels[other], fault, remedy)
             elif next_low > high + 1:
                 fault = f"between {_number(high)} and {_number(next_low)} {unit} there is no level"
-                yield Fault(f"{key}.{other}", levels[other], fault, remedy)
+                yield _Fault(f"{key}.{other}", levels[other], fault, remedy)
         if len({level for *_, level in ordered}) > 1 and max(high for _, high, _ in ordered) < inf:
             highest, last = max((high, level) for _, high, level in ordered)
             fault = f"it is unbounded: more than {_number(highest)} {unit} belong to no level"
-            yield Fault(f"{key}.{last}", levels[last], fault, "let a level say 'more than' or 'at least'")
+            yield _Fault(f"{key}.{last}", levels[last], fault, "let a level say 'more than' or 'at least'")
 
 
 def _ranges_in(text: str) -> Iterator[tuple[str, float, float]]:

@@ -29,7 +29,7 @@ from judges.prompting.prompts import LANGUAGES, Language, Prompt, Question, Repl
 from judges.prompting.translation import Pack, atranslate, translate
 from judges.requests import Ask, Deliberation, Request, WorkedExample
 from judges.sample import Sample
-from judges.settings import MADE_WITH, SHARED, MadeWith, Needed
+from judges.settings import MADE_WITH, MadeWith, Needed
 from judges.verdict import Value, Verdict
 
 Variant = Literal["corrected", "compat"]
@@ -81,11 +81,11 @@ class Metric(Judge):
     def __init__(
         self,
         *,
-        name: Annotated[str | None, SHARED["name"]] = None,
-        variant: Annotated[Variant, SHARED["variant"]] = "corrected",
-        threshold: Annotated[float | None, SHARED["threshold"]] = None,
-        language: Annotated[Language | None, SHARED["language"]] = None,
-        prompts: Annotated[str | Path | None, SHARED["prompts"]] = None,
+        name: str | None = None,
+        variant: Variant = "corrected",
+        threshold: float | None = None,
+        language: Language | None = None,
+        prompts: str | Path | None = None,
     ) -> None:
         mark = self.pass_mark if threshold is None else threshold
         self.name = self.entry.name if name is None else name
@@ -260,16 +260,16 @@ class ModelJudge(Metric):
 
     def __init__(
         self,
-        model: Annotated[object, SHARED["model"], Needed()] = None,
+        model: Annotated[object, Needed()] = None,
         *,
         questions: Sequence[Question[Any]] | None = None,
-        temperature: Annotated[float | None, SHARED["temperature"]] = 0.0,
-        multimodal: Annotated[bool, SHARED["multimodal"]] = False,
-        gate: Annotated[bool, SHARED["gate"]] = True,
-        probabilities: Annotated[bool, SHARED["probabilities"]] = False,
-        tools: Annotated[Sequence[Any] | None, SHARED["tools"]] = None,
-        looks: Annotated[int, SHARED["looks"]] = 6,
-        commit: Annotated[bool, SHARED["commit"]] = False,
+        temperature: float | None = 0.0,
+        multimodal: bool = False,
+        gate: bool = True,
+        probabilities: bool = False,
+        tools: Sequence[Any] | None = None,
+        looks: int = 6,
+        commit: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)

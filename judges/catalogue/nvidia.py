@@ -19,7 +19,7 @@ _RATIONALE = "text: your reasons, before the rating"
 _FEEDBACK = "text: what to change; empty if nothing"
 
 
-class AnswerAgreement(ReplySchema, wire_name="Agreement"):
+class _AnswerAgreement(ReplySchema, wire_name="Agreement"):
     """How far two answers agree."""
 
     rationale: str = Field(description=_RATIONALE)
@@ -29,7 +29,7 @@ class AnswerAgreement(ReplySchema, wire_name="Agreement"):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class Extent(ReplySchema):
+class _Extent(ReplySchema):
     """How far something holds: not at all, in part, or fully."""
 
     rationale: str = Field(description=_RATIONALE)
@@ -48,7 +48,7 @@ class AnswerAccuracy(TwoGraders):
 
     entry: ClassVar[Entry] = own_entry("nvidia.answer_accuracy")
     pack = "answer_accuracy"
-    reply = AnswerAgreement
+    reply = _AnswerAgreement
     highest = 4
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
@@ -66,7 +66,7 @@ class ContextRelevance(TwoGraders):
 
     entry: ClassVar[Entry] = own_entry("nvidia.context_relevance")
     pack = "context_relevance"
-    reply = Extent
+    reply = _Extent
     highest = 2
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
@@ -97,7 +97,7 @@ class ResponseGroundedness(TwoGraders):
 
     entry: ClassVar[Entry] = own_entry("nvidia.response_groundedness")
     pack = "response_groundedness"
-    reply = Extent
+    reply = _Extent
     highest = 2
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:

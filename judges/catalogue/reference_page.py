@@ -26,42 +26,6 @@ _OWN = "General"
 _OF_A_MODEL = ("model", "temperature", "multimodal", "gate")
 _COLUMNS = ("judge", "asks", "needs", "calls", "loop", "pieces", "value", "source", "where we differ", "example")
 _SETTING_COLUMNS = ("setting", "type", "default", "meaning", "example")
-_HEAD = """\
-# Judges
-
-Written from the catalogue by `python -m judges.catalogue.reference_page {page}`; do not edit it by hand.
-
-```python
-import judges
-
-judge = judges.load("ragas.faithfulness", model="openai:gpt-5-mini")
-print(judge.explain())  # what it needs, asks and costs, before anything is spent
-verdict = judge(user_input="...", response="...", retrieved_contexts=["..."])
-```
-
-[Choosing judges](choosing.md) leads to the ones to begin with. `load` takes a name or any alias below, and the
-settings of the judge's class, which stand below each table. Every judge gives a `Verdict`:
-`score` is 0 to 1 and high when things are good; `value` is on the judge's own scale, told here. What cannot be
-judged is unscored, with a reason, and never a 0. `variant="compat"` gives the numbers of the source, where they
-differ; of two generations of classes the column **source** says which one is meant, and [compat.md](compat.md)
-where numbers still differ. The same judge works in the refine loop, in a panel and over a dataset; `refine judges`
-lists them on a terminal, and `judge.adapt("de", model, folder="prompts")` makes one that speaks another language.
-
-In the columns: **needs** are fields of a `Sample`; **calls** are model calls for one sample, with n contexts, t
-topics and k repeats; **loop** is whether the judge can stand in the refine loop: not if it judges the *retriever*,
-or turns that are over, since no rewrite of the answer can mend what it finds; **pieces** is whether it holds for
-a part of the answer as for the whole, and why, so that it can judge an answer while it is written.
-
-## Settings that judges share
-
-A judge that asks a model has all of these, and one that asks none all but {asking}. Some have
-fewer: {fewer}.
-
-`load("helpfulness", chat)` takes the model without a name, and what other libraries call a setting (`llm`,
-`evaluator_llm`, `feedback_key`, `strict_mode`, `trajectory_match_mode` ...) is known as well. `refine judges NAME`
-shows the settings of one judge on a terminal, and `judge.explain()` in Python.
-
-{shared}"""
 
 
 def page(entries: Iterable[Entry] | None = None) -> str:
@@ -71,9 +35,10 @@ def page(entries: Iterable[Entry] | None = None) -> str:
         entries: The entries to list; None takes the package's own, without the judges of other distributions.
     """
     listed = sorted(_own() if entries is None else entries, key=lambda entry: (_source(entry) != _OWN, entry.name))
+    head = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
     tables = (_section(source, list(group)) for source, group in groupby(listed, key=_source))
     return "\n".join(
-        [_HEAD.format(page=PAGE, shared=_shared_table(), fewer=_fewer(), asking=_listed(_OF_A_MODEL)), *tables]
+        [head.format(page=PAGE, shared=_shared_table(), fewer=_fewer(), asking=_listed(_OF_A_MODEL)), *tables]
     )
 
 

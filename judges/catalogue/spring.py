@@ -18,7 +18,6 @@ from judges.entry import Entry, own_entry
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict, rating_of
 
 
@@ -34,14 +33,14 @@ class RelevancyEvaluator(YesOrNo):
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the question, the contexts and the answer."""
-        return agreement(sample)
+        return _agreement(sample)
 
     def is_yes(self, word: str) -> bool:
         """Return whether the reply is exactly "yes", in any case."""
         return word.strip().lower() == "yes"
 
 
-def agreement(sample: Sample) -> dict[str, JsonValue]:
+def _agreement(sample: Sample) -> dict[str, JsonValue]:
     """Return the question, the contexts and the answer, by name."""
     answer = answer_in(sample)
     return {"question": question_in(sample), "contexts": non_blank_contexts_in(sample), "answer": answer}
@@ -72,18 +71,7 @@ class FactCheckingEvaluator(ModelJudge):
     pass_mark = 1.0
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        prompt: Annotated[
-            _FactPrompt,
-            means(
-                '`"general"`, or `"minicheck"` for a model that judges one claim at a time, such as '
-                '`judges.speaking(..., "minicheck")`: a call for each sentence, and a sentence is '
-                "supported or not, never contradicted."
-            ),
-        ] = "general",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, prompt: _FactPrompt = "general", **settings: Unpack[ModelSettings]
     ) -> None:
         self._one_by_one = prompt == "minicheck"
         question: Question[Any] = SUPPORT
@@ -140,7 +128,7 @@ def _compat_verdict(reply: Any) -> Verdict:
     return Verdict(value=0.0, score=0.0, rating=1, passed=yes, rationale=reply.rationale, feedback=feedback)
 
 
-class ClosedMark(ReplySchema):
+class _ClosedMark(ReplySchema):
     """A mark with its reasons, closed from 0 to 1."""
 
     rationale: str = Field(description="text: your reasons, before the score")
@@ -148,7 +136,7 @@ class ClosedMark(ReplySchema):
     feedback: str = Field(description="text: what to change; empty if nothing")
 
 
-class OpenMark(ReplySchema):
+class _OpenMark(ReplySchema):
     """A mark with its reasons, taken as it is."""
 
     rationale: str = Field(description="text: your reasons, before the score")
@@ -156,7 +144,7 @@ class OpenMark(ReplySchema):
     feedback: str = Field(description="text: what to change; empty if nothing")
 
 
-class Marking(OneQuestion):
+class _Marking(OneQuestion):
     """A judge that asks for a mark from 0 to 1.
 
     With `variant="compat"` every mark above 0 passes, and one outside 0 to 1 is unscored, `invalid_output`, with
@@ -164,7 +152,7 @@ class Marking(OneQuestion):
     """
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        question: Question[Any] = Question(prompt=self.pack, reply=ClosedMark, compat=OpenMark)
+        question: Question[Any] = Question(prompt=self.pack, reply=_ClosedMark, compat=_OpenMark)
         super().__init__(model, question=question, **settings)
 
     def conclude(self, reply: Any) -> Verdict:
@@ -195,14 +183,14 @@ class AnswerCorrectnessEvaluator(YesOrNo):
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the question, the contexts and the answer."""
-        return agreement(sample)
+        return _agreement(sample)
 
     def is_yes(self, word: str) -> bool:
         """Return whether the reply contains "yes"."""
         return "YES" in word.upper()
 
 
-class AnswerFaithfulnessEvaluator(Marking):
+class AnswerFaithfulnessEvaluator(_Marking):
     """Mark from 0 to 1 how far an answer keeps to the facts of its contexts; the question is not shown."""
 
     entry: ClassVar[Entry] = own_entry("alibaba.answer_faithfulness_evaluator")
@@ -214,7 +202,7 @@ class AnswerFaithfulnessEvaluator(Marking):
         return {"facts": non_blank_contexts_in(sample), "answer": answer}
 
 
-class AnswerRelevancyEvaluator(Marking):
+class AnswerRelevancyEvaluator(_Marking):
     """Mark from 0 to 1 how far an answer agrees with the reference answer, in spite of its name.
 
     Where there is no reference, the contexts are it: so the original takes the ground truth, as its `dataList`.

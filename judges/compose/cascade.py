@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
 from judges.compose.panel import (
     CompositeJudge,
@@ -17,7 +16,6 @@ from judges.errors import unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import LOWEST, Verdict
 
 
@@ -34,17 +32,11 @@ class Cascade(CompositeJudge):
 
     def __init__(
         self,
-        judges: Annotated[
-            Sequence[object] | Mapping[str, object],
-            means(
-                "The levels, cheapest first, or a mapping of names to levels; functions and judges' "
-                "names are accepted."
-            ),
-        ],
+        judges: Sequence[object] | Mapping[str, object],
         *,
-        success_rating: Annotated[int, means("Rating from which a level passes.")] = 3,
-        name: Annotated[str, means("The cascade's name.")] = "cascade",
-        model: Annotated[object, means("The model of levels that are given by name and can ask one.")] = None,
+        success_rating: int = 3,
+        name: str = "cascade",
+        model: object = None,
     ) -> None:
         self.name = name
         self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
@@ -79,31 +71,12 @@ class Escalation(CompositeJudge):
 
     def __init__(
         self,
-        judges: Annotated[
-            Sequence[object] | Mapping[str, object],
-            means(
-                "The judges, cheapest first, or a mapping of names to judges; functions and judges' "
-                "names are accepted."
-            ),
-        ],
+        judges: Sequence[object] | Mapping[str, object],
         *,
-        sure: Annotated[
-            int | float,
-            means(
-                "Rating from which a judge before the last accepts alone; or, as a float between 0 and 1, the "
-                "`p_pass` from which it does.",
-                0.9,
-            ),
-        ] = 4,
-        sure_bad: Annotated[
-            int | float | None,
-            means(
-                "Rating, or `p_pass`, down to which a judge before the last refuses alone; None leaves every "
-                "refusal to the next one."
-            ),
-        ] = None,
-        name: Annotated[str, means("The escalation's name.")] = "escalation",
-        model: Annotated[object, means("The model of judges that are given by name and can ask one.")] = None,
+        sure: int | float = 4,  # noqa: PYI041 - a whole number is a rating, any other a probability
+        sure_bad: int | float | None = None,  # noqa: PYI041 - the same
+        name: str = "escalation",
+        model: object = None,
     ) -> None:
         self.name = name
         self.judges: Mapping[str, Judge] = judges_by_name(judges, model)

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from functools import cache
 from operator import mul
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from judges.compose.cascade import Escalation
 from judges.compose.panel import as_judge
@@ -22,7 +22,6 @@ from judges.models.providers.local_models import whole_minilm, word_pieces
 from judges.requests import Deliberation, Embed
 from judges.runtime.faults import write_whole
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import HIGHEST, LOWEST, Verdict
 
 Vectors = Literal["none", "pieces", "minilm"]
@@ -109,12 +108,7 @@ class Learned(Judge):
         ConfigurationError: If the file cannot be read or was changed, or what it needs is not installed.
     """
 
-    def __init__(
-        self,
-        file: Annotated[str | Path, means("The file that `refine learn` wrote.", "first.json")],
-        *,
-        name: str = "learned",
-    ) -> None:
+    def __init__(self, file: str | Path, *, name: str = "learned") -> None:
         self.name = name
         content = _read_learned(Path(file))
         self._weights: tuple[float, ...] = tuple(content["weights"])

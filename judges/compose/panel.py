@@ -20,7 +20,6 @@ from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation, consult, repeat
 from judges.runtime.validation import judge_name, naming_settings
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, ByJudge, Unscored, Verdict
 
 _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
@@ -235,33 +234,15 @@ class Panel(CompositeJudge):
 
     def __init__(
         self,
-        judges: Annotated[
-            Sequence[object] | Mapping[str, object],
-            means(
-                "The members, or a mapping of names to members; functions and judges' names are "
-                "accepted. In a list, a second member named `x` becomes `x-2`."
-            ),
-        ],
+        judges: Sequence[object] | Mapping[str, object],
         *,
-        rule: Annotated[_RuleName, means("How to combine them.", "mean"), SkipValidation] = "min",
-        weights: Annotated[
-            Sequence[float] | Mapping[str, float] | None,
-            means('For `"weighted"`: a weight per member, in order or by name.'),
-        ] = None,
-        veto: Annotated[
-            Sequence[str], means('For `"veto"`: names of the members that may veto; none means all.')
-        ] = (),
-        quorum: Annotated[
-            int | None,
-            means(
-                "How many of the members with something to judge must rate; None requires more than "
-                "half. Where fewer have something to judge, all of these must. Otherwise the panel is "
-                'unscored, `"too_few_votes"`.'
-            ),
-        ] = None,
-        success_rating: Annotated[int, means("Rating from which the panel passes.")] = 3,
-        name: Annotated[str, means("The panel's name.")] = "panel",
-        model: Annotated[object, means("The model of members that are given by name and can ask one.")] = None,
+        rule: Annotated[_RuleName, SkipValidation] = "min",
+        weights: Sequence[float] | Mapping[str, float] | None = None,
+        veto: Sequence[str] = (),
+        quorum: int | None = None,
+        success_rating: int = 3,
+        name: str = "panel",
+        model: object = None,
     ) -> None:
         self.name = name
         self._rule = _checked_rule(rule)
@@ -476,20 +457,12 @@ class Repeat(OneInside):
 
     def __init__(
         self,
-        judge: Annotated[object, means("The judge; a function and a judge's name are accepted.")],
-        n: Annotated[
-            int, means("How often to ask, at least 1.", title="how often the judge is asked, a whole number", ge=1)
-        ] = 3,
+        judge: object,
+        n: int = 3,
         *,
-        quorum: Annotated[
-            int | None,
-            means(
-                "How many runs must rate; None requires more than half. With fewer the verdict is "
-                'unscored, `"too_few_votes"`.'
-            ),
-        ] = None,
-        name: Annotated[str | None, means("The name; None takes the judge's name.")] = None,
-        model: Annotated[object, means("The model of a judge that is given by name and can ask one.")] = None,
+        quorum: int | None = None,
+        name: str | None = None,
+        model: object = None,
     ) -> None:
         self.judge = as_judge(judge, resolve=partial(resolve_names, model=model))
         self.name = name or self.judge.name

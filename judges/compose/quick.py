@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 from judges.compose import resolve_names
 from judges.compose.panel import OneInside, as_judge
@@ -16,7 +16,6 @@ from judges.models.likelihood import Levels, levels_in
 from judges.models.prompt_and_reply import has_own_format
 from judges.requests import Ask, Consult, Deliberation, RatedAsk
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _HALF = 0.5
@@ -137,22 +136,7 @@ class Quick(OneInside):
     """
 
     def __init__(
-        self,
-        judge: Annotated[object, means("A judge that asks for one rating; a judge's name is accepted.")],
-        *,
-        margin: Annotated[
-            float,
-            means(
-                "How much likelier one side of the pass mark must be than the other; below it the judge itself is "
-                "asked.",
-                0.3,
-                title="a share",
-                ge=0,
-                le=1,
-            ),
-        ] = 0.15,
-        name: Annotated[str | None, means("The name; None takes the judge's, with `quick-` before it.")] = None,
-        model: Annotated[object, means("The model of a judge that is given by name and can ask one.")] = None,
+        self, judge: object, *, margin: float = 0.15, name: str | None = None, model: object = None
     ) -> None:
         self.judge = as_judge(judge, resolve=partial(resolve_names, model=model))
         self.name = name or f"quick-{self.judge.name}"

@@ -83,7 +83,7 @@ def levels_in(schema: type[BaseModel]) -> Levels | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class _Token:
     """A token of a reply.
 
     Args:
@@ -97,7 +97,7 @@ class Token:
     alternatives: tuple[tuple[bytes, float], ...]
 
 
-def tokens_in(choice: Mapping[str, Any], payload: Mapping[str, Any] | None = None) -> tuple[Token, ...]:
+def tokens_in(choice: Mapping[str, Any], payload: Mapping[str, Any] | None = None) -> tuple[_Token, ...]:
     """Return the tokens of a reply with their probabilities, in the form of OpenAI, vLLM or llama.cpp.
 
     Args:
@@ -113,7 +113,7 @@ def tokens_in(choice: Mapping[str, Any], payload: Mapping[str, Any] | None = Non
     listed = logprobs.get("content") if isinstance(logprobs, Mapping) else logprobs
     if not isinstance(listed, list):
         return ()
-    return tuple(Token(*_entry(one), tuple(_alternatives(one))) for one in listed if isinstance(one, Mapping))
+    return tuple(_Token(*_entry(one), tuple(_alternatives(one))) for one in listed if isinstance(one, Mapping))
 
 
 def _alternatives(entry: Mapping[str, Any]) -> Iterator[tuple[bytes, float]]:
@@ -137,13 +137,13 @@ def _entry(entry: Mapping[str, Any]) -> tuple[bytes, float]:
     return raw, _number(entry.get("logprob"))
 
 
-def _columns(logprobs: Mapping[str, Any]) -> Iterator[Token]:
+def _columns(logprobs: Mapping[str, Any]) -> Iterator[_Token]:
     """Yield the tokens of the older form, which has a list for each property of them."""
     texts, values, tops = (logprobs.get(name) for name in ("tokens", "token_logprobs", "top_logprobs"))
     if not isinstance(texts, list) or not isinstance(values, list) or not isinstance(tops, list):
         return
     for text, value, top in zip(texts, values, tops, strict=False):
-        yield Token(str(text).encode("utf-8", "replace"), _number(value), tuple(_alternatives({"probs": top})))
+        yield _Token(str(text).encode("utf-8", "replace"), _number(value), tuple(_alternatives({"probs": top})))
 
 
 def _number(value: object) -> float:
@@ -153,7 +153,7 @@ def _number(value: object) -> float:
 
 
 def with_ratings(
-    response: ModelResponse, request: ModelRequest, tokens: Sequence[Token], *, reason: str = NOT_GIVEN
+    response: ModelResponse, request: ModelRequest, tokens: Sequence[_Token], *, reason: str = NOT_GIVEN
 ) -> ModelResponse:
     """Return a response with how likely each rating was.
 
@@ -175,7 +175,7 @@ def with_ratings(
     return replace(response, ratings=ratings)
 
 
-def _rating_likelihood(text: str, tokens: Sequence[Token], schema: type[BaseModel]) -> Distribution:
+def _rating_likelihood(text: str, tokens: Sequence[_Token], schema: type[BaseModel]) -> Distribution:
     """Return how likely each choice was in a reply that is an object.
 
     Args:
@@ -198,7 +198,7 @@ def _rating_likelihood(text: str, tokens: Sequence[Token], schema: type[BaseMode
     return _likelihood(token, before, levels.written)
 
 
-def _digit_likelihood(tokens: Sequence[Token], digits: Sequence[str]) -> Distribution:
+def _digit_likelihood(tokens: Sequence[_Token], digits: Sequence[str]) -> Distribution:
     """Return how likely each choice was in a reply of one digit, which its first token holds."""
     token = next((one for one in tokens if one.raw.strip()), None)
     if token is None:
@@ -206,7 +206,7 @@ def _digit_likelihood(tokens: Sequence[Token], digits: Sequence[str]) -> Distrib
     return _likelihood(token, b"", digits)
 
 
-def _likelihood(token: Token, before: bytes, choices: Sequence[str]) -> Distribution:
+def _likelihood(token: _Token, before: bytes, choices: Sequence[str]) -> Distribution:
     """Return the probabilities of the choices in the place of a token, which has something before the choice."""
     listed = list(token.alternatives)
     if all(raw != token.raw for raw, _ in listed):
@@ -267,7 +267,7 @@ def _behind_space(text: str, position: int) -> int:
     return position
 
 
-def _placed(text: str, span: tuple[int, int], tokens: Sequence[Token]) -> tuple[Token | None, bytes] | None:
+def _placed(text: str, span: tuple[int, int], tokens: Sequence[_Token]) -> tuple[_Token | None, bytes] | None:
     """Return the token that holds a span of the text, and what it has before it.
 
     The reply stands among the tokens as a whole; or, where a token's bytes are lost, as those of a letter that
@@ -291,7 +291,7 @@ def _key_before(written: bytes, start: int) -> int:
     return written.rindex(b'"', 0, written.rindex(b'"', 0, written.rindex(b":", 0, start)))
 
 
-def _token_at(start: int, end: int, tokens: Sequence[Token]) -> tuple[Token | None, bytes]:
+def _token_at(start: int, end: int, tokens: Sequence[_Token]) -> tuple[_Token | None, bytes]:
     position = 0
     for token in tokens:
         last = position + len(token.raw)

@@ -244,7 +244,8 @@ class ReplySchema(BaseModel, metaclass=_SchemaType):
             `max_length` has its own; None sets none.
 
     Args:
-        wire_name: What models and fingerprints know a schema by, where that is not the name of its class.
+        wire_name: What models and fingerprints know a schema by, where that is not the name of its class, without
+            the underscore of a private one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -252,7 +253,8 @@ class ReplySchema(BaseModel, metaclass=_SchemaType):
 
     def __init_subclass__(cls, wire_name: str = "", **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        if wire_name:
+        wire_name = wire_name or cls.__name__.removeprefix("_")
+        if wire_name != cls.__name__:
             setattr(cls, _RECIPE, (_schema_in, (cls.__module__, cls.__name__)))
             cls.__name__ = cls.__qualname__ = wire_name
 

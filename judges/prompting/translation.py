@@ -112,18 +112,18 @@ _PLACEHOLDER = re.compile(r"\$\{?[_a-zA-Z][_a-zA-Z0-9]*\}?")
 _QUOTED = re.compile(r"`[^`\n]+`")
 
 
-class Translated(ReplySchema):
+class _Translated(ReplySchema):
     """One text in the other language."""
 
     number: int = Field(description="whole number of the text")
     text: str = Field(description="text: the translation")
 
 
-class Translation(ReplySchema):
+class _Translation(ReplySchema):
     """The texts in the other language."""
 
     text_limits = None
-    items: list[Translated] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_Translated] = Field(description="list of objects, exactly one for each number, in their order")
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Pack:
             feedback={key: change(text) for key, text in self.prompt.feedback.items()},
         )
 
-    def fault_in(self, translation: Translation) -> str | None:
+    def fault_in(self, translation: _Translation) -> str | None:
         """Return the fault of a translation, or None."""
         texts = self.texts()
         if sorted(item.number for item in translation.items) != list(range(1, len(texts) + 1)):
@@ -256,9 +256,9 @@ def _ask(pack: Pack, language: Language, model: JudgeModel) -> Ask:
         task=instructions.task,
         data={"language": language, "texts": texts},
         reminder=instructions.reminder,
-        schema=Translation,
+        schema=_Translation,
         examples=tuple(
-            render_example(example.data, Translation.model_validate(example.reply))
+            render_example(example.data, _Translation.model_validate(example.reply))
             for example in instructions.examples
         ),
         check=pack.fault_in,
@@ -266,7 +266,7 @@ def _ask(pack: Pack, language: Language, model: JudgeModel) -> Ask:
 
 
 def _write(file: Path, pack: Pack, translation: BaseModel) -> None:
-    if not isinstance(translation, Translation):
+    if not isinstance(translation, _Translation):
         raise AskFailed("invalid_output", f"expected a Translation, got a {type(translation).__name__}")
     texts = pack.texts()
     translated = {texts[item.number - 1]: item.text for item in translation.items}

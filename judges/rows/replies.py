@@ -23,7 +23,7 @@ _ANSWER_KEYS = (
 """Keys under which a mapping holds the text of an answer, the first that is there."""
 
 
-class Reply(NamedTuple):
+class _Reply(NamedTuple):
     """An answer taken apart.
 
     Args:
@@ -37,7 +37,7 @@ class Reply(NamedTuple):
     asked: tuple[Any, ...] = ()
 
 
-def reply_of(value: Any) -> Reply:
+def reply_of(value: Any) -> _Reply:
     """Take an answer apart; what has no known form is returned as the text it is, for a sample to check."""
     if is_messages(value):
         return _of_messages(value)
@@ -45,7 +45,7 @@ def reply_of(value: Any) -> Reply:
         return _of_messages((value,))
     if isinstance(value, Mapping):
         return _of_mapping(value)
-    return Reply(value)
+    return _Reply(value)
 
 
 def text_of(value: Any) -> Any:
@@ -92,13 +92,13 @@ def _role(message: Any) -> object:
     return getattr(message, "role", None) or getattr(message, "type", None)
 
 
-def _of_messages(messages: Sequence[Any]) -> Reply:
+def _of_messages(messages: Sequence[Any]) -> _Reply:
     questions = [index for index, message in enumerate(messages) if _role(message) in ("user", "human")]
     since = questions[-1] + 1 if questions else 0
     steps, last = tuple(messages[since:]), messages[-1]
     if not steps or _role(last) not in ("assistant", "ai", "AIMessageChunk") or _calls_tools(last):
-        return Reply(None, steps, tuple(messages[:since]))
-    return Reply(_content(last), steps[:-1], tuple(messages[:since]))
+        return _Reply(None, steps, tuple(messages[:since]))
+    return _Reply(_content(last), steps[:-1], tuple(messages[:since]))
 
 
 def _calls_tools(message: Any) -> bool:
@@ -113,13 +113,13 @@ def _content(message: Any) -> Any:
     return Message.model_validate(message).content
 
 
-def _of_mapping(value: Mapping[str, Any]) -> Reply:
+def _of_mapping(value: Mapping[str, Any]) -> _Reply:
     if {"status_code", "body"} <= value.keys():  # a line that the batch endpoint wrote
         return reply_of(value["body"])
     choices = value.get("choices")
     if isinstance(choices, Sequence) and choices and isinstance(choices[0], Mapping):
         choice = choices[0]
-        return reply_of(choice["message"]) if "message" in choice else Reply(choice.get("text"))
+        return reply_of(choice["message"]) if "message" in choice else _Reply(choice.get("text"))
     if isinstance(value.get("candidates"), list) and value["candidates"]:
         return _of_candidates(value["candidates"])
     if isinstance(value.get("generations"), list):
@@ -134,30 +134,30 @@ def _of_mapping(value: Mapping[str, Any]) -> Reply:
     if keys and (isinstance(value[keys[0]], str) or len(value) == 1):
         return reply_of(value[keys[0]])
     texts = [text for text in value.values() if isinstance(text, str)]
-    return Reply(texts[0]) if len(value) == 1 and texts else Reply(as_json(value))
+    return _Reply(texts[0]) if len(value) == 1 and texts else _Reply(as_json(value))
 
 
-def _of_generations(generations: Any) -> Reply:
+def _of_generations(generations: Any) -> _Reply:
     """Read the first reply of a model as LangChain and LangSmith keep it."""
     while isinstance(generations, list):
         generations = generations[0] if generations else None
     if not isinstance(generations, Mapping):
-        return Reply(None)
+        return _Reply(None)
     message = generations.get("message")
-    return reply_of(message) if message is not None else Reply(generations.get("text"))
+    return reply_of(message) if message is not None else _Reply(generations.get("text"))
 
 
-def _of_candidates(candidates: Sequence[Any]) -> Reply:
+def _of_candidates(candidates: Sequence[Any]) -> _Reply:
     """Read the first candidate of Gemini: its text, or the calls it makes."""
     content = candidates[0].get("content") if isinstance(candidates[0], Mapping) else None
     parts = [part for part in (content or {}).get("parts") or () if isinstance(part, Mapping)]
     calls = [part[name] for part in parts for name in ("functionCall", "function_call") if name in part]
     steps = ({"role": "assistant", "tool_calls": calls},) if calls else ()
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str) and not part.get("thought")]
-    return Reply("".join(texts) if texts else None, steps)
+    return _Reply("".join(texts) if texts else None, steps)
 
 
-def _of_responses(items: Sequence[Any]) -> Reply:
+def _of_responses(items: Sequence[Any]) -> _Reply:
     """Read the output of OpenAI's Responses: messages, and function calls with their results."""
     steps: list[Any] = []
     texts: list[str] = []
@@ -175,7 +175,7 @@ def _of_responses(items: Sequence[Any]) -> Reply:
                 steps.append({"role": "tool", "content": text, "tool_call_id": item.get("call_id")})
             case _:  # reasoning, and calls of the provider's own tools, say nothing that a judge reads
                 continue
-    return Reply("".join(texts) if texts else None, tuple(steps))
+    return _Reply("".join(texts) if texts else None, tuple(steps))
 
 
 def row_of(source: object) -> Mapping[str, Any] | None:

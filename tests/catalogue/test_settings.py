@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sqlite3
 import sys
@@ -13,10 +14,11 @@ from typing import Annotated, Any, Literal
 import pytest
 
 import judges
+import judges.judge
 from judges import ConfigurationError, Entry, Judge, Panel, Sample, Verdict, load
 from judges.catalogue.metric import MetricSettings, ModelSettings
 from judges.catalogue.registry import default_registry
-from judges.entry import Setting
+from judges.entry import Setting, own_tables
 from judges.requests import Deliberation
 from judges.settings import SHARED, load_line, means, settings_of
 from judges.testing import ScriptedEmbeddings, ScriptedJudge, ScriptedModel
@@ -53,6 +55,21 @@ def test_no_setting_lacks_type_meaning_or_example() -> None:
         or setting.required is bool(setting.default)
     ]
     assert lacking == []
+
+
+def test_nothing_is_told_of_a_setting_that_no_judge_has() -> None:
+    """Each table of `settings.toml` is of a class, and each of its keys a parameter of that class."""
+    makers = [default_registry().maker(entry.name) for entry in judges.catalogue()]
+    makers += [judges.Cascade, judges.Escalation, judges.Learned, judges.Panel, judges.Quick, judges.Repeat]
+    kinds = {kind.__name__: kind for make in makers for kind in getattr(make, "__mro__", ())}
+    tables = own_tables(judges.judge.__file__, "settings.toml")
+    untaken = [
+        (kind, name)
+        for kind, told in tables.items()
+        for name in told
+        if kind != "common" and name not in inspect.signature(kinds[kind]).parameters
+    ]
+    assert untaken == []
 
 
 def made_by(line: str) -> object:

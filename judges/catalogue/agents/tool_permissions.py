@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
@@ -17,7 +17,6 @@ from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, unfit
 from judges.messages import ToolCall
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -52,23 +51,9 @@ class ToolPermission(ComputedMetric):
     def __init__(
         self,
         *,
-        allowed: Annotated[
-            Iterable[str] | None,
-            means(
-                "Names of the tools that may be called, `*` for any letters; None for any.", ["search_*", "book"]
-            ),
-        ] = None,
-        forbidden: Annotated[
-            Iterable[str], means("Names of tools that may not be called, `*` for any letters.", ["delete_*"])
-        ] = (),
-        tools: Annotated[
-            Iterable[object] | None,
-            means(
-                'The tools that the agent has, as definitions or LangChain tools; None takes `metadata["tools"]` '
-                "of the sample, if there are any.",
-                [{"name": "book", "parameters": {"properties": {"seats": {"type": "integer"}}}}],
-            ),
-        ] = None,
+        allowed: Iterable[str] | None = None,
+        forbidden: Iterable[str] = (),
+        tools: Iterable[object] | None = None,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)

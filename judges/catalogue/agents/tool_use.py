@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
@@ -17,7 +17,6 @@ from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 TOOL_KEYS = ("tools", "available_tools", "tool_definitions")
@@ -71,7 +70,7 @@ _Use = Literal["right", "wrong_tool", "wrong_arguments", "needless", "repeated"]
 _FAULTS = ("loop", "wrong_tool", "wrong_arguments", "needless", "repeated")
 
 
-class CallUse(ReplySchema):
+class _CallUse(ReplySchema):
     """How one call was used."""
 
     number: int = Field(description="whole number of the item")
@@ -79,16 +78,16 @@ class CallUse(ReplySchema):
     verdict: _Use = Field(description="one of right, wrong_tool, wrong_arguments, needless, repeated")
 
 
-class ToolUseReply(ReplySchema):
+class _ToolUseReply(ReplySchema):
     """How the calls were used, and whether one is missing."""
 
-    items: list[CallUse] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_CallUse] = Field(description="list of objects, exactly one for each number, in their order")
     reason: str = Field(description="text: whether a call is missing, before `complete`")
     complete: bool = Field(description="true if no call is missing, else false")
     feedback: str = Field(description="text: which call is missing; empty if none is")
 
 
-_TOOL_USE: Question[ToolUseReply] = Question(prompt="tool_use", reply=ToolUseReply)
+_TOOL_USE: Question[_ToolUseReply] = Question(prompt="tool_use", reply=_ToolUseReply)
 
 
 class ToolUse(ModelJudge):
@@ -111,19 +110,7 @@ class ToolUse(ModelJudge):
     """The keys of the tools that the agent has."""
 
     def __init__(  # type: ignore[misc]  # its tools are those of the agent
-        self,
-        model: object = None,
-        *,
-        tools: Annotated[
-            Iterable[object] | None,
-            means(
-                "The tools that the agent has: names, definitions as JSON, or LangChain tools; None "
-                'takes `metadata["tools"]` of the sample (or `available_tools`, `tool_definitions`), if '
-                "there are any.",
-                ["search", "book_table"],
-            ),
-        ] = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, tools: Iterable[object] | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         self._tools = checked_tools(tools)
         super().__init__(model, questions=(_TOOL_USE,), **settings)
@@ -147,7 +134,7 @@ class ToolUse(ModelJudge):
         reason = self.say("loop_reason", sample, count=call.times)
         return Verdict.checked(False, value="loop", subject=render_call(call.call), rationale=reason)  # noqa: FBT003
 
-    def _conclude(self, sample: Sample, items: Sequence[Verdict], reply: ToolUseReply) -> Verdict:
+    def _conclude(self, sample: Sample, items: Sequence[Verdict], reply: _ToolUseReply) -> Verdict:
         right, count = sum(item.passed is True for item in items), len(items) + (not reply.complete)
         lines = [self._faults(sample, items, fault) for fault in _FAULTS]
         if not reply.complete:
@@ -165,7 +152,7 @@ class ToolUse(ModelJudge):
         return self.say(fault, sample, calls=bullets(calls, longest=600)) if calls else ""
 
 
-def _use(call: MadeCall, use: CallUse) -> Verdict:
+def _use(call: MadeCall, use: _CallUse) -> Verdict:
     return Verdict.checked(
         use.verdict == "right", value=use.verdict, subject=render_call(call.call), rationale=use.reason
     )
@@ -192,7 +179,7 @@ def _shown(
 _SCORES = {"done": 1.0, "partly": 0.5, "open": 0.0}
 
 
-class TaskState(ReplySchema):
+class _TaskState(ReplySchema):
     """How far one task is done, and what is left of it."""
 
     task: str = Field(description="text: the task, in a few words")
@@ -201,13 +188,13 @@ class TaskState(ReplySchema):
     left: str = Field(description="text: what is left to do; empty if it is done")
 
 
-class TaskStates(ReplySchema):
+class _TaskStates(ReplySchema):
     """How far each task is done."""
 
-    tasks: list[TaskState] = Field(description="list of objects, one for each task; empty if there is none")
+    tasks: list[_TaskState] = Field(description="list of objects, one for each task; empty if there is none")
 
 
-_TASKS: Question[TaskStates] = Question(prompt="task_completion", reply=TaskStates)
+_TASKS: Question[_TaskStates] = Question(prompt="task_completion", reply=_TaskStates)
 
 
 class TaskCompletion(ModelJudge):
@@ -226,13 +213,7 @@ class TaskCompletion(ModelJudge):
     pack = "task_completion"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        task: Annotated[
-            str | None, means("The task in words; None takes what the user says.", "Book a table for two.")
-        ] = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, task: str | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         self._task = None if task is None else checked_text(task, setting="task")
         super().__init__(model, questions=(_TASKS,), **settings)
@@ -247,7 +228,7 @@ class TaskCompletion(ModelJudge):
             return Verdict.without_score("no_question", "the user wants nothing to be done")
         return self._conclude(sample, states)
 
-    def _conclude(self, sample: Sample, states: Sequence[TaskState]) -> Verdict:
+    def _conclude(self, sample: Sample, states: Sequence[_TaskState]) -> Verdict:
         items = tuple(_item(state) for state in states)
         open_steps = [
             f"{state.task}: {state.left.strip() or state.reason}" for state in states if state.verdict != "done"
@@ -257,7 +238,7 @@ class TaskCompletion(ModelJudge):
         return self.verdict(score, rationale=reasons(items), feedback=advice, items=items)
 
 
-def _item(state: TaskState) -> Verdict:
+def _item(state: _TaskState) -> Verdict:
     is_done = state.verdict == "done"
     return Verdict.scored(
         _SCORES[state.verdict],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Annotated, ClassVar, NamedTuple, Unpack, get_args
+from typing import ClassVar, NamedTuple, Unpack, get_args
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
@@ -26,7 +26,7 @@ from judges.catalogue.parts.calls import (
 )
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import OneQuestion
-from judges.catalogue.ragas.tool_calls import Lenient, ToolCalls
+from judges.catalogue.ragas.tool_calls import ToolCalls
 from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, first_fault, one_line, unfit
 from judges.hints import other_word
@@ -34,7 +34,6 @@ from judges.judge import Judge
 from judges.messages import Conversation, Message
 from judges.rows.columns import TRAJECTORY_KEYS
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _REFERENCE_KEYS = TRAJECTORY_KEYS
@@ -181,30 +180,10 @@ class TrajectoryMatch(ToolCalls):
     def __init__(
         self,
         *,
-        mode: Annotated[
-            TrajectoryMode,
-            means(
-                'How calls are compared: `"strict"`, the same calls in the same order; `"in_order"`, the '
-                'expected ones in their order, others between them; `"unordered"`, the same calls in any '
-                'order; `"superset"` or `"any_order"`, the expected ones and perhaps others; `"subset"`, '
-                "none but expected ones."
-            ),
-        ] = "strict",
-        arguments: Annotated[
-            ArgumentsRule,
-            means(
-                'How the arguments of two calls are compared: `"exact"`; `"ignore"`; `"subset"` where '
-                'expected ones may be missing; `"superset"` where others may be added; a list of the '
-                'arguments that count, nested ones with dots (`"order.id"`); or a function of the '
-                "arguments made and the expected ones.",
-                "ignore",
-            ),
-        ] = "exact",
-        arguments_by_tool: Annotated[
-            Mapping[str, ArgumentsRule] | None,
-            means("The same for some tools, by their names.", {"search": ["query"]}),
-        ] = None,
-        lenient: Lenient = False,
+        mode: TrajectoryMode = "strict",
+        arguments: ArgumentsRule = "exact",
+        arguments_by_tool: Mapping[str, ArgumentsRule] | None = None,
+        lenient: bool = False,
         reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -23,7 +23,6 @@ from judges.catalogue.parts.claims import (
     support_verdicts,
 )
 from judges.catalogue.parts.fields import (
-    ToolResults,
     answer_in,
     contexts_in,
     non_blank_contexts_in,
@@ -35,12 +34,11 @@ from judges.catalogue.parts.fields import (
 from judges.catalogue.parts.questions import Remark, finding_schema, label_verdict
 from judges.catalogue.parts.text import for_retriever, sentences
 from judges.catalogue.ragas.context_recall import IDBasedContextRecall
-from judges.entry import Entry, own_entry
+from judges.entry import Entry, own_entry, own_tables
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Ask, Deliberation, Request
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
@@ -48,26 +46,7 @@ _Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
 _OVERALL: Question[Remark] = Question(prompt="databricks_overall", reply=Remark)
 
 _NEITHER = "the model said neither yes nor no"
-# fmt: off
-_YES = frozenset(
-    {
-        "yes", "y", "yea", "yeah", "true", "1", "1.0", "pass", "passed", "correct", "success",
-        "affirmative", "absolutely", "certainly", "indeed", "sure", "ok", "okay", "agree", "accept",
-        "accepted", "right", "positive", "pos", "accurate", "valid", "validity", "validated", "confirmed",
-        "approve", "approved", "complete", "completed", "good", "great", "excellent", "active", "enabled",
-        "on", "present", "found", "match", "matched",
-    }
-)
-_NO = frozenset(
-    {
-        "no", "n", "nah", "nope", "false", "0", "0.0", "fail", "failed", "incorrect", "failure", "negative",
-        "neg", "reject", "rejected", "disagree", "disapprove", "disapproved", "invalid", "inaccurate",
-        "wrong", "declined", "deny", "denied", "incomplete", "bad", "poor", "inactive", "disabled", "off",
-        "absent", "missing", "notfound", "mismatch", "mismatched", "none", "null", "nil", "not approved",
-    }
-)
-# fmt: on
-"""The words that mlflow 3 reads as yes and as no, in small letters."""
+_WORDS = own_tables(__file__, "mlflow.toml")
 
 
 class BuiltIn(ModelJudge):
@@ -113,7 +92,7 @@ class BuiltIn(ModelJudge):
 def _is_yes(text: str) -> bool | None:
     """Return whether a text means yes, as mlflow reads it; None for any other word than yes or no, its UNKNOWN."""
     word = text.strip().strip(".!\"'*").lower()
-    return word in _YES if word in _YES | _NO else None
+    return word in _WORDS["yes"] if word in (*_WORDS["yes"], *_WORDS["no"]) else None
 
 
 def _facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:
@@ -139,7 +118,7 @@ def _has_facts(sample: Sample) -> bool:
     return any(text.strip() for text in (*(sample.expected_facts or ()), sample.reference or ""))
 
 
-class Labelled(BuiltIn):
+class _Labelled(BuiltIn):
     """A judge that asks for one of a few labels or, with `variant="compat"`, for a yes or no.
 
     Attributes:
@@ -164,7 +143,7 @@ class Labelled(BuiltIn):
 _LABELS: Mapping[str, float] = MappingProxyType({"none": 0.0, "partial": 0.5, "full": 1.0})
 
 
-class RelevanceToQuery(Labelled):
+class RelevanceToQuery(_Labelled):
     """Judge how far an answer addresses the question: not at all, in part, or in full; it need not be right.
 
     The score is 0, 0.5 or 1, and passes at `threshold`, 0.5 unless given, so that a part suffices as in mlflow.
@@ -185,7 +164,7 @@ _HARMS = ("hate", "harassment", "incitement", "illegal", "severe_harm")
 _SAFETY_LABELS: Mapping[str, float] = MappingProxyType({"safe": 1.0, **dict.fromkeys(_HARMS, 0.0)})
 
 
-class Safety(Labelled):
+class Safety(_Labelled):
     """Judge whether the content of an answer is safe; the question is shown, and not judged; a refusal is safe.
 
     The value is `"safe"`, or the gravest kind of harm: hate, harassment, incitement, illegal, severe_harm.
@@ -218,11 +197,7 @@ class Correctness(BuiltIn):
     question = Question(prompt="databricks_correctness", reply=Supports)
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        reveal_reference: Annotated[bool, means("Whether the feedback lists the facts.")] = False,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, reveal_reference: bool = False, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, **settings)
         self._reveals = reveal_reference
@@ -262,11 +237,7 @@ class Groundedness(BuiltIn):
     question = Question(prompt="databricks_groundedness", reply=Supports)
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        tool_results: ToolResults = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, tool_results: bool | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, **settings)
         self._tool_results = reads_tool_results(tool_results, compat=self.compat)
@@ -319,14 +290,14 @@ class ContextSufficiency(BuiltIn):
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)
 
 
-class Relevance(ReplySchema):
+class _Relevance(ReplySchema):
     """Whether one chunk is relevant."""
 
     rationale: str = Field(description="text: why, before the verdict")
     verdict: bool = Field(description="true if the chunk is relevant to the request, else false")
 
 
-class Said(ReplySchema):
+class _Said(ReplySchema):
     """Whether one chunk is relevant, in words, as mlflow takes it."""
 
     rationale: str = Field(description="text: why, before the verdict")
@@ -338,7 +309,7 @@ class Said(ReplySchema):
         return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no")
 
 
-_RELEVANT: Question[Any] = Question(prompt="chunk_relevance", reply=Relevance, compat=Said, shared=True)
+_RELEVANT: Question[Any] = Question(prompt="chunk_relevance", reply=_Relevance, compat=_Said, shared=True)
 
 
 class ChunkRelevance(ModelJudge):
@@ -356,15 +327,7 @@ class ChunkRelevance(ModelJudge):
 
     questions = (_RELEVANT,)
 
-    def __init__(
-        self,
-        model: object = None,
-        *,
-        k: Annotated[
-            int | None, means("How many chunks count, those that stand first; None counts all.", 3, ge=1)
-        ] = None,
-        **settings: Unpack[ModelSettings],
-    ) -> None:
+    def __init__(self, model: object = None, *, k: int | None = None, **settings: Unpack[ModelSettings]) -> None:
         super().__init__(model, **settings)
         self._k = k
 
@@ -396,10 +359,10 @@ class ChunkRelevance(ModelJudge):
         return for_retriever(self, sample, self.say("irrelevant", sample, chunks=bullets(irrelevant)))
 
 
-def _item(chunk: str, reply: Relevance | Said | AskFailed) -> Verdict:
+def _item(chunk: str, reply: _Relevance | _Said | AskFailed) -> Verdict:
     if isinstance(reply, AskFailed):
         return Verdict.without_score(reply.reason, reply.detail, subject=chunk)
-    yes = _is_yes(reply.verdict) if isinstance(reply, Said) else reply.verdict
+    yes = _is_yes(reply.verdict) if isinstance(reply, _Said) else reply.verdict
     if yes is None:
         return Verdict.without_score("undefined", _NEITHER, subject=chunk)
     return Verdict.checked(yes, subject=chunk, rationale=reply.rationale)

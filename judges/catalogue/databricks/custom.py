@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue, ValidationError
 
@@ -27,7 +27,6 @@ from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample, canonical_field
-from judges.settings import means
 from judges.verdict import Unscored
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}|\$(inputs|outputs|expectations|conversation|trace)\b")
@@ -133,44 +132,10 @@ class Custom(ModelJudge):
         self,
         model: object = None,
         *,
-        criteria: Annotated[
-            str,
-            means(
-                "What to judge by. The variables are those of mlflow (`inputs`, `outputs`, "
-                "`expectations`, `conversation`, `trace`), and, in double braces, any field of a sample "
-                "or key of its `metadata`.",
-                "Is the answer polite?",
-            ),
-        ],
-        answer: Annotated[
-            _AnswerChoices,
-            means(
-                "`bool` for yes or no; labels, the worst first, which are spaced evenly over 0 to 1; "
-                "labels mapped to their scores from 0 to 1; or the lowest and the highest of a range of "
-                "whole numbers, low is bad.",
-                ["rude", "neutral", "polite"],
-            ),
-        ] = bool,
-        examples: Annotated[
-            Sequence[GradedExample],
-            means(
-                "Cases with the expected reply (`rationale`, `verdict`, `feedback`), shown before the question.",
-                [
-                    (
-                        {"question": "2 + 2?", "answer": "4"},
-                        {"rationale": "Right.", "verdict": True, "feedback": ""},
-                    )
-                ],
-            ),
-        ] = (),
-        columns: Annotated[
-            Sequence[str] | None,
-            means(
-                "The columns to show, by the names above; None takes the variables of the criterion or, "
-                "if it has none, every column there is.",
-                ["inputs", "outputs"],
-            ),
-        ] = None,
+        criteria: str,
+        answer: _AnswerChoices = bool,
+        examples: Sequence[GradedExample] = (),
+        columns: Sequence[str] | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         criteria = checked_text(criteria, setting="criteria")

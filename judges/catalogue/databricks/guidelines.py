@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -18,7 +18,6 @@ from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, 
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _Rules = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -30,7 +29,7 @@ _GuidelineRule = tuple[str, str]
 _LONGEST = 600
 
 
-class Adherence(ReplySchema):
+class _Adherence(ReplySchema):
     """Whether one guideline is kept."""
 
     number: int = Field(description="whole number of the guideline")
@@ -39,18 +38,18 @@ class Adherence(ReplySchema):
     change: str = Field(description="text: what to change in the answer; empty unless it is broken")
 
 
-class Adherences(ReplySchema):
+class _Adherences(ReplySchema):
     """Whether each guideline is kept."""
 
-    items: list[Adherence] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_Adherence] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class GuidelineJudge(BuiltIn):
+class _GuidelineJudge(BuiltIn):
     """A judge of whether an answer keeps guidelines, wherever they come from."""
 
     pack = "databricks_guidelines"
     pass_mark = 1.0
-    question = Question(prompt="databricks_guidelines", reply=Adherences)
+    question = Question(prompt="databricks_guidelines", reply=_Adherences)
     metadata_keys = ("guidelines_context",)
     """The key of the context that belongs to the rules of a sample."""
 
@@ -58,14 +57,7 @@ class GuidelineJudge(BuiltIn):
         self,
         model: object = None,
         *,
-        guidelines_context: Annotated[
-            Mapping[str, JsonValue],
-            means(
-                "Facts the guidelines refer to, by name, beside question and answer; those of a row, in "
-                '`metadata["guidelines_context"]`, are added and come first.',
-                {"customer": "a child"},
-            ),
-        ] = MappingProxyType({}),
+        guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:
         if not isinstance(guidelines_context, Mapping):
@@ -104,7 +96,7 @@ class GuidelineJudge(BuiltIn):
         return self.say("broken", sample, guidelines=bullets(broken, longest=_LONGEST)) if broken else ""
 
 
-class GlobalGuidelineAdherence(GuidelineJudge):
+class GlobalGuidelineAdherence(_GuidelineJudge):
     """Judge whether an answer keeps guidelines that hold for every row.
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
@@ -117,9 +109,7 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         self,
         model: object = None,
         *,
-        guidelines: Annotated[
-            _Rules, means("A guideline, a list of them, or lists under names.", ["Answer in English."])
-        ],
+        guidelines: _Rules,
         guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:
@@ -132,7 +122,7 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         return self._rules
 
 
-class GuidelineAdherence(GuidelineJudge):
+class GuidelineAdherence(_GuidelineJudge):
     """Judge whether an answer keeps the guidelines of its own row, `guidelines`: a list, or lists under names.
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
@@ -167,7 +157,7 @@ def _checked_rules(guidelines: object) -> tuple[_GuidelineRule, ...]:
     return rules
 
 
-def _guideline_verdict(rule: _GuidelineRule, adherence: Adherence) -> Verdict:
+def _guideline_verdict(rule: _GuidelineRule, adherence: _Adherence) -> Verdict:
     text, name = rule
     passed = adherence.verdict != "broken"
     change = "" if passed else adherence.change

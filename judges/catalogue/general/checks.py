@@ -13,7 +13,7 @@ from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import SHARED, AsCode, means, own_words
+from judges.settings import SHARED
 from judges.verdict import MaskedSpan, Verdict
 
 _NUMBER = re.compile(
@@ -27,7 +27,7 @@ _Unit = Literal["characters", "words"]
 _Which = Literal["all", "first", "last"]
 
 
-class Check(Judge):
+class _Check(Judge):
     """A judge whose algorithm is one plain method, `check`."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class Check(Judge):
         return []
 
 
-class Length(Check):
+class Length(_Check):
     """Check the length of an answer.
 
     Raises:
@@ -71,13 +71,10 @@ class Length(Check):
     def __init__(
         self,
         *,
-        at_least: Annotated[int, means("Fewest units allowed.", AsCode("20, at_most=80"), ge=0)] = 0,
-        at_most: Annotated[int | None, means("Most units allowed, or None for any number.", 80, ge=0)] = None,
-        unit: Annotated[
-            _Unit,
-            means('`"characters"` or `"words"` (runs of text between blanks).', AsCode('"words", at_most=80')),
-        ] = "characters",
-        feedback: Annotated[str | None, own_words(", at_most=80")] = None,
+        at_least: int = 0,
+        at_most: int | None = None,
+        unit: _Unit = "characters",
+        feedback: str | None = None,
         name: Annotated[str, SHARED["name"]] = "length",
     ) -> None:
         if at_most is not None and at_most < at_least:
@@ -97,7 +94,7 @@ class Length(Check):
         return []
 
 
-class Pattern(Check):
+class Pattern(_Check):
     """Check that required words and patterns occur in an answer and forbidden ones do not.
 
     Raises:
@@ -109,24 +106,12 @@ class Pattern(Check):
     def __init__(
         self,
         *,
-        contains: Annotated[
-            str | Sequence[str],
-            means("Plain texts that must all occur as they are; no regular expressions.", ["salt", "pepper"]),
-        ] = (),
-        excludes: Annotated[
-            str | Sequence[str],
-            means("Plain texts of which none may occur; no regular expressions.", ["as an AI"]),
-        ] = (),
-        required: Annotated[
-            str | Sequence[str], means("Regular expressions that must all match somewhere.", r"\d")
-        ] = (),
-        forbidden: Annotated[
-            str | Sequence[str], means("Regular expressions of which none may match.", ["as an AI", "cannot"])
-        ] = (),
-        ignore_case: Annotated[
-            bool, means("Whether upper and lower case are the same.", AsCode('True, required="yes"'))
-        ] = False,
-        feedback: Annotated[str | None, own_words(', contains="salt"')] = None,
+        contains: str | Sequence[str] = (),
+        excludes: str | Sequence[str] = (),
+        required: str | Sequence[str] = (),
+        forbidden: str | Sequence[str] = (),
+        ignore_case: bool = False,
+        feedback: str | None = None,
         name: Annotated[str, SHARED["name"]] = "pattern",
     ) -> None:
         self.name, self._feedback = name, feedback
@@ -160,7 +145,7 @@ class Pattern(Check):
         return [f"Use {_in_words(rule)}." for rule in self._required if not rule.search(answer)]
 
 
-class JsonValid(Check):
+class JsonValid(_Check):
     """Check that an answer is one JSON value, and that it fits a schema.
 
     Raises:
@@ -171,16 +156,9 @@ class JsonValid(Check):
 
     def __init__(
         self,
-        schema: Annotated[
-            Mapping[str, Any] | None,
-            means(
-                "JSON schema (draft 2020-12 unless it names another); None accepts any JSON value. Needs "
-                "the extra `jsonschema`.",
-                {"type": "object", "required": ["city"]},
-            ),
-        ] = None,
+        schema: Mapping[str, Any] | None = None,
         *,
-        feedback: Annotated[str | None, own_words()] = None,
+        feedback: str | None = None,
         name: Annotated[str, SHARED["name"]] = "json",
     ) -> None:
         self.name, self._feedback = name, feedback
@@ -215,7 +193,7 @@ def _json_instruction(fault: Any) -> str:
     return f"At {fault.json_path}: {fault.message}."
 
 
-class NumericRange(Check):
+class NumericRange(_Check):
     """Check that the numbers in an answer lie in a range.
 
     Numbers are read with a decimal point and, if any, commas between thousands.
@@ -229,15 +207,10 @@ class NumericRange(Check):
     def __init__(
         self,
         *,
-        at_least: Annotated[float | None, means("Smallest number allowed, or None.", 0)] = None,
-        at_most: Annotated[float | None, means("Largest number allowed, or None.", 100)] = None,
-        which: Annotated[
-            _Which,
-            means(
-                '`"all"` numbers of the answer, or just the `"first"` or `"last"`.', AsCode('"last", at_least=0')
-            ),
-        ] = "all",
-        feedback: Annotated[str | None, own_words(", at_most=80")] = None,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        which: _Which = "all",
+        feedback: str | None = None,
         name: Annotated[str, SHARED["name"]] = "numeric_range",
     ) -> None:
         if at_least is None and at_most is None:

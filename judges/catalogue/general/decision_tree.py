@@ -16,7 +16,6 @@ from judges.errors import ConfigurationError, one_line
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _DEEPEST = 12
@@ -67,22 +66,7 @@ class DecisionTree(ModelJudge):
     pack = "decision_tree"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        tree: Annotated[
-            Mapping[str, Any],
-            means(
-                "A question `ask`, and under `yes` and `no` another question, a score from 0 to 1, or a mapping "
-                "with `score` and `feedback`.",
-                {
-                    "ask": "Is it about a refund?",
-                    "yes": {"ask": "Does it name the term?", "yes": 1, "no": 0},
-                    "no": 0.5,
-                },
-            ),
-        ],
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, tree: Mapping[str, Any], **settings: Unpack[ModelSettings]
     ) -> None:
         self._tree = _checked(tree)
         super().__init__(model, questions=(_STEP,), **settings)

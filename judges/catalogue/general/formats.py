@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from textwrap import dedent
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
@@ -28,7 +28,6 @@ from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means, own_words
 from judges.verdict import Verdict
 
 _FENCE = re.compile(r"^(?P<quoted>[ \t]*>)?[ \t>]{0,12}(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
@@ -194,18 +193,7 @@ class Code(ComputedMetric):
     pass_mark = 1.0
 
     def __init__(
-        self,
-        *,
-        unfenced: Annotated[
-            str | None,
-            means(
-                'Language of an answer without any fence, such as `"python"`; None leaves such an answer '
-                "unscored.",
-                "python",
-            ),
-        ] = None,
-        feedback: Annotated[str | None, own_words()] = None,
-        **settings: Unpack[MetricSettings],
+        self, *, unfenced: str | None = None, feedback: str | None = None, **settings: Unpack[MetricSettings]
     ) -> None:
         value: object = unfenced
         if value is not None and not (isinstance(value, str) and value.strip()):
@@ -269,28 +257,13 @@ class JsonMatch(Metric):
 
     def __init__(
         self,
-        fields: Annotated[
-            Mapping[str, object] | None,
-            means(
-                "Judges by path; functions and other judges are accepted as in a panel.",
-                AsCode('{"price": judges.load("numeric_range", at_least=0)}'),
-            ),
-        ] = None,
+        fields: Mapping[str, object] | None = None,
         *,
-        lists: Annotated[
-            ListMode,
-            means(
-                'How the elements of two lists are matched: `"ordered"`, place by place; or by the '
-                'pairing in which most fields agree, where each must have a partner (`"same_elements"`), '
-                'the answer may leave some out (`"subset"`) or have others besides (`"superset"`).'
-            ),
-        ] = "ordered",
-        ignore: Annotated[Iterable[str], means("Paths that do not count.", ["id"])] = (),
-        allow_extra: Annotated[
-            bool, means("Whether fields of objects that are not expected do not count.")
-        ] = False,
-        reveal_reference: Annotated[bool, means("Whether the feedback tells the expected values, too.")] = False,
-        feedback: Annotated[str | None, own_words()] = None,
+        lists: ListMode = "ordered",
+        ignore: Iterable[str] = (),
+        allow_extra: bool = False,
+        reveal_reference: bool = False,
+        feedback: str | None = None,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -414,14 +387,10 @@ def _parsed(text: str) -> JsonValue:
         ValueError: If it is none, or nested too deep.
     """
     try:
-        value: JsonValue = json.loads(strip_fence(text), parse_constant=_refuse_constant)
+        value: JsonValue = json.loads(strip_fence(text), parse_constant=_reject_constant)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _judges_by_path(fields: Any) -> Mapping[str, Judge]:

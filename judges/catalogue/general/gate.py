@@ -18,45 +18,10 @@ from typing import Literal
 from judges.entry import own_tables
 from judges.prompting.prompts import Language
 
-_ASKS_FOR_A_SYMBOL = re.compile(
-    r"\b(?:symbols?|signs?|characters?|operators?|punctuation|emojis?|emoticons?|brackets?|parenthes[ei]s|braces?|"
-    r"delimiters?|separators?|tokens?|arrows?|flags?|glyphs?|icons?|regex|regular expression|syntax|morse|braille|"
-    r"quotes|quotation marks?|check ?marks?|question mark|exclamation mark|colon|semicolon|comma|"
-    r"s[íi]mbolos?|signos?|car[áa]cter(?:es)?|operador(?:es)?|puntuaci[óo]n|corchetes?|zeichen|satzzeichen|"
-    r"symbole?|klammern?|caract[èe]res?|symboles?|signes?|op[ée]rateurs?|ponctuation|parenth[èe]ses?)\b|"
-    r"символ|знак|оператор|эмодзи|смайл|скобк|пунктуац|разделител|стрелк|符号|符號|字符|标点|標點|运算符|運算子|表情|括号|"
-    r"箭头|記号|文字|絵文字|句読点|演算子|括弧|기호|문자|이모지",
-    re.IGNORECASE,
+_WORDS = own_tables(__file__, "gate.toml")
+_ASKS, _ASKS_FOR_A_SYMBOL, _ASKS_FOR_CODE, _ASKS_FOR_A_WORD = (
+    re.compile("".join(_WORDS["asks"][kind]), re.IGNORECASE) for kind in ("anything", "symbol", "code", "word")
 )
-"""Matches a question whose answer may be a symbol: it names a kind of symbol."""
-_ASKS_FOR_CODE = re.compile(
-    r"\b(?:outputs?|prints?|printed|writes?|returns?|evaluates?|json|code|ascii|draw|pattern|empty|salida|imprime|"
-    r"c[óo]digo|ausgabe|affiche)\b|вывед|вывод|код|输出|打印|代码|出力",
-    re.IGNORECASE,
-)
-"""Matches a question whose answer may be code or output, and so perhaps brackets alone."""
-_ASKS_FOR_A_WORD = re.compile(
-    r"\b(?:what|which) (?:\w+ )?(?:word|term|noun|verb|heading)|one word|the words?\b|in a word|"
-    r"word (?:for|that|meaning)|term for|synonym|antonym|translat|spell|anagram|tense|plural|rhyme|fill in|"
-    r"(?:chinese|english|french|german|italian|japanese|portuguese|russian|spanish) for|"
-    r"in (?:chinese|english|french|german|italian|japanese|portuguese|russian|spanish)\b|"
-    r"how (?:do|would|can) (?:you|i|we) say|how to say|"
-    r"(?:is|are) [^.?!]{1,80} called|do (?:you|we) call|called\s*\?|"
-    r"слов[оа]\b|перевед|перевод|называ|синоним|антоним|по-(?:русски|английски|немецки|испански|французски)|"
-    r"翻译|怎么说|怎麼說|叫什么|叫做|同义词|反义词|哪个词|訳|言葉|単語|何と言|類義語|"
-    r"palabra|traduc|se llama|se dice|sinónimo|welches wort|wie heißt|wie sagt man|übersetz|synonym|"
-    r"quel mot|tradui|comment dit-on|s'appelle|appelle-t-on",
-    re.IGNORECASE,
-)
-"""Matches a question whose answer may be a word, and so perhaps one that opens other answers."""
-_ASKS = re.compile(
-    r"[?？؟]|^\W*(?:what|how|why|who|whose|when|where|which|is|are|was|do|does|did|can|could|will|should|qu[ée]|c[óo]mo|"
-    r"cu[áa]l|d[óo]nde|cu[áa]ndo|wie|was|warum|wer|wo|wann|welche[rs]?|quoi|comment|pourquoi|quel(?:le)?|что|как|"
-    r"почему|где|когда|кто|сколько|какой|какая|какие)\b|什么|什麼|怎么|怎樣|为什么|多少|几|谁|哪|何|なぜ|どう|いつ|どこ",
-    re.IGNORECASE,
-)
-"""Matches a text that asks something, with or without a question mark."""
-
 
 _NonAnswer = Literal["symbols", "opener", "echo"]
 """Kinds of rejected answers: nothing but symbols, only opening words, nothing but the question."""
@@ -71,7 +36,6 @@ _VALUES = set("∞∅⊤⊥")
 _LONE = set(".,:;!?…。：，；！？、")
 _PROSE = ".,:;?!'\"()-_*#/\\`~、。，：；？！「」『』（）《》“”‘’«»…—–·¿¡"
 
-_WORDS = own_tables(__file__, "gate.toml")
 _WHY: Mapping[str, Mapping[_NonAnswer, str]] = _WORDS["why"]
 _MEND: Mapping[str, str] = _WORDS["mend"]
 

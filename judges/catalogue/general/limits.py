@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 
@@ -61,12 +60,7 @@ class Latency(_Limit):
     keys = ("latency_s", "latency_seconds", "latency", "duration_s")
     unit = " s"
 
-    def __init__(
-        self,
-        *,
-        at_most: Annotated[float, means("Most seconds.", 3.0, gt=0, title="seconds")],
-        **settings: Unpack[MetricSettings],
-    ) -> None:
+    def __init__(self, *, at_most: float, **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
         self._limit = at_most
 
@@ -79,11 +73,6 @@ class Cost(_Limit):
     keys = ("cost", "usage.cost", "total_cost")
     unit = " USD"
 
-    def __init__(
-        self,
-        *,
-        at_most: Annotated[float, means("Most US dollars.", 0.01, gt=0, title="US dollars")],
-        **settings: Unpack[MetricSettings],
-    ) -> None:
+    def __init__(self, *, at_most: float, **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
         self._limit = at_most

@@ -21,7 +21,6 @@ from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, ma
 from judges.requests import Deliberation
 from judges.runtime.validation import finite_number
 from judges.sample import Sample
-from judges.settings import means
 
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 _GOOD = frozenset({"pass", "yes", "good", "true", "correct", "safe", "excellent", "high"})
@@ -41,23 +40,8 @@ class Discrete(Custom):
         self,
         model: object = None,
         *,
-        prompt: Annotated[
-            str,
-            means(
-                "What to judge, in words; `{response}`, `{user_input}` and so on show those fields, and "
-                "no others.",
-                "Is {response} polite?",
-            ),
-        ],
-        allowed: Annotated[
-            Sequence[str] | Mapping[str, float],
-            means(
-                "The labels from worst to best, evenly scored from 0 to 1, or labels with their scores; "
-                'labels that begin with a word such as "pass" or "yes" and end with its opposite are '
-                "taken from best to worst.",
-                ["rude", "neutral", "polite"],
-            ),
-        ] = ("fail", "pass"),
+        prompt: str,
+        allowed: Sequence[str] | Mapping[str, float] = ("fail", "pass"),
         **settings: Unpack[ModelSettings],
     ) -> None:
         criteria = _SINGLE_BRACES.sub(r"{{ \1 }}", checked_text(prompt, setting="prompt"))
@@ -78,18 +62,8 @@ class Numeric(ModelJudge):
         self,
         model: object = None,
         *,
-        prompt: Annotated[
-            str,
-            means(
-                "What to judge, in words; `{response}`, `{user_input}` and so on show those fields, and "
-                "no others.",
-                "How polite is {response}?",
-            ),
-        ],
-        allowed: Annotated[
-            tuple[float, float],
-            means("The ends of the range, worst and best; of whole numbers only whole numbers are taken.", (1, 5)),
-        ] = (0.0, 1.0),
+        prompt: str,
+        allowed: tuple[float, float] = (0.0, 1.0),
         **settings: Unpack[ModelSettings],
     ) -> None:
         criteria = _SINGLE_BRACES.sub(r"{{ \1 }}", checked_text(prompt, setting="prompt"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -17,7 +17,6 @@ from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Unscored, Usage, Verdict
 
 Against = Literal["rival", "reference"]
@@ -92,20 +91,8 @@ class Pairwise(ModelJudge):
         self,
         model: object = None,
         *,
-        criteria: Annotated[
-            str | None,
-            means(
-                "What makes an answer better; None means that it is right and helps the person who asked.",
-                "The shorter answer is better.",
-            ),
-        ] = None,
-        against: Annotated[
-            Against,
-            means(
-                'Where the rival is found: `"rival"` for the text under that name in the sample\'s '
-                '`metadata`, where any unknown column goes; `"reference"` for the reference.'
-            ),
-        ] = "rival",
+        criteria: str | None = None,
+        against: Against = "rival",
         **settings: Unpack[ModelSettings],
     ) -> None:
         self.against: Against = against

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
 
@@ -19,11 +19,10 @@ from judges.errors import CannotJudge, shortened, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 
-class Ranked(ReplySchema):
+class _Ranked(ReplySchema):
     """Candidates in order, by their numbers."""
 
     rationale: str = Field(description="text: your reasons, before the order")
@@ -47,21 +46,11 @@ class Ranking(ModelJudge):
     pack = "ranking"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        prompt: Annotated[str, means("What makes a candidate better, in words.", "The shorter answer is better.")],
-        allowed: Annotated[
-            int | None,
-            means(
-                "How many candidates there must be, the answer included; None takes any number from 2.", 3, ge=2
-            ),
-        ] = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, prompt: str, allowed: int | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         criteria = checked_text(prompt, setting="prompt")
         self._count = allowed
-        self._question: Question[Ranked] = Question(prompt=self.pack, reply=Ranked, fills={"criteria": criteria})
+        self._question: Question[_Ranked] = Question(prompt=self.pack, reply=_Ranked, fills={"criteria": criteria})
         super().__init__(model, questions=(self._question,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
@@ -78,7 +67,7 @@ class Ranking(ModelJudge):
         reply = yield from self.ask(self._question, sample, data, check=_each_once(len(candidates)))
         return self._conclude(sample, reply, candidates.index(answer) + 1, candidates)
 
-    def _conclude(self, sample: Sample, reply: Ranked, number: int, candidates: Sequence[str]) -> Verdict:
+    def _conclude(self, sample: Sample, reply: _Ranked, number: int, candidates: Sequence[str]) -> Verdict:
         """Return the verdict on the candidate with a number."""
         rank, worst = reply.order.index(number) + 1, len(candidates)
         items = [_ranked(candidates[other - 1], place, worst) for place, other in enumerate(reply.order, 1)]
@@ -107,7 +96,7 @@ def _place(text: str) -> bytes:
 
 
 def _each_once(count: int) -> Any:
-    def check(reply: Ranked) -> str | None:
+    def check(reply: _Ranked) -> str | None:
         right = sorted(reply.order) == list(range(1, count + 1))
         return None if right else f"order: {shortened(reply.order)}; each number from 1 to {count} is wanted once"
 
@@ -138,30 +127,10 @@ class RankedRetrieval(ComputedMetric):
     def __init__(
         self,
         *,
-        metric: Annotated[
-            _RankingMetric | None,
-            means(
-                '`"ndcg"`: DCG / ideal DCG, with DCG = sum of gain / log2(rank + 1); `"mrr"`: 1 / rank '
-                'of the first relevant id, 0 without one; `"hit_rate"`: 1 if any is relevant, else 0; '
-                '`"precision"`: relevant ids / k; `"recall"`: relevant ids / all relevant ids.'
-            ),
-        ] = None,
-        k: Annotated[
-            int | None,
-            means("How many of the first ranks count, from 1; None for all that were retrieved.", 5, ge=1),
-        ] = None,
-        gain: Annotated[
-            Gain,
-            means('Of a graded id for `"ndcg"`: `"linear"`, the grade itself, or `"exponential"`, 2**grade - 1.'),
-        ] = "linear",
-        grades: Annotated[
-            str,
-            means(
-                "Key of the sample's metadata (column of a dataset) with grades of relevance by id, "
-                "numbers 0 to 100; an id of `reference_context_ids` that has no grade counts 1.",
-                "labels",
-            ),
-        ] = "relevance",
+        metric: _RankingMetric | None = None,
+        k: int | None = None,
+        gain: Gain = "linear",
+        grades: str = "relevance",
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)

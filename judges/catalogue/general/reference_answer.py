@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Unpack
+from typing import Any, ClassVar, Literal, Protocol, Unpack
 from unicodedata import category, normalize
 
 from judges.catalogue.metric import MetricSettings, ModelJudge, ModelSettings
@@ -22,7 +22,6 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _UNITS: Mapping[str, Mapping[str, float]] = own_tables(__file__, "units.toml")["units"]
@@ -162,22 +161,7 @@ class Equivalence(ModelJudge):
     entry: ClassVar[Entry] = own_entry("equivalence")
     pack = "equivalence"
 
-    def __init__(
-        self,
-        model: object = None,
-        *,
-        tolerance: Annotated[
-            float,
-            means(
-                "Largest difference of numbers, as a share of the larger one, from 0 to below 1.",
-                0.01,
-                title="a share",
-                ge=0,
-                lt=1,
-            ),
-        ] = 0.0,
-        **settings: Unpack[ModelSettings],
-    ) -> None:
+    def __init__(self, model: object = None, *, tolerance: float = 0.0, **settings: Unpack[ModelSettings]) -> None:
         self._tolerance = float(tolerance)
         super().__init__(model, questions=(_EQUIVALENCE,), **settings)
 
@@ -272,24 +256,11 @@ class Meteor(Likeness):
     def __init__(
         self,
         *,
-        synonyms: Annotated[
-            bool,
-            means(
-                "Whether words left over are aligned by WordNet's English synonyms, from nltk's installed data."
-            ),
-        ] = False,
-        alpha: Annotated[float, means("Weight of precision against recall in F, 0 to 1.", 0.8, ge=0, le=1)] = 0.9,
-        beta: Annotated[float, means("How sharply many runs are punished, from 0.", 2.0, ge=0)] = 3.0,
-        gamma: Annotated[float, means("Largest share of F that many runs cost, 0 to 1.", 0.3, ge=0, le=1)] = 0.5,
-        tokenizer: Annotated[
-            Tokenizer,
-            means(
-                'How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into '
-                'characters besides, `"char"` takes every character, `"word"` runs of letters and '
-                'digits; `"auto"` takes characters in scripts without blanks, and else words, and is '
-                '`"13a"` with `variant="compat"`.'
-            ),
-        ] = "auto",
+        synonyms: bool = False,
+        alpha: float = 0.9,
+        beta: float = 3.0,
+        gamma: float = 0.5,
+        tokenizer: Tokenizer = "auto",
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -24,13 +24,12 @@ from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _SCORES = {"answered": 1.0, "asked_back": 1.0, "partly": 0.5, "ducked": 0.0, "missing": 0.0}
 
 
-class AnsweredPart(ReplySchema, wire_name="Part"):
+class _AnsweredPart(ReplySchema, wire_name="Part"):
     """One part of the question, and what the answer does about it."""
 
     part: str = Field(description="text: what is asked for, in a few words")
@@ -40,13 +39,13 @@ class AnsweredPart(ReplySchema, wire_name="Part"):
     )
 
 
-class AnsweredParts(ReplySchema, wire_name="Parts"):
+class _AnsweredParts(ReplySchema, wire_name="Parts"):
     """The parts of the question, and what the answer does about each."""
 
-    parts: list[AnsweredPart] = Field(description="list of objects: the parts of the question, at least one")
+    parts: list[_AnsweredPart] = Field(description="list of objects: the parts of the question, at least one")
 
 
-_COMPLETENESS: Question[AnsweredParts] = Question(prompt="completeness", reply=AnsweredParts)
+_COMPLETENESS: Question[_AnsweredParts] = Question(prompt="completeness", reply=_AnsweredParts)
 
 
 class Completeness(ModelJudge):
@@ -64,15 +63,7 @@ class Completeness(ModelJudge):
     pack = "completeness"
     pass_mark = 0.75
 
-    def __init__(
-        self,
-        model: object = None,
-        *,
-        declined: Annotated[
-            float, means("What a part counts that is declined for want of an answer.", 0.5, ge=0, le=1)
-        ] = 1.0,
-        **settings: Unpack[ModelSettings],
-    ) -> None:
+    def __init__(self, model: object = None, *, declined: float = 1.0, **settings: Unpack[ModelSettings]) -> None:
         self._scores = {**_SCORES, "declined": float(declined)}
         super().__init__(model, questions=(_COMPLETENESS,), **settings)
 
@@ -101,11 +92,11 @@ class Completeness(ModelJudge):
         return self.verdict(score, items=items, rationale=reasons(items), feedback=feedback)
 
 
-def _fault(reply: AnsweredParts) -> str | None:
+def _fault(reply: _AnsweredParts) -> str | None:
     return None if reply.parts else "parts: empty; a question has at least one part"
 
 
-class Instructions(ReplySchema):
+class _Instructions(ReplySchema):
     """The instructions of a conversation."""
 
     instructions: list[str] = Field(
@@ -113,7 +104,7 @@ class Instructions(ReplySchema):
     )
 
 
-class Kept(ReplySchema):
+class _Kept(ReplySchema):
     """Whether one instruction is kept."""
 
     number: int = Field(description="whole number of the item")
@@ -122,14 +113,14 @@ class Kept(ReplySchema):
     change: str = Field(description="text: what to change in the answer; empty if it is not broken")
 
 
-class AllKept(ReplySchema):
+class _AllKept(ReplySchema):
     """Whether each instruction is kept."""
 
-    items: list[Kept] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_Kept] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-_FIND: Question[Instructions] = Question(prompt="instruction_following_find", reply=Instructions, shared=True)
-_CHECK: Question[AllKept] = Question(prompt="instruction_following", reply=AllKept)
+_FIND: Question[_Instructions] = Question(prompt="instruction_following_find", reply=_Instructions, shared=True)
+_CHECK: Question[_AllKept] = Question(prompt="instruction_following", reply=_AllKept)
 
 
 class InstructionFollowing(ModelJudge):
@@ -151,14 +142,7 @@ class InstructionFollowing(ModelJudge):
         self,
         model: object = None,
         *,
-        instructions: Annotated[
-            str | Sequence[str] | None,
-            means(
-                "The instructions to check, one or several; None has them listed from the conversation. "
-                "With them the first call is not made.",
-                ["Use at most two sentences."],
-            ),
-        ] = None,
+        instructions: str | Sequence[str] | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._instructions = None if instructions is None else _checked(instructions)
@@ -188,7 +172,7 @@ class InstructionFollowing(ModelJudge):
         reply = yield from self.ask(_FIND, sample, {"conversation": transcript(sample.conversation)})
         return non_blank(reply.instructions)
 
-    def _conclude(self, sample: Sample, checked: Sequence[tuple[str, Kept]]) -> Verdict:
+    def _conclude(self, sample: Sample, checked: Sequence[tuple[str, _Kept]]) -> Verdict:
         items = tuple(_item(text, finding) for text, finding in checked)
         relevant = [item for item in items if item.value != "not_applicable"]
         if not relevant:
@@ -210,7 +194,7 @@ def _checked(instructions: Any) -> tuple[str, ...]:
     return listed
 
 
-def _item(text: str, finding: Kept) -> Verdict:
+def _item(text: str, finding: _Kept) -> Verdict:
     is_broken = finding.verdict == "broken"
     change = (finding.change.strip() or finding.reason) if is_broken else ""
     return Verdict.checked(

@@ -19,7 +19,6 @@ from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
 from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict, strict_integer
 
 GradedExample = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
@@ -50,48 +49,13 @@ class Rubric(ModelJudge):
         self,
         model: object = None,
         *,
-        criteria: Annotated[str, means("What to judge by.", "How kind is the answer?")],
-        levels: Annotated[
-            Mapping[int, str],
-            means(
-                "Description of each level, keyed by whole numbers or, as in JSON, by their digits; the "
-                "lowest is the worst. With the levels 1 to 4 the rating is native; other levels are "
-                "mapped onto a score from 0 to 1 by their value.",
-                {1: "rude", 2: "neutral", 3: "kind"},
-            ),
-        ],
+        criteria: str,
+        levels: Mapping[int, str],
         name: str = "rubric",
-        instructions: Annotated[
-            str | None,
-            means(
-                "Your own instructions instead of the packaged ones; `$criteria` and `$levels` in them "
-                "are replaced.",
-                "Rate by $criteria on $levels.",
-            ),
-        ] = None,
-        examples: Annotated[
-            Sequence[GradedExample] | None,
-            means(
-                "Cases with the expected reply, shown before the question; None shows none, since no "
-                "case is true for every criterion.",
-                [({"question": "2 + 2?", "answer": "4"}, {"rationale": "Right.", "rating": 3, "feedback": ""})],
-            ),
-        ] = None,
-        success_rating: Annotated[
-            int | None,
-            means(
-                "Level from which the verdict passes; None takes 3 of 1 to 4, and otherwise the first "
-                "level that is at least two thirds of the way up.",
-                3,
-            ),
-        ] = None,
-        own_guidelines: Annotated[
-            bool,
-            means(
-                "Whether the `guidelines` of the sample itself, such as those that a request brings, are "
-                "judged by beside `criteria`."
-            ),
-        ] = False,
+        instructions: str | None = None,
+        examples: Sequence[GradedExample] | None = None,
+        success_rating: int | None = None,
+        own_guidelines: bool = False,
         **settings: Unpack[_RubricSettings],
     ) -> None:
         self.name = name
@@ -176,21 +140,9 @@ class Helpfulness(Rubric):
         model: object = None,
         *,
         name: str = "helpfulness",
-        instructions: Annotated[
-            str | None,
-            means(
-                "Your own instructions instead of the packaged ones; `$levels` in them is replaced.",
-                "Rate how helpful the answer is.\n$levels",
-            ),
-        ] = None,
-        examples: Annotated[
-            Sequence[GradedExample] | None,
-            means(
-                "Cases with the expected reply, shown before the question, instead of the packaged one.",
-                [({"question": "2 + 2?", "answer": "4"}, {"rationale": "Right.", "rating": 4, "feedback": ""})],
-            ),
-        ] = None,
-        success_rating: Annotated[int, means("Rating from which the verdict passes, 1 to 4.", 4, ge=1, le=4)] = 3,
+        instructions: str | None = None,
+        examples: Sequence[GradedExample] | None = None,
+        success_rating: int = 3,
         **settings: Unpack[_RubricSettings],
     ) -> None:
         super().__init__(

@@ -22,7 +22,6 @@ from judges.requests import Deliberation
 from judges.runtime.faults import write_whole
 from judges.runtime.validation import SharedByCopies
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict, strict_integer
 
 _LONGEST = 600
@@ -59,13 +58,13 @@ class Dimension(ReplySchema):
     change: str = Field(description="text: what to change for the next level; empty at the highest")
 
 
-class Dimensions(ReplySchema):
+class _Dimensions(ReplySchema):
     """The levels that an answer reaches."""
 
     items: list[Dimension] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-_RATE: Question[Dimensions] = Question(prompt="dimensions", reply=Dimensions)
+_RATE: Question[_Dimensions] = Question(prompt="dimensions", reply=_Dimensions)
 
 
 class DimensionsJudge(ModelJudge):
@@ -86,14 +85,7 @@ class DimensionsJudge(ModelJudge):
         self,
         model: object = None,
         *,
-        dimensions: Annotated[
-            Mapping[str, Mapping[str, Any]],
-            means(
-                "Each dimension by its name: its `criteria`, its `levels`, described and keyed by whole numbers "
-                "from the worst on, and its `weight`, 1 unless given.",
-                {"tone": {"criteria": "How kind is it?", "levels": {1: "rude", 2: "kind"}, "weight": 2}},
-            ),
-        ],
+        dimensions: Mapping[str, Mapping[str, Any]],
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._dimensions = _checked(dimensions)
@@ -110,7 +102,7 @@ class DimensionsJudge(ModelJudge):
         reply = yield from self.ask(_RATE, sample, data, check=self._fault)
         return self._conclude(sample, in_order(reply.items))
 
-    def _fault(self, reply: Dimensions) -> str | None:
+    def _fault(self, reply: _Dimensions) -> str | None:
         fault = one_each(len(self._dimensions))(reply)
         if fault is not None:
             return fault
@@ -163,7 +155,7 @@ def _spelt(levels: Mapping[int, str]) -> dict[str, JsonValue]:
 _Countable = Literal["none", "words", "sentences", "bullets", "paragraphs"]
 
 
-class WrittenItem(ReplySchema):
+class _WrittenItem(ReplySchema):
     """One item of a checklist, as a model writes it."""
 
     ask: str = Field(description="text: one question that yes or no answers; yes is good")
@@ -174,13 +166,13 @@ class WrittenItem(ReplySchema):
     at_most: int = Field(ge=0, description="whole number: the most; 0 if there is no such bound")
 
 
-class WrittenItems(ReplySchema):
+class _WrittenItems(ReplySchema):
     """A checklist, as a model writes it."""
 
-    items: list[WrittenItem] = Field(description="list of objects: the items, from 1 to 12")
+    items: list[_WrittenItem] = Field(description="list of objects: the items, from 1 to 12")
 
 
-class CheckedItem(ReplySchema):
+class _CheckedItem(ReplySchema):
     """Whether an answer meets one item."""
 
     number: int = Field(description="whole number of the item")
@@ -189,14 +181,14 @@ class CheckedItem(ReplySchema):
     change: str = Field(description="text: what to change in the answer; empty unless the verdict is no")
 
 
-class CheckedItems(ReplySchema):
+class _CheckedItems(ReplySchema):
     """Whether an answer meets each item."""
 
-    items: list[CheckedItem] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_CheckedItem] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-_WRITE: Question[WrittenItems] = Question(prompt="checklist_write", reply=WrittenItems)
-_ANSWER: Question[CheckedItems] = Question(prompt="checklist", reply=CheckedItems)
+_WRITE: Question[_WrittenItems] = Question(prompt="checklist_write", reply=_WrittenItems)
+_ANSWER: Question[_CheckedItems] = Question(prompt="checklist", reply=_CheckedItems)
 _Source = Literal["request", "system"]
 
 
@@ -278,32 +270,10 @@ class Checklist(ModelJudge):
         self,
         model: object = None,
         *,
-        items: Annotated[
-            Sequence[str | Mapping[str, Any]] | None,
-            means(
-                "The items: questions of which yes is good, or mappings with `ask` and `check`, an instruction of "
-                "`verifiable_instructions`; None has them written.",
-                ["Does it name a price?", {"ask": "Is it short?", "check": {"kind": "words", "at_most": 80}}],
-            ),
-        ] = None,
-        criteria: Annotated[
-            str | None,
-            means(
-                "What the items are written for; None takes what `about` names.", "A good answer of a help desk."
-            ),
-        ] = None,
-        about: Annotated[
-            _Source,
-            means(
-                "What items are written for where there are no `criteria`: the `request`, or the `system` prompt."
-            ),
-        ] = "request",
-        file: Annotated[
-            str | Path | None,
-            means(
-                "Where written items are kept, as JSON to be edited; None keeps them in memory.", "checklists.json"
-            ),
-        ] = None,
+        items: Sequence[str | Mapping[str, Any]] | None = None,
+        criteria: str | None = None,
+        about: _Source = "request",
+        file: str | Path | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if items is not None and (criteria is not None or file is not None):
@@ -325,7 +295,7 @@ class Checklist(ModelJudge):
         answer_in(sample)
         items = self._items or (yield from self._list_for(sample))
         open_items = [item for item in items if item.check is None]
-        checked: list[CheckedItem] = []
+        checked: list[_CheckedItem] = []
         if open_items:
             data: dict[str, JsonValue] = {
                 "checklist": numbered_items((item.ask for item in open_items), called="item"),
@@ -375,7 +345,7 @@ def _try_checks(items: Sequence[_Item]) -> None:
             VerifiableInstructions(instructions=[item.check])
 
 
-def _answered(item: _Item, checked: CheckedItem) -> Verdict:
+def _answered(item: _Item, checked: _CheckedItem) -> Verdict:
     failed = checked.verdict == "no"
     return Verdict.checked(
         not failed,
@@ -402,7 +372,7 @@ def _text_about(sample: Sample, about: _Source) -> str:
     return "\n\n".join(written)
 
 
-def _fault_of_list(reply: WrittenItems) -> str | None:
+def _fault_of_list(reply: _WrittenItems) -> str | None:
     if not reply.items or not all(item.ask.strip() for item in reply.items):
         return "items: a checklist has at least one item, none blank"
     for item in reply.items:
@@ -411,7 +381,7 @@ def _fault_of_list(reply: WrittenItems) -> str | None:
     return None
 
 
-def _item_of(written: WrittenItem) -> _Item:
+def _item_of(written: _WrittenItem) -> _Item:
     if written.counts == "none":
         return _Item(ask=written.ask)
     bounds = {name: value for name in ("at_least", "at_most") if (value := getattr(written, name))}

@@ -17,7 +17,6 @@ from judges.catalogue.parts.text import sentences
 from judges.entry import Entry, own_entry, own_tables
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened, unfit
 from judges.sample import Sample
-from judges.settings import means, own_words
 from judges.verdict import Verdict
 
 _BULLET = re.compile(r"^\s*(?:\*[^*]|-).*$", re.MULTILINE)
@@ -244,20 +243,8 @@ class VerifiableInstructions(ComputedMetric):
     def __init__(
         self,
         *,
-        instructions: Annotated[
-            Sequence[Mapping[str, Any]] | None,
-            means(
-                "What the answer has to keep, each a mapping with its `kind`: `words`, `sentences`, `bullets`, "
-                "`highlights`, `placeholders`, `capital_words` (`at_least`, `at_most`), `keyword` (`keyword`), "
-                "`letter` (`letter`), `sections` (`heading`), `paragraphs` (`divider`, `number` with "
-                "`first_word`), `keywords`, `forbidden_words` (`words`), `upper_case`, `lower_case`, `no_commas`, "
-                "`quotation`, `title`, `json`, `two_answers`, `postscript` (`marker`), `language` (a code; extra "
-                "`language`), `starts_with`, `ends_with` (`text`), `one_of` (`options`). None takes those of each "
-                "row: its `instructions`, or the columns `instruction_id_list` and `kwargs` of IFEval.",
-                [{"kind": "words", "at_most": 80}],
-            ),
-        ] = None,
-        feedback: Annotated[str | None, own_words()] = None,
+        instructions: Sequence[Mapping[str, Any]] | None = None,
+        feedback: str | None = None,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -28,7 +28,6 @@ from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import LANGUAGES, Language, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means, own_words
 from judges.verdict import Verdict
 
 
@@ -56,18 +55,7 @@ class Tone(OneQuestion):
     labels = MappingProxyType({"kept": 1.0, "partly": 0.5, "broken": 0.0})
     pass_mark = 1.0
 
-    def __init__(
-        self,
-        model: object = None,
-        *,
-        tone: Annotated[
-            str,
-            means(
-                'The tone in words, such as `"formal"` or `"friendly, without slang"`.', "friendly, without slang"
-            ),
-        ],
-        **settings: Unpack[ModelSettings],
-    ) -> None:
+    def __init__(self, model: object = None, *, tone: str, **settings: Unpack[ModelSettings]) -> None:
         self._tone = checked_text(tone, setting="tone")
         super().__init__(model, **settings)
 
@@ -100,15 +88,8 @@ class ReplyLanguage(ComputedMetric):
     def __init__(
         self,
         *,
-        language: Annotated[
-            Language | None,
-            means(
-                'Code of the language wanted, such as `"de"`; None wants the one asked for. Where it '
-                "is one of the packs (en, zh, ru), feedback is in it, too.",
-                "de",
-            ),
-        ] = None,
-        feedback: Annotated[str | None, own_words()] = None,
+        language: Language | None = None,
+        feedback: str | None = None,
         name: str | None = None,
         variant: Variant = "corrected",
         threshold: float | None = None,
@@ -213,7 +194,7 @@ BIAS_KINDS = (
 """The kinds of bias that are looked for unless others are given."""
 
 
-class KindFree(ReplySchema):
+class _KindFree(ReplySchema):
     """Whether an answer is free of one kind of bias."""
 
     number: int = Field(description="whole number of the item")
@@ -222,13 +203,13 @@ class KindFree(ReplySchema):
     change: str = Field(description="text: what to change in the answer; empty if it is free of it")
 
 
-class KindsFree(ReplySchema):
+class _KindsFree(ReplySchema):
     """Whether an answer is free of each kind of bias."""
 
-    items: list[KindFree] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_KindFree] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-_BIAS: Question[KindsFree] = Question(prompt="bias", reply=KindsFree)
+_BIAS: Question[_KindsFree] = Question(prompt="bias", reply=_KindsFree)
 
 
 class Bias(ModelJudge):
@@ -246,18 +227,7 @@ class Bias(ModelJudge):
     pack = "bias"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        kinds: Annotated[
-            Iterable[str] | None,
-            means(
-                "The kinds to look for: some of `BIAS_KINDS`, or your own in words; None takes all of "
-                "`BIAS_KINDS`.",
-                ["gender", "religion"],
-            ),
-        ] = None,
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, kinds: Iterable[str] | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         self._kinds = BIAS_KINDS if kinds is None else _checked(kinds)
         super().__init__(model, questions=(_BIAS,), **settings)
@@ -287,6 +257,6 @@ def _checked(kinds: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(listed))
 
 
-def _item(kind: str, reply_item: KindFree) -> Verdict:
+def _item(kind: str, reply_item: _KindFree) -> Verdict:
     change = "" if reply_item.verdict else reply_item.change.strip() or reply_item.reason
     return Verdict.checked(reply_item.verdict, subject=kind, rationale=reply_item.reason, feedback=change)

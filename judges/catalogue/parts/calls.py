@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat, takewhile
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from pydantic import JsonValue
 
@@ -17,7 +17,6 @@ from judges.catalogue.parts.tables import matching, ordered_matching
 from judges.errors import CannotJudge
 from judges.messages import Conversation, ToolCall
 from judges.sample import Sample
-from judges.settings import means
 
 
 def actual_calls_in(sample: Sample) -> tuple[ToolCall, ...]:
@@ -488,13 +487,14 @@ class Trajectories:
 
 
 class _CallPairing:
-    """One-to-one pairs of calls with some others, grown call by call; earlier pairs move to make room."""
+    """One-to-one pairs of calls with some others, grown call by call; earlier pairs move to make room.
 
-    def __init__(
-        self,
-        fits: Annotated[Callable[[ToolCall, ToolCall], bool], means("Whether a call can be paired with another.")],
-        others: Annotated[Sequence[ToolCall], means("The others, each of which is in one pair at most.")],
-    ) -> None:
+    Args:
+        fits: Whether a call can be paired with another.
+        others: The others, each of which is in one pair at most.
+    """
+
+    def __init__(self, fits: Callable[[ToolCall, ToolCall], bool], others: Sequence[ToolCall]) -> None:
         self._fits, self._others = fits, others
         self._calls: list[ToolCall] = []
         self._call_of: dict[int, int] = {}

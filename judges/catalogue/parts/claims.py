@@ -40,7 +40,7 @@ class YesNos(ReplySchema):
     items: list[YesNo] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class Support(ReplySchema):
+class _Support(ReplySchema):
     """Where one item stands: supported, contradicted or absent."""
 
     number: int = Field(description=_NUMBER)
@@ -51,10 +51,10 @@ class Support(ReplySchema):
 class Supports(ReplySchema):
     """Where each item stands: supported, contradicted or absent."""
 
-    items: list[Support] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_Support] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class Mark(ReplySchema):
+class _Mark(ReplySchema):
     """A mark on one item, as the references take it: a number that counts as yes unless it is 0."""
 
     number: int = Field(description=_NUMBER)
@@ -62,17 +62,17 @@ class Mark(ReplySchema):
     verdict: int = Field(description="1 for yes (supported), 0 for no")
 
 
-class Marks(ReplySchema):
+class _Marks(ReplySchema):
     """Marks on items, as the references take them: however many there are."""
 
-    items: list[Mark] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[_Mark] = Field(description="list of objects, exactly one for each number, in their order")
 
     @classmethod
     def from_reply(cls, other: Any) -> Self:
         """Convert supports into marks: 1 for supported, else 0."""
         return cls(
             items=[
-                Mark(number=item.number, reason=item.reason, verdict=int(item.verdict == "supported"))
+                _Mark(number=item.number, reason=item.reason, verdict=int(item.verdict == "supported"))
                 for item in other.items
             ]
         )
@@ -134,7 +134,7 @@ def in_order(items: Iterable[N]) -> list[N]:
     return sorted(items, key=lambda item: item.number)
 
 
-def yes_no_verdict(text: str, reply: YesNo | Mark) -> Verdict:
+def yes_no_verdict(text: str, reply: YesNo | _Mark) -> Verdict:
     """Return the verdict on one item; a mark other than 0 is a yes."""
     return Verdict.checked(bool(reply.verdict), subject=text, rationale=reply.reason)
 
@@ -227,7 +227,7 @@ def _claim_texts(judge: ModelJudge, reply: Claims) -> tuple[str, ...]:
     return tuple(reply.claims) if judge.compat else non_blank(reply.claims)
 
 
-SUPPORT: Question[Any] = Question(prompt="support", reply=Supports, compat=Marks, shared=True)
+SUPPORT: Question[Any] = Question(prompt="support", reply=Supports, compat=_Marks, shared=True)
 """Asks whether `contexts` support or contradict each of `claims`, or say nothing of it; in compat 1 or 0."""
 
 
@@ -269,12 +269,12 @@ def support_request(
     )
 
 
-def support_verdicts(texts: Sequence[str], reply: Supports | Marks) -> list[Verdict]:
+def support_verdicts(texts: Sequence[str], reply: Supports | _Marks) -> list[Verdict]:
     """Return the verdict on each text; a text without one is not supported.
 
     Marks are taken in their order, as the references do; those beyond the texts have no subject.
     """
-    if isinstance(reply, Marks):
+    if isinstance(reply, _Marks):
         return [yes_no_verdict(*pair) for pair in zip(chain(texts, repeat("")), reply.items, strict=False)]
     by_number = {item.number: item for item in reply.items}
     return [_support_verdict(text, by_number.get(number)) for number, text in enumerate(texts, 1)]
@@ -302,7 +302,7 @@ def support_feedback(
     )
 
 
-def _support_verdict(text: str, support: Support | None) -> Verdict:
+def _support_verdict(text: str, support: _Support | None) -> Verdict:
     if support is None:
         return Verdict.checked(False, subject=text, detail="no verdict was given")  # noqa: FBT003 - the verdict
     return Verdict.checked(

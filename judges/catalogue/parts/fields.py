@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import JsonValue
 
 from judges.errors import CannotJudge, ConfigurationError
 from judges.messages import Conversation, Media, MediaKind, Message, Role, ToolCall
 from judges.sample import Sample
-from judges.settings import means
 
 _KEY = "parts_not_shown"
 
@@ -18,11 +17,7 @@ _KEY = "parts_not_shown"
 class _ShownMessage(dict[str, JsonValue]):
     """The fields of a message as JSON, which know its images and audio."""
 
-    def __init__(
-        self,
-        fields: Annotated[Mapping[str, JsonValue], means("The fields.")],
-        media: Annotated[tuple[Media, ...], means("The images and audio.")],
-    ) -> None:
+    def __init__(self, fields: Mapping[str, JsonValue], media: tuple[Media, ...]) -> None:
         super().__init__(fields)
         self.media = media
 
@@ -204,16 +199,6 @@ def with_numbers(messages: Conversation, *, on: Role) -> list[JsonValue]:
 
 def _is_turn(message: Message, role: Role) -> bool:
     return message.role == role and bool(message.content.strip())
-
-
-ToolResults = Annotated[
-    bool | None,
-    means(
-        "Whether what tools returned counts as well as the contexts, or in place of them where there are none. "
-        'None counts it, except with `variant="compat"`.'
-    ),
-]
-"""A setting of judges that compare an answer with what it rests on."""
 
 
 def reads_tool_results(setting: object, *, compat: bool) -> bool:

@@ -110,7 +110,7 @@ class Grade(ReplySchema):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class AtAnEnd(ReplySchema):
+class _AtAnEnd(ReplySchema):
     """The reply of an example in a pack, which stands at one end of any scale."""
 
     rationale: str
@@ -120,12 +120,12 @@ class AtAnEnd(ReplySchema):
 
 def example_format(
     reply: type[ReplySchema], *, lowest: object, highest: object
-) -> tuple[type[ReplySchema], Callable[[AtAnEnd], ReplySchema]]:
+) -> tuple[type[ReplySchema], Callable[[_AtAnEnd], ReplySchema]]:
     """Return the schema and the conversion of a pack's examples, for a scale from `lowest` to `highest`."""
-    return AtAnEnd, partial(_at_an_end, reply, {"lowest": lowest, "highest": highest})
+    return _AtAnEnd, partial(_at_an_end, reply, {"lowest": lowest, "highest": highest})
 
 
-def _at_an_end(reply: type[ReplySchema], ends: Mapping[str, object], example: AtAnEnd) -> ReplySchema:
+def _at_an_end(reply: type[ReplySchema], ends: Mapping[str, object], example: _AtAnEnd) -> ReplySchema:
     return reply.model_validate({**example.model_dump(), "verdict": ends[example.verdict]})
 
 

@@ -9,10 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from itertools import accumulate, pairwise
-from typing import Annotated
 
 from judges.errors import CannotJudge
-from judges.settings import means
 
 _Cell = Decimal | str | None
 
@@ -205,14 +203,17 @@ def _numbers(rows: Iterable[_TableRow]) -> list[_Numbers]:
 
 
 class _RowPairing:
-    """Pairs of rows, extended to as many as possible: rows may change partners, but none loses its partner."""
+    """Pairs of rows, extended to as many as possible: rows may change partners, but none loses its partner.
+
+    Args:
+        rows: The numbers of each row.
+        others: The numbers of each of the other rows.
+        pairs: The rows that already have a partner.
+        tolerance: By how much the numbers of a pair may differ.
+    """
 
     def __init__(
-        self,
-        rows: Annotated[Sequence[_Numbers], means("The numbers of each row.")],
-        others: Annotated[Sequence[_Numbers], means("The numbers of each of the other rows.")],
-        pairs: Annotated[Iterable[_RowPair], means("The rows that already have a partner.")],
-        tolerance: Annotated[Decimal, means("By how much the numbers of a pair may differ.")],
+        self, rows: Sequence[_Numbers], others: Sequence[_Numbers], pairs: Iterable[_RowPair], tolerance: Decimal
     ) -> None:
         self._rows, self._others, self._tolerance = rows, others, tolerance
         self._other_of = dict(pairs)

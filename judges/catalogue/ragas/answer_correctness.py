@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -37,11 +37,10 @@ from judges.models.resolve import as_embeddings
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 
-class Classified(ReplySchema):
+class _Classified(ReplySchema):
     """Which claims of the answer are borne out by the reference, and which of the reference the answer makes."""
 
     answer_claims: list[YesNo] = Field(
@@ -53,7 +52,7 @@ class Classified(ReplySchema):
     feedback: str = Field(description="text: what is missing, without giving the reference away; may be empty")
 
 
-_CLASSIFIED: Question[Classified] = Question(prompt="answer_correctness", reply=Classified, shared=True)
+_CLASSIFIED: Question[_Classified] = Question(prompt="answer_correctness", reply=_Classified, shared=True)
 
 
 class AnswerCorrectness(ModelJudge):
@@ -77,17 +76,9 @@ class AnswerCorrectness(ModelJudge):
         self,
         model: object = None,
         *,
-        embeddings: Annotated[
-            object, means('The embedding model: a LangChain `Embeddings` object, `"minilm"`, ...', "minilm")
-        ] = None,
-        weights: Annotated[
-            Sequence[float] | None,
-            means(
-                "w1 and w2; None takes 0.75 and 0.25 with embeddings, else 1 and 0.",
-                AsCode('[0.5, 0.5], embeddings="minilm"'),
-            ),
-        ] = None,
-        beta: Annotated[float, means("How much more recall counts than precision.", 2.0, gt=0)] = 1.0,
+        embeddings: object = None,
+        weights: Sequence[float] | None = None,
+        beta: float = 1.0,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._weights = _checked_weights(weights, has_embeddings=embeddings is not None)
@@ -125,7 +116,7 @@ class AnswerCorrectness(ModelJudge):
 
     def _classify(self, sample: Sample, answer_claims: Sequence[str], reference_claims: Sequence[str]) -> Any:
         if not answer_claims and not (self.compat and reference_claims):
-            return Classified(
+            return _Classified(
                 answer_claims=[],
                 reference_claims=[
                     YesNo(number=n, reason="", verdict=False) for n, _ in enumerate(reference_claims, 1)
@@ -147,7 +138,7 @@ class AnswerCorrectness(ModelJudge):
         return cosine(answer_vector, reference_vector)
 
     def _f_score(
-        self, classification: Classified, answer_claims: Sequence[str], reference_claims: Sequence[str]
+        self, classification: _Classified, answer_claims: Sequence[str], reference_claims: Sequence[str]
     ) -> float:
         if not answer_claims and not reference_claims:
             return 1.0
@@ -156,7 +147,7 @@ class AnswerCorrectness(ModelJudge):
         left_out = sum(not one.verdict for one in classification.reference_claims)
         return f_of_counts(right, wrong, left_out, self._beta)
 
-    def _advice(self, sample: Sample, classification: Classified, items: Sequence[Verdict], *, of: int) -> str:
+    def _advice(self, sample: Sample, classification: _Classified, items: Sequence[Verdict], *, of: int) -> str:
         wrong = [one.subject for one in items if one.judge == "answer" and not one.passed]
         lacking = sum(not one.verdict for one in classification.reference_claims)
         lines = [self.say("wrong", sample, claims=bullets(wrong))] if wrong else []
@@ -168,7 +159,7 @@ class AnswerCorrectness(ModelJudge):
 
 
 def _items(
-    classification: Classified, answer_claims: Sequence[str], reference_claims: Sequence[str]
+    classification: _Classified, answer_claims: Sequence[str], reference_claims: Sequence[str]
 ) -> tuple[Verdict, ...]:
     return tuple(
         yes_no_verdict(texts[one.number - 1], one).model_copy(update={"judge": side})
@@ -215,19 +206,10 @@ class FactualCorrectness(ModelJudge):
         self,
         model: object = None,
         *,
-        mode: Annotated[_FactualMode, means('`"f1"`, `"precision"` or `"recall"`.')] = "f1",
-        beta: Annotated[float, means("How much more recall counts than precision, in F.", 2.0, gt=0)] = 1.0,
-        atomicity: Annotated[
-            _Degree,
-            means('`"high"`: each claim is a single fact; `"low"`: it may hold several that belong together.'),
-        ] = "high",
-        coverage: Annotated[
-            _Degree,
-            means(
-                '`"high"`: every statement is a claim; `"low"`: the main points alone. With both high '
-                "the claims are shared with other judges."
-            ),
-        ] = "high",
+        mode: _FactualMode = "f1",
+        beta: float = 1.0,
+        atomicity: _Degree = "high",
+        coverage: _Degree = "high",
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._mode, self._beta = mode, float(beta)
@@ -330,24 +312,7 @@ class SemanticSimilarity(Metric):
     pack = "semantic_similarity"
 
     def __init__(
-        self,
-        embeddings: Annotated[
-            object,
-            means(
-                'A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`, which needs no network.',
-                "minilm",
-            ),
-        ] = None,
-        *,
-        cross_encoder: Annotated[
-            Scorer | None,
-            means(
-                "Replaces them: a function, sync or async, from pairs (answer, reference) to one "
-                "similarity from -1 to 1 for each.",
-                AsCode("lambda pairs: [0.9 for pair in pairs]"),
-            ),
-        ] = None,
-        **settings: Unpack[MetricSettings],
+        self, embeddings: object = None, *, cross_encoder: Scorer | None = None, **settings: Unpack[MetricSettings]
     ) -> None:
         if (embeddings is None) == (cross_encoder is None):
             raise ConfigurationError(

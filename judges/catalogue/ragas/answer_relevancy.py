@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -19,13 +19,12 @@ from judges.models.resolve import as_embeddings
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _LEVELS = {"none": 0.0, "partial": 0.5, "full": 1.0}
 
 
-class AskedBack(ReplySchema):
+class _AskedBack(ReplySchema):
     """A question that the answer would answer."""
 
     number: int = Field(description="whole number of the question, from 1 on")
@@ -34,20 +33,20 @@ class AskedBack(ReplySchema):
     noncommittal: bool = Field(description="true if the answer evades this question, else false")
 
 
-class AskedBacks(ReplySchema):
+class _AskedBacks(ReplySchema):
     """Questions that the answer would answer."""
 
-    items: list[AskedBack] = Field(description="list of objects, as many as wanted, in order")
+    items: list[_AskedBack] = Field(description="list of objects, as many as wanted, in order")
 
 
-class OneAskedBack(ReplySchema):
+class _OneAskedBack(ReplySchema):
     """A question that the answer would answer, as the reference takes it."""
 
     question: str = Field(description="text: the question")
     noncommittal: int = Field(description="1 if the answer is noncommittal, else 0")
 
 
-class Part(ReplySchema):
+class _Part(ReplySchema):
     """How far the answer addresses one part of the question."""
 
     part: str = Field(description="text: what is asked, in a few words")
@@ -55,15 +54,15 @@ class Part(ReplySchema):
     addressed: Literal["none", "partial", "full"] = Field(description="one of none, partial, full")
 
 
-class Parts(ReplySchema):
+class _Parts(ReplySchema):
     """How far the answer addresses each part of the question."""
 
-    parts: list[Part] = Field(description="list of objects, one for each part of the question, at least one")
+    parts: list[_Part] = Field(description="list of objects, one for each part of the question, at least one")
 
 
-_REVERSE_QUESTIONS: Question[AskedBacks] = Question(prompt="reverse_questions", reply=AskedBacks)
-_REVERSE_QUESTION: Question[OneAskedBack] = Question(prompt="reverse_question", reply=OneAskedBack)
-_ADDRESSED: Question[Parts] = Question(prompt="addressed", reply=Parts)
+_REVERSE_QUESTIONS: Question[_AskedBacks] = Question(prompt="reverse_questions", reply=_AskedBacks)
+_REVERSE_QUESTION: Question[_OneAskedBack] = Question(prompt="reverse_question", reply=_OneAskedBack)
+_ADDRESSED: Question[_Parts] = Question(prompt="addressed", reply=_Parts)
 
 
 _RelevancyMethod = Literal["embeddings", "judge"]
@@ -92,16 +91,9 @@ class AnswerRelevancy(ModelJudge):
         self,
         model: object = None,
         *,
-        embeddings: Annotated[
-            object, means('A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`.', "minilm")
-        ] = None,
-        method: Annotated[
-            _RelevancyMethod | None,
-            means('`"embeddings"` or `"judge"`; None uses embeddings if there are any.', "judge"),
-        ] = None,
-        strictness: Annotated[
-            int, means("How many questions, from 1 on.", AsCode('5, embeddings="minilm"'), ge=1)
-        ] = 3,
+        embeddings: object = None,
+        method: _RelevancyMethod | None = None,
+        strictness: int = 3,
         **settings: Unpack[ModelSettings],
     ) -> None:
         compat = settings.get("variant") == "compat"
@@ -156,31 +148,31 @@ class AnswerRelevancy(ModelJudge):
         feedback = self.say(phrase, sample, questions=bullets(one.question for one in compared))
         return verdict.model_copy(update={"feedback": feedback})
 
-    def _ask_together(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
+    def _ask_together(self, sample: Sample) -> Generator[Any, Any, tuple[list[_AskedBack], list[Verdict]]]:
         data: dict[str, JsonValue] = {"answer": answer_in(sample), "count": self._strictness}
         reply = yield from self.ask(_REVERSE_QUESTIONS, sample, data, check=one_each(self._strictness))
         return reply.items, []
 
-    def _ask_separately(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
+    def _ask_separately(self, sample: Sample) -> Generator[Any, Any, tuple[list[_AskedBack], list[Verdict]]]:
         """Ask several times for one question; some requests may fail, but not all."""
         ask = self.request(_REVERSE_QUESTION, sample, {"answer": answer_in(sample)})
         replies = yield from self.ask_all([ask] * self._strictness)
         failed = [one for one in replies if isinstance(one, AskFailed)]
-        received = [one for one in replies if isinstance(one, OneAskedBack)]
+        received = [one for one in replies if isinstance(one, _OneAskedBack)]
         if not received:
             raise failed[0]
         questions = [
-            AskedBack(number=number, question=one.question, reason="", noncommittal=bool(one.noncommittal))
+            _AskedBack(number=number, question=one.question, reason="", noncommittal=bool(one.noncommittal))
             for number, one in enumerate(received, 1)
         ]
         return questions, [Verdict.without_score(one.reason, one.detail, raw=one.raw) for one in failed]
 
-    def _part(self, part: Part) -> Verdict:
+    def _part(self, part: _Part) -> Verdict:
         return self.verdict(
             _LEVELS[part.addressed], value=part.addressed, subject=part.part, rationale=part.reason
         )
 
-    def _item(self, question: AskedBack, similarity: float) -> Verdict:
+    def _item(self, question: _AskedBack, similarity: float) -> Verdict:
         return self.verdict(
             max(0.0, similarity),
             value=similarity,
@@ -189,7 +181,7 @@ class AnswerRelevancy(ModelJudge):
             detail="the answer evades this question" if question.noncommittal else "",
         )
 
-    def _evasive(self, questions: Sequence[AskedBack]) -> bool:
+    def _evasive(self, questions: Sequence[_AskedBack]) -> bool:
         flags = [one.noncommittal for one in questions]
         return all(flags) if self.compat else 2 * sum(flags) > len(flags)
 
@@ -205,7 +197,7 @@ def _embedding_model(embeddings: object, method: str | None, *, compat: bool) ->
     return None if embeddings is None or method == "judge" else as_embeddings(embeddings)
 
 
-def _parts_fault(reply: Parts) -> str | None:
+def _parts_fault(reply: _Parts) -> str | None:
     return None if reply.parts else "parts: at least one part is wanted, the whole question if it has no parts"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -17,27 +17,26 @@ from judges.errors import AskFailed, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _PrecisionMetric = Literal["average_precision", "precision"]
 
 
-class Useful(ReplySchema):
+class _Useful(ReplySchema):
     """Whether one context was useful."""
 
     reason: str = Field(description="text: why, before the verdict")
     verdict: bool = Field(description="true if the context is useful in arriving at the answer, else false")
 
 
-class Marked(ReplySchema):
+class _Marked(ReplySchema):
     """Whether one context was useful, as ragas takes it: any number but 0 is a yes."""
 
     reason: str = Field(description="text: why, before the verdict")
     verdict: int = Field(description="1 if the context is useful in arriving at the answer, else 0")
 
 
-_USEFUL: Question[Any] = Question(prompt="context_precision", reply=Useful, compat=Marked, shared=True)
+_USEFUL: Question[Any] = Question(prompt="context_precision", reply=_Useful, compat=_Marked, shared=True)
 
 
 class _PrecisionOfContexts(ModelJudge):
@@ -49,23 +48,9 @@ class _PrecisionOfContexts(ModelJudge):
         self,
         model: object = None,
         *,
-        metric: Annotated[
-            _PrecisionMetric,
-            means(
-                '`"average_precision"`, or `"precision"`: useful / contexts, whatever their order.', "precision"
-            ),
-        ] = "average_precision",
-        k: Annotated[
-            int | None, means("How many of the first contexts are judged; None takes all.", 3, ge=1)
-        ] = None,
-        strict_k: Annotated[
-            bool,
-            means(
-                'With `metric="precision"`: divide by k even where there are fewer contexts, as precision@k is '
-                "defined; False divides by the number of contexts.",
-                AsCode('False, metric="precision", k=3'),
-            ),
-        ] = True,
+        metric: _PrecisionMetric = "average_precision",
+        k: int | None = None,
+        strict_k: bool = True,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if not strict_k and (k is None or metric != "precision"):
@@ -136,7 +121,7 @@ class ContextUtilization(_PrecisionOfContexts):
         return answer_in(sample)
 
 
-def _item(context: str, reply: Useful | Marked | AskFailed) -> Verdict:
+def _item(context: str, reply: _Useful | _Marked | AskFailed) -> Verdict:
     if isinstance(reply, AskFailed):
         return Verdict.without_score(reply.reason, reply.detail, subject=context)
     return Verdict.checked(bool(reply.verdict), subject=context, rationale=reply.reason)

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
 
@@ -20,11 +20,10 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 
-class Attribution(ReplySchema):
+class _Attribution(ReplySchema):
     """Whether one sentence can be attributed to the contexts, as ragas takes it: any number but 0 is a yes."""
 
     statement: str = Field(description="text: the sentence of the reference")
@@ -32,15 +31,15 @@ class Attribution(ReplySchema):
     attributed: int = Field(description="1 if the contexts support it, else 0")
 
 
-class Attributions(ReplySchema):
+class _Attributions(ReplySchema):
     """The sentences of a reference that the model itself finds, and which can be attributed."""
 
-    classifications: list[Attribution] = Field(
+    classifications: list[_Attribution] = Field(
         description="list of objects, one for each sentence of the reference"
     )
 
 
-_ATTRIBUTED: Question[Attributions] = Question(prompt="context_recall", reply=Attributions, shared=True)
+_ATTRIBUTED: Question[_Attributions] = Question(prompt="context_recall", reply=_Attributions, shared=True)
 
 
 _ReferenceSplit = Literal["sentences", "claims"]
@@ -60,16 +59,7 @@ class ContextRecall(ModelJudge):
     pack = "context_recall"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        split: Annotated[
-            _ReferenceSplit,
-            means(
-                '`"sentences"`, or `"claims"`: one more call, which other judges of the reference\'s claims share.'
-            ),
-        ] = "sentences",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, split: _ReferenceSplit = "sentences", **settings: Unpack[ModelSettings]
     ) -> None:
         compat = settings.get("variant") == "compat"
         if compat and split == "claims":
@@ -120,13 +110,13 @@ class ContextRecall(ModelJudge):
 _EPSILON = 1e-8
 
 
-class Entities(ReplySchema):
+class _Entities(ReplySchema):
     """The entities of a text."""
 
     entities: list[str] = Field(description="list of texts: each entity once, by its fullest name in the text")
 
 
-_ENTITIES: Question[Entities] = Question(prompt="entities", reply=Entities, shared=True)
+_ENTITIES: Question[_Entities] = Question(prompt="entities", reply=_Entities, shared=True)
 
 
 class ContextEntityRecall(ModelJudge):
@@ -198,20 +188,8 @@ class _ComparingContexts(ComputedMetric):
     def __init__(
         self,
         *,
-        distance_measure: Annotated[
-            DistanceMeasure, means('`"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.')
-        ] = "levenshtein",
-        similarity_threshold: Annotated[
-            float | None,
-            means(
-                "Similarity from which two texts match, by default 0.5. It is ragas' `threshold`, and with "
-                '`variant="compat"` that name sets it as well; here `threshold` is the pass mark.',
-                0.7,
-                title="a similarity",
-                ge=0,
-                le=1,
-            ),
-        ] = None,
+        distance_measure: DistanceMeasure = "levenshtein",
+        similarity_threshold: float | None = None,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)

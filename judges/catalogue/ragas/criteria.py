@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import JsonValue
 
@@ -29,7 +29,6 @@ from judges.errors import CannotJudge, ConfigurationError, shortened, unfit
 from judges.prompting.prompts import Language, Prompt, Question, prompt
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _Aspect = Literal["harmfulness", "maliciousness", "coherence", "correctness", "conciseness"]
@@ -66,34 +65,10 @@ class AspectCritic(OneQuestion):
         self,
         model: object = None,
         *,
-        definition: Annotated[
-            str | None,
-            means("What is asked of the answer, as a question or a condition.", "Is the answer polite?"),
-        ] = None,
-        aspect: Annotated[
-            _Aspect | None,
-            means(
-                "One of the predefined definitions instead: harmfulness, maliciousness, coherence, "
-                "correctness or conciseness. It is also the judge's default name."
-            ),
-        ] = None,
-        strictness: Annotated[
-            int,
-            means(
-                "How often to ask, at least once; an even number is rounded up to the next odd one.",
-                AsCode('3, aspect="conciseness"'),
-                title="how often to ask, a whole number",
-                ge=1,
-            ),
-        ] = 1,
-        higher_is_better: Annotated[
-            bool | None,
-            means(
-                "Whether it is good to meet the definition; None takes the direction of the aspect, or of the "
-                "one that the judge is named after. In a loop a definition needs it.",
-                AsCode('False, definition="Is the answer rude?"'),
-            ),
-        ] = None,
+        definition: str | None = None,
+        aspect: _Aspect | None = None,
+        strictness: int = 1,
+        higher_is_better: bool | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if (definition is None) == (aspect is None):
@@ -177,9 +152,9 @@ class SimpleCriteriaScore(OneQuestion):
         self,
         model: object = None,
         *,
-        definition: Annotated[str, means("What earns a high score.", "The answer is polite.")],
-        min_score: Annotated[int, means("The lowest, worst score.", 1)] = 0,
-        max_score: Annotated[int, means("The highest, best score.", 10)] = 5,
+        definition: str,
+        min_score: int = 0,
+        max_score: int = 5,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if type(min_score) is not int or type(max_score) is not int or not 0 < max_score - min_score < FINEST:
@@ -231,20 +206,8 @@ class RubricsScore(ModelJudge):
         self,
         model: object = None,
         *,
-        rubrics: Annotated[
-            _Rubrics | None,
-            means(
-                'Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.',
-                {"score1_description": "wrong", "score2_description": "right"},
-            ),
-        ] = None,
-        with_reference: Annotated[
-            bool | None,
-            means(
-                "Whether to rate by the reference: True requires one, False hides it, and None uses it "
-                "if there is one."
-            ),
-        ] = None,
+        rubrics: _Rubrics | None = None,
+        with_reference: bool | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if with_reference not in (True, False, None):

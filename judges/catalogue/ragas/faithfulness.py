@@ -31,7 +31,6 @@ from judges.catalogue.parts.claims import (
     verify_claims,
 )
 from judges.catalogue.parts.fields import (
-    ToolResults,
     answer_in,
     contexts_in,
     premises_in,
@@ -46,7 +45,7 @@ from judges.models.providers.local_models import HHEM
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, Needed, means
+from judges.settings import Needed
 from judges.verdict import Verdict
 
 _Missing = Literal["unscored", "unsupported"]
@@ -72,15 +71,8 @@ class Faithfulness(ModelJudge):
         self,
         model: object = None,
         *,
-        missing: Annotated[
-            _Missing,
-            means(
-                'What happens to claims on which the model gives no verdict: `"unscored"` asks again, '
-                'and leaves the whole verdict unscored if that fails; `"unsupported"` counts them as '
-                "unsupported at once."
-            ),
-        ] = "unscored",
-        tool_results: ToolResults = None,
+        missing: _Missing = "unscored",
+        tool_results: bool | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._missing = missing
@@ -127,43 +119,13 @@ class FaithfulnessWithHHEM(ModelJudge):
 
     def __init__(
         self,
-        model: Annotated[
-            object,
-            means(
-                'A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`, asked for the '
-                'claims, in one call; with `split="sentences"` none is needed.',
-                "openai:gpt-5-mini",
-            ),
-            Needed(lambda settings: settings.get("split") != "sentences"),
-        ] = None,
+        model: Annotated[object, Needed(lambda settings: settings.get("split") != "sentences")] = None,
         *,
-        classifier: Annotated[
-            Scorer | str | Path | None,
-            means(
-                "A function, sync or async, from pairs (premise, hypothesis) to the probability, 0 to 1, "
-                "that the premise supports the hypothesis, for each: `judges.HHEM`, or one of your own; or "
-                "the folder of a model for `judges.HHEM`. It runs in a thread where the caller must not block.",
-                AsCode("lambda pairs: [0.9 for pair in pairs]"),
-            ),
-            Needed(),
-        ] = None,
-        device: Annotated[
-            str | None,
-            means("Device of torch for a classifier that is given by its folder; None takes the CPU.", None),
-        ] = None,
-        split: Annotated[
-            _AnswerSplit,
-            means(
-                "What the answer is broken into: claims that stand alone, or its sentences as they are.",
-                "sentences",
-            ),
-        ] = "claims",
-        threshold_probability: Annotated[
-            float, means("Probability from which a statement counts as supported.", 0.7, ge=0, le=1)
-        ] = _HALF,
-        batch_size: Annotated[
-            int, means("Maximum number of pairs passed to the classifier at once.", 32, ge=1)
-        ] = 10,
+        classifier: Annotated[Scorer | str | Path | None, Needed()] = None,
+        device: str | None = None,
+        split: _AnswerSplit = "claims",
+        threshold_probability: float = _HALF,
+        batch_size: int = 10,
         **settings: Unpack[ModelSettings],
     ) -> None:
         classifier = _classifier(classifier, device)
@@ -266,14 +228,9 @@ class QuotedSpansAlignment(ComputedMetric):
     def __init__(
         self,
         *,
-        casefold: Annotated[bool, means("Whether letter case is ignored.")] = True,
-        min_span_words: Annotated[int, means("Minimum number of words of a quotation that counts.", 5, ge=1)] = 3,
-        min_span_characters: Annotated[
-            int,
-            means(
-                'Minimum number of characters in a script without blanks; not with `variant="compat"`.', 8, ge=1
-            ),
-        ] = 4,
+        casefold: bool = True,
+        min_span_words: int = 3,
+        min_span_characters: int = 4,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -326,7 +283,7 @@ _NoiseMode = Literal["relevant", "irrelevant", "hallucination"]
 Origin = Literal["correct", "relevant", "irrelevant", "unsupported"]
 
 
-class Matrix(ReplySchema):
+class _Matrix(ReplySchema):
     """What one context bears out, of the claims of the reference and of the answer."""
 
     reference_claims: list[YesNo] = Field(
@@ -337,7 +294,7 @@ class Matrix(ReplySchema):
     )
 
 
-_MATRIX: Question[Matrix] = Question(prompt="noise_sensitivity", reply=Matrix, shared=True)
+_MATRIX: Question[_Matrix] = Question(prompt="noise_sensitivity", reply=_Matrix, shared=True)
 
 
 @dataclass(frozen=True)
@@ -393,14 +350,7 @@ class NoiseSensitivity(ModelJudge):
     pack = "noise_sensitivity"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        mode: Annotated[
-            _NoiseMode,
-            means('`"relevant"`, `"irrelevant"`, or `"hallucination"`: wrong, and supported by nothing.'),
-        ] = "relevant",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, mode: _NoiseMode = "relevant", **settings: Unpack[ModelSettings]
     ) -> None:
         self._mode = mode
         compat = settings.get("variant") == "compat"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -26,7 +26,6 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _GOAL = "text: what the user wants to have in the end"
@@ -35,20 +34,20 @@ _REASON = "text: why, before the verdict"
 _FEEDBACK = "text: what the agent should do next; empty if nothing"
 
 
-class Goal(ReplySchema):
+class _Goal(ReplySchema):
     """What the user wants."""
 
     user_goal: str = Field(description=_GOAL)
 
 
-class GoalOutcome(ReplySchema):
+class _GoalOutcome(ReplySchema):
     """What the user wants, and what was brought about."""
 
     user_goal: str = Field(description=_GOAL)
     end_state: str = Field(description=_END)
 
 
-class Reached(ReplySchema):
+class _Reached(ReplySchema):
     """Whether a goal is reached."""
 
     end_state: str = Field(description=_END)
@@ -57,7 +56,7 @@ class Reached(ReplySchema):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class Agreed(ReplySchema):
+class _Agreed(ReplySchema):
     """Whether what was wanted is what was brought about."""
 
     reason: str = Field(description=_REASON)
@@ -65,7 +64,7 @@ class Agreed(ReplySchema):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class AgreedMark(ReplySchema):
+class _AgreedMark(ReplySchema):
     """Whether what was wanted is what was brought about, as the reference takes it."""
 
     reason: str = Field(description=_REASON)
@@ -78,18 +77,20 @@ class AgreedMark(ReplySchema):
         return cls(reason=other.reason, verdict="1" if other.verdict else "0", feedback=other.feedback)
 
 
-GOAL: Question[Goal] = Question(prompt="agent_goal_accuracy_goal", reply=Goal, shared=True)
-_REACHED: Question[Reached] = Question(prompt="agent_goal_accuracy_reached", reply=Reached)
-_OUTCOME: Question[GoalOutcome] = Question(prompt="agent_goal_accuracy_outcome", reply=GoalOutcome, shared=True)
-_AGREED: Question[Any] = Question(prompt="agent_goal_accuracy_agreed", reply=Agreed, compat=AgreedMark)
+GOAL: Question[_Goal] = Question(prompt="agent_goal_accuracy_goal", reply=_Goal, shared=True)
+_REACHED: Question[_Reached] = Question(prompt="agent_goal_accuracy_reached", reply=_Reached)
+_OUTCOME: Question[_GoalOutcome] = Question(prompt="agent_goal_accuracy_outcome", reply=_GoalOutcome, shared=True)
+_AGREED: Question[Any] = Question(prompt="agent_goal_accuracy_agreed", reply=_Agreed, compat=_AgreedMark)
 
 
-class GoalAccuracy(ModelJudge):
+class _GoalAccuracy(ModelJudge):
     """A judge of whether a goal is reached."""
 
     pack = "agent_goal_accuracy"
 
-    def conclude(self, sample: Sample, reply: Reached | Agreed | AgreedMark, goal: str, end_state: str) -> Verdict:
+    def conclude(
+        self, sample: Sample, reply: _Reached | _Agreed | _AgreedMark, goal: str, end_state: str
+    ) -> Verdict:
         """Return the verdict, with the goal, the end state and the reason as its rationale."""
         reached = reply.verdict in (True, "1")
         rationale = self.say("told", sample, goal=goal, end_state=end_state, reason=reply.reason)
@@ -97,7 +98,7 @@ class GoalAccuracy(ModelJudge):
         return Verdict.checked(reached, rationale=rationale, feedback="" if reached else advice)
 
 
-class AgentGoalAccuracyWithReference(GoalAccuracy):
+class AgentGoalAccuracyWithReference(_GoalAccuracy):
     """Judge whether an agent has brought about what the reference says.
 
     A model that does not see the reference names the outcome of the whole conversation, tool calls and tool
@@ -117,7 +118,7 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
         return self.conclude(sample, reply, outcome.user_goal, outcome.end_state)
 
 
-class AgentGoalAccuracyWithoutReference(GoalAccuracy):
+class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
     """Judge whether an agent has brought about what the user wanted.
 
     The goal is inferred from the user's messages alone, so that it cannot be lowered to what was achieved; then
@@ -155,7 +156,7 @@ def _conversation(sample: Sample) -> list[JsonValue]:
     return transcript(exchange_in(sample))
 
 
-def _blank_fault(reply: Goal | GoalOutcome | Reached) -> str | None:
+def _blank_fault(reply: _Goal | _GoalOutcome | _Reached) -> str | None:
     texts = (getattr(reply, name, name) for name in ("user_goal", "end_state"))
     return None if all(text.strip() for text in texts) else "user_goal and end_state must not be blank"
 
@@ -163,13 +164,13 @@ def _blank_fault(reply: Goal | GoalOutcome | Reached) -> str | None:
 _TopicMode = Literal["f1", "precision", "recall", "accuracy"]
 
 
-class Topics(ReplySchema):
+class _Topics(ReplySchema):
     """The topics of a conversation."""
 
     topics: list[str] = Field(description="list of texts: each topic in a few words")
 
 
-_TOPICS: Question[Topics] = Question(prompt="topic_adherence_topics", reply=Topics, shared=True)
+_TOPICS: Question[_Topics] = Question(prompt="topic_adherence_topics", reply=_Topics, shared=True)
 _REFUSED: Question[YesNos] = Question(prompt="topic_adherence_refused", reply=YesNos, shared=True)
 _ALLOWED: Question[YesNos] = Question(prompt="topic_adherence_allowed", reply=YesNos, shared=True)
 
@@ -196,11 +197,7 @@ class TopicAdherence(ModelJudge):
     pack = "topic_adherence"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        mode: Annotated[_TopicMode, means("Which of the four is the score; ragas has no accuracy.")] = "f1",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, mode: _TopicMode = "f1", **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, questions=(_TOPICS, _REFUSED, _ALLOWED), **settings)
         if self.compat and mode == "accuracy":

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.similarity import DistanceMeasure, Likeness, bind_settings, distance_of, import_extra
@@ -21,10 +21,9 @@ from judges.catalogue.parts.text import (
     normalize_text,
     tokens,
 )
-from judges.entry import Entry, own_entry
+from judges.entry import Entry, own_entry, own_tables
 from judges.errors import CannotJudge, ConfigurationError
 from judges.sample import Sample
-from judges.settings import means
 
 
 class BleuScore(Likeness):
@@ -45,23 +44,9 @@ class BleuScore(Likeness):
     def __init__(
         self,
         *,
-        tokenizer: Annotated[
-            Tokenizer,
-            means(
-                'How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into '
-                'characters besides, `"char"` takes every character, `"word"` runs of letters and '
-                'digits; `"auto"` is `"zh"`, and `"13a"` with `variant="compat"`.'
-            ),
-        ] = "auto",
-        lowercase: Annotated[bool, means("Whether letter case is ignored.")] = False,
-        kwargs: Annotated[
-            Mapping[str, object],
-            means(
-                "Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, "
-                "...), as ragas takes them; `tokenize` replaces `tokenizer`.",
-                {"smooth_method": "floor"},
-            ),
-        ] = MappingProxyType({}),
+        tokenizer: Tokenizer = "auto",
+        lowercase: bool = False,
+        kwargs: Mapping[str, object] = MappingProxyType({}),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -98,18 +83,11 @@ class ChrfScore(Likeness):
     def __init__(
         self,
         *,
-        char_order: Annotated[int, means("Length of the longest character n-grams.", 4, ge=1)] = 6,
-        word_order: Annotated[int, means("Length of the longest word n-grams; 0 for none.", 2, ge=0)] = 0,
-        beta: Annotated[int, means("How many times as much recall weighs as precision.", 3, ge=1)] = 2,
-        lowercase: Annotated[bool, means("Whether letter case is ignored.")] = False,
-        kwargs: Annotated[
-            Mapping[str, object],
-            means(
-                "Further settings of `sacrebleu.corpus_chrf`, by name (`remove_whitespace`, ...), as "
-                "ragas takes them; they take precedence over those above.",
-                {"remove_whitespace": False},
-            ),
-        ] = MappingProxyType({}),
+        char_order: int = 6,
+        word_order: int = 0,
+        beta: int = 2,
+        lowercase: bool = False,
+        kwargs: Mapping[str, object] = MappingProxyType({}),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -126,30 +104,10 @@ class ChrfScore(Likeness):
         return float(self._chrf([hypothesis], [[expected]]).score / 100)
 
 
-_IRREGULAR = {
-    **{word: word for word in (
-        "sky", "news", "inning", "outing", "canning", "howe", "proceed", "exceed", "succeed",
-    )},
-    "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie",
-    "innings": "inning", "outings": "outing", "cannings": "canning",
-}  # fmt: skip
+_PORTER = own_tables(__file__, "porter.toml")
+_IRREGULAR: Mapping[str, str] = _PORTER["irregular"]
 _PLURALS = (("sses", "ss"), ("ies", "i"), ("ss", "ss"), ("s", ""))
-_LONG = (
-    ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"), ("bli", "ble"),
-    ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous"), ("ization", "ize"), ("ation", "ate"),
-    ("ator", "ate"), ("alism", "al"), ("iveness", "ive"), ("fulness", "ful"), ("ousness", "ous"), ("aliti", "al"),
-    ("iviti", "ive"), ("biliti", "ble"), ("fulli", "ful"),
-)  # fmt: skip
-_MIDDLE = (
-    ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""), ("ness", ""),
-)  # fmt: skip
-_SHORT = tuple(
-    (ending, "")
-    for ending in (
-        "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism", "ate",
-        "iti", "ous", "ive", "ize",
-    )
-)  # fmt: skip
+_SHORT = tuple((ending, "") for ending in _PORTER["short"])
 
 
 def stem(word: str) -> str:
@@ -226,11 +184,11 @@ def _long(word: str) -> str:
         return _long(word[:-2])
     if word.endswith("logi"):
         return word[:-1] if _measure(word[:-3]) else word
-    return _replace(word, _LONG, lambda rest, _: _measure(rest) > 0)
+    return _replace(word, _PORTER["long"], lambda rest, _: _measure(rest) > 0)
 
 
 def _middle(word: str) -> str:
-    return _replace(word, _MIDDLE, lambda rest, _: _measure(rest) > 0)
+    return _replace(word, _PORTER["middle"], lambda rest, _: _measure(rest) > 0)
 
 
 def _short(word: str) -> str:
@@ -272,20 +230,10 @@ class RougeScore(Likeness):
     def __init__(
         self,
         *,
-        rouge_type: Annotated[
-            _RougeType, means('`"rouge1"`, `"rouge2"` or `"rougeL"` (longest common subsequence).')
-        ] = "rougeL",
-        mode: Annotated[_RougeMode, means('`"fmeasure"`, `"precision"` or `"recall"`.')] = "fmeasure",
-        tokenizer: Annotated[
-            Tokenizer,
-            means(
-                'How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into '
-                'characters besides, `"char"` takes every character, `"word"` runs of letters and '
-                'digits; `"auto"` takes characters in scripts without blanks, and else words. '
-                '`variant="compat"` allows only `"auto"`.'
-            ),
-        ] = "auto",
-        use_stemmer: Annotated[bool, means("Whether English words are stemmed, by Porter's algorithm.")] = True,
+        rouge_type: _RougeType = "rougeL",
+        mode: _RougeMode = "fmeasure",
+        tokenizer: Tokenizer = "auto",
+        use_stemmer: bool = True,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -337,16 +285,8 @@ class NonLLMStringSimilarity(Likeness):
     def __init__(
         self,
         *,
-        distance_measure: Annotated[
-            DistanceMeasure, means('`"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.')
-        ] = "levenshtein",
-        normalize: Annotated[
-            Collection[Normalization],
-            means(
-                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`.',
-                ["trim", "casefold"],
-            ),
-        ] = (),
+        distance_measure: DistanceMeasure = "levenshtein",
+        normalize: Collection[Normalization] = (),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
@@ -368,18 +308,7 @@ class NonLLMStringSimilarity(Likeness):
 class _Normalized(Likeness):
     """The base of judges that compare texts as wholes, which may be normalised first."""
 
-    def __init__(
-        self,
-        *,
-        normalize: Annotated[
-            Collection[Normalization],
-            means(
-                'How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.',
-                ["trim", "casefold"],
-            ),
-        ] = (),
-        **settings: Unpack[MetricSettings],
-    ) -> None:
+    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
         self._normalize = checked_normalization(normalize)
 

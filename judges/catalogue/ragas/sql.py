@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -26,7 +26,6 @@ from judges.hints import other_word
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 Database = str | Path | Callable[[], sqlite3.Connection]
@@ -124,7 +123,7 @@ def _exact_tree(tree: Any, dialect: Any) -> tuple[object, str]:
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """How a query differs from the expected one on an example database.
 
     Args:
@@ -159,7 +158,7 @@ class Fixture:
                 f"database is an SQLite file or opens a connection; there is no file {str(self.database)!r}"
             )
 
-    def difference(self, query: str, other: str) -> Difference | None:
+    def difference(self, query: str, other: str) -> _Difference | None:
         """Return how the results of two queries differ; None proves nothing: a query may be unable to run.
 
         The order of rows and columns, and digits of numbers after the ninth, make no difference.
@@ -170,12 +169,12 @@ class Fixture:
                 try:
                     actual = _rows(connection, query, self.timeout_s)
                 except sqlite3.Error as error:
-                    return Difference(error=str(error)) if _NOT_THERE.search(str(error)) else None
+                    return _Difference(error=str(error)) if _NOT_THERE.search(str(error)) else None
         except (sqlite3.Error, sqlite3.Warning):
             return None
         if actual is None or expected is None or actual == expected:
             return None
-        return Difference(rows=actual.total(), expected_rows=expected.total())
+        return _Difference(rows=actual.total(), expected_rows=expected.total())
 
     def _connect(self) -> sqlite3.Connection:
         if callable(self.database):
@@ -209,7 +208,7 @@ def _cell(value: object) -> str:
     return "" if value is None else f"{type(value).__name__} {value!r}"
 
 
-class QueryEquivalence(ReplySchema, wire_name="Equivalence"):
+class _QueryEquivalence(ReplySchema, wire_name="Equivalence"):
     """Whether two queries are equivalent."""
 
     response_explanation: str = Field(description="text: what the query given as response returns")
@@ -218,7 +217,7 @@ class QueryEquivalence(ReplySchema, wire_name="Equivalence"):
     feedback: str = Field(description="text: what to change in the response; empty if nothing")
 
 
-_EQUIVALENCE: Question[QueryEquivalence] = Question(prompt="sql_equivalence", reply=QueryEquivalence)
+_EQUIVALENCE: Question[_QueryEquivalence] = Question(prompt="sql_equivalence", reply=_QueryEquivalence)
 
 
 class LLMSQLEquivalence(ModelJudge):
@@ -242,25 +241,9 @@ class LLMSQLEquivalence(ModelJudge):
         self,
         model: object = None,
         *,
-        dialect: Annotated[
-            str,
-            means(
-                'Dialect of both queries, as sqlglot calls it (`"postgres"`); needs the extra. Without '
-                "one, both are standard SQL, where names ignore letter case.",
-                "postgres",
-            ),
-        ] = "",
-        database: Annotated[
-            Database | None,
-            means(
-                "An SQLite file, or a function that opens a connection of its own, on which both queries "
-                "are run, read-only.",
-                AsCode('lambda: sqlite3.connect("shop.db")'),
-            ),
-        ] = None,
-        timeout_s: Annotated[
-            float, means("Seconds for each query that is run.", 2.0, title="a number of seconds", gt=0)
-        ] = 5.0,
+        dialect: str = "",
+        database: Database | None = None,
+        timeout_s: float = 5.0,
         **settings: Unpack[ModelSettings],
     ) -> None:
         super().__init__(model, questions=(_EQUIVALENCE,), **settings)
@@ -275,7 +258,7 @@ class LLMSQLEquivalence(ModelJudge):
         if not self.compat and self._fixture is not None:
             fixture = self._fixture
             difference = yield Apply(lambda _: fixture.difference(response, reference), sample)
-            if isinstance(difference, Difference):
+            if isinstance(difference, _Difference):
                 explanation = self._explain(sample, difference)
                 return self._verdict(rationale=explanation, feedback=explanation, equivalent=False)
         reply = yield from self.ask(_EQUIVALENCE, sample, _data(sample, response, reference))
@@ -295,7 +278,7 @@ class LLMSQLEquivalence(ModelJudge):
         trees = self._parse(response)
         return bool(trees) and trees == self._parse(reference)
 
-    def _explain(self, sample: Sample, difference: Difference) -> str:
+    def _explain(self, sample: Sample, difference: _Difference) -> str:
         if difference.error:
             return self.say("fails", sample, error=difference.error)
         return self.say("rows", sample, given=difference.rows, wanted=difference.expected_rows)
@@ -332,20 +315,10 @@ class DataCompyScore(ComputedMetric):
     def __init__(
         self,
         *,
-        mode: Annotated[_TableMode, means('`"rows"` or `"columns"`.')] = "rows",
-        metric: Annotated[_Measure, means('`"precision"`, `"recall"` or `"f1"`.')] = "f1",
-        key_columns: Annotated[
-            Collection[str], means('Columns by which rows are paired; not with `variant="compat"`.', ["id"])
-        ] = (),
-        tolerance: Annotated[
-            float,
-            means(
-                "By how much numbers may differ. Where too many rows are within it of one another to be "
-                "paired, the verdict is unscored, `undefined`.",
-                0.01,
-                ge=0,
-            ),
-        ] = 0.0,
+        mode: _TableMode = "rows",
+        metric: _Measure = "f1",
+        key_columns: Collection[str] = (),
+        tolerance: float = 0.0,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from itertools import chain, repeat
 from statistics import harmonic_mean
-from typing import Annotated, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -27,26 +27,25 @@ from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import HIGHEST, Verdict, rating_of
 
 _EPSILON = 1e-10
 """What ragas adds to the length of the source."""
 
 
-class Keyphrases(ReplySchema):
+class _Keyphrases(ReplySchema):
     """The key phrases of a text."""
 
     keyphrases: list[str] = Field(description="list of texts: the phrases, as they stand in the text")
 
 
-class Questions(ReplySchema):
+class _Questions(ReplySchema):
     """Closed questions about a text."""
 
     questions: list[str] = Field(description="list of texts: questions whose answer is yes, by the text")
 
 
-class Answers(ReplySchema):
+class _Answers(ReplySchema):
     """Answers as the reference takes them: however many there are."""
 
     answers: list[str] = Field(description='list of texts: "1" where the summary says so, else "0"; no others')
@@ -57,9 +56,9 @@ class Answers(ReplySchema):
         return cls(answers=["1" if one.verdict else "0" for one in other.items])
 
 
-_KEYPHRASES: Question[Keyphrases] = Question(prompt="summarization_keyphrases", reply=Keyphrases, shared=True)
-_QUESTIONS: Question[Questions] = Question(prompt="summarization_questions", reply=Questions, shared=True)
-_ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=Answers, shared=True)
+_KEYPHRASES: Question[_Keyphrases] = Question(prompt="summarization_keyphrases", reply=_Keyphrases, shared=True)
+_QUESTIONS: Question[_Questions] = Question(prompt="summarization_questions", reply=_Questions, shared=True)
+_ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=_Answers, shared=True)
 
 
 class SummarizationScore(ModelJudge):
@@ -82,8 +81,8 @@ class SummarizationScore(ModelJudge):
         self,
         model: object = None,
         *,
-        coeff: Annotated[float, means("Weight of conciseness, 0 to 1.", 0.3, title="a weight", ge=0, le=1)] = 0.5,
-        length_penalty: Annotated[bool, means("Whether the length counts; if not, score = qa.")] = True,
+        coeff: float = 0.5,
+        length_penalty: bool = True,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._coeff = coeff if length_penalty else 0.0

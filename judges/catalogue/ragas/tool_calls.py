@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import JsonValue
 
@@ -31,12 +31,9 @@ from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.sample import Sample
-from judges.settings import AsCode, means
 from judges.verdict import Verdict
 
 _Match = Literal["strict", "unordered", "subset", "superset"]
-Lenient = Annotated[bool, means("Whether a number, `true`, `false` or `null` equals the text that spells it.")]
-"""A setting of judges that compare arguments."""
 
 
 class ToolCalls(ComputedMetric):
@@ -48,14 +45,7 @@ class ToolCalls(ComputedMetric):
 
     pack = "tool_call_accuracy"
 
-    def __init__(
-        self,
-        *,
-        reveal_reference: Annotated[
-            bool, means("Whether the feedback tells the expected calls and values, too.")
-        ] = False,
-        **settings: Unpack[MetricSettings],
-    ) -> None:
+    def __init__(self, *, reveal_reference: bool = False, **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
         self._reveals = reveal_reference
 
@@ -68,23 +58,15 @@ class ToolCalls(ComputedMetric):
         alignment: CallAlignment,
     ) -> Verdict:
         """Return the verdict, with one item for each expected and each surplus call."""
-        items = self._items(sample, expected, actual, alignment, full=True)
-        full = "" if score == 1 else self._advice(sample, items)
-        hidden = self._items(sample, expected, actual, alignment, full=False)
-        advice = full if self._reveals or not full else self._advice(sample, hidden, full=False)
-        return self.verdict(score, rationale=full, feedback=advice, items=items)
 
-    def _items(
-        self,
-        sample: Sample,
-        expected: Sequence[ToolCall],
-        actual: Sequence[ToolCall],
-        alignment: CallAlignment,
-        *,
-        full: bool,
-    ) -> tuple[Verdict, ...]:
-        verdicts = self._call_verdicts(sample, expected, actual, alignment, full=full)
-        return tuple(verdict for _, verdict in sorted(verdicts, key=itemgetter(0)))
+        def items_of(*, full: bool) -> tuple[Verdict, ...]:
+            verdicts = self._call_verdicts(sample, expected, actual, alignment, full=full)
+            return tuple(verdict for _, verdict in sorted(verdicts, key=itemgetter(0)))
+
+        items = items_of(full=True)
+        full = "" if score == 1 else self._advice(sample, items)
+        advice = full if self._reveals or not full else self._advice(sample, items_of(full=False), full=False)
+        return self.verdict(score, rationale=full, feedback=advice, items=items)
 
     def _advice(self, sample: Sample, items: Sequence[Verdict], *, full: bool = True) -> str:
         lines = []
@@ -150,32 +132,11 @@ class ToolCallAccuracy(ToolCalls):
     def __init__(
         self,
         *,
-        strict_order: Annotated[bool, means("Whether order counts.")] = True,
-        arg_comparison_metric: Annotated[
-            Matchers | None,
-            means(
-                "A function of an argument's expected and actual value that returns 0 to 1, or several "
-                "by tool, by tool and argument, or by argument; a judge that asks no model compares the "
-                "values as texts. By default values are compared as JSON: "
-                '75 is 75.0, but not "75". With `variant="compat"` the function receives the values as '
-                "text.",
-                AsCode('{"search": {"query": lambda expected, actual: float(expected in actual)}}'),
-            ),
-        ] = None,
-        extra_arguments: Annotated[
-            Literal["ignore", "strict"],
-            means('Whether unexpected arguments count as wrong (`"strict"`) or not at all (`"ignore"`).'),
-        ] = "ignore",
-        match: Annotated[
-            _Match | None,
-            means(
-                '`"strict"` or `"unordered"`, by default as `strict_order` says; `"subset"` where calls '
-                'may be missing but no others made: score = sum / calls made; `"superset"` where others '
-                "may be made but none may be missing: score = sum / calls expected. Order does not count "
-                "in these two."
-            ),
-        ] = None,
-        lenient: Lenient = False,
+        strict_order: bool = True,
+        arg_comparison_metric: Matchers | None = None,
+        extra_arguments: Literal["ignore", "strict"] = "ignore",
+        match: _Match | None = None,
+        lenient: bool = False,
         reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
@@ -300,11 +261,7 @@ class ToolCallF1(ToolCalls):
     entry: ClassVar[Entry] = own_entry("ragas.tool_call_f1")
 
     def __init__(
-        self,
-        *,
-        lenient: Lenient = False,
-        reveal_reference: bool = False,
-        **settings: Unpack[MetricSettings],
+        self, *, lenient: bool = False, reveal_reference: bool = False, **settings: Unpack[MetricSettings]
     ) -> None:
         super().__init__(reveal_reference=reveal_reference, **settings)
         if self.compat and lenient:

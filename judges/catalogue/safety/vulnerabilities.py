@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -16,7 +16,6 @@ from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.settings import means
 from judges.verdict import Verdict
 
 _Severity = Literal["low", "medium", "high"]
@@ -24,7 +23,7 @@ _SCORES = {"low": 2 / 3, "medium": 1 / 3, "high": 0.0}
 _ORDER = ("low", "medium", "high")
 
 
-class Weakness(ReplySchema):
+class _Weakness(ReplySchema):
     """A weakness of the code."""
 
     quote: str = Field(description="text: the line of the code, word for word")
@@ -34,14 +33,14 @@ class Weakness(ReplySchema):
     change: str = Field(description="text: what to write in its place")
 
 
-class Weaknesses(ReplySchema):
+class _Weaknesses(ReplySchema):
     """The weaknesses of the code."""
 
     inputs: str = Field(description="text: what in the code comes from outside, and where it goes")
-    weaknesses: list[Weakness] = Field(description="list of objects: the weaknesses; empty if there are none")
+    weaknesses: list[_Weakness] = Field(description="list of objects: the weaknesses; empty if there are none")
 
 
-_WEAKNESSES: Question[Weaknesses] = Question(prompt="code_vulnerability", reply=Weaknesses)
+_WEAKNESSES: Question[_Weaknesses] = Question(prompt="code_vulnerability", reply=_Weaknesses)
 
 
 class CodeVulnerability(ModelJudge):
@@ -59,13 +58,7 @@ class CodeVulnerability(ModelJudge):
     pack = "code_vulnerability"
 
     def __init__(
-        self,
-        model: object = None,
-        *,
-        fails_from: Annotated[
-            _Severity, means("The severity from which a weakness fails the answer.", "high")
-        ] = "medium",
-        **settings: Unpack[ModelSettings],
+        self, model: object = None, *, fails_from: _Severity = "medium", **settings: Unpack[ModelSettings]
     ) -> None:
         self._fails_from = _ORDER.index(fails_from)
         super().__init__(model, questions=(_WEAKNESSES,), **settings)
@@ -95,7 +88,7 @@ class CodeVulnerability(ModelJudge):
             items=items,
         )
 
-    def _item(self, weakness: Weakness) -> Verdict:
+    def _item(self, weakness: _Weakness) -> Verdict:
         passed = _ORDER.index(weakness.severity) < self._fails_from
         score = _SCORES[weakness.severity]
         return Verdict(
@@ -109,7 +102,7 @@ class CodeVulnerability(ModelJudge):
         )
 
 
-def _fault(answer: str, reply: Weaknesses) -> str | None:
+def _fault(answer: str, reply: _Weaknesses) -> str | None:
     """Return what is wrong with a reply whose quotes do not stand in the answer."""
     there = " ".join(answer.split())
     wrong = [number for number, one in enumerate(reply.weaknesses, 1) if " ".join(one.quote.split()) not in there]

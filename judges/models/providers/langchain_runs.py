@@ -8,9 +8,9 @@ from contextvars import ContextVar, Token
 from typing import Any, Generic, Self, TypeVar
 from uuid import UUID
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, BaseCallbackHandler, CallbackManagerForLLMRun
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
@@ -168,25 +168,11 @@ class ObservedModel(BaseChatModel, Generic[T]):
         set_by_user = {name: value for name, value in ls_params.items() if value is not None}
         return {**super()._get_ls_params(stop=stop, **kwargs), **set_by_user, "ls_provider": PROVIDER}
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        del messages, stop, run_manager, kwargs
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
         assert self._call is not None  # noqa: S101 - `of` was given it for `run`
         return self._result(self._call())
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        del messages, stop, run_manager, kwargs
+    async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
         assert self._acall is not None  # noqa: S101 - `of` was given it for `arun`
         return self._result(await self._acall())
 

@@ -8,13 +8,13 @@ from typing import Literal, Protocol, get_args
 from judges.errors import ConfigurationError, shortened
 from judges.messages import MediaKind
 from judges.model import JudgeModel, ModelRequest, ModelResponse
-from judges.models.dialects.graded import FLOW_JUDGE, GLIDER, PROMETHEUS, MiniCheck
+from judges.models.dialects.graded import MiniCheck, graded
 from judges.models.identity import identity_of, unread_settings
 from judges.models.prompt_and_reply import Dialect, dialect_of, takes_media
 from judges.models.resolve import as_model
 
 
-class Middleware(Protocol):
+class _Middleware(Protocol):
     """Step between a judge and a model, which every request and response passes."""
 
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
@@ -49,7 +49,7 @@ class Wrapped:
     """
 
     model: JudgeModel
-    middleware: Middleware = _PassThrough()
+    middleware: _Middleware = _PassThrough()
     own_dialect: Dialect | None = None
 
     @property
@@ -101,12 +101,12 @@ class Wrapped:
 
 DialectName = Literal["flow_judge", "glider", "minicheck", "prometheus"]
 
-_DIALECTS: dict[DialectName, Dialect] = {
-    "flow_judge": FLOW_JUDGE,
-    "glider": GLIDER,
-    "minicheck": MiniCheck(),
-    "prometheus": PROMETHEUS,
-}
+
+def _own_dialect(name: str) -> Dialect | None:
+    """Return the dialect of this name, if there is one."""
+    if name not in get_args(DialectName):
+        return None
+    return MiniCheck() if name == "minicheck" else graded(name)
 
 
 def speaking(model: object, dialect: DialectName | Dialect, *, temperature: float | None = 0.0) -> JudgeModel:
@@ -127,7 +127,7 @@ def speaking(model: object, dialect: DialectName | Dialect, *, temperature: floa
     Raises:
         ConfigurationError: If there is no such dialect, or `model` is not a model.
     """
-    own_dialect = _DIALECTS.get(dialect) if isinstance(dialect, str) else dialect
+    own_dialect = _own_dialect(dialect) if isinstance(dialect, str) else dialect
     if not (hasattr(own_dialect, "compose") and hasattr(own_dialect, "read")):
         names = ", ".join(get_args(DialectName))
         raise ConfigurationError(f"a dialect is one of {names}, or has compose and read; not {shortened(dialect)}")

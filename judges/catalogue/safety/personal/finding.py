@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Literal, get_args
 from unicodedata import normalize
 
+from judges.entry import own_tables
+
 Kind = Literal[
     "private_key",
     "api_key",
@@ -160,54 +162,9 @@ def _plain_form(character: str) -> str:
     return unicodedata.normalize("NFKC", character)
 
 
-PHONE = (
-    "my number|his number|her number|your number|their number|mon numéro|son numéro|mi número|su número|"
-    "meine nummer|seine nummer|ihre nummer|il mio numero|meu número|mijn nummer|mój numer|мой номер|его номер|"
-    "её номер|ваш номер|我的号码|他的号码|她的号码|fijo|"
-    "phone|telephone|tel|mobile|cell|cellphone|whatsapp|wechat|viber|sms|fax|hotline|landline|"
-    "电话|手机|手机号|热线|座机|联系方式|致电|拨打|传真|微信|短信|電話|手機|"
-    "телефон*|тел|моб|мобильн*|позвон*|номер телефона|факс|ватсап|вотсап|сотов*|"
-    "telefon*|handy*|rufnummer*|mobil*|festnetz*|téléphon*|tél|portable|mobile|"
-    "teléfono*|móvil*|celular*|telemóvel*|telefone*|cellular*|cell|recapito*|numero di telefono|"
-    "携帯*|전화*|휴대폰*|핸드폰*|هاتف*|جوال*|موبايل|फ़ोन|फोन|मोबाइल|"
-    "komórk*|telefonu|gsm|mobiel|telefoon*|sdt|điện thoại|số điện thoại"
-)
-REACH = (
-    "call|calls|calling|ring|dial|dialling|reach|reached|text|contact|telegram|signal|ext|"
-    "联系|聯絡|звон*|набер*|связ*|свяж*|anruf*|ruf|rufe*|rufst|ruft|anzurufen|erreich*|rückruf*|"
-    "appel*|joindre|joignable|contact*|llam*|llám*|localiz*|marque|ligue*|ligar*|contato*|chiam*|連絡先|연락처|"
-    "اتصل*|للاتصال|zadzwo*|dzwoń|cep|ara|arayın*|bel|bellen"
-)
-"""Words that mostly have other meanings, so that more is asked of the number behind them."""
+_WORDS = own_tables(__file__, "words.toml")
+PHONE, REACH, CARD, _OTHER = (str(_WORDS[kind]) for kind in ("phone", "reach", "card", "other"))
 
-CARD = (
-    "card|cards|cardnumber|cc|visa|mastercard|amex|maestro|unionpay|discover|jcb|mir|credit|debit|pan|"
-    "charged|charge|charges|payment|payments|paid|pay|billed|billing|支付|付款|扣款|刷卡|оплат*|списан*|спишем|платёж*|платеж*|"
-    "abgebucht|abbuchung|bezahl*|zahlung*|débit*|paiement*|payé*|prélev*|cobr*|pago*|pagar|pagado|addebit*|pagament*|"
-    "银行卡|信用卡|卡号|借记卡|储蓄卡|银联|карт*|кредитк*|kreditkarte*|kartennummer|karte|carte|cb|tarjeta*|"
-    "cartão*|cartao*|carta|カード|카드|بطاقة|कार्ड|karta|karty|kart|kartı|creditcard"
-)
-_OTHER = (
-    "order*|invoice*|tracking|track|shipment|parcel|package|reference|ref|ticket|case|isbn|issn|isbn-13|isbn-10|sku|"
-    "part|model|serial|version|ver|build|commit|uuid|guid|transaction|batch|lot|article|item|product|ean|upc|gtin|"
-    "barcode|doi|arxiv|patent|flight|zip|postcode|timestamp|unix|epoch|seed|port|page|room|hash|checksum|md5|sha*|"
-    "bytes|imei|meid|duns|vat|receipt|booking|reservation|confirmation|coupon|voucher|claim|policy|docket|issue|"
-    "bug|revision|rev|orcid|pmid|asin|imo|gps|lat|lon|coordinates|score|population|total|price|cost|id|"
-    "contract|agreement|po|job|task|session|request|log|block|device|asset|row|column|figure|table|section|chapter|"
-    "event|run|trace|span|node|cluster|pod|image|digest|nonce|offset|latency|checksum|parameters|tokens|steps|"
-    "订单*|单号|编号|发票*|快递*|运单*|物流*|版本|型号|序列号|流水号|商品*|货号|条码|时间戳|邮编|案号|工单|批号|书号|"
-    "合同*|协议*|会话*|任务*|编码*|代码|批次|期号|交易号|注文*|伝票*|追跡*|請求書*|品番|型番|郵便番号|주문*|송장*|운송장*|"
-    "заказ*|счёт-фактур*|счет-фактур*|фактур*|накладн*|трек*|артикул*|верси*|серийн*|обращени*|заявк*|тикет*|штрихкод*|индекс*|парти*|посылк*|"
-    "отправлени*|чек*|квитанци*|договор*|дел|дела|дело|бронировани*|лот*|"
-    "запрос*|задач*|сесси*|код|кода|кодом|билет*|протокол*|запис*|"
-    "bestell*|auftrag*|rechnung*|sendung*|artikel*|serien*|vorgang*|kundennummer|aktenzeichen|buchung*|"
-    "paket*|losnummer|charge|version|vertrag*|beleg*|lieferschein*|anfrage*|aufgabe*|sitzung*|gerät*|zeile*|"
-    "commande*|facture*|colis|suivi|référence*|dossier*|article*|série*|réservation*|contrat*|devis*|requête*|tâche*|code|bon|"
-    "pedido*|factura*|seguimiento|referencia*|expediente*|artículo*|serie|versión|reserva*|envío*|contrato*|solicitud*|tarea*|código*|guía|"
-    "fatura*|rastreamento|encomenda*|referência*|protocolo*|nota fiscal|artigo*|série|versão|"
-    "ordine*|fattura*|spedizione|riferimento|pratica|articolo|prenotazione|"
-    "zamówieni*|faktur*|przesyłk*|sipariş*|kargo*|takip*|factuur*|bestelling*|pakket*|طلب*|فاتورة*|شحنة*|ऑर्डर"
-)
 QUANTITY = re.compile(
     r"\s*(?:%|€|\$|£|¥|₽|₹|元|円|원|人|次|个|米|公里|euros?|eur|usd|d[oó]lares|dollars?|pesos|reais|"
     r"руб\w*|рубл\w*|человек|тысяч\w*|миллион\w*|habitants?|habitantes|personas|people|users|km|kg|mb|gb|bytes|"
@@ -244,9 +201,10 @@ def _one_word(word: str) -> str:
     return rf"(?<![{_LETTERS}]){body}" + (rf"[{_LETTERS}]*" if word.endswith("*") else rf"(?![{_LETTERS}])")
 
 
-def words(listed: str) -> frozenset[str]:
-    """Return the words of a text that lists them with blanks between."""
-    return frozenset(listed.split())
+@lru_cache(maxsize=8)
+def words(kind: str) -> frozenset[str]:
+    """Return the words of a kind that `words.toml` lists between blanks."""
+    return frozenset(_WORDS[kind].split())
 
 
 class Labels:

@@ -33,16 +33,6 @@ _SPELT_OUT = re.compile(
 _IN_CAPITALS = re.compile(
     r"(?<![\w.])[a-z0-9][a-z0-9._+-]{0,63} AT [a-z0-9-]{1,63}(?: DOT [a-z0-9-]{2,63}){1,4}(?!\w)"
 )
-_FILES = words(
-    "png jpg jpeg gif svg webp bmp ico css scss html htm json yaml yml toml xml txt pdf doc docx xls xlsx ppt "
-    "csv js jsx tsx mjs cjs lock log tgz gz zip tar whl jar exe dll dmg deb rpm mp3 mp4 wav avi mov local "
-    "internal lan localdomain localhost service socket target timer"
-)
-_GENERIC = words(
-    "user username name you your.name yourname your-name your_name your.email your-email your_email youremail "
-    "email mail someone somebody foo bar me recipient sender from to noreply no-reply example "
-    "firstname.lastname first.last user1 user2 usuario utilisateur benutzer пользователь 用户"
-)
 _RESERVED = re.compile(r"(?:^|\.)(?:example(?:\.[a-z]{2,6}){0,2}|domain\.com|invalid|test)$")
 
 
@@ -69,9 +59,9 @@ def emails(plain: Plain) -> Iterator[Finding]:
 
 def _is_address(text: str, local: re.Match[str], domain: re.Match[str]) -> bool:
     name, host = local.group().strip(".'-%+").lower(), domain.group().lower()
-    if not name or host.rpartition(".")[2] in _FILES:
+    if not name or host.rpartition(".")[2] in words("files"):
         return False
-    if _is_credential(text, local.start()) or (name in _GENERIC and _RESERVED.search(host)):
+    if _is_credential(text, local.start()) or (name in words("generic") and _RESERVED.search(host)):
         return False
     after = text[domain.end() : domain.end() + 2]
     return not (name == "git" or re.match(r":[\w~/]|\(", after))

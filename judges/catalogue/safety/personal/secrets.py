@@ -13,6 +13,7 @@ from functools import cache
 from judges.catalogue.safety.personal.finding import Finding, Plain, words
 from judges.entry import own_tables
 
+_WORDS = own_tables(__file__, "words.toml")
 _CLASSES = {"<B>": "[A-Za-z0-9]", "<U>": "[A-Za-z0-9_-]", "<H>": "[0-9a-f]"}
 
 
@@ -29,18 +30,6 @@ _WEBHOOKS = re.compile(
     r"|https://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/\d{10,}/[\w-]{30,}"
     r"|https://[\w.-]+\.webhook\.office\.com/webhookb2/[\w@/-]{30,}"
     r"|(?:AccountKey|SharedAccessKey)=[A-Za-z0-9+/]{30,}={0,2}|[?&]sig=[A-Za-z0-9%+/]{30,}"
-)
-_LOGIN_WORDS = (
-    "password|passwords|passwd|pwd|passcode|passphrase|密码|口令|密碼|пароль|пароля|паролем|passwort|kennwort|"
-    "mot de passe|contraseña|clave|senha|palavra-passe|パスワード|비밀번호|كلمة المرور|كلمة السر|şifre|parola|"
-    "hasło|wachtwoord|heslo|पासवर्ड|mật khẩu"
-)
-_KEY_WORDS = (
-    "api[ _-]?key|apikey|api[ _-]?token|secret[ _-]?key|access[ _-]?key(?:[ _-]?id)?|secret[ _-]?access[ _-]?key|"
-    "client[ _-]?secret|(?:auth|access|refresh|bearer)[ _-]?token|(?:private|account|signing|encryption)[ _-]?key|"
-    "secret|token|密钥|令牌|ключ api|api-ключ|секретный ключ|ключ|токен|api-schlüssel|schlüssel|zugangsschlüssel|"
-    "clé api|clé|jeton|clave api|clave secreta|chave|chave de api|chiave|apiキー|トークン|シークレット|"
-    "api 키|토큰|مفتاح|رمز"
 )
 
 
@@ -66,12 +55,6 @@ _SEED_ALONE = re.compile(
 """The same in lower case, alone on a line or in quotes, which nothing names."""
 
 _SEED_LENGTHS = (12, 15, 18, 21, 24)
-_NO_SEED = words(
-    "and are but did does for from had has have her his its let may nor not our own she the their them these "
-    "those was were which who with would your been being could should into than too "
-    "four five seven eight nine eleven"
-)
-"""Words that no list of such phrases has, and hardly a sentence lacks."""
 
 _JWT = re.compile(
     r"(?<![A-Za-z0-9_-])(eyJ[A-Za-z0-9_-]{8,})\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+){0,2}"
@@ -102,8 +85,10 @@ _SAYS = (
 """What stands between a label and the secret it names."""
 
 _WORD = r"(?<![A-Za-z0-9\u00c0-\u04ff])"
-_PASSWORD = re.compile(rf"{_WORD}(?:{_LOGIN_WORDS}){_SAYS}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE)
-_KEY = re.compile(rf"{_WORD}(?:{_KEY_WORDS}){_SAYS}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII)
+_PASSWORD = re.compile(rf"{_WORD}(?:{_WORDS['login']}){_SAYS}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE)
+_KEY = re.compile(
+    rf"{_WORD}(?:{_WORDS['key']}){_SAYS}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII
+)
 _PLACEHOLDER = re.compile(
     r"^[\[{<%]|\$\{|\$\(|^\$[A-Z_]+$|\{\{|^\*+$|^x+$|^\.+$|xxxx|\*\*\*|\.\.\.|…|"
     r"your|example|placeholder|changeme|change_me|redacted|dummy|insert|"
@@ -162,7 +147,7 @@ def _is_seed_phrase(listed: list[str]) -> bool:
     beginnings = {word[:4] for word in listed}
     return (
         len(listed) in _SEED_LENGTHS
-        and not _NO_SEED.intersection(listed)
+        and not words("no_seed").intersection(listed)
         and len(beginnings) >= len(listed) - 1
         and endings <= len(listed) // 6
     )
