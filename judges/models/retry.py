@@ -6,12 +6,12 @@ import asyncio
 import errno
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tenacity import (
     AsyncRetrying,
@@ -24,6 +24,7 @@ from tenacity import (
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
+from judges.entry import own_tables
 from judges.errors import CannotJudge, ConfigurationError
 from judges.runtime.observation import current
 
@@ -36,41 +37,8 @@ pause: ContextVar[Callable[[float], None] | None] = ContextVar("judges.pause", d
 """Set by tests to record the waits between retries instead of sleeping."""
 
 _TRANSIENT_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 529}
-_TRANSIENT_NAMES = {
-    "APIConnectionError",  # openai, anthropic, groq
-    "BadStatusLine",  # http.client
-    "ChunkedEncodingError",  # requests
-    "ClientConnectionError",  # aiohttp
-    "ClientPayloadError",  # aiohttp
-    "ConnectionClosed",  # websockets
-    "ConnectionError",  # Python, requests, redis
-    "ConnectionNotAvailable",  # httpcore
-    "HTTPClientError",  # botocore
-    "IncompleteRead",  # http.client, urllib3
-    "IncompleteReadError",  # asyncio
-    "NetworkError",  # httpcore
-    "NewConnectionError",  # urllib3
-    "PayloadEncodingError",  # aiohttp
-    "ProtocolError",  # httpcore, urllib3, h2
-    "ProxyError",  # httpcore, urllib3
-    "RemoteProtocolError",  # h11
-    "SSLEOFError",
-    "SSLZeroReturnError",
-    "Timeout",  # requests
-    "TimeoutError",  # Python, urllib3
-    "TimeoutException",  # httpcore
-    "TransportError",  # httpx
-    "gaierror",  # the resolver: HTTP clients repeat it as a failed connection
-}
-"""Names of a class, or of one it derives from, that mean a failed transport: no client needs to be imported."""
-
-_LASTING_NAMES = {
-    "CertificateError",
-    "ClientConnectorCertificateError",
-    "SSLCertVerificationError",
-    "UnsupportedProtocol",
-}
-"""Names that mean a fault of the request or the set-up, though their clients derive them from the above."""
+_FAULTS = own_tables(__file__, "failures.toml")
+"""Read at once: the failure that asks for it may be that no file can be opened any more."""
 
 _TRANSIENT_ERRNOS = {errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH}
 _MOST_MEMBERS = 3
@@ -181,12 +149,12 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    if isinstance(error, ConfigurationError | CannotJudge) or _is_named(error, _LASTING_NAMES):
+    if isinstance(error, ConfigurationError | CannotJudge) or means(error, "lasting"):
         return False
     status = _own_status(error)
     if status is not None:
         return status in _TRANSIENT_STATUS
-    return _is_named(error, _TRANSIENT_NAMES) or getattr(error, "errno", None) in _TRANSIENT_ERRNOS
+    return means(error, "transient") or getattr(error, "errno", None) in _TRANSIENT_ERRNOS
 
 
 def _decisive(error: BaseException, depth: int = 0) -> list[BaseException]:
@@ -199,7 +167,7 @@ def _decisive(error: BaseException, depth: int = 0) -> list[BaseException]:
     if isinstance(error, ConfigurationError | CannotJudge) or _own_status(error) is not None:
         return [error]
     chain = list(_chain(error))
-    lasting = [cause for cause in chain if _is_named(cause, _LASTING_NAMES)]
+    lasting = [cause for cause in chain if means(cause, "lasting")]
     if lasting or _may_pass(error):
         return lasting or [error]
     cause = next(iter(chain[1:]), None)
@@ -216,7 +184,12 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
 
 
-def _is_named(error: BaseException, names: set[str]) -> bool:
+def means(error: BaseException, fault: Literal["transient", "lasting", "unreadable"]) -> bool:
+    """Check whether `failures.toml` names an error's class, or one it derives from, under a fault."""
+    return _is_named(error, _FAULTS[fault])
+
+
+def _is_named(error: BaseException, names: Collection[str]) -> bool:
     return any(kind.__name__ in names for kind in type(error).__mro__)
 
 

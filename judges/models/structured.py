@@ -45,13 +45,6 @@ _UNKNOWN = Distribution(reason="the model's client, or its own format, gives no 
 REPAIRS = 1
 """How often a model is told what was wrong with its reply before the verdict is `invalid_output`."""
 
-_UNREADABLE_NAMES = {
-    "ContentFilterFinishReasonError",
-    "LengthFinishReasonError",
-    "OutputParserException",
-    "ValidationError",
-}
-
 
 class _Send(NamedTuple):
     """Send a request: once, or, after it failed, as often as its transport may still be retried."""
@@ -257,9 +250,8 @@ def _ask_failed(error: Exception, model: JudgeModel, allowance: Allowance | None
         fault = f"the prompt does not fit the context of {model.name}{lengths}"
         detail = f"{fault}: {retry.kind_of(error)}; {_SHORTER}"
         return AskFailed("judge_failed", detail, usage=Usage(calls=1))
-    unreadable = any(kind.__name__ in _UNREADABLE_NAMES for kind in type(error).__mro__)
     return AskFailed(
-        "invalid_output" if unreadable else "judge_failed",
+        "invalid_output" if retry.means(error, "unreadable") else "judge_failed",
         f"{retry.kind_of(error)} from {model.name}{retry.place_of(error)}",
         usage=Usage(calls=1),
         raw=str(getattr(error, "llm_output", None) or ""),

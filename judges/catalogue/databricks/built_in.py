@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import (
     Supports,
-    bullets,
+    failed_for_retriever,
     grounded_verdict,
     numbered_items,
     one_each,
@@ -347,16 +347,10 @@ class ChunkRelevance(ModelJudge):
         return self.verdict(
             score,
             rationale=reasons(items),
-            feedback=self._advice(sample, scored),
+            feedback=failed_for_retriever(self, sample, scored, "irrelevant", "chunks"),
             items=items,
             detail=f"{skipped} of {len(items)} chunks without a verdict" if skipped else "",
         )
-
-    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        irrelevant = [item.subject for item in items if not item.passed]
-        if not irrelevant:
-            return ""
-        return for_retriever(self, sample, self.say("irrelevant", sample, chunks=bullets(irrelevant)))
 
 
 def _item(chunk: str, reply: _Relevance | _Said | AskFailed) -> Verdict:

@@ -10,8 +10,9 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.metric import ModelJudge, all_of
+from judges.catalogue.metric import Metric, ModelJudge, all_of
 from judges.catalogue.parts.fields import question_of
+from judges.catalogue.parts.text import for_retriever
 from judges.prompting.prompts import Question, ReplyCheck, ReplySchema
 from judges.requests import Ask
 from judges.sample import Sample
@@ -174,6 +175,12 @@ def reasons(verdicts: Iterable[Verdict]) -> str:
     items = list(verdicts)
     failed = [item for item in items if item.passed is False]
     return "\n".join(f"{item.subject}: {item.rationale}" for item in failed or items if item.rationale)
+
+
+def failed_for_retriever(judge: Metric, sample: Sample, items: Iterable[Verdict], phrase: str, field: str) -> str:
+    """Return feedback for the retriever, a phrase with the failed items in its field; nothing where none failed."""
+    failed = bullets([item.subject for item in items if not item.passed])
+    return for_retriever(judge, sample, judge.say(phrase, sample, **{field: failed})) if failed else ""
 
 
 def bullets(texts: Iterable[str], *, most: int = 20, longest: int = 300) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Unpack
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import bullets, reasons
+from judges.catalogue.parts.claims import failed_for_retriever, reasons
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever
 from judges.entry import Entry, own_entry
@@ -74,7 +74,8 @@ class _PrecisionOfContexts(ModelJudge):
         if failed is not None:
             return Verdict.without_score(failed.reason, failed.detail, items=items, raw=failed.raw)
         score = self._score([bool(item.passed) for item in items])
-        return self.verdict(score, rationale=reasons(items), feedback=self._advice(sample, items), items=items)
+        advice = failed_for_retriever(self, sample, items, "useless", "contexts")
+        return self.verdict(score, rationale=reasons(items), feedback=advice, items=items)
 
     def _request(self, sample: Sample, data: dict[str, JsonValue], context: str) -> Any:
         return self.request(_USEFUL, sample, {**data, "context": context})
@@ -83,12 +84,6 @@ class _PrecisionOfContexts(ModelJudge):
         if self._metric == "precision":
             return sum(useful) / (self._k if self._strict_k and self._k else len(useful))
         return average_precision(useful, epsilon=EPSILON if self.compat else 0.0)
-
-    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        useless = [item.subject for item in items if not item.passed]
-        if not useless:
-            return ""
-        return for_retriever(self, sample, self.say("useless", sample, contexts=bullets(useless)))
 
 
 class ContextPrecision(_PrecisionOfContexts):

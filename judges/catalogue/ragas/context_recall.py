@@ -11,7 +11,16 @@ from typing import Any, ClassVar, Literal, Unpack
 from pydantic import Field
 
 from judges.catalogue.metric import ComputedMetric, MetricSettings, ModelJudge, ModelSettings, all_of
-from judges.catalogue.parts.claims import CLAIMS, SUPPORT, bullets, claims_in, reasons, share, verify_claims
+from judges.catalogue.parts.claims import (
+    CLAIMS,
+    SUPPORT,
+    bullets,
+    claims_in,
+    failed_for_retriever,
+    reasons,
+    share,
+    verify_claims,
+)
 from judges.catalogue.parts.fields import contexts_in, question_of, reference_in
 from judges.catalogue.parts.similarity import DistanceMeasure, distance_of, nearest
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever, is_unspaced, sentences
@@ -79,9 +88,8 @@ class ContextRecall(ModelJudge):
         items = yield from (self._attribute if self.compat else self._verify)(sample, contexts, reference)
         if not items:
             raise CannotJudge("no_claims", "the reference says nothing that could be looked for")
-        return self.verdict(
-            share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=tuple(items)
-        )
+        advice = failed_for_retriever(self, sample, items, "missing", "sentences")
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))
 
     def _verify(self, sample: Sample, contexts: Sequence[str], reference: str) -> Any:
         parts = sentences(reference)
@@ -99,12 +107,6 @@ class ContextRecall(ModelJudge):
             Verdict.checked(bool(one.attributed), subject=one.statement, rationale=one.reason)
             for one in reply.classifications
         ]
-
-    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        missing = [item.subject for item in items if not item.passed]
-        if not missing:
-            return ""
-        return for_retriever(self, sample, self.say("missing", sample, sentences=bullets(missing)))
 
 
 _EPSILON = 1e-8
@@ -154,10 +156,9 @@ class ContextEntityRecall(ModelJudge):
         return self._verdict(sample, share(items), items)
 
     def _verdict(self, sample: Sample, score: float, items: tuple[Verdict, ...]) -> Verdict:
-        missing = [item.subject for item in items if not item.passed]
-        feedback = for_retriever(self, sample, self.say("missing", sample, entities=bullets(missing)))
-        rationale = f"{len(items) - len(missing)} of {len(items)} entities are mentioned"
-        return self.verdict(score, rationale=rationale, feedback=feedback if missing else "", items=items)
+        feedback = failed_for_retriever(self, sample, items, "missing", "entities")
+        rationale = f"{sum(bool(item.passed) for item in items)} of {len(items)} entities are mentioned"
+        return self.verdict(score, rationale=rationale, feedback=feedback, items=items)
 
 
 def _items(expected: Mapping[str, str], mentioned: Iterable[str]) -> tuple[Verdict, ...]:
@@ -251,9 +252,7 @@ class NonLLMContextRecall(_ComparingContexts):
         if not retrieved and self.compat:
             raise CannotJudge("no_contexts", "nothing was retrieved")
         items = tuple(self._match(one, retrieved, above=self.compat) for one in references)
-        missing = [one.subject for one in items if not one.passed]
-        advice = self.say("missing", sample, contexts=bullets(missing)) if missing else ""
-        feedback = for_retriever(self, sample, advice) if missing else ""
+        feedback = failed_for_retriever(self, sample, items, "missing", "contexts")
         return self.verdict(share(items), rationale=_rationale(items), feedback=feedback, items=items)
 
 
