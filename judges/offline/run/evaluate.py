@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO, TypeVar
@@ -26,6 +27,7 @@ from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput
 from judges.offline.run.cells import CellWorkers, NoJournal, RunWork
 from judges.offline.run.journaled import run_samples
 from judges.offline.run.settings import BatchSettings, RunSettings
+from judges.offline.run.source import each
 from judges.rows.replies import row_of
 from judges.runtime import faults
 from judges.runtime.flow import DaemonThreads
@@ -172,7 +174,9 @@ class _CheckedEvaluation:
                 return await self._judge_run(self.settings, output)
             results = OrderedRows(self.judges, output)
             with closing(results), faults.of_run(log_texts=self.log_texts):
-                await self._workers(_numbered(self.samples), results).run(self.max_concurrency)
+                numbers = count()
+                rows = ((next(numbers), row) async for row in each(self.samples))
+                await self._workers(rows, results).run(self.max_concurrency)
             return results.evaluation()
 
     def _workers(
@@ -320,16 +324,3 @@ def _open_file(out: str | Path | TextIO, output: RowOutput) -> Iterator[RowOutpu
                 output.on_result(row)
 
         yield replace(output, on_result=write)
-
-
-def _numbered(
-    rows: Iterable[RowInput] | AsyncIterable[RowInput],
-) -> Iterable[NumberedRow] | AsyncIterable[NumberedRow]:
-    return _anumbered(rows) if isinstance(rows, AsyncIterable) else enumerate(rows)
-
-
-async def _anumbered(rows: AsyncIterable[RowInput]) -> AsyncIterator[NumberedRow]:
-    index = 0
-    async for row in rows:
-        yield index, row
-        index += 1
