@@ -517,10 +517,6 @@ def _wins(change: Change) -> doc.TableCell:
     )
 
 
-def _at_equal_length(figure: Figure) -> str:
-    return "" if figure.value is None else f"{wording.percent(figure.value)} at equal length"
-
-
 def _regressions(change: Change, pairs: Mapping[int, doc.RowPair]) -> doc.RowList:
     indexes = change.regressions[:_MOST_ROWS]
     return doc.RowList(

@@ -14,7 +14,7 @@ from typing import Any, TextIO, TypeVar
 
 from judges.catalogue.names import named
 from judges.compose.panel import as_judge
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, shortened, unfit
 from judges.judge import Judge
 from judges.offline.dataset.reading import (
     NumberedRow,
@@ -31,7 +31,7 @@ from judges.offline.run.source import each
 from judges.rows.replies import row_of
 from judges.runtime import faults
 from judges.runtime.flow import DaemonThreads
-from judges.runtime.validation import judge_name, naming_settings, whole_number
+from judges.runtime.validation import judge_name, naming_settings
 
 _T = TypeVar("_T")
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
@@ -287,7 +287,8 @@ def _judges_of(judges: object, samples: object, model: object) -> Mapping[str, J
 
 
 def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | None) -> Any:
-    whole_number(max_concurrency, setting="max_concurrency")
+    if type(max_concurrency) is not int or max_concurrency < 1:
+        raise unfit("max_concurrency is a whole number from 1", max_concurrency)
     if isinstance(samples, str | Path):
         raise ConfigurationError(f"samples are rows, not a path; give read_rows({shortened(str(samples))})")
     if isinstance(samples, Evaluation):
