@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,40 +40,29 @@ _TOKEN_S = 1 / 80
 _ASSESSMENT_TOKENS = 120
 
 
-class _Tempo:
-    """A model's tempo, which may be hastened.
-
-    Args:
-        speed: How many times faster than a real model.
-    """
-
-    def __init__(self, speed: float) -> None:
-        self._speed = speed
-
-    async def wait(self, seconds: float) -> None:
-        """Wait as long as a model would take."""
-        await asyncio.sleep(seconds / self._speed)
+_Wait = Callable[[float], Awaitable[None]]
+"""Waits as many seconds as a model would take, or a part of them."""
 
 
-def _writer(tempo: _Tempo) -> RunnableLambda[list[BaseMessage], str]:
+def _writer(wait: _Wait) -> RunnableLambda[list[BaseMessage], str]:
     """Return a model that says the secret once, and goes on from where it is asked to."""
 
     async def write(messages: list[BaseMessage]) -> AsyncIterator[str]:
         prompt = "\n".join(str(message.text) for message in messages[1:])
         left = [one for one in _ANSWER if one not in prompt and not (prompt and one == _INDISCRETION)]
-        await tempo.wait(_FIRST_TOKEN_S)
+        await wait(_FIRST_TOKEN_S)
         for token in re.findall(r"\s*\S{1,5}", " ".join(left)):
-            await tempo.wait(_TOKEN_S)
+            await wait(_TOKEN_S)
             yield token
 
     return RunnableLambda(write)
 
 
-def _judge(tempo: _Tempo, tokens: int) -> Judge:
+def _judge(wait: _Wait, tokens: int) -> Judge:
     """Return a judge that refuses the secret, as slow as one that writes so many tokens."""
 
     async def discreet(answer: str) -> Verdict:
-        await tempo.wait(_FIRST_TOKEN_S / 2 + tokens * _TOKEN_S)
+        await wait(_FIRST_TOKEN_S / 2 + tokens * _TOKEN_S)
         return Verdict.checked(_INDISCRETION not in answer, feedback="Say nothing about our carrier's failures.")
 
     return as_judge(discreet)
@@ -116,11 +105,13 @@ class _Side:
 
 def sides(speed: float) -> tuple[_Side, _Side]:
     """Return both chats."""
-    tempo = _Tempo(speed)
-    whole = _judge(tempo, _ASSESSMENT_TOKENS)
-    left = SelfRefine(_writer(tempo), whole)
+
+    async def wait(seconds: float) -> None:
+        await asyncio.sleep(seconds / speed)
+
+    left = SelfRefine(_writer(wait), _judge(wait, _ASSESSMENT_TOKENS))
     right = SelfRefine(
-        _writer(tempo), _judge(tempo, 1), piece_judge=_judge(tempo, 1), release="pieces", piece_chars=40
+        _writer(wait), _judge(wait, 1), piece_judge=_judge(wait, 1), release="pieces", piece_chars=40
     )
     return _Side("judged whole, as ever", left), _Side("judged in pieces", right)
 

@@ -121,11 +121,7 @@ def _trace_request(tracer: Tracer, method: str, path: str, headers: Mapping[str,
         yield _RequestSpan(span)
 
 
-def _ignore(outcome: Outcome) -> None:
-    del outcome
-
-
-_NOTHING = nullcontext(_ignore)
+_NOTHING: AbstractContextManager[Callable[[Outcome], None]] = nullcontext(lambda _: None)
 
 
 def _tracer() -> Tracer | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, Row, question_key, question_means
 from judges.offline.run.evaluate import aevaluate, evaluate
+from judges.offline.run.source import each
 from judges.offline.statistics.intervals import bounded_interval, spearman
 from judges.runtime.validation import are_texts, naming_settings, whole_number
 from judges.sample import Sample, canonical_field
@@ -194,7 +195,7 @@ async def acompare(
     """
     counter = _PairCounter(rows, _loaded(judge, model), (a, b), names, on_result)
     evaluation = await aevaluate(
-        _each(rows, counter.pair) if isinstance(rows, AsyncIterable) else map(counter.pair, rows),
+        (counter.pair(row) async for row in each(rows)),
         {counter.name: counter.judge},
         max_concurrency=max_concurrency,
         out=out,
@@ -314,11 +315,6 @@ class _PairCounter:
             usage=evaluation.summary[self.name].usage,
             rows=evaluation.rows,
         )
-
-
-async def _each(rows: AsyncIterable[RowInput], read: Callable[[RowInput], RowInput]) -> AsyncIterator[RowInput]:
-    async for row in rows:
-        yield read(row)
 
 
 def _text(sample: Sample, column: str) -> str:

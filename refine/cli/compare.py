@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from statistics import stdev
 
-from judges import ConfigurationError, Price, known_prices
+from judges import ConfigurationError
 from judges.errors import plural, shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
 from judges.offline.run.estimate import Estimate, Range, estimate
@@ -102,22 +102,16 @@ def run_estimate(options: EstimateOptions) -> int:
     judges = by_name(load_judges(options.judges.judges, options.judges.asks))
     file = rows_file(options.rows)
     check_rows(file, options.rows.limit, keep_unreadable=options.rows.keep_unreadable)
-    prices = _public_prices() if options.prices is None else read_prices(options.prices)
     rows = islice(file.rows(), options.rows.limit)
-    result = estimate(rows, judges, prices, price=BatchSettings().price if options.batch else 1.0)
+    result = estimate(
+        rows, judges, read_prices(options.prices), price=BatchSettings().price if options.batch else 1.0
+    )
     if options.as_json:
         totals = {"calls": result.calls, "tokens": result.tokens, "cost": result.cost}
         print_json({**asdict(result), **totals})
     else:
         _print_estimate(result)
     return 0
-
-
-def _public_prices() -> Mapping[str, Price]:
-    try:
-        return known_prices()
-    except ConfigurationError:  # the list of public prices is not installed
-        return {}
 
 
 def _print_estimate(result: Estimate) -> None:

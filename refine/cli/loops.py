@@ -455,7 +455,8 @@ def run_monitor(options: MonitorOptions) -> int:
     """
     if options.watch and options.as_json:
         raise ConfigurationError("--watch shows a screen, and --json prints data once: leave one out")
-    first = _report(options, _judge(options))
+    judge = None if options.judge is None else load_judge(options.judge, options.asks)
+    first = _report(options, judge)
 
     def again() -> MonitorReport:
         later = _report(replace(options, canary=None), None)
@@ -474,10 +475,6 @@ def run_monitor(options: MonitorOptions) -> int:
 def _exit_code(report: MonitorReport) -> int:
     """Return the exit code of a report."""
     return 1 if report.alarm else _SILENT if report.silent else 0
-
-
-def _judge(options: MonitorOptions) -> Judge | None:
-    return None if options.judge is None else load_judge(options.judge, options.asks)
 
 
 def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:

@@ -126,14 +126,16 @@ def _parse(text: str) -> tuple[str, float]:
     return name.strip(), least
 
 
-def read_prices(path: Path) -> Mapping[str, Price]:
-    """Return the prices of a file, which go before those that are known of public models.
+def read_prices(path: Path | None) -> Mapping[str, Price]:
+    """Return the prices of a file, if there is one, which go before those that are known of public models.
 
     Raises:
         ConfigurationError: If the file holds something else.
     """
+    price_table: dict[str, Price] = {}
     try:
-        price_table = TypeAdapter(dict[str, Price]).validate_json(path.read_bytes())
+        if path is not None:
+            price_table = TypeAdapter(dict[str, Price]).validate_json(path.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"--prices {path} cannot be read: {error.strerror}") from None
     except ValidationError as error:

@@ -37,7 +37,9 @@ def run_align(options: AlignOptions) -> int:
     sampling: Sampling = _parse_choice("--drawn", options.drawn, get_args(Sampling))
     with loop_source(options.rows) as (source_rows, record):
         rows = source_rows if isinstance(source_rows, str) else list(source_rows)
-        if options.next_labels is not None and (sampling == "active" or not _has_labels(rows, options.labels)):
+        if options.next_labels is not None and (
+            sampling == "active" or not any(row.opinions for row in read_labelled(rows, options.labels).rows)
+        ):
             return _choose(rows, options, sampling, options.next_labels)
         aligned = align(
             rows,
@@ -49,10 +51,6 @@ def run_align(options: AlignOptions) -> int:
         )
     print_result(aligned.report(full=options.full), aligned.to_dict(), as_json=options.as_json)
     return 0
-
-
-def _has_labels(rows: RowSource, labels: Path | None) -> bool:
-    return any(row.opinions for row in read_labelled(rows, labels).rows)
 
 
 def _choose(rows: RowSource, options: AlignOptions, sampling: Sampling, file: Path) -> int:

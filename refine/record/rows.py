@@ -453,17 +453,14 @@ def _attempt_texts(attempt: Attempt, draft: str, redact: Sequence[Redact]) -> Ro
         row["steps"] = _json_of(_dump(Sample.read(trajectory=attempt.steps).trajectory), redact)
     if attempt.evidence:
         row["evidence"] = _json_of(attempt.evidence, redact)
-    items = [] if verdict is None else [_dump_verdict(item) for item in verdict.items]
+    parts = () if verdict is None else verdict.items
+    items: list[Row] = [item.model_dump(mode="json", exclude_defaults=True) for item in parts]
     if attempt.pieces:  # what is redacted may lie across two pieces, which then have no text
         has_secrets = bool(redact) and _redact(draft, redact) != draft
         items = [*_pieces(attempt, texts=not has_secrets), *items]
     if items:
         row["items"] = _json_of(items, redact)
     return row
-
-
-def _dump_verdict(verdict: Verdict) -> Row:
-    return verdict.model_dump(mode="json", exclude_defaults=True)
 
 
 def _pieces(attempt: Attempt, *, texts: bool) -> list[Row]:

@@ -140,13 +140,11 @@ def sealed_rows(rows: Iterable[Mapping[str, Any]], key: bytes) -> Generator[Row,
 def cells_of(row: Mapping[str, Any]) -> dict[str, str]:
     """Return a row as cells of text: what is no text is JSON; what is empty is left out."""
     cells = {
-        name: value if isinstance(value, str) else _json(value) for name, value in row.items() if value is not None
+        name: value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
+        for name, value in row.items()
+        if value is not None
     }
     return {name: cell for name, cell in cells.items() if cell}
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def _row_hash(key: bytes, row: Mapping[str, Any], link: Mapping[str, Any]) -> str:

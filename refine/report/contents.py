@@ -511,14 +511,9 @@ def _difference(change: Change, reach: float) -> doc.TableCell:
 
 
 def _wins(change: Change) -> doc.TableCell:
-    cell = doc.share_cell(change.win_rate, reference=_EVEN)
-    return doc.TableCell(
-        cell.text, ", ".join(filter(None, [cell.more, _at_equal_length(change.length_adjusted)])), cell.mark
-    )
-
-
-def _at_equal_length(figure: Figure) -> str:
-    return "" if figure.value is None else f"{wording.percent(figure.value)} at equal length"
+    cell, adjusted = doc.share_cell(change.win_rate, reference=_EVEN), change.length_adjusted.value
+    same_length = "" if adjusted is None else f"{wording.percent(adjusted)} at equal length"
+    return doc.TableCell(cell.text, ", ".join(filter(None, [cell.more, same_length])), cell.mark)
 
 
 def _regressions(change: Change, pairs: Mapping[int, doc.RowPair]) -> doc.RowList:

@@ -37,15 +37,12 @@ def _h(tag: str, /, *children: _Child, **attributes: str | float | None) -> Elem
     element = Element(tag)
     for name, value in attributes.items():
         if value is not None:
-            element.set(name.rstrip("_").replace("_", "-"), wording.clean(_attribute(value)))
+            text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+            element.set(name.rstrip("_").replace("_", "-"), wording.clean(text))
     for child in children:
         for part in [child] if child is None or isinstance(child, str | Element) else child:
             _append(element, part)
     return element
-
-
-def _attribute(value: str | float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
 def _append(element: Element, part: Element | str | None) -> None:
@@ -57,11 +54,6 @@ def _append(element: Element, part: Element | str | None) -> None:
         element[-1].tail = (element[-1].tail or "") + wording.clean(part)
     else:
         element.text = (element.text or "") + wording.clean(part)
-
-
-def _html(element: Element) -> str:
-    """Return an element as HTML. The texts of `script` and `style` are written as they are."""
-    return tostring(element, encoding="unicode", method="html")
 
 
 def _draw(mark: doc.Mark, text: str | None) -> Element:
@@ -257,12 +249,6 @@ def _index_json(document: doc.Document) -> str:
     )
 
 
-def _portions_json(rows: Sequence[doc.RowPair]) -> Iterator[str]:
-    """Yield the texts and verdicts of rows, as JSON for inside a page, some hundred rows at a time."""
-    for start in range(0, len(rows), _PORTION):
-        yield _page_json([_row_fields(pair) for pair in rows[start : start + _PORTION]])
-
-
 def _page_json(value: object) -> str:
     """Return JSON that can stand inside a script element of a page: it holds no `<`, and no line separator."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -277,17 +263,14 @@ def _question(row: Row) -> str:
 
 
 def _cells(rows: Sequence[doc.RowPair], name: str, side: int) -> dict[str, list[object]]:
-    verdicts = [_verdict_cell(pair.sides[side], name) for pair in rows]
+    sides = [pair.sides[side] for pair in rows]
+    verdicts = [None if row is None else row.verdicts.get(name) for row in sides]
     return {
         "score": [None if v is None or v.score is None else round(v.score, 4) for v in verdicts],
         "rating": [None if v is None else v.rating for v in verdicts],
         "passed": [None if v is None or v.passed is None else int(v.passed) for v in verdicts],
         "unscored": [None if v is None else v.unscored for v in verdicts],
     }
-
-
-def _verdict_cell(row: Row | None, name: str) -> Verdict | None:
-    return None if row is None else row.verdicts.get(name)
 
 
 def _group(row: Row, column: str) -> str:
@@ -381,7 +364,9 @@ def page(document: doc.Document) -> str:
         )
     else:
         body = _h("body", _header(document), _h("main", *sections))
-    return f"<!doctype html>\n{_html(_h('html', head, body, lang='en'))}\n"
+    # the texts of script and style are written as they are
+    whole = tostring(_h("html", head, body, lang="en"), encoding="unicode", method="html")
+    return f"<!doctype html>\n{whole}\n"
 
 
 def _static(name: str) -> str:
@@ -408,7 +393,8 @@ def _digest(text: str) -> str:
 
 def _data(document: doc.Document) -> Iterator[Element]:
     yield _h("script", _index_json(document), type=_INERT, id="index")
-    for text in _portions_json(document.rows):
+    for start in range(0, len(document.rows), _PORTION):
+        text = _page_json([_row_fields(pair) for pair in document.rows[start : start + _PORTION]])
         yield _h("script", text, type=_INERT, class_="portion")
 
 

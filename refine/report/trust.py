@@ -72,7 +72,8 @@ def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) ->
     Raises:
         ConfigurationError: If a file cannot be read, or labels belong to no row of the run.
     """
-    has_labels = sources.labels is not None or _has_labels(evaluation)
+    samples = [row.sample for row in evaluation.rows if row.sample is not None]
+    has_labels = sources.labels is not None or any(one.metadata.get("labels") for one in samples)
     if not (sources or has_labels):
         return None
     notes: list[str] = []
@@ -86,10 +87,6 @@ def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) ->
         labels=_labels_by_index(evaluation, sources.labels) if alignments else {},
         notes=tuple(dict.fromkeys(notes)),
     )
-
-
-def _has_labels(evaluation: Evaluation) -> bool:
-    return any(row.sample is not None and row.sample.metadata.get("labels") for row in evaluation.rows)
 
 
 def _alignments(evaluation: Evaluation, labels: Path | None, notes: list[str], seed: int) -> tuple[Alignment, ...]:

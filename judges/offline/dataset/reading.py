@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -433,15 +433,10 @@ def rename_rows(samples: Any, columns: Mapping[str, str]) -> Any:
     if not columns:
         return samples
     if isinstance(samples, AsyncIterable):
-        return _arenamed(samples, columns)
+        return (_renamed_or_error(row, columns) async for row in samples)
     if isinstance(samples, Sized):
         return _TableRows(samples, len(samples), lambda rows: (_renamed_or_error(row, columns) for row in rows))
     return (_renamed_or_error(row, columns) for row in samples)
-
-
-async def _arenamed(samples: AsyncIterable[Any], columns: Mapping[str, str]) -> AsyncIterator[Any]:
-    async for row in samples:
-        yield _renamed_or_error(row, columns)
 
 
 def _renamed_or_error(row: object, columns: Mapping[str, str]) -> Any:

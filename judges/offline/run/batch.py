@@ -179,11 +179,9 @@ class _BatchFiles:
         self.number, self.model = number, model
         self.lines = self._bytes = 0
         self._files = ExitStack()
-        self._requests = self._opened(folder, number, "requests")
-        self._calls = self._opened(folder, number, "calls")
+        self._requests, self._calls = map(self._opened, (folder.requests(number), folder.calls(number)))
 
-    def _opened(self, folder: BatchFolder, number: int, kind: str) -> BinaryIO:
-        path = folder.requests(number) if kind == "requests" else folder.calls(number)
+    def _opened(self, path: Path) -> BinaryIO:
         descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         return self._files.enter_context(os.fdopen(descriptor, "wb", buffering=1 << 16))
 

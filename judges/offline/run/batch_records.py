@@ -101,7 +101,9 @@ class BatchFolder:
     def __init__(self, run: Path) -> None:
         self.path = run / _FOLDER
         make_folder(self.path)
-        self._records = {record.number: record for record in self._read()}
+        files = sorted(self.path.glob("*.json"))
+        records = (read_json(BatchRecord, file, f"{file} cannot be read") for file in files)
+        self._records = {record.number: record for record in records}
         for path in self.path.iterdir():  # of batches that were being collected when the process ended
             if path.suffix != ".json" and int(path.name.partition(".")[0]) not in self._records:
                 path.unlink()
@@ -155,10 +157,6 @@ class BatchFolder:
         """Return the calls of a batch by their ids in it."""
         with self.calls(number).open("rb") as file:
             return {str(line): BatchedCall.model_validate_json(text) for line, text in enumerate(file, 1)}
-
-    def _read(self) -> Iterator[BatchRecord]:
-        for path in sorted(self.path.glob("*.json")):
-            yield read_json(BatchRecord, path, f"{path} cannot be read")
 
 
 def failures_of(records: Iterable[BatchRecord]) -> dict[CallPlace, list[FailedCall]]:

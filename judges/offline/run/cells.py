@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import as_completed
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from judges.offline.run.calls import Awaiting, CallCollector, CellCalls
 from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
 from judges.offline.run.settings import Progress, RunSettings, divided
-from judges.offline.run.source import digest_of, row_json
+from judges.offline.run.source import digest_of, each, row_json
 from judges.runtime import faults, observation
 from judges.runtime.budget import known_prices
 from judges.runtime.flow import DaemonThreads, NextTurn
@@ -189,7 +189,7 @@ class CellWorkers:
             RunStopped: If a limit of the run was reached; calls in flight have been finished.
             ConfigurationError: If every further call would fail; calls in flight are given up.
         """
-        rows, lock = _each(self._rows), asyncio.Lock()
+        rows, lock = each(self._rows), asyncio.Lock()
         running = [asyncio.create_task(self._awork(rows, lock)) for _ in range(workers)]
         try:
             await asyncio.gather(*running)
@@ -268,15 +268,6 @@ class CellWorkers:
         text = self._store.keep(work, verdict, calls)
         if text is not None:
             self._sink.add(work.row, text, verdict)
-
-
-async def _each(rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow]) -> AsyncGenerator[NumberedRow, None]:
-    if isinstance(rows, AsyncIterable):
-        async for row in rows:
-            yield row
-        return
-    for row in rows:
-        yield row
 
 
 def _verdict_on_unreadable(row: BadSample) -> Verdict:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO, TypeVar
 
 from judges.catalogue.names import named
 from judges.compose.panel import as_judge
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, shortened, unfit
 from judges.judge import Judge
 from judges.offline.dataset.reading import (
     NumberedRow,
@@ -26,10 +27,11 @@ from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput
 from judges.offline.run.cells import CellWorkers, NoJournal, RunWork
 from judges.offline.run.journaled import run_samples
 from judges.offline.run.settings import BatchSettings, RunSettings
+from judges.offline.run.source import each
 from judges.rows.replies import row_of
 from judges.runtime import faults
 from judges.runtime.flow import DaemonThreads
-from judges.runtime.validation import judge_name, naming_settings, whole_number
+from judges.runtime.validation import judge_name, naming_settings
 
 _T = TypeVar("_T")
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
@@ -172,7 +174,9 @@ class _CheckedEvaluation:
                 return await self._judge_run(self.settings, output)
             results = OrderedRows(self.judges, output)
             with closing(results), faults.of_run(log_texts=self.log_texts):
-                await self._workers(_numbered(self.samples), results).run(self.max_concurrency)
+                numbers = count()
+                rows = ((next(numbers), row) async for row in each(self.samples))
+                await self._workers(rows, results).run(self.max_concurrency)
             return results.evaluation()
 
     def _workers(
@@ -283,7 +287,8 @@ def _judges_of(judges: object, samples: object, model: object) -> Mapping[str, J
 
 
 def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | None) -> Any:
-    whole_number(max_concurrency, setting="max_concurrency")
+    if type(max_concurrency) is not int or max_concurrency < 1:
+        raise unfit("max_concurrency is a whole number from 1", max_concurrency)
     if isinstance(samples, str | Path):
         raise ConfigurationError(f"samples are rows, not a path; give read_rows({shortened(str(samples))})")
     if isinstance(samples, Evaluation):
@@ -320,16 +325,3 @@ def _open_file(out: str | Path | TextIO, output: RowOutput) -> Iterator[RowOutpu
                 output.on_result(row)
 
         yield replace(output, on_result=write)
-
-
-def _numbered(
-    rows: Iterable[RowInput] | AsyncIterable[RowInput],
-) -> Iterable[NumberedRow] | AsyncIterable[NumberedRow]:
-    return _anumbered(rows) if isinstance(rows, AsyncIterable) else enumerate(rows)
-
-
-async def _anumbered(rows: AsyncIterable[RowInput]) -> AsyncIterator[NumberedRow]:
-    index = 0
-    async for row in rows:
-        yield index, row
-        index += 1

@@ -137,8 +137,9 @@ def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Ga
         reasons = ", ".join(f"{count} {reason}" for reason, count in summary.unscored.items())
         detail = f"{failed} of {plural(summary.n, 'row')} could not be judged ({share:.0%}), {allowed}: {reasons}"
         return GateCheck(judge=name, condition=condition, result="unscored", detail=detail)
+    repeats = "" if summary.questions is None else f" to {plural(summary.questions, 'question')}"
     interval = "" if summary.mean_interval is None else " (95 %: {:.3f} to {:.3f})".format(*summary.mean_interval)
-    detail = f"it is {summary.mean:.3f}{interval} over {plural(summary.scored, 'row')}{_repeats(summary)}"
+    detail = f"it is {summary.mean:.3f}{interval} over {plural(summary.scored, 'row')}{repeats}"
     is_reached = summary.mean >= least or f"{summary.mean:.12f}" == f"{least:.12f}"  # as sums are rounded
     return GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
 
@@ -173,10 +174,6 @@ def _not_comparable(comparison: RunComparison) -> GateCheck:
         result="unscored",
         detail=f"{'; '.join(comparison.differences)}; {_remedy(comparison.a)}",
     )
-
-
-def _repeats(summary: Summary) -> str:
-    return "" if summary.questions is None else f" to {plural(summary.questions, 'question')}"
 
 
 def _not_worse(comparison: RunComparison) -> list[GateCheck]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
@@ -19,6 +19,7 @@ from judges.offline.dataset.reading import RowInput, RowsFile, read_sample
 from judges.offline.run.journal import open_private, read_json, write_json
 from judges.sample import Sample
 
+_T = TypeVar("_T")
 SPOOL = "rows.jsonl"
 
 
@@ -60,7 +61,7 @@ async def spooled(
         return lambda: samples
     path = folder / SPOOL
     with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-        async for row in _each(samples):
+        async for row in each(samples):
             file.write(row_json(read_sample(row)) + b"\n")
     return lambda: _unspooled(path)
 
@@ -95,12 +96,13 @@ def read_again(row: dict[str, Any]) -> Sample | BadSample:
     return BadSample(unreadable) if isinstance(unreadable, str) else Sample.model_validate(row)
 
 
-async def _each(samples: Iterable[RowInput] | AsyncIterable[RowInput]) -> AsyncIterator[RowInput]:
-    if isinstance(samples, AsyncIterable):
-        async for row in samples:
+async def each(rows: Iterable[_T] | AsyncIterable[_T]) -> AsyncGenerator[_T, None]:
+    """Yield rows, whether they come sync or async."""
+    if isinstance(rows, AsyncIterable):
+        async for row in rows:
             yield row
         return
-    for row in samples:
+    for row in rows:
         yield row
 
 
