@@ -19,8 +19,8 @@ from judges.prompting.prompts import LANGUAGES, language_of, prompt
 from refine import SelfRefine
 from tests.catalogue.cases import CASES, EMBEDDINGS, SIZES, asks_a_model, calls_in, made, sample_for, takes
 from tests.catalogue.filling import FillingModel
-from tests.judges.test_injections import ENCODINGS, FAMILIES, instructions_in
-from tests.judges.test_translation import german, translating
+from tests.judges.test_prompts import german, translating
+from tests.judges.test_render import ENCODINGS, PLEAS, instructions_in
 from tests.laws import for_every
 
 ENTRIES = {entry.name: entry for entry in catalogue()}
@@ -237,7 +237,7 @@ def test_what_is_judged_never_becomes_an_instruction(name: str) -> None:
     """Injections of all kinds and encodings at once, in every place, stay inside the fence; the task stays."""
     model, clean = FillingModel(), FillingModel()
     made(name, clean)(sample_for(name))
-    attack = "\n".join(encode(family) for family in FAMILIES.values() for encode in ENCODINGS.values())
+    attack = "\n".join(encode(family) for family in PLEAS.values() for encode in ENCODINGS.values())
     verdict = made(name, model)(attacked(name, attack))
     assert verdict.unscored not in ("judge_failed", "invalid_output"), verdict.detail
     assert told_to(model) == told_to(clean)

@@ -26,7 +26,7 @@ RUN = "judges/offline/run"
 ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "budget": (
         ["judges/runtime/budget.py"],
-        [f"tests/judges/test_{name}.py" for name in ("allowance", "budget", "prices")],
+        [f"tests/judges/test_{name}.py" for name in ("allowance", "budget")],
     ),
     "certificates": (
         [f"{STATISTICS}/certificates.py", "judges/offline/trust/certify.py", "judges/certificate.py"],
@@ -47,7 +47,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
         [
             *(f"tests/runs/test_{name}.py" for name in ("batches", "calls", "gate", "limits", "resuming")),
             "tests/judges/test_offline.py",
-            "tests/judges/test_run_comparison.py",
+            "tests/judges/test_comparison.py",
         ],
     ),
     "record": (
