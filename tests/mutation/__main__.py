@@ -45,7 +45,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
             for name in ("calls", "cells", "evaluate", "gate", "journal", "journaled", "meter", "outputs")
         ],
         [
-            *(f"tests/runs/test_{name}.py" for name in ("batches", "calls", "gate", "limits", "resuming")),
+            *(f"tests/runs/test_{name}.py" for name in ("batches", "gate", "limits", "resuming")),
             "tests/judges/test_offline.py",
             "tests/judges/test_comparison.py",
         ],
