@@ -14,8 +14,6 @@ import pytest
 import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
-from nltk.stem.porter import PorterStemmer
-from nltk.translate.meteor_score import single_meteor_score
 
 from judges import ConfigurationError, Verdict, as_judge, load, no_model_requests
 from judges.catalogue.parts.similarity import cosine
@@ -103,6 +101,9 @@ class NoWordNet:
 
 def expected(words: tuple[list[str], list[str]], weights: dict[str, float]) -> float:
     """Return nltk's own number for words, without synonyms."""
+    from nltk.stem.porter import PorterStemmer  # noqa: PLC0415 - it loads for a second, in each process that runs tests
+    from nltk.translate.meteor_score import single_meteor_score  # noqa: PLC0415 - likewise
+
     answer, reference = words
     return float(single_meteor_score(reference, answer, stemmer=PorterStemmer(), wordnet=NoWordNet(), **weights))
 

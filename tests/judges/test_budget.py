@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, NoReturn
 
 import pytest
 from genai_prices import Usage as ListedUsage
 from genai_prices import calc_price
+from genai_prices.types import ModelPrice, Tier, TieredPrices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
@@ -21,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from graphs import Policy
 from judges import AskFailed, ConfigurationError, Helpfulness, Panel, Price, Usage, Verdict, known_prices
-from judges.runtime.budget import Allowance, KnownPrices, Prices, Refused, charge, with_cost
+from judges.runtime.budget import Allowance, KnownPrices, Prices, Refused, _price, charge, with_cost
 from judges.runtime.observation import within
 from judges.testing import ScriptedModel
 from tests.kit import Way, both_ways
@@ -263,6 +265,15 @@ def test_a_listed_model_costs_what_the_list_says(model: str, input_tokens: int) 
     expected = float(calc_price(usage, model).total_price)
     assert cost(model, known_prices(), input_tokens=input_tokens) == pytest.approx(expected, rel=1e-9)
     assert expected > 0
+
+
+def test_cached_tokens_may_have_tiers_of_their_own() -> None:
+    """A list that raises the price of cached tokens alone is heeded, too."""
+    one, tiers = Decimal(1), TieredPrices(base=Decimal(1), tiers=[Tier(start=10, price=Decimal(2))])
+    price = _price(ModelPrice(input_mtok=one, output_mtok=one, cache_read_mtok=tiers))
+    assert price is not None
+    usages = [Usage(calls=1, input_tokens=tokens, cached_input_tokens=tokens) for tokens in (10, 20)]
+    assert [price.of(usage) * MILLION for usage in usages] == [10, 40]
 
 
 @pytest.mark.parametrize(
