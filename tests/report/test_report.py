@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import tomllib
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -28,53 +29,12 @@ from refine.report.wording import dollars, moment, p_value, percent
 from tests.loops.recorded import V_B, write_loops
 from tests.runs.commands import line_of, refine
 
-FORMULAS = (
-    "=1+1",
-    "=cmd|' /C calc'!A0",
-    '=HYPERLINK("http://x","y")',
-    '=IMPORTXML("http://x","//a")',
-    "+1+1",
-    "+cmd|'/C calc'!A0",
-    "-1+1",
-    "-2+3+cmd|'/C calc'!A0",
-    "@SUM(1+1)*cmd|'/C calc'!A0",
-    "@x",
-    "\t=1+1",
-    "\r=1+1",
-    "\n=1+1",
-    "'=1+1",
-    "''",
-    "==1",
-    "=-1",
-    '=";"',
-    "+",
-    "-",
-)
+DATA = tomllib.loads(Path(__file__).with_name("report.toml").read_text(encoding="utf-8"))
+FORMULAS = DATA["formulas"]
 """Texts that a spreadsheet takes for a formula, and two that look like one made harmless."""
 
 
-WRONG = (
-    ("report nowhere", "nowhere holds no run; give a folder"),
-    ("report runs/1 rows.jsonl", "rows.jsonl holds no run"),
-    ("report runs/1 --out r.pdf", "ends with no known format; name a .html, .md or .csv file"),
-    ("report runs/1 --out .", "--out . is a folder; name a file in it"),
-    ("report runs/1 --out rows.jsonl/r.md", "cannot be written"),
-    ("report runs/1 --format pdf", "--format is html, md or csv, not 'pdf'"),
-    ("report runs/1 --slice topics", "did you mean 'topic'?"),
-    ("show runs/1 --slice colour", "no row has a column 'colour' in its metadata; there are ['topic']"),
-    ("evaluate rows.jsonl --judge json --out runs/3 --slice topics", "--slice 'topics': no row has such a column"),
-    ("evaluate rows.jsonl --judge json --out runs/3 --slice topic --json", "--slice prints tables; leave out"),
-    ("plan --points 3", "give one or two runs, or --discordance SHARE"),
-    ("plan runs/1 --sd 1", "give one or two runs, or --discordance SHARE"),
-    ("plan runs/1 runs/2 runs/1", "a plan reads one run or two, not 3"),
-    ("plan --sd 0", "--sd is above 0"),
-    ("plan --sd 1 --points 0", "--points is above 0 and below 100, not 0"),
-    ("plan --sd 1 --power 2", "--power lies between 0 and 1, not 2"),
-    ("plan --discordance 0.01", "discordance is at least the gain, 0.03"),
-    ("compare runs/1 runs/2 --model m", "add --judge pairwise"),
-    ("compare runs/1 runs/2 --judge length:at_most=3", "compare by a Pairwise"),
-    ("compare runs/1 runs/2 --judge pairwise", "asks a model; add one"),
-)
+WRONG = DATA["wrong"]
 """Wrong commands, and what their one line says."""
 
 
