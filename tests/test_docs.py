@@ -28,7 +28,7 @@ from tests.snippets import ROOT, all_blocks, expected_output, missing_in_command
 from tests.test_doors import DOORS
 
 GENERATED = "docs/judges.md"
-"""Its snippet names a real model; `tests/catalogue/test_reference_page.py` tests the page."""
+"""Its snippet names a real model; `tests/catalogue/test_choosing_page.py` tests the page."""
 
 PAGES = sorted(
     file.relative_to(ROOT).as_posix() for file in (*(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md")

@@ -2,60 +2,20 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from judges import ConfigurationError, load
 
-KEPT_AND_BROKEN: list[tuple[dict[str, Any], str, str, str]] = [
-    (
-        {"kind": "words", "at_most": 3},
-        "one two three",
-        "one two three four",
-        "Write at most 3 words.",
-    ),
-    ({"kind": "words", "at_least": 2}, "one two", "one", "Write at least 2 words."),
-    ({"kind": "sentences", "at_most": 1}, "One only.", "One. Two.", "Write at most 1 sentences."),
-    ({"kind": "bullets", "at_least": 2, "at_most": 2}, "* a\n* b", "* a", "Use exactly 2 bullet points"),
-    ({"kind": "highlights", "at_least": 1}, "a *b* c", "a b c", "at least 1 parts"),
-    ({"kind": "placeholders", "at_least": 1}, "Dear [name]", "Dear you", "square brackets"),
-    ({"kind": "capital_words", "at_least": 1}, "so BIG", "so big", "capital letters"),
-    ({"kind": "keyword", "keyword": "war", "at_least": 2}, "war and War", "war", 'Use the word "war" at least 2'),
-    ({"kind": "letter", "letter": "o", "at_most": 1}, "one", "oo", 'Use the character "o" at most 1 times'),
-    ({"kind": "sections", "heading": "Day", "at_least": 2}, "Day 1 a Day 2 b", "Day 1", "headed Day 1, Day 2"),
-    ({"kind": "paragraphs", "at_most": 1}, "one", "one\n\ntwo", "Write at most 1 paragraphs."),
-    ({"kind": "paragraphs", "divider": "***", "at_least": 2}, "a\n***\nb", "a", "divided by ***."),
-    ({"kind": "paragraphs", "divider": "***", "at_least": 2}, "a***b", "a******b", "Leave no paragraph empty"),
-    (
-        {"kind": "paragraphs", "at_least": 2, "number": 2, "first_word": "then"},
-        "a\n\n'Then, b",
-        "a\n\nb",
-        'Begin paragraph 2 with the word "then".',
-    ),
-    (
-        {"kind": "keywords", "words": ["cat", "dog"]},
-        "Dogs and cats",
-        "a cat",
-        "Use each of these words: cat, dog.",
-    ),
-    ({"kind": "forbidden_words", "words": ["cat"]}, "category", "a Cat", "Do not use these words: cat."),
-    ({"kind": "upper_case"}, "HELLO 1", "Hello", "WRITE EVERYTHING IN CAPITAL LETTERS"),
-    ({"kind": "lower_case"}, "hello 1", "Hello", "write everything in lower case"),
-    ({"kind": "no_commas"}, "a b", "a, b", "Write without any comma."),
-    ({"kind": "quotation"}, ' "a" ', '"a', "double quotation marks"),
-    ({"kind": "title"}, "<<A>> b", "<<>> b", "double angle brackets"),
-    ({"kind": "json"}, '```json\n{"a": 1}\n```', "{a: 1}", "Write valid JSON alone"),
-    ({"kind": "two_answers"}, "a ****** b", "a ****** a", "six asterisks"),
-    ({"kind": "postscript", "marker": "P.S."}, "a\np. s. b", "a ps b", "postscript that begins with P.S."),
-    ({"kind": "postscript", "marker": "P.P.S"}, "a P.P.S b", "a P.S. b", "postscript that begins with P.P.S"),
-    ({"kind": "starts_with", "text": "Well"}, "well, yes", "yes", "word for word: Well"),
-    ({"kind": "ends_with", "text": "Bye."}, '"ok bye."', "Bye. Bye!", "exactly these words"),
-    ({"kind": "one_of", "options": ["yes", "no"]}, "yes", "perhaps", "exactly one of these: yes / no"),
-]
+KEPT_AND_BROKEN = tomllib.loads(
+    Path(__file__).with_name("verifiable_instructions.toml").read_text(encoding="utf-8")
+)["row"]
 
 
-@pytest.mark.parametrize(("instruction", "kept", "broken", "advice"), KEPT_AND_BROKEN)
+@pytest.mark.parametrize(("instruction", "kept", "broken", "advice"), [one.values() for one in KEPT_AND_BROKEN])
 def test_an_instruction_is_kept_or_fed_back_in_plain_words(
     instruction: dict[str, Any], kept: str, broken: str, advice: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -195,6 +196,17 @@ def test_the_nearer_deadline_counts() -> None:
         assert 9 < left <= 10
     late = nested(Allowance(), Allowance(seconds=0, purpose="the outer work was done"))
     assert refusal_of(late) == ("deadline", "the deadline passed before the judge was asked")
+
+
+def test_until_the_deadline_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second before it something may begin, and nothing when it has come."""
+    now = [time.monotonic()]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    allowance = Allowance(seconds=1)
+    now[0] += 0.5
+    allowance.check()
+    now[0] += 0.5
+    assert refusal_of(allowance) == ("deadline", "the deadline passed before the judge was asked")
 
 
 def test_calls_may_be_left_at_a_deadline_or_by_permission() -> None:

@@ -1,22 +1,36 @@
-"""Two systems compared over a dataset: who wins, how sure that is, and how far the judge's leanings decide."""
+"""Systems and runs compared: who wins, how sure that is, and how they are ranked."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
+from statistics import mean, pvariance
 from typing import Any, Protocol
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from judges import BadSample, ConfigurationError, Panel, Repeat, Sample
-from judges.catalogue.general.pairwise import Pairwise
-from judges.offline import Row, evaluate
-from judges.offline.compare import Comparison, acompare, compare
+from judges.catalogue.general.pairwise import Pairwise, Winner
+from judges.offline import Evaluation, Row, compare, compare_runs, evaluate
+from judges.offline.compare import (
+    Comparison,
+    Game,
+    SystemRanking,
+    _binomial,
+    acompare,
+    rank,
+    resample,
+    strengths,
+)
 from judges.offline.results import paired
 from judges.offline.statistics.intervals import spearman, wilson
 from judges.testing import ScriptedModel
@@ -390,3 +404,346 @@ def test_pairs_of_one_question_count_as_one(run: Compare) -> None:
     found = run(rows, choosing(good), a="a", b="b")
     assert (found.wins, found.losses, found.win_rate) == (9, 1, 0.5)
     assert found.interval == pytest.approx(wilson(1, 2))
+
+
+OTHER: dict[Winner, Winner] = {"a": "b", "b": "a", "tie": "tie"}
+TRUE = {"one": 1200.0, "two": 1100.0, "three": 1000.0, "four": 900.0, "five": 800.0}
+"""Ratings that games are drawn from."""
+
+
+def duel(wins: int, ties: int = 0, losses: int = 0) -> list[Game]:
+    """Make games of x against y."""
+    winners: list[tuple[Winner, int]] = [("a", wins), ("tie", ties), ("b", losses)]
+    return [("x", "y", winner) for winner, times in winners for _ in range(times)]
+
+
+def drawn(each: int, seed: int, ratings: dict[str, float] = TRUE) -> list[Game]:
+    """Draw games of everybody against everybody."""
+    chance = random.Random(seed)
+    return [
+        (a, b, "a" if chance.random() < 1 / (1 + 10 ** ((ratings[b] - ratings[a]) / 400)) else "b")
+        for a, b in combinations(ratings, 2)
+        for _ in range(each)
+    ]
+
+
+def ratings_of(ranking: SystemRanking) -> dict[str, float]:
+    """Give the ratings by name."""
+    return {one.name: one.rating for one in ranking.systems}
+
+
+@pytest.mark.parametrize(
+    ("games", "prior", "odds"),
+    [
+        (duel(30, losses=10), 1e-9, 3.0),
+        (duel(20, ties=20), 1e-9, 3.0),
+        (duel(30, losses=10), 0.5, 30.25 / 10.25),
+        (duel(5, ties=90, losses=5), 0.5, 1.0),
+        (duel(10), 0.5, 10.25 / 0.25),
+        (duel(1), 2, 2.0),
+    ],
+)
+def test_two_systems_by_hand(games: list[Game], prior: float, odds: float) -> None:
+    """The ratings lie 400 * log10(points won / points lost) apart, evenly around 1000."""
+    found = ratings_of(rank(games, prior=prior, bootstrap=2))
+    apart = 400 * math.log10(odds)
+    assert found == {"x": pytest.approx(1000 + apart / 2), "y": pytest.approx(1000 - apart / 2)}
+
+
+def test_four_hundred_points_are_ten_times_the_odds() -> None:
+    """The scale is that of Elo."""
+    one, other = rank(duel(1000, losses=100), prior=1e-9).systems
+    assert one.rating - other.rating == pytest.approx(400)
+
+
+def by_mm(systems: int, points: dict[tuple[int, int], tuple[float, float]]) -> list[float]:
+    """Find strengths by the MM algorithm as Hunter (2004) writes it."""
+    found = [1.0] * systems
+    for _ in range(20_000):
+        new = []
+        for one in range(systems):
+            won = sum(p[pair.index(one)] for pair, p in points.items() if one in pair)
+            met = sum(sum(p) / (found[pair[0]] + found[pair[1]]) for pair, p in points.items() if one in pair)
+            new.append(won / met)
+        middle = math.exp(mean(map(math.log, new)))
+        found = [one / middle for one in new]
+    return found
+
+
+def test_strengths_are_those_of_the_mm_algorithm() -> None:
+    """The faster step ends where Hunter's ends."""
+    points = {(0, 1): (7.5, 2.5), (0, 2): (4.0, 6.0), (1, 2): (1.0, 3.0), (2, 3): (5.0, 1.0)}
+    found = strengths(4, [(*pair, *won) for pair, won in points.items()])
+    assert found == pytest.approx(by_mm(4, points), rel=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.1, 50), st.floats(0.1, 50)), min_size=6, max_size=6))
+def test_expected_points_equal_points_won(points: list[tuple[float, float]]) -> None:
+    """At the highest likelihood every system has won as much as its strength lets expect."""
+    pairs = [(i, j, *won) for (i, j), won in zip(combinations(range(4), 2), points, strict=True)]
+    found = strengths(4, pairs)
+    for one in range(4):
+        won = sum(mine if i == one else theirs for i, j, mine, theirs in pairs if one in (i, j))
+        expected = sum(
+            (mine + theirs) * found[one] / (found[i] + found[j]) for i, j, mine, theirs in pairs if one in (i, j)
+        )
+        assert won == pytest.approx(expected, rel=1e-6)
+    assert math.prod(found) == pytest.approx(1)
+
+
+def test_known_ratings_are_found_again() -> None:
+    """Games drawn from known ratings give them back, in their order and within the intervals."""
+    ranking = rank(drawn(400, seed=2))
+    assert [one.name for one in ranking.systems] == list(TRUE)
+    for one in ranking.systems:
+        assert one.interval[0] < TRUE[one.name] < one.interval[1]
+        assert one.rating == pytest.approx(TRUE[one.name], abs=40)
+        assert 10 < one.interval[1] - one.interval[0] < 80
+
+
+def test_the_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    """Of 200 intervals at 95 %, 90 to 99 % hold the true rating."""
+    held = [
+        one.interval[0] < TRUE[one.name] < one.interval[1]
+        for seed in range(40)
+        for one in rank(drawn(60, seed=seed), bootstrap=200).systems
+    ]
+    assert 0.90 <= mean(held) <= 0.99
+
+
+def test_more_games_make_surer() -> None:
+    """Four times the games halve the interval, or nearly."""
+    few, many = (rank(duel(wins, losses=wins)).systems[0].interval for wins in (50, 200))
+    assert (few[1] - few[0]) / (many[1] - many[0]) == pytest.approx(2, rel=0.15)
+
+
+LINKS: list[Game] = [("a", "b", "tie"), ("b", "c", "tie"), ("c", "d", "tie")]
+names = st.sampled_from("abcd")
+winners: st.SearchStrategy[Winner] = st.sampled_from(["a", "b", "tie"])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(names, names, winners), min_size=1, max_size=30), st.randoms(use_true_random=False))
+def test_neither_order_nor_side_matters(drawn_games: list[Game], chance: random.Random) -> None:
+    """The same games, shuffled and some told the other way round, give the very same ranking and intervals."""
+    games = [*LINKS, *drawn_games]
+    assume(all(a != b for a, b, _ in games))
+    shuffled = [(b, a, OTHER[winner]) if chance.random() < 0.5 else (a, b, winner) for a, b, winner in games]
+    chance.shuffle(shuffled)
+    assert rank(shuffled, bootstrap=5) == rank(games, bootstrap=5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(names, names, winners), min_size=1, max_size=30))
+def test_a_mirrored_world_has_mirrored_ratings(drawn_games: list[Game]) -> None:
+    """If every winner had lost, the ratings would lie on the other side of 1000."""
+    games = [*LINKS, *drawn_games]
+    assume(all(a != b for a, b, _ in games))
+    found = ratings_of(rank(games, bootstrap=2))
+    mirrored = ratings_of(rank([(a, b, OTHER[winner]) for a, b, winner in games], bootstrap=2))
+    assert mirrored == {name: pytest.approx(2000 - rating, abs=1e-4) for name, rating in found.items()}
+    assert mean(found.values()) == pytest.approx(1000)
+
+
+def test_the_seed_decides_on_the_intervals_alone() -> None:
+    """The same seed gives the same intervals; another one the same ratings."""
+    games = drawn(20, seed=3)
+    assert rank(games, seed=1) == rank(games, seed=1)
+    assert rank(games, seed=1) != rank(games, seed=2)
+    assert ratings_of(rank(games, seed=1)) == ratings_of(rank(games, seed=2))
+
+
+def test_comparisons_are_games() -> None:
+    """What was compared over a dataset is ranked like the single games, together with others."""
+    compared = Comparison(a="y", b="x", n=12, wins=3, ties=2, losses=7)
+    assert rank([compared]) == rank(duel(7, 2, 3))
+    assert rank([compared, *duel(1)]) == rank(duel(8, 2, 3))
+
+
+def test_a_comparison_that_came_to_nothing_adds_no_system() -> None:
+    """A system without a game has no rating."""
+    nothing = Comparison(a="x", b="z", n=0, wins=0, ties=0, losses=0)
+    assert list(ratings_of(rank([*duel(2), nothing]))) == ["x", "y"]
+
+
+def test_a_system_that_always_wins_has_a_finite_rating() -> None:
+    """The longer it always wins, the higher it stands."""
+    ratings = [rank(duel(wins), bootstrap=2).systems[0].rating for wins in (1, 10, 100)]
+    assert ratings == sorted(set(ratings))
+    assert math.isfinite(ratings[-1])
+
+
+def test_systems_that_never_met_are_ranked_by_those_between() -> None:
+    """If x beats y and y beats z, x stands above z."""
+    games = [*duel(8, losses=2), *[("y", "z", winner) for _, _, winner in duel(8, losses=2)]]
+    ranking = rank(games)
+    assert [one.name for one in ranking.systems] == ["x", "y", "z"]
+    x, y, z = (one.rating for one in ranking.systems)
+    assert x - y == pytest.approx(y - z)
+
+
+def test_each_system_tells_its_games() -> None:
+    """How many it played, and what share it won, ties counting half."""
+    games = [*duel(3, 2, 1), ("z", "y", "a")]
+    fields = {one.name: (one.games, one.win_rate) for one in rank(games).systems}
+    assert fields == {"x": (6, pytest.approx(4 / 6)), "y": (7, pytest.approx(2 / 7)), "z": (1, 1)}
+    assert rank(games).games == 7
+
+
+@pytest.mark.parametrize(
+    ("games", "named", "message"),
+    [
+        ([], {}, "there is no game to rank by"),
+        ([("x", "x", "a")], {}, "'x' plays against itself"),
+        ([("x", "y", "x")], {}, "a game is won by 'a' or 'b', or is a 'tie'; not 'x'"),
+        ([("x", "y", None)], {}, "a game is won by"),
+        ([*duel(1), ("z", "w", "a")], {}, "no chain of games links 'w' with 'x'"),
+        (duel(1), {"bootstrap": 1}, "bootstrap is a whole number from 2, not 1"),
+        (duel(1), {"bootstrap": 2.0}, "bootstrap is a whole number"),
+        (duel(1), {"prior": 0}, "prior is a number of tied games, above 0, not 0"),
+        (duel(1), {"prior": math.nan}, "prior is a number"),
+        (duel(1), {"prior": math.inf}, "prior is a number"),
+    ],
+)
+def test_what_cannot_be_ranked_is_refused(games: Any, named: dict[str, Any], message: str) -> None:
+    """In one clear line."""
+    with pytest.raises(ConfigurationError, match=message):
+        rank(games, **named)
+
+
+def test_a_ranking_can_be_read() -> None:
+    """A table, the strongest first."""
+    comparisons = [
+        Comparison(a="new", b="old model", n=40, wins=30, ties=0, losses=10),
+        Comparison(a="new", b="oldest", n=10, wins=5, ties=2, losses=3),
+    ]
+    head, *lines = str(rank(comparisons)).splitlines()
+    assert head == "system     rating       95 %       games  win rate"
+    assert [line.split()[0] for line in lines] == ["new", "oldest", "old"]
+    assert {len(line) for line in lines} == {len(head)}
+
+
+def test_ten_thousand_games_take_no_time() -> None:
+    """Counts are resampled, not lists: far below the seconds that a thousand shuffles of the games would take."""
+    games = drawn(1000, seed=4)
+    started = time.process_time()
+    rank(games)
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(("n", "p"), [(1, 0.3), (7, 0.5), (40, 0.1), (1000, 0.999), (5, 1.0), (5, 0.0)])
+def test_successes_are_drawn_binomially(n: int, p: float) -> None:
+    """Mean and variance are n p and n p (1 - p)."""
+    chance = random.Random(5)
+    successes = [_binomial(n, p, chance) for _ in range(20_000)]
+    assert mean(successes) == pytest.approx(n * p, abs=4 * math.sqrt(n * p * (1 - p) / 20_000))
+    assert pvariance(successes) == pytest.approx(n * p * (1 - p), rel=0.05)
+
+
+def test_few_trials_are_distributed_as_they_should_be() -> None:
+    """Each number of successes comes up as often as the formula says."""
+    chance = random.Random(6)
+    seen = Counter(_binomial(4, 0.3, chance) for _ in range(50_000))
+    for successes in range(5):
+        share = math.comb(4, successes) * 0.3**successes * 0.7 ** (4 - successes)
+        assert seen[successes] / 50_000 == pytest.approx(share, abs=0.01)
+
+
+def test_resampling_keeps_the_number_of_games() -> None:
+    """Cells share as many games as there were, by their own shares; an empty cell stays empty."""
+    draws = list(resample([50, 0, 30, 20, 0], 2000, random.Random(7)))
+    assert {sum(one) for one in draws} == {100}
+    assert [mean(cell) for cell in zip(*draws, strict=True)] == pytest.approx([50, 0, 30, 20, 0], abs=0.6)
+    assert list(resample([0, 0], 2, random.Random(7))) == [[0, 0], [0, 0]]
+
+
+def run(scores: Sequence[float | None], *, question: str = "question", judge: str = "good") -> Evaluation:
+    """Make an evaluation whose rows have these scores."""
+    rows = [{"question": f"{question} {i}", "answer": "x" * (i % 7 + 1)} for i in range(len(scores))]
+    left = iter(scores)
+    return evaluate(rows, {judge: lambda sample: next(left)}, max_concurrency=1)
+
+
+def test_a_real_change_is_told_from_chance() -> None:
+    """Twelve questions more pass and one fewer: significant; of three more, one fewer: it may be chance."""
+    before, after = [0.0] * 12 + [1.0] * 28, [1.0] * 12 + [1.0] * 27 + [0.0]
+    change = compare_runs(run(before), run(after))["good"]
+    assert change.test == "McNemar, exact"
+    assert change.p == pytest.approx(0.00341796875)
+    assert change.is_real
+    assert (change.wins, change.losses, change.ties) == (12, 1, 27)
+    assert change.regressions == (39,)
+    assert change.difference.value == pytest.approx(11 / 40)
+    assert change.questions_needed is not None
+    small = compare_runs(run([0.0] * 3 + [1.0] * 10), run([1.0] * 12 + [0.0]))["good"]
+    assert not small.is_real
+    assert "may be chance" in str(compare_runs(run([0.0] * 3 + [1.0] * 10), run([1.0] * 12 + [0.0])))
+
+
+def test_graded_scores_are_compared_by_sign_flips() -> None:
+    """Scores between 0 and 1 take the sign-flip test and the bootstrap interval; unscored rows are excluded."""
+    before = [0.1, 0.5, None, 0.3, 0.2, 0.4, 0.9, 0.3]
+    after = [0.4, 0.6, 0.9, None, 0.5, 0.4, 0.8, 0.9]
+    change = compare(run(before), run(after))["good"]
+    assert change.test.startswith("sign flips")
+    assert change.excluded == 2
+    assert (change.wins, change.losses, change.ties) == (4, 1, 1)
+    assert change.difference.low is not None
+    assert change.p is not None
+    assert 0.05 < change.p < 0.5
+
+
+def test_several_judges_are_one_family() -> None:
+    """p-values are raised by Holm over all judges, and judges of one run alone are named."""
+
+    def both(first: float, second: float) -> Evaluation:
+        rows = [{"question": str(i), "answer": "a"} for i in range(10)]
+        judges: dict[str, Any] = {"x": lambda sample: first, "y": lambda sample: second}
+        return evaluate(rows, judges)
+
+    comparison = compare_runs(both(0.2, 0.5), both(0.4, 0.5), names=("old", "new"))
+    assert comparison["x"].p == pytest.approx(2 / 1024)
+    assert comparison["x"].adjusted_p == pytest.approx(4 / 1024)
+    assert comparison["y"].p == 1
+    same = comparison["y"].difference
+    assert same.low is not None
+    assert same.low < -0.2  # ten equal questions are not all there are
+    assert "+0.000 (95 %: -0.278 to +0.278)" in str(comparison)
+    assert "new against old" in str(comparison)
+    other = compare_runs(both(0.2, 0.5), evaluate([{"question": "0", "answer": "a"}], {"x": lambda s: 1.0}))
+    assert (other.only_a, other.other_rows) == (("y",), ("9 rows are missing",))
+
+
+def test_runs_that_cannot_be_compared_are_refused() -> None:
+    """Other questions, other judges, or rows that were not kept are refused in one line."""
+    with pytest.raises(ConfigurationError, match="no question in common"):
+        compare_runs(run([1.0]), run([1.0], question="other"))
+    with pytest.raises(ConfigurationError, match="no judge in common"):
+        compare_runs(run([1.0]), run([1.0], judge="bad"))
+    rows = [{"question": "q", "answer": "a"}]
+    with pytest.raises(ConfigurationError, match="keep_rows=True"):
+        compare_runs(evaluate(rows, {"good": lambda s: 1.0}, keep_rows=False), run([1.0]))
+
+
+def test_rows_are_paired_by_what_they_ask() -> None:
+    """A missing row or another order costs no pair; rows without a question have their place alone."""
+    rows = [{"question": f"q {i % 7}", "answer": "a" * (i % 5)} for i in range(14)]
+    judge = {"long": lambda sample: len(sample.answer) / 4}
+    whole = evaluate(rows, judge)
+    for other, changes in ((rows[:3] + rows[4:], ("1 row is missing",)), (rows[::-1], ())):
+        comparison = compare_runs(whole, evaluate(other, judge))
+        assert comparison.other_rows == changes
+        assert comparison["long"].difference.n == 7
+    moved = compare_runs(whole, evaluate([*rows[:13], {"question": "q 6", "answer": ""}, rows[0]][1:], judge))
+    assert 12 in moved["long"].regressions
+    assert moved.other_rows == ()
+    alone = [{"answer": "a" * (i % 5)} for i in range(10)]
+    change = compare_runs(evaluate(alone, judge), evaluate(alone[::-1], judge))["long"]
+    assert change.difference.n == 10
+    assert change.difference.low is not None
+
+
+def test_rows_that_one_run_could_not_score_are_said() -> None:
+    """The report counts rows that are left out."""
+    assert "2 scored in one run alone" in str(compare(run([0.1, None, 0.3]), run([None, 0.2, 0.4])))

@@ -1,17 +1,45 @@
-"""A judge is found under any of its names, wherever results or members are looked up; JSON has one of them."""
+"""What judges are called, how they show themselves, in errors too, and their fingerprints."""
 
 from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from judges import Cascade, ConfigurationError, Length, Panel, load
-from judges.offline import Evaluation, Row, evaluate
+import judges
+from graphs import InputError, Policy, self_refine
+from judges import (
+    Cascade,
+    ConfigurationError,
+    Helpfulness,
+    Judge,
+    JudgesError,
+    Length,
+    OpenAICompatible,
+    Pairwise,
+    Panel,
+    Pattern,
+    Repeat,
+    Rubric,
+    Sample,
+    as_judge,
+    cached,
+    chat_model,
+    load,
+)
+from judges.fingerprint import fingerprint
+from judges.offline import Evaluation, Row, compare, evaluate, rank, read_rows
 from judges.rag import RAGEvaluator
-from judges.testing import ScriptedEmbeddings, ScriptedModel
+from judges.testing import ScriptedEmbeddings, ScriptedJudge, ScriptedModel
+from refine import SelfRefine
 
 ROWS = [{"question": "?", "answer": "yes", "reference": "yes"}, {"question": "?", "answer": "x", "reference": "y"}]
 NAMES = ("ragas.exact_match", "exact_match", "ExactMatch")
@@ -97,3 +125,231 @@ def test_a_name_is_a_text_that_is_not_blank() -> None:
             Panel([Length(at_most=5, name=name)])  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="a judge's name is a text such as 'tone', not "):
             Panel({name: Length(at_most=5)})  # type: ignore[dict-item]
+
+
+SECRET_KEY = "sk-very-secret"  # noqa: S105 - made up, to be looked for
+ENDPOINT = OpenAICompatible("http://localhost:9/v1?token=t", model="qwen", api_key=SECRET_KEY)
+
+
+def polite(answer: str) -> bool:
+    """Look for a word."""
+    return "please" in answer
+
+
+@pytest.mark.parametrize(
+    ("judge", "line"),
+    [
+        (Helpfulness(ScriptedModel(["x"], name="gpt")), "Helpfulness('helpfulness', model='gpt')"),
+        (Helpfulness(ENDPOINT), "Helpfulness('helpfulness', model='qwen')"),
+        (load("ragas.faithfulness", model="openai:m"), "Faithfulness('ragas.faithfulness', model='openai:m')"),
+        (Length(at_most=9), "Length('length')"),
+        (as_judge(polite), "FunctionJudge('polite')"),
+        (ScriptedJudge([4]), "ScriptedJudge('scripted')"),
+        (Panel([Length(at_most=9), polite], name="both"), "Panel('both')"),
+        (Cascade([Length(at_most=9), Helpfulness(ENDPOINT)]), "Cascade('cascade', model='qwen')"),
+        (Repeat(Helpfulness(ENDPOINT), 3), "Repeat('helpfulness', model='qwen')"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_judge_names_itself_and_its_models(judge: Judge, line: str) -> None:
+    """The class, the name and the models that are asked are shown, and nothing else."""
+    assert repr(judge) == line
+
+
+def test_a_refiner_names_its_generator_its_judge_and_its_main_settings() -> None:
+    """Whatever the generator is, the refiner is one short line."""
+
+    def answer(messages: object) -> str:
+        return "secret"
+
+    generators: dict[str, Any] = {
+        "'scripted'": ScriptedModel(["secret"]),
+        "'openai:m'": "openai:m",
+        "'answer'": answer,
+    }
+    for name, generator in generators.items():
+        refiner = SelfRefine(generator, Length(at_most=9), success_rating=4)
+        assert repr(refiner) == f"SelfRefine({name}, 'length', success_rating=4, max_attempts=3)"
+
+
+def test_an_evaluation_shows_its_figures() -> None:
+    """Number of rows and mean score of each judge, in `repr` and `str`; no row is shown."""
+    evaluation = evaluate([{"answer": "a secret"}, {"answer": "b"}], [Length(at_most=3), polite])
+    assert repr(evaluation) == str(evaluation) == "Evaluation(2 rows, length 0.500, polite 0.000)"
+    silent = evaluate([{"question": "?"}], Length(at_most=3))
+    assert repr(silent) == "Evaluation(1 row, length unscored: there is no answer to judge)"
+
+
+def test_no_secret_is_shown(tmp_path: object) -> None:
+    """Keys and queries appear in no line, also not through wrappers."""
+    model = cached(ENDPOINT, f"{tmp_path}/c.db")
+    rubric = Rubric(model, criteria="The secret criteria.", levels={1: "a", 2: "b", 3: "c", 4: "d"})
+    for shown in map(repr, (rubric, SelfRefine("openai:m", rubric), model)):
+        assert not [word for word in (SECRET_KEY, "token", "criteria.") if word in shown]
+
+
+_ALL = """
+import judges
+from judges.fingerprint import fingerprint
+from judges.testing import ScriptedModel
+
+for entry in judges.catalogue():
+    try:
+        judge = judges.load(entry.name, model=ScriptedModel([{}], cycle=True))
+    except (judges.ConfigurationError, TypeError):
+        continue
+    print(entry.name, fingerprint(judge))
+"""
+
+
+def fingerprints_of_the_catalogue() -> dict[str, str]:
+    """Return the fingerprints of the judges that need a model alone, computed by a process with another seed."""
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    run = subprocess.run([sys.executable, "-c", _ALL], capture_output=True, text=True, check=True, env=environment)
+    return dict(line.split() for line in run.stdout.splitlines())
+
+
+def test_every_process_computes_the_same_fingerprints() -> None:
+    """No address, order of a set or random number enters; no two judges of the catalogue share one."""
+    theirs = fingerprints_of_the_catalogue()
+    ours = {name: fingerprint(judges.load(name, model=ScriptedModel([{}], cycle=True))) for name in theirs}
+    assert ours == theirs
+    assert len(theirs) > 30
+    assert len(set(theirs.values())) == len(theirs)
+
+
+def test_whatever_a_verdict_depends_on_changes_the_fingerprint() -> None:
+    """Settings, models, members, criteria, and the code and values of functions."""
+    model = ScriptedModel([{}], name="one")
+
+    def bound(limit: int) -> Callable[[Sample], bool]:
+        return lambda sample: len(sample.answer or "") < limit
+
+    different = [
+        Length(at_most=3),
+        Length(at_most=4),
+        Length(at_most=3, name="short"),
+        Helpfulness(model),
+        Rubric(model, criteria="Polite.", levels={1: "no", 4: "yes"}),
+        Rubric(model, criteria="Kind.", levels={1: "no", 4: "yes"}),
+        Panel([Length(at_most=3), Length(at_least=1, name="long")]),
+        Cascade([Length(at_most=3), Length(at_least=1, name="long")]),
+        as_judge(lambda sample: True, name="check"),
+        as_judge(lambda sample: False, name="check"),
+        as_judge(bound(3), name="check"),
+        as_judge(bound(4), name="check"),
+    ]
+    assert len({fingerprint(judge) for judge in different}) == len(different)
+    assert fingerprint(as_judge(bound(3), name="check")) == fingerprint(as_judge(bound(3), name="check"))
+
+
+def test_a_word_of_a_prompt_changes_the_fingerprint(tmp_path: Path) -> None:
+    """A prompt file of the user's with another word is another judge."""
+    model = ScriptedModel([{}])
+    source = Path(judges.__file__).parent / "packs" / "en" / "helpfulness.toml"
+    (tmp_path / "en").mkdir()
+    copy = tmp_path / "en" / "helpfulness.toml"
+    copy.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    before = fingerprint(Helpfulness(model, prompts=tmp_path))
+    copy.write_text(source.read_text(encoding="utf-8").replace("helpful", "useful", 1), encoding="utf-8")
+    assert fingerprint(Helpfulness(model, prompts=tmp_path)) != before
+
+
+def test_work_leaves_the_fingerprint_as_it_is() -> None:
+    """What a judge computed and kept while it worked does not count."""
+    judge = Helpfulness(ScriptedModel([{"rationale": "r", "feedback": "", "rating": 4}], cycle=True))
+    before = fingerprint(judge)
+    judge(user_input="q", response="a")
+    judge.explain()
+    assert fingerprint(judge) == before
+
+
+LENGTH = Length(at_most=9)
+MODEL = ScriptedModel(["x"], cycle=True)
+EVALUATION = evaluate([{"question": "?", "answer": "a" * 5_000}] * 300, LENGTH)
+
+
+class _Endless:
+    """A value whose repr is long, and of many lines."""
+
+    def __repr__(self) -> str:
+        return "many\n" * 10_000
+
+
+class _Mute:
+    """A value that has no repr."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("there is none")
+
+
+VALUES = {
+    "text": "x" * 100_000,
+    "lines": "x\n" * 50_000,
+    "list": ["x" * 1_000] * 1_000,
+    "mapping": {f"column {number}": "x" * 100 for number in range(1_000)},
+    "number": 10**5_000,
+    "evaluation": EVALUATION,
+    "rows": EVALUATION.rows,
+    "sample": EVALUATION.rows[0].sample,
+    "endless": _Endless(),
+    "mute": _Mute(),
+}
+DOORS: dict[str, Callable[[object], object]] = {
+    "as_judge": as_judge,
+    "panel": lambda value: Panel([value]),
+    "panel rule": lambda value: Panel([LENGTH], rule=value),  # type: ignore[arg-type]
+    "cascade": lambda value: Cascade([value]),
+    "repeat": lambda value: Repeat(LENGTH, [value]),  # type: ignore[arg-type]
+    "evaluate": lambda value: evaluate([], value),
+    "names": lambda value: evaluate([], Length(at_most=9, name=value)) if not isinstance(value, str) else load(""),  # type: ignore[arg-type]
+    "compare": lambda value: compare([], value),  # type: ignore[call-overload]
+    "columns": lambda value: compare([], Pairwise(MODEL), a=value, b=value),  # type: ignore[call-overload]
+    "rank": lambda value: rank([value]),  # type: ignore[list-item]
+    "load": load,  # type: ignore[dict-item]
+    "setting": lambda value: load("length", at_most=value if value != 10**5_000 else "many"),
+    "metric": lambda value: load("ragas.rouge_score", rouge_type=value),
+    "language": lambda value: load("ragas.faithfulness", model=MODEL, language=value),
+    "pattern": lambda value: Pattern(required=[value, "("]),  # type: ignore[list-item]
+    "model": Helpfulness,
+    "chat model": lambda value: chat_model(value, base_url="localhost"),  # type: ignore[arg-type]
+    "field": lambda value: Sample.read(user_input="?", reference_topics=value, response=5),
+    "columns of a row": lambda value: Sample.read({str(id(value)): value}),
+    "rag": lambda value: RAGEvaluator(MODEL).evaluate(value, {"response": ["x"]}),  # type: ignore[arg-type]
+    "policy": lambda value: Policy(max_attempts=value if value != 10**5_000 else "many"),  # type: ignore[arg-type]
+    "policy's name": lambda value: Policy(max_atempts=value),  # type: ignore[call-arg]
+    "generator": lambda value: self_refine(value, ScriptedJudge([4])),  # type: ignore[arg-type]
+    "question": lambda value: SelfRefine(MODEL, LENGTH).refine([object(), value]),  # type: ignore[list-item]
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_error_is_one_short_line(door: str) -> None:
+    """What was given is shown by its beginning, and nothing but our own error comes through."""
+    lines = {}
+    for name, value in VALUES.items():
+        with pytest.raises((JudgesError, InputError)) as caught:
+            DOORS[door](value)
+        lines[name] = str(caught.value)
+    assert {name: line for name, line in lines.items() if "\n" in line or len(line) > 450} == {}
+
+
+def test_an_evaluation_in_place_of_rows_says_what_to_give() -> None:
+    """Judged again as rows, it would be all unscored."""
+    with pytest.raises(
+        ConfigurationError, match=r"not an Evaluation; give \[row.sample for row in evaluation.rows\]"
+    ):
+        evaluate(EVALUATION, LENGTH)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="not an Evaluation; give paired"):
+        compare(EVALUATION, Pairwise(MODEL))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="rows are read from the path of a file, not from Evaluation"):
+        read_rows(EVALUATION)  # type: ignore[call-overload]
+
+
+def test_a_short_value_is_shown_whole() -> None:
+    """What fits is not touched."""
+    with pytest.raises(ConfigurationError, match=r"a list of them, not 5$"):
+        Pattern(required=5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"cannot make a judge of 5; give"):
+        as_judge(5)

@@ -19,7 +19,7 @@ from judges.rag import METRICS, RAGEvaluator, RAGResult
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.catalogue.cases import EMBEDDINGS
 from tests.catalogue.filling import FillingModel
-from tests.judges.test_translation import german
+from tests.judges.test_prompts import german
 from tests.kit import Way, both_ways, shown
 
 DATASET: dict[str, list[Any]] = {

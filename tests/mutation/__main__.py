@@ -26,7 +26,7 @@ RUN = "judges/offline/run"
 ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "budget": (
         ["judges/runtime/budget.py"],
-        [f"tests/judges/test_{name}.py" for name in ("allowance", "budget", "prices")],
+        [f"tests/judges/test_{name}.py" for name in ("allowance", "budget")],
     ),
     "certificates": (
         [f"{STATISTICS}/certificates.py", "judges/offline/trust/certify.py", "judges/certificate.py"],
@@ -45,9 +45,9 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
             for name in ("calls", "cells", "evaluate", "gate", "journal", "journaled", "meter", "outputs")
         ],
         [
-            *(f"tests/runs/test_{name}.py" for name in ("batches", "calls", "gate", "limits", "resuming")),
+            *(f"tests/runs/test_{name}.py" for name in ("batches", "gate", "limits", "resuming")),
             "tests/judges/test_offline.py",
-            "tests/judges/test_run_comparison.py",
+            "tests/judges/test_comparison.py",
         ],
     ),
     "record": (

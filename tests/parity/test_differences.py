@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.catalogue.test_compat_page import ANSWER, CHAT, LEVELS, NO_ROWS, REFERENCE, ROW, TWO, row_of
+from tests.catalogue.test_choosing_page import ANSWER, CHAT, LEVELS, NO_ROWS, REFERENCE, ROW, TWO, row_of
 from tests.parity.references import Replies, collections_score, reference_score
 
 pytestmark = [

@@ -1,4 +1,4 @@
-"""What a report says: figures, groups, the worst rows, two runs, as a page, as Markdown, and as a table."""
+"""What a report says: figures, groups, the worst rows, two runs, and of trust, as page, Markdown and table."""
 
 from __future__ import annotations
 
@@ -6,71 +6,35 @@ import csv
 import io
 import json
 import re
+import tomllib
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 from typer.testing import CliRunner
 
 from judges import Cascade, ConfigurationError, Helpfulness, Sample, Usage, Verdict
-from judges.offline import Evaluation, Row, evaluate
+from judges.offline import Evaluation, Row, certify, evaluate
 from judges.offline.results import percentiles, summarise_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine.cli.app import app
 from refine.report.contents import RunData, build_report
-from refine.report.document import WorstRow
+from refine.report.document import Document, WorstRow
 from refine.report.file import _csv_cell, _csv_rows, _escape_markup, markdown
 from refine.report.page import page
+from refine.report.trust import TrustSources
 from refine.report.wording import dollars, moment, p_value, percent
+from tests.loops.recorded import V_B, write_loops
 from tests.runs.commands import line_of, refine
 
-FORMULAS = (
-    "=1+1",
-    "=cmd|' /C calc'!A0",
-    '=HYPERLINK("http://x","y")',
-    '=IMPORTXML("http://x","//a")',
-    "+1+1",
-    "+cmd|'/C calc'!A0",
-    "-1+1",
-    "-2+3+cmd|'/C calc'!A0",
-    "@SUM(1+1)*cmd|'/C calc'!A0",
-    "@x",
-    "\t=1+1",
-    "\r=1+1",
-    "\n=1+1",
-    "'=1+1",
-    "''",
-    "==1",
-    "=-1",
-    '=";"',
-    "+",
-    "-",
-)
+DATA = tomllib.loads(Path(__file__).with_name("report.toml").read_text(encoding="utf-8"))
+FORMULAS = DATA["formulas"]
 """Texts that a spreadsheet takes for a formula, and two that look like one made harmless."""
 
 
-WRONG = (
-    ("report nowhere", "nowhere holds no run; give a folder"),
-    ("report runs/1 rows.jsonl", "rows.jsonl holds no run"),
-    ("report runs/1 --out r.pdf", "ends with no known format; name a .html, .md or .csv file"),
-    ("report runs/1 --out .", "--out . is a folder; name a file in it"),
-    ("report runs/1 --out rows.jsonl/r.md", "cannot be written"),
-    ("report runs/1 --format pdf", "--format is html, md or csv, not 'pdf'"),
-    ("report runs/1 --slice topics", "did you mean 'topic'?"),
-    ("show runs/1 --slice colour", "no row has a column 'colour' in its metadata; there are ['topic']"),
-    ("evaluate rows.jsonl --judge json --out runs/3 --slice topics", "--slice 'topics': no row has such a column"),
-    ("evaluate rows.jsonl --judge json --out runs/3 --slice topic --json", "--slice prints tables; leave out"),
-    ("plan --points 3", "give one or two runs, or --discordance SHARE"),
-    ("plan runs/1 --sd 1", "give one or two runs, or --discordance SHARE"),
-    ("plan runs/1 runs/2 runs/1", "a plan reads one run or two, not 3"),
-    ("plan --sd 0", "--sd is above 0"),
-    ("plan --sd 1 --points 0", "--points is above 0 and below 100, not 0"),
-    ("plan --sd 1 --power 2", "--power lies between 0 and 1, not 2"),
-    ("plan --discordance 0.01", "discordance is at least the gain, 0.03"),
-    ("compare runs/1 runs/2 --model m", "add --judge pairwise"),
-    ("compare runs/1 runs/2 --judge length:at_most=3", "compare by a Pairwise"),
-    ("compare runs/1 runs/2 --judge pairwise", "asks a model; add one"),
-)
+WRONG = DATA["wrong"]
 """Wrong commands, and what their one line says."""
 
 
@@ -271,3 +235,100 @@ def test_a_wrong_command_is_one_line(folder: Path) -> None:
         assert line in line_of(CliRunner().invoke(app, command.split())), command
     assert refine("plan").exit_code == 2
     assert not Path("runs/3").exists()
+
+
+HUMAN = "44321433214423143241"
+JUDGE = "43331443224433142243"
+
+
+def rows_of(judge: str, human: str = "") -> tuple[Row, ...]:
+    """Return rows by the ratings of a judge, with the labels of a person in them if there are any."""
+    return tuple(row_of(index, int(rating), human[index : index + 1]) for index, rating in enumerate(judge))
+
+
+def row_of(index: int, rating: int, label: str) -> Row:
+    """Return a row that one judge rated."""
+    metadata: dict[str, JsonValue] = {"labels": [{"by": "ann", "rating": int(label)}]} if label else {}
+    sample = Sample(user_input=f"question {index}", response=f"answer {index}", metadata=metadata)
+    verdict = Verdict.rated(rating, judge="helpfulness")
+    return Row(index=index, sample=sample, verdicts={"helpfulness": verdict})
+
+
+def report_of(rows: Sequence[Row], **sources: Path) -> Document:
+    """Return the report of a run, and of what there is besides."""
+    run = RunData(name="runs/1", evaluation=Evaluation(rows=tuple(rows), summary=summarise_rows(rows)))
+    return build_report([run], sources=TrustSources(**sources))
+
+
+def test_without_labels_nothing_is_said_of_trust() -> None:
+    """No section, and no column of labels."""
+    report = report_of(rows_of(JUDGE))
+    assert {section.key for section in report.sections} == {"judges", "costs", "worst"}
+    assert "Do people agree?" not in markdown(report)
+
+
+def test_labels_in_the_rows_or_in_a_file_say_how_people_agree(tmp_path: Path) -> None:
+    """Agreement, reliability by rating, corrected rates and biases are those of the labels, from either place."""
+    labels = tmp_path / "labels.jsonl"
+    rows = [
+        {"question": f"question {n}", "answer": f"answer {n}", "by": "ann", "rating": int(rating)}
+        for n, rating in enumerate(HUMAN)
+    ]
+    labels.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    inside, beside = report_of(rows_of(JUDGE, HUMAN)), report_of(rows_of(JUDGE), labels=labels)
+    assert [pair.label for pair in inside.rows] == [pair.label for pair in beside.rows]
+    assert inside.rows[0].label == "good"
+    assert inside.rows[3].label == "bad"
+    text = markdown(inside)
+    certificate = "Nothing is certified"  # labels in a file have a ledger, which keeps a share of delta
+    assert markdown(beside).partition(certificate)[0] == text.partition(certificate)[0]
+    assert "0.57 (" in text  # kappa
+    assert "91.7% (61.5% to 99.8%)" in text  # good ones passed
+    assert "21.4% (" in text  # bad among passes
+    assert "With 20 labelled questions all of this is only indicative." in text
+    assert "## Pass rates, corrected by labels" in text
+    assert (
+        "| leniency (rates higher than people do) | helpfulness | not tested, people and judge differ on" in text
+    )
+    assert "| helpfulness | 0.0% (0.0% to 84.2%, n = 2)" in text  # rated 1
+
+
+def test_attempts_and_a_certificate_have_sections_of_their_own(tmp_path: Path) -> None:
+    """The curve with its intervals, bounds where the record ends, and a table of thresholds with its finding."""
+    attempts = write_loops(tmp_path / "attempts.jsonl", V_B)
+    text = markdown(report_of(rows_of(JUDGE), attempts=attempts))
+    assert "| 1 | 15 | 4 | 26.7% (" in text
+    assert "part of that is luck: --rejudge removes it" in text
+    assert "rating 4, 4 attempts (in force)" in text
+    assert "80.0% to 86.7% (bounds)" in text
+    assert "Nothing is certified: no threshold keeps what was asked for" in text
+    assert "Calculated for this report" in text
+    good = write_loops(tmp_path / "good.jsonl", ["4|g"] * 60)
+    file = tmp_path / "certificate.json"
+    issued = certify(good, thresholds=[4, 3], ledger=tmp_path / "own.ledger", once=True)
+    issued.write(file)
+    text = markdown(report_of(rows_of(JUDGE), certificate=file))
+    assert "Certified: success\\_rating=" in text
+    assert f"Certificate {issued.id[:8]}, issued " in text
+    assert "0.0% (at most 4.9%)" in text
+
+
+def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    """A missing file, one that is something else, and a certificate that was changed."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"question": "q", "answer": "a"}\n')
+    run = tmp_path / "run"
+    assert refine("evaluate", rows, "--judge", "length:at_most=3", "--out", run).exit_code == 0
+    changed = tmp_path / "certificate.json"
+    certify(write_loops(tmp_path / "good.jsonl", ["4|g"] * 60)).write(changed)
+    changed.write_text(changed.read_text().replace('"delta": 0.025', '"delta": 0.01'))
+    for options, line in (
+        (("--labels", tmp_path / "none.jsonl"), "there is no file"),
+        (("--labels", rows), "no row has a label"),
+        (("--attempts", rows), "no row is a recorded attempt"),
+        (("--certificate", rows), "is no certificate of selfrefine"),
+        (("--certificate", changed), "was changed after it was issued"),
+    ):
+        assert line in line_of(refine("report", run, *options)), options
+    with pytest.raises(ConfigurationError, match="there is no certificate"):
+        report_of(rows_of(JUDGE), certificate=tmp_path / "none.json")

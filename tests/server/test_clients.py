@@ -9,9 +9,8 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import openai
 import pytest
 from langchain_core.messages import HumanMessage
@@ -20,6 +19,9 @@ from pydantic import SecretStr
 
 from tests.guarding import Guarded, guarding
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
 
 TEXTS = ["bad DRAFT", "good at last"]
 SLOW_S = 0.15
@@ -115,9 +117,11 @@ def client(guard: Guarded) -> Iterator[openai.OpenAI]:
 
 
 @pytest.fixture
-def claude(guard: Guarded) -> Iterator[anthropic.Anthropic]:
+def claude(guard: Guarded) -> Iterator[Anthropic]:
     """Make Anthropic's client, whose base URL is without `/v1`."""
-    with anthropic.Anthropic(base_url=guard.root, api_key="sk-ant", max_retries=0) as made:
+    from anthropic import Anthropic  # noqa: PLC0415 - it loads for a second, in each process that runs tests
+
+    with Anthropic(base_url=guard.root, api_key="sk-ant", max_retries=0) as made:
         yield made
 
 
@@ -182,8 +186,10 @@ def test_openai_responses(client: openai.OpenAI, upstream: ModelServer, showing:
     assert late[1].message == "too many"  # type: ignore[union-attr]  # an error, as the line above says
 
 
-def test_anthropic_messages(claude: anthropic.Anthropic, upstream: ModelServer) -> None:
+def test_anthropic_messages(claude: Anthropic, upstream: ModelServer) -> None:
     """Messages, whole and as events, with the key as it was sent and errors in Anthropic's form."""
+    import anthropic  # noqa: PLC0415 - as above
+
     upstream.requests.clear()
     whole = claude.messages.create(model="m", max_tokens=9, messages=question(), system="Be kind.")
     assert [block.type for block in whole.content] == ["text"]

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import openai
 import pytest
 
@@ -91,6 +90,8 @@ def _guarding(*texts: str, reply: Any = None, **settings: Any) -> Iterator[tuple
 
 def test_clients_read_pieces() -> None:
     """Each official client assembles exactly the accepted pieces, and has the figures at the end."""
+    import anthropic  # noqa: PLC0415 - it loads for a second, in each process that runs tests
+
     with _guarding(FIRST, SECOND, FIRST, SECOND, FIRST, SECOND) as (guard, _):
         with openai.OpenAI(base_url=guard.url, api_key="k", max_retries=0) as client:
             question: Any = QUESTION

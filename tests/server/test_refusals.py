@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-import anthropic
 import httpx2
 import pytest
 
@@ -175,6 +174,8 @@ def test_every_error_is_in_the_form_of_its_api(upstream: ModelServer, guard: Gua
 
 def test_limits_in_the_form_of_the_api(upstream: ModelServer) -> None:
     """Keys, sizes, deadlines and places: Anthropic's client reads each refusal as an error of its own."""
+    import anthropic  # noqa: PLC0415 - it loads for a second, in each process that runs tests
+
     keys = [{"name": "first", "sha256": digest_of("rf-one")}]
     settings: dict[str, Any] = {
         "keys": keys,

@@ -605,7 +605,7 @@ def labels_needed(alpha: float = ALPHA, delta: float = DELTA, true_rate: float |
 
 def _most_bad(n: int, alpha: float, delta: float) -> int:
     bad = -1
-    while bad + 1 <= n and special.bdtr(bad + 1, n, alpha) <= delta:
+    while special.bdtr(bad + 1, n, alpha) <= delta:  # of all `n` it is 1
         bad += 1
     return bad
 
