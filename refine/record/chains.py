@@ -42,7 +42,6 @@ from refine.record.schema import (
     GAP,
     OUTCOME,
     SEAL,
-    SEALED_FROM_THE_FIRST,
     STATE,
     Stored,
     lock_tables,
@@ -473,15 +472,21 @@ class _Walk:
             result.add(f"chain {chain} is another one up to {name} than when it was last verified")
 
 
+_STATES = ("sealed", "summed")
+
+
 def _look_at_the_rest(connection: Connection, result: Verification) -> None:
     """Count outcomes without a seal, and note those that are younger than seals are; likewise lone attempts."""
     bare = OUTCOME.c.chain.is_(None)
-    state = connection.execute(select(STATE).filter_by(name="sealed")).first()
-    if state is None:
-        result.add("the record does not say any more since when it is sealed")
+    kept = select(STATE).where(STATE.c.name.in_(_STATES))
+    states = {name: (_number(at), identifier) for name, at, identifier in connection.execute(kept)}
+    for name in set(_STATES) - states.keys():
+        result.add(f"the record does not say any more since when, or how far, it is {name}")
+    at, identifier = states.get("sealed", (now_ms(), "unknown"))
     result.unsealed = connection.execute(select(func.count()).where(bare)).scalar_one()
-    since = now_ms() if state is None else state.at
-    late = true() if state is not None and state.id == SEALED_FROM_THE_FIRST else OUTCOME.c.at > since + _GRACE_MS
+    begun = connection.execute(select(ANCHOR.c.begun)).scalars()  # sealed itself, unlike the state
+    since = min([at, *map(_number, begun)])
+    late = true() if identifier else OUTCOME.c.at > since + _GRACE_MS
     if young := connection.execute(select(func.count()).where(bare, late)).scalar_one():
         result.add(f"{young} outcomes have no seal, though they are younger than the record's seals")
     alone = select(func.count()).select_from(ATTEMPT).where(~exists().where(OUTCOME.c.id == ATTEMPT.c.outcome))

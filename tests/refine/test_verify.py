@@ -189,6 +189,16 @@ def test_sums_that_are_not_those_of_the_outcomes_are_named(url: str) -> None:
     engine.dispose()
 
 
+def test_a_record_that_says_it_was_sealed_later(url: str) -> None:
+    """What has no seal is found, also where the note of since when the record is sealed was changed or dropped."""
+    fill(url, 2)
+    bare = "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('x', 2000000000000, true, '', 0)"
+    run_sql(url, bare, "UPDATE record_state SET id = '', at = 3000000000000 WHERE name = 'sealed'")
+    assert any("1 outcomes have no seal" in one for one in faults(url))
+    run_sql(url, "DELETE FROM outcome WHERE id = 'x'", "DELETE FROM record_state")
+    assert [one for one in faults(url) if "does not say any more" in one]
+
+
 def test_retention_leaves_a_sealed_gap(url: str) -> None:
     """What is too old goes, and a gap is no fault; one that somebody widens, or makes, is."""
     fill(url, 8, writers=2)
