@@ -20,8 +20,10 @@ from uuid import uuid4
 
 import orjson
 from sqlalchemy import (
+    Boolean,
     Connection,
     Float,
+    Integer,
     RowMapping,
     Table,
     delete,
@@ -31,6 +33,7 @@ from sqlalchemy import (
     select,
     true,
     tuple_,
+    type_coerce,
     update,
 )
 
@@ -489,6 +492,11 @@ def _look_at_the_rest(connection: Connection, result: Verification) -> None:
     late = true() if identifier else OUTCOME.c.at > since + _GRACE_MS
     if young := connection.execute(select(func.count()).where(bare, late)).scalar_one():
         result.add(f"{young} outcomes have no seal, though they are younger than the record's seals")
+    for table in (OUTCOME, ATTEMPT) if connection.dialect.name == "sqlite" else ():
+        truths = [type_coerce(one, Integer) for one in table.columns if isinstance(one.type, Boolean)]
+        odd = select(func.count()).select_from(table).where(or_(*(one.not_in((0, 1)) for one in truths)))
+        if number := connection.execute(odd).scalar_one():  # a 2 is read as true, and no query finds it
+            result.add(f"{number} rows of {table.name} have a truth that is neither 0 nor 1")
     alone = select(func.count()).select_from(ATTEMPT).where(~exists().where(OUTCOME.c.id == ATTEMPT.c.outcome))
     if lone := connection.execute(alone).scalar_one():
         result.add(f"{lone} attempts belong to no outcome")

@@ -126,6 +126,7 @@ def tamper(file: Path, chance: random.Random) -> str:
             after = before + 1 if isinstance(before, int | float) else f"{before or ''}x"
             if name in {"passed", "shadow", "released", "rated_natively", "keyed"}:
                 after = 1 - int(before or 0)
+                after = chance.choice([after, 2 if before else after])
             elif before is None and name in {"score", "cost", "rating", "judge_cost", "patience"}:
                 after = 1
             elif before is None and name in {"continuation_probability", "judge_s", "generate_s", "latency_s"}:
