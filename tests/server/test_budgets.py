@@ -41,7 +41,7 @@ def test_budgets_of_a_day(upstream: ModelServer) -> None:
 
 
 def test_budgets_survive_a_restart(upstream: ModelServer, tmp_path: Path) -> None:
-    """A guard with a record in a database goes on where the budget of a key stood; what it refused is not in it."""
+    """A guard with a record in a database goes on where the budget of a key stood, without what it refused."""
     keys: list[dict[str, Any]] = [
         {"name": "two", "sha256": digest_of("rf-two"), "requests_per_day": 3},
         {"name": "some", "sha256": digest_of("rf-some"), "tokens_per_day": 300},
