@@ -155,6 +155,7 @@ def test_what_is_dropped_changed_or_cut_off_is_named(url: str) -> None:
         "DELETE FROM outcome WHERE id = 'w0-5'": "its end, are missing",
         f"DELETE FROM record_anchor WHERE chain = '{names[1]}'": "chain number 2 is missing",
         "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('x', 1, true, '', 0)": "have no seal",
+        "UPDATE record_anchor SET number = 2147483647 WHERE number = 3": "chain number 3 is missing",
         f"DELETE FROM record_anchor WHERE chain = '{names[2]}'": f"the anchor of chain {names[2][:8]} is missing",
     }
     for statement, fault in cases.items():
