@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from itertools import chain as joined
-from itertools import groupby
+from itertools import groupby, islice
 from math import isfinite
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -20,8 +20,10 @@ from uuid import uuid4
 
 import orjson
 from sqlalchemy import (
+    Boolean,
     Connection,
     Float,
+    Integer,
     RowMapping,
     Table,
     delete,
@@ -31,6 +33,7 @@ from sqlalchemy import (
     select,
     true,
     tuple_,
+    type_coerce,
     update,
 )
 
@@ -42,7 +45,6 @@ from refine.record.schema import (
     GAP,
     OUTCOME,
     SEAL,
-    SEALED_FROM_THE_FIRST,
     STATE,
     Stored,
     lock_tables,
@@ -374,7 +376,8 @@ def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[
             result.add(f"chain {anchor.chain[:8]} is sealed without the key, unlike those before it")
     result.keyed = any(anchor.keyed for anchor in anchors.values())
     numbers = {anchor.number for anchor in anchors.values()}
-    for number in sorted(set(range(1, max(numbers, default=0))) - numbers)[:_SLICE]:
+    missing = (number for number in range(1, max(numbers, default=0)) if number not in numbers)
+    for number in islice(missing, _SLICE):  # a changed number may be a huge one
         result.add(f"chain number {number} is missing, with all its outcomes")
     return anchors, fits
 
@@ -473,17 +476,28 @@ class _Walk:
             result.add(f"chain {chain} is another one up to {name} than when it was last verified")
 
 
+_STATES = ("sealed", "summed")
+
+
 def _look_at_the_rest(connection: Connection, result: Verification) -> None:
     """Count outcomes without a seal, and note those that are younger than seals are; likewise lone attempts."""
     bare = OUTCOME.c.chain.is_(None)
-    state = connection.execute(select(STATE).filter_by(name="sealed")).first()
-    if state is None:
-        result.add("the record does not say any more since when it is sealed")
+    kept = select(STATE).where(STATE.c.name.in_(_STATES))
+    states = {name: (_number(at), identifier) for name, at, identifier in connection.execute(kept)}
+    for name in set(_STATES) - states.keys():
+        result.add(f"the record does not say any more since when, or how far, it is {name}")
+    at, identifier = states.get("sealed", (now_ms(), "unknown"))
     result.unsealed = connection.execute(select(func.count()).where(bare)).scalar_one()
-    since = now_ms() if state is None else state.at
-    late = true() if state is not None and state.id == SEALED_FROM_THE_FIRST else OUTCOME.c.at > since + _GRACE_MS
+    begun = connection.execute(select(ANCHOR.c.begun)).scalars()  # sealed itself, unlike the state
+    since = min([at, *map(_number, begun)])
+    late = true() if identifier else OUTCOME.c.at > since + _GRACE_MS
     if young := connection.execute(select(func.count()).where(bare, late)).scalar_one():
         result.add(f"{young} outcomes have no seal, though they are younger than the record's seals")
+    for table in (OUTCOME, ATTEMPT) if connection.dialect.name == "sqlite" else ():
+        truths = [type_coerce(one, Integer) for one in table.columns if isinstance(one.type, Boolean)]
+        odd = select(func.count()).select_from(table).where(or_(*(one.not_in((0, 1)) for one in truths)))
+        if number := connection.execute(odd).scalar_one():  # a 2 is read as true, and no query finds it
+            result.add(f"{number} rows of {table.name} have a truth that is neither 0 nor 1")
     alone = select(func.count()).select_from(ATTEMPT).where(~exists().where(OUTCOME.c.id == ATTEMPT.c.outcome))
     if lone := connection.execute(alone).scalar_one():
         result.add(f"{lone} attempts belong to no outcome")

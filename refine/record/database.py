@@ -25,7 +25,7 @@ from refine.record.chains import verify_record
 from refine.record.rows import Origin, Redact, check_outcome
 from refine.record.schema import OutcomeFilter
 from refine.record.seals import Row, Verification, seal_key_of, sealed_rows
-from refine.record.sums import is_summed, sum_faults
+from refine.record.sums import is_summed, spent_by_key, sum_faults
 from refine.record.writer import RecordStats, RecordWriter, Tables, masked
 
 T = TypeVar("T")
@@ -239,6 +239,14 @@ class DatabaseRecord(SharedByCopies):
             ConfigurationError: If it is none of these.
         """
         return self._read(lambda connection: queries.table(connection, by, where))
+
+    def spent_by_key(self, day: int) -> dict[str, tuple[int, int, float]]:
+        """Return requests, tokens and dollars of each key in a day (UTC) that begins at these milliseconds.
+
+        Raises:
+            ConfigurationError: If the database cannot be read.
+        """
+        return self._read(lambda connection: spent_by_key(connection, day))
 
     def newest(self, where: OutcomeFilter, *, by: str = "refiner", most: int = 5_000) -> OutcomeFilter:
         """Return a filter whose figures are quick: without what is older than the newest of very many outcomes.

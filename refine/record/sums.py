@@ -398,6 +398,15 @@ def tallied(
     return tallies
 
 
+def spent_by_key(connection: Connection, day: int) -> dict[str, tuple[int, int, float]]:
+    """Return the requests that were let in, tokens and dollars of each key in a day, which begins at `day`."""
+    measures = [func.sum(SUMS.c[name]) for name in ("outcomes", "input_tokens", "output_tokens", "cost")]
+    query = select(SERIES.c.key, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
+    let_in = and_(SERIES.c.key.is_not(None), SERIES.c.stop_reason != "error_429")
+    rows = connection.execute(query.where(SUMS.c.width == DAY, SUMS.c.start == day, let_in).group_by(SERIES.c.key))
+    return {key: (int(many), int(read + written), int(cost) / 1e9) for key, many, read, written, cost in rows}
+
+
 def plain(value: Any) -> Any:
     """Return a sum as a whole number: of PostgreSQL it is a decimal."""
     return value if value is None or isinstance(value, str | bool | int) else round(value)

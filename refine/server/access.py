@@ -41,6 +41,11 @@ class _DaySpending:
     dollars: float = 0.0
 
 
+def _has_budget(key: ServerKey) -> bool:
+    limits = (key.requests_per_day, key.tokens_per_day, key.dollars_per_day)
+    return any(limit is not None for limit in limits)
+
+
 class Budgets:
     """Counts what each key consumes, and refuses what would go beyond its budget of the day.
 
@@ -56,6 +61,13 @@ class Budgets:
         self._clock = clock
         self._day = 0
         self._spent: dict[str, _DaySpending] = {}
+
+    def resume(self, spent_by_key: Callable[[int], Mapping[str, tuple[int, int, float]]]) -> None:
+        """Go on from what keys have consumed today already, by a record that says it of a day."""
+        if any(map(_has_budget, self._keys.values())):
+            self._day = int(self._clock() // _DAY_S)
+            for name, (requests, tokens, dollars) in spent_by_key(self._day * _DAY_S * 1_000).items():
+                self._spent[name] = _DaySpending(requests, tokens, dollars)
 
     def enter(self, name: str) -> None:
         """Count a request of a key.

@@ -268,8 +268,8 @@ class ServerSettings(BaseSettings, GuardSettings, RequestLimits):
         record_texts: Whether texts are recorded, in a database.
         record_redact: Functions as `"module:function"`, from a text to what may be recorded of it, in order.
         record_keep_days: Days after which an outcome is deleted from a database; left out: all are kept.
-        pass_through: Patterns of the paths below `/v1` that pass unjudged; false passes none, true all that are
-            not spelled like a judged one.
+        pass_through: Patterns of the paths below `/v1` that pass unjudged; what writes text, such as
+            `audio/completions`, is named itself. False passes none, true all not spelled like a judged one.
         metrics: Whether `/metrics` is there.
         page: Whether the page at `/` is there; it shows a record in a database.
         page_key: Its key, or `"env:NAME"`; without one it answers to this machine alone.

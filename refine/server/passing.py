@@ -61,11 +61,26 @@ _PARAMETERS = re.compile(r";[^/]*")
 _WORD = re.compile(r"\w+(?:-\w+)*")
 
 
+_WRITES = re.compile(r"complet|convers|generat|messag|respon|\bchat|chat\b")
+"""What stands in the paths of routes that write text, as in `audio/completions`."""
+
+
+def _plain_form(path: str) -> str:
+    return unicodedata.normalize("NFKC", re.split(r"[?#]", path)[0]).casefold().strip("/")
+
+
 def _ends_as_judged(path: str) -> bool:
     """Check whether a path ends like that of a judged route, in any case, dots or a format at its parts or not."""
-    known = unicodedata.normalize("NFKC", re.split(r"[?#]", path)[0]).casefold()
+    known = _plain_form(path)
     parts = tuple(word[0] for part in known.split("/") if (word := _WORD.search(part)))
     return any(parts[-len(judged) :] == judged for judged in _JUDGED)
+
+
+def _is_named(path: str, pattern: str) -> bool:
+    """Check whether a pattern names a path; a `*` for a part of it names nothing that writes text."""
+    known = _plain_form(path).replace("_", "-")
+    is_whole = pattern.strip("/") == "*" or _WRITES.search(pattern) is not None
+    return fnmatchcase(path.strip("/"), pattern.strip("/")) and (is_whole or _WRITES.search(known) is None)
 
 
 class PassThroughRoute:
@@ -73,8 +88,8 @@ class PassThroughRoute:
 
     Args:
         service: What the routes share.
-        allowed: Patterns of the paths below `/v1`, for instance `embeddings` or `audio/*`; the list of
-            models passes always.
+        allowed: Patterns of the paths below `/v1`, for instance `embeddings` or `audio/*`, which is not
+            `audio/completions`: what writes text is named itself, or by `*` alone. Models are listed always.
     """
 
     def __init__(self, service: Service, allowed: Sequence[str]) -> None:
@@ -145,7 +160,7 @@ class PassThroughRoute:
             raise ApiError(404, "there is no such path", code="unknown_path")
         if scope["method"] == "GET" and plain.strip("/").partition("/")[0] == "models":
             return raw
-        if not any(fnmatchcase(plain.strip("/"), pattern.strip("/")) for pattern in self._allowed):
+        if not any(_is_named(plain, pattern) for pattern in self._allowed):
             raise ApiError(404, "this path is not served here", code="unknown_path")
         return raw
 

@@ -40,6 +40,7 @@ from refine.server.dialects.protocol import (
     JudgedRequest,
     RawHeaders,
     check_depth,
+    compact,
     offers,
     read_json,
     write_json,
@@ -586,7 +587,7 @@ class UpstreamGenerator:
 def _spoken(answer: AIMessage, *, with_names: bool) -> AIMessage:
     """Return an answer that is the call of a tool as a text: what is said beside it, and the arguments as JSON."""
     calls = ({call["name"]: call["args"]} if with_names else call["args"] for call in answer.tool_calls)
-    read = (write_json(call).decode() for call in calls)
+    read = (compact(call) for call in calls)
     unread = (call["args"] or "" for call in answer.invalid_tool_calls)
     text = "\n".join(part for part in (str(answer.text), *read, *unread) if part.strip())
     extra = {name: value for name, value in answer.additional_kwargs.items() if name != "tool_calls"}

@@ -126,6 +126,7 @@ def tamper(file: Path, chance: random.Random) -> str:
             after = before + 1 if isinstance(before, int | float) else f"{before or ''}x"
             if name in {"passed", "shadow", "released", "rated_natively", "keyed"}:
                 after = 1 - int(before or 0)
+                after = chance.choice([after, 2 if before else after])
             elif before is None and name in {"score", "cost", "rating", "judge_cost", "patience"}:
                 after = 1
             elif before is None and name in {"continuation_probability", "judge_s", "generate_s", "latency_s"}:
@@ -154,6 +155,7 @@ def test_what_is_dropped_changed_or_cut_off_is_named(url: str) -> None:
         "DELETE FROM outcome WHERE id = 'w0-5'": "its end, are missing",
         f"DELETE FROM record_anchor WHERE chain = '{names[1]}'": "chain number 2 is missing",
         "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('x', 1, true, '', 0)": "have no seal",
+        "UPDATE record_anchor SET number = 2147483647 WHERE number = 3": "chain number 3 is missing",
         f"DELETE FROM record_anchor WHERE chain = '{names[2]}'": f"the anchor of chain {names[2][:8]} is missing",
     }
     for statement, fault in cases.items():
@@ -187,6 +189,16 @@ def test_sums_that_are_not_those_of_the_outcomes_are_named(url: str) -> None:
                 connection.execute(table.delete())
                 connection.execute(table.insert(), list(map(dict, rows)))
     engine.dispose()
+
+
+def test_a_record_that_says_it_was_sealed_later(url: str) -> None:
+    """What has no seal is found, also where the note of since when the record is sealed was changed or dropped."""
+    fill(url, 2)
+    bare = "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('x', 2000000000000, true, '', 0)"
+    run_sql(url, bare, "UPDATE record_state SET id = '', at = 3000000000000 WHERE name = 'sealed'")
+    assert any("1 outcomes have no seal" in one for one in faults(url))
+    run_sql(url, "DELETE FROM outcome WHERE id = 'x'", "DELETE FROM record_state")
+    assert [one for one in faults(url) if "does not say any more" in one]
 
 
 def test_retention_leaves_a_sealed_gap(url: str) -> None:

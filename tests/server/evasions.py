@@ -28,6 +28,7 @@ _SAY = {"type": "function", "name": "say", "function": {"name": "say"}, "input_s
 _LOOK = {**_SAY, "name": "look", "function": {"name": "look"}}
 _ALLOWED = {"mode": "required", "tools": [{"type": "function", "name": "say", "function": {"name": "say"}}]}
 _FORCED = {"type": "tool", "name": "say", "function": {"name": "say"}}
+_ONE: Json = {"tools": [_SAY]}
 _SAID = {"role": "assistant", "content": "It is"}
 
 
@@ -162,6 +163,16 @@ EVASIONS = (
     Evasion("a choice in upper case", fields={"tool_choice": "REQUIRED", "tools": [_SAY]}, model="says"),
     Evasion("a choice by its bare name", fields={"tool_choice": "say", "tools": [_SAY, _LOOK]}, model="says"),
     Evasion("a choice of functions", fields={"tool_choice": "any", "functions": [{"name": "say"}]}, model="says"),
+    *(
+        Evasion(
+            f"a text in a forced call, {where}",
+            (200, 422),
+            {**_ONE, "tool_choice": _FORCED},
+            model=f"says, {where}",
+        )
+        for where in ("twice", "beside what is said", "in a list", "in a patch")
+    ),
+    Evasion("a text beside what a call says", (200,), _ONE, model="says, beside what is said"),
     Evasion("an error that quotes the text", (400,), model="fails, quoting"),
     Evasion("an error in plain words", (400,), model="fails plainly"),
     Evasion("an error with an answer in it", (400,), model="fails with an answer"),
@@ -216,6 +227,19 @@ EVASIONS = (
     Evasion("what was asked, stored", (404,), path="/v1/chat/completions/r1/messages", method="GET"),
     Evasion("what is kept of a conversation", (404,), path="/v1/conversations/conv_1/items", method="GET"),
     Evasion("events on request of a header", headers={"accept": "text/event-stream"}),
+    *(
+        Evasion(f"below what passes, another: {path}", (404,), path=f"/v1/{path}")
+        for path in (
+            "audio/completions",
+            "audio/chat",
+            "audio/Chat.json",
+            "audio/v2/chat_stream",
+            "audio/%43ompletions/x",
+            "files/x/generate",
+            "files/responses/r1",
+            "files:generateContent",
+        )
+    ),
     _spelt("a way up within it", "/v1/chat/x/../completions"),
     _spelt("a way up within it, encoded", "/v1/audio/../messages/x/%2e%2e"),
     _spelt("a whole address", "http://localhost/v1/x{path}"),

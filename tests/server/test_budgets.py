@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,20 @@ def test_budgets_of_a_day(upstream: ModelServer) -> None:
         refused = guard.post("/v1/embeddings", {}, headers={"authorization": "Bearer rf-two"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "budget_spent")
         assert 0 < int(refused.headers["retry-after"]) <= 86_400
+
+
+def test_budgets_survive_a_restart(upstream: ModelServer, tmp_path: Path) -> None:
+    """A guard with a record in a database goes on where the budget of a key stood, without what it refused."""
+    keys: list[dict[str, Any]] = [
+        {"name": "two", "sha256": digest_of("rf-two"), "requests_per_day": 3},
+        {"name": "some", "sha256": digest_of("rf-some"), "tokens_per_day": 300},
+    ]
+    seen: dict[str, list[int]] = {"rf-two": [], "rf-some": []}
+    for _ in range(4):
+        with guarding(upstream.url, keys=keys, record=f"sqlite:///{tmp_path}/record.db") as guard:
+            for key, statuses in seen.items():
+                statuses.append(guard.chat(headers={"authorization": f"Bearer {key}"}).status_code)
+    assert list(seen.values()) == [[200, 200, 200, 429]] * 2
 
 
 def test_a_new_day_has_a_new_budget() -> None:

@@ -31,15 +31,15 @@ def leak(asked: Asked) -> Wire:
         return answered(MARK.encode(), status=307, headers={"location": f"/elsewhere{asked['path']}"})
     if model.startswith("fails"):
         return _failure(model, asked)
-    kind = "says" if model == "names" else model
+    kind = "says" if model == "names" or model.startswith("says, ") else model
     if asked["path"].startswith("/v1/messages"):
         reply = _message(kind)
     elif asked["path"].startswith("/v1/responses"):
         reply = _response(kind)
     else:
         reply = _completion(kind, asked)
-    if model == "names":
-        reply = json.loads(json.dumps(reply).replace(MARK, "good").replace('"say"', f'"{MARK}"'))
+    if model == "names" or model.startswith("says, "):
+        reply = _hide_in_call(json.loads(json.dumps(reply).replace(MARK, "This is good.")), model)
     if model == "long":
         reply = json.loads(json.dumps(reply).replace(MARK, f"{'good ' * 15_000}{MARK}{' good' * 15_000}"))
     if model.startswith("hides "):
@@ -66,6 +66,27 @@ def _hiding_place(reply: Json, place: str) -> Json:
         return choice if place == "choice" else choice["message"]
     answer: Json = next(one for one in reply.get("output") or reply["content"] if "text" in json.dumps(one))
     return answer["content"][0] if place == "part" and "content" in answer else answer
+
+
+def _hide_in_call(reply: Json, model: str) -> Json:
+    """Return a reply with a text in its call, or another one after it, where its arguments do not say it."""
+    where = model.removeprefix("says, ")
+    if model == "names":
+        return json.loads(json.dumps(reply).replace('"say"', f'"{MARK}"'))  # type: ignore[no-any-return]
+    calls = reply["choices"][0]["message"]["tool_calls"] if "choices" in reply else reply.get("output")
+    calls = calls or reply["content"]
+    call = calls[0].get("function", calls[0])
+    arguments = "input" if "input" in call else "arguments"
+    if where == "twice":
+        call[arguments] = f'{{"text": "{MARK}", "text": "This is good."}}'
+    elif where == "in a list":
+        calls.append({**calls[0], **({"function": {**call, arguments: [MARK]}} if call is not calls[0] else {})})
+        calls[-1] |= {} if call is not calls[0] else {arguments: [MARK]}
+    elif where == "in a patch" and call.get("type") == "function_call":
+        calls[0] = {"type": "apply_patch_call", "call_id": "c1", "operation": {"diff": MARK}}
+    else:
+        call["note" if arguments == "input" else "input"] = {"text": MARK}
+    return reply
 
 
 def _failure(model: str, asked: Json) -> Wire:
@@ -316,7 +337,7 @@ def test_several_answers_are_judged_one_by_one(upstream: ModelServer) -> None:
     assert sorted(one["message"]["content"] for one in reply["choices"]) == ["good one", "good two"]
     assert [one["index"] for one in reply["choices"]] == [0, 1]
     sent = [json.loads(asked["raw"]) for asked in upstream.requests]
-    assert sorted(("n" in body, body["seed"]) for body in sent[:2]) == [(False, 7), (False, 8)]
+    assert {("n" in body, body["seed"]) for body in sent} == {(False, 7), (False, 8)}
     assert len({asked["headers"]["idempotency-key"] for asked in upstream.requests}) == 3
     refine = reply["refine"]
     assert (refine["passed"], len(refine["attempts"]), len(refine["choices"])) == (True, 3, 2)

@@ -123,7 +123,7 @@ def with_usage(reply: Json, usage: Usage) -> Json:
 
 
 _KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "text", "thinking", "video")
-_CALL = ("function", "custom", "extra_content")
+_TOLD = {"custom": "input", "function": "arguments"}
 
 
 def read_part(reply: Json, read: ReadTexts) -> Json:
@@ -133,13 +133,19 @@ def read_part(reply: Json, read: ReadTexts) -> Json:
     if isinstance(body.get("content"), list):
         body["content"] = [_read_content(part, read) for part in body["content"] if _is_known(part)]
     if isinstance(body.get("tool_calls"), list):
-        body["tool_calls"] = [read.part(call, *_CALL) for call in objects(body["tool_calls"])]
+        body["tool_calls"] = [_read_call(call, read) for call in objects(body["tool_calls"])]
     forms = {"content": list, "tool_calls": list, "refusal": str}
     whole = [name for name in body if name.startswith(REASONING) or isinstance(body[name], forms.get(name, ()))]
     if _is_call(body.get("function_call")):
+        body["function_call"] = read.call(body["function_call"], "arguments")
         whole.append("function_call")
     chosen = {**read.part(choice, "message"), "message": read.part(body, *whole)}
     return {**read.part(reply, "choices"), "choices": [chosen]}
+
+
+def _read_call(call: Json, read: ReadTexts) -> Json:
+    kind = next((name for name in _TOLD if isinstance(call.get(name), dict)), "")
+    return read.part({**call, kind: read.call(call[kind], _TOLD[kind])}, kind) if kind else read.part(call)
 
 
 def _read_content(part: Any, read: ReadTexts) -> Any:

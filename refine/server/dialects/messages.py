@@ -148,7 +148,7 @@ def read_part(reply: Json, read: ReadTexts) -> Json:
 def _read_block(block: Json, kind: str, read: ReadTexts) -> Json:
     if kind in _THOUGHTS or (kind.endswith("tool_result") and not read.is_strict):
         return block
-    return read.part(block, *(("input", "name", "server_name") if kind.endswith("tool_use") else ()))
+    return read.call(block, "input") if kind.endswith("tool_use") else read.part(block)
 
 
 def _usage(reply: Json) -> Usage:

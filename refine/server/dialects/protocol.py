@@ -350,7 +350,9 @@ _CITED = {
 """Fields with words of what is cited, beside those."""
 _TOKENS = {**_NAMES, **dict.fromkeys(("token", "tokens"), _ANYTHING)}
 """Fields of what is said about tokens, the likely others included."""
-_SEALED = frozenset({"encrypted_content", "encrypted_index", "signature"})
+_CALLED = {**_NAMES, **dict.fromkeys(("name", "server_label", "server_name"), _NAME)}
+"""Fields of the call of a tool."""
+_SEALED = frozenset({"encrypted_content", "encrypted_index", "signature", "thought_signature"})
 """Texts that nobody but the provider can read, and that have to come back to it."""
 _NO_WORD = re.compile(r"[▁Ġ]|\\x.*|<[^\s>]{1,20}>|.*\ufffd.*|bytes:.*", re.DOTALL)
 """What a token holds that is no part of the text: a mark of a blank, bytes of a character, the end."""
@@ -377,6 +379,17 @@ class ReadTexts:
     def part(self, fields: Json, *whole: str) -> Json:
         """Return an object without texts that nobody read; fields that are to be `whole` stay as they are."""
         return self._object(fields, frozenset(whole), _NAMES)
+
+    def call(self, fields: Json, *told: str) -> Json:
+        """Return the call of a tool with the first of the fields that hold what it is `told`, and names.
+
+        Where it was judged as a text, that is what was read of it: JSON may say a name twice, with another text.
+        """
+        name = next((one for one in told if one in fields), "")
+        given = fields.get(name) if name else None
+        if self.text and isinstance(given, str):
+            fields = {**fields, name: _read_once(given)}
+        return self._object(fields, frozenset([name] if isinstance(given, str | dict) else ()), _CALLED)
 
     def _object(self, fields: Json, whole: frozenset[str], names: Mapping[str, re.Pattern[str]]) -> Json:
         kept: Json = {}
@@ -423,6 +436,14 @@ class ReadTexts:
         if self._sent is None:
             self._sent = set(_texts_in(self.request))
         return self._sent
+
+
+def _read_once(text: str) -> str:
+    """Return JSON as it was read, with the last of two fields of one name alone; what is none stays."""
+    try:
+        return compact(json.loads(text, strict=False))
+    except (ValueError, RecursionError):
+        return text
 
 
 def _texts_in(value: object) -> Iterator[str]:
@@ -495,6 +516,11 @@ def up_to_question(messages: list[AnyMessage]) -> list[AnyMessage]:
     while end and messages[end - 1].type == "ai":
         end -= 1
     return messages[:end] or [SystemMessage("")]
+
+
+def compact(document: object) -> str:
+    """Return a document as JSON for a text; what JSON has not, such as NaN, stays as it came."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)

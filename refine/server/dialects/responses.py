@@ -49,6 +49,7 @@ _WAITING = frozenset(
     }
 )
 """Items that wait for the client; other calls were made by the provider."""
+_TOLD_TO_TOOLS = ("arguments", "input", "action", "operation")
 _CALL = "_call"
 _OUTPUT = "_call_output"
 
@@ -112,7 +113,7 @@ def _output(output: object) -> str | list[Any]:
 
 
 def _call(item: Json) -> Json:
-    call_input = item.get("arguments", item.get("input", item.get("action")))
+    call_input = next((item[name] for name in _TOLD_TO_TOOLS if name in item), None)
     name = string(item.get("name")) or string(item.get("type"))
     return {
         "name": name,
@@ -194,9 +195,6 @@ def read_part(reply: Json, read: ReadTexts) -> Json:
     return {**read.part(reply, "output"), "output": items}
 
 
-_TOLD_TO_TOOLS = ("arguments", "input", "action", "operation", "name", "server_label")
-
-
 def _read_item(item: Json, kind: str, read: ReadTexts) -> Json:
     if kind == "message":
         parts = (part for part in objects(item.get("content")) if "text" in part or part.get("type") == "refusal")
@@ -204,7 +202,11 @@ def _read_item(item: Json, kind: str, read: ReadTexts) -> Json:
         return {**read.part(item, "content"), "content": content}
     if kind == "reasoning" or (kind not in _WAITING and kind != "compaction" and not read.is_strict):
         return item
-    return read.part(item, *_TOLD_TO_TOOLS)
+    if isinstance(action := item.get("action"), dict) and "sources" in action:  # what a search returned
+        asked = {name: value for name, value in action.items() if name != "sources"}
+        item = {**item, "action": {**asked, **read.part({"sources": action["sources"]})}}
+    is_call = kind in _WAITING or kind.endswith(_CALL)
+    return read.call(item, *(_TOLD_TO_TOOLS if is_call else ()))
 
 
 def _usage(reply: Json) -> Usage:
