@@ -76,6 +76,7 @@ class Effect:
         attempt: Number of the attempt that it generates; None where it does something else.
         events: Makes the events to publish before the call, where anybody listens.
         refinement: The record that the events are about; None where there are none.
+        is_ours: Whether it runs code of this package alone, which ends as soon as it is cancelled.
     """
 
     run: Callable[[], Any]
@@ -86,6 +87,7 @@ class Effect:
     allowance: Allowance | None = None
     attempt: int | None = None
     refinement: Refinement | None = None
+    is_ours: bool = False
 
     @property
     def spent(self) -> Usage:
@@ -342,15 +344,13 @@ def perform(effect: Effect) -> Any:
 async def aperform(effect: Effect) -> Any:
     """Make the call of an effect without blocking the event loop; otherwise as `perform`."""
     number, watch = effect.attempt, watcher.get()
+    within = _acall_own if effect.is_ours else acall_within
     try:
-        if effect.config is None and watch is None:
-            return await _acall_own(effect.seconds, effect.arun())
         with nullcontext() if effect.config is None else langchain_private.use_config(effect.config):
-            seconds = effect.seconds
             if watch is None or number is None:
-                return await (effect.arun() if seconds is None else acall_within(seconds, effect.arun()))
+                return await within(effect.seconds, effect.arun())
             with watch(number) as on_result:
-                result = await (effect.arun() if seconds is None else acall_within(seconds, effect.arun()))
+                result = await within(effect.seconds, effect.arun())
                 on_result(result)
                 return result
     except BaseException:
@@ -366,7 +366,7 @@ watcher: ContextVar[Watcher | None] = ContextVar("graphs.watcher", default=None)
 
 
 async def _acall_own(seconds: float | None, call: Awaitable[T]) -> T:
-    """Await a call of our own, which ends as soon as it is cancelled and so needs no task to be left behind in.
+    """Await a call of our own, which needs no task to be left behind in.
 
     Raises:
         DeadlinePassed: If the time is up.

@@ -560,6 +560,7 @@ class Loop:
             refinement=refinement,
             allowance=allowance,
             attempt=number,
+            is_ours=config is None,
         )
 
     def _generators_allowance(
@@ -704,7 +705,8 @@ class Loop:
                 return await judge.acall(sample)
 
         longest = None if seconds is None else seconds + LAST_WORDS_S
-        return Effect(run=run, arun=arun, config=config, seconds=longest, allowance=allowance)
+        is_ours = not context.is_heard and getattr(judge, "is_ours_alone", False)
+        return Effect(run=run, arun=arun, config=config, seconds=longest, allowance=allowance, is_ours=is_ours)
 
     def _observation(
         self, refinement: Refinement, config: RunnableConfig, context: RunContext, allowance: Allowance

@@ -14,7 +14,7 @@ from graphs.redaction import withhold
 from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, StopReason
 from judges.certificate import IssuedCertificate
 from judges.errors import rebuild
-from judges.messages import Conversation, Message
+from judges.messages import Conversation, Message, plain_message
 from judges.models.retry import kind_of
 from judges.sample import Sample, cut_text, level
 from judges.verdict import Frozen, Usage, Verdict
@@ -231,7 +231,7 @@ class Outcome(Frozen):
             "rating": None if verdict is None else verdict.rating,
             "rationale": withhold(rationale, self.evidence) if self.evidence else rationale,
             "attempts": _figures(self.attempts),
-            "usage": self.usage.model_dump(mode="json"),
+            "usage": {**vars(self.usage)},
             "latency_s": self.latency_s,
         }
         on_question = self.question_verdict
@@ -321,14 +321,22 @@ def _read_conversation(messages: Sequence[AnyMessage]) -> str | Conversation:
     first = messages[0]
     if len(messages) == 1 and first.type == "human" and isinstance(first.content, str):
         return first.content
+    plain = [plain_message(message) for message in messages]
+    if None not in plain:
+        return tuple(message for message in plain if message is not None)
     return Sample.read(user_input=list(messages)).user_input or ()
 
 
 def question_of(conversation: str | Sequence[AnyMessage | Message], evidence: Mapping[str, JsonValue]) -> Sample:
     """Return the part of the sample for a judge that all attempts share: the conversation, and its evidence."""
+    if isinstance(conversation, str) and not evidence:
+        return _PLAIN.model_copy(update={"user_input": conversation})
     return Sample.read(
         {**evidence, "user_input": conversation if isinstance(conversation, str) else tuple(conversation)}
     )
+
+
+_PLAIN = Sample(user_input="")
 
 
 def sample_of(

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from judges.verdict import assembled
+
 MediaKind = Literal["image", "audio"]
 
 _KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio"}
@@ -346,6 +348,18 @@ def _kind_of(part: Mapping[str, Any]) -> str:
 
 _NO_CONTENT = frozenset({"tool_use", "tool_call", "reasoning", "thinking"})
 """Types of parts that are no content of a message: its calls, and what was thought on the way."""
+
+
+_BLANK = vars(Message(role="user"))
+
+
+def plain_message(message: object) -> Message | None:
+    """Return a message of LangChain's that has a role and a text alone, as most have; None for any other."""
+    fields = _fields_of(message) or {}
+    role, content = _ROLES.get(str(fields.get("type"))), fields.get("content")
+    if role is None or type(content) is not str or len(fields) != len(("type", "content")):
+        return None
+    return assembled(Message, {**_BLANK, "role": role, "content": content}, {"role", "content"})
 
 
 Conversation = tuple[Message, ...]

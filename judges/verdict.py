@@ -35,24 +35,33 @@ class Frozen(HintedModel):
         if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
         changes = update or {}
-        return self._assembled({**vars(self), **changes}, {*self.__pydantic_fields_set__, *changes})
+        return assembled(type(self), {**vars(self), **changes}, {*self.__pydantic_fields_set__, *changes})
 
     @classmethod
     def of_checked(cls, **fields: Any) -> Self:
         """Return a record of values that are known to fit; all fields are given."""
-        return cls._assembled(fields, set(fields))
-
-    @classmethod
-    def _assembled(cls, fields: dict[str, Any], names: set[str]) -> Self:
-        record = object.__new__(cls)
-        _assign(record, "__dict__", fields)
-        _assign(record, "__pydantic_fields_set__", names)
-        _assign(record, "__pydantic_extra__", None)
-        _assign(record, "__pydantic_private__", None)
-        return record
+        return assembled(cls, fields, set(fields))
 
 
 _assign = object.__setattr__
+R = TypeVar("R", bound=BaseModel)
+
+
+def assembled(kind: type[R], fields: dict[str, Any], names: set[str], extra: dict[str, Any] | None = None) -> R:
+    """Return a record of pydantic of values that are known to fit, at a fraction of what checking them costs.
+
+    Args:
+        kind: Its class.
+        fields: All fields.
+        names: The fields that are not left at their defaults.
+        extra: What it holds beside its fields; None where the class takes nothing else.
+    """
+    record = object.__new__(kind)
+    _assign(record, "__dict__", fields)
+    _assign(record, "__pydantic_fields_set__", names)
+    _assign(record, "__pydantic_extra__", extra)
+    _assign(record, "__pydantic_private__", None)
+    return record
 
 
 LOWEST = 1

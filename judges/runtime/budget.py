@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -314,11 +313,11 @@ class Allowance:
     @property
     def seconds_left(self) -> float | None:
         """Time left, here and outside, or None where there is no deadline."""
-        if self._deadline is None and self._outer is None:
-            return None
         outer = None if self._outer is None else self._outer.seconds_left
-        seconds_to_deadline = None if self._deadline is None else self._deadline - time.monotonic()
-        return min((seconds for seconds in (seconds_to_deadline, outer) if seconds is not None), default=None)
+        if self._deadline is None:
+            return outer
+        own = self._deadline - time.monotonic()
+        return own if outer is None else min(own, outer)
 
     @property
     def spent(self) -> Usage:
@@ -360,10 +359,13 @@ class Allowance:
         """
         if self._state == "released" or not self._is_new(key):
             return
-        self.check()
-        with self._remembering():
+        try:
+            self._check()
             self._claim(as_call=as_call)
             self._take_outside(key, as_call=as_call)
+        except Refused as refusal:
+            self._refusal = self._refusal or refusal
+            raise
 
     def check(self) -> None:
         """Check that there is time left, and that nothing inside was stopped.
@@ -371,23 +373,20 @@ class Allowance:
         Raises:
             Refused: If there is not; nothing may be begun then.
         """
-        with self._remembering():
-            if self._state == "closed":
-                raise Refused("deadline", "nobody waits for an answer any more")
-            seconds_left = None if self._state == "released" else self.seconds_left
-            if seconds_left is not None and seconds_left <= 0:
-                raise Refused("deadline", f"the deadline passed before {self._purpose}")
-            if self._outer is not None:
-                self._outer.check()
-
-    @contextmanager
-    def _remembering(self) -> Iterator[None]:
-        """Remember the first refusal: who calls tells by it why it was stopped."""
         try:
-            yield
-        except Refused as refusal:
+            self._check()
+        except Refused as refusal:  # by the first of them, who calls tells why it was stopped
             self._refusal = self._refusal or refusal
             raise
+
+    def _check(self) -> None:
+        if self._state == "closed":
+            raise Refused("deadline", "nobody waits for an answer any more")
+        seconds_left = None if self._state == "released" else self.seconds_left
+        if seconds_left is not None and seconds_left <= 0:
+            raise Refused("deadline", f"the deadline passed before {self._purpose}")
+        if self._outer is not None:
+            self._outer.check()
 
     def add(
         self,

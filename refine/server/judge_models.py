@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from judges.errors import CannotJudge, ConfigurationError
 from judges.judge import Judge
@@ -21,6 +21,7 @@ class _Breaking:
     """Lets calls through to a model, and fails them at once while it does not answer."""
 
     breaker: Breaker
+    is_direct: ClassVar[bool] = True
 
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         with self._admitted():

@@ -190,7 +190,7 @@ class _RequestTask:
         assert task is not None  # noqa: S101 - a coroutine runs in one
         cancellations = task.cancelling()
         self._running.add(self)
-        watching = asyncio.ensure_future(self._watch())
+        watching = asyncio.get_running_loop().create_task(self._watch())
         try:
             try:
                 return await work

@@ -66,13 +66,10 @@ def classify_non_answer(answer: str, *, question: str = "", reference: str | Non
     """
     if reference is not None and answer.strip() == reference.strip():
         return None
-    first = _first(_BEGINNING, answer)
-    if not first:
-        return None if _wants_symbols(answer, question) else "symbols"
-    if _begins_otherwise(first, question):
-        return None
     head, question_start = _first(2 * _LONGEST, answer), _first(_LONGEST, question)
-    if _goes_on(head, question_start):
+    if not head:
+        return None if _wants_symbols(answer, question) else "symbols"
+    if _begins_otherwise(head[:_BEGINNING], question_start[:_BEGINNING]) or _goes_on(head, question_start):
         return None
     question_letters = question_start if len(question_start) < _LONGEST else "".join(_letters(question))
     longest = _LONGEST_RUN + 8 * len(question_letters)
@@ -154,11 +151,10 @@ def _consists_of(letters: str, words: frozenset[str]) -> bool:
     return len(letters) in _ends(letters, words)
 
 
-def _begins_otherwise(first: str, question: str) -> bool:
+def _begins_otherwise(first: str, question_start: str) -> bool:
     """Return whether an answer begins, like most, with neither an opener nor the question."""
     if not _BEGINNINGS.isdisjoint([first[:length] for length in _LENGTHS]):
         return False
-    question_start = _first(_BEGINNING, question)
     return not (question_start and first.startswith(question_start))
 
 

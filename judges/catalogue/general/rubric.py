@@ -72,6 +72,12 @@ class Rubric(ModelJudge):
         )
         super().__init__(model, questions=(self._question,), name=name, **settings)
 
+    @property
+    def is_ours_alone(self) -> bool:
+        """True if a call runs code of this package alone, which ends as soon as it is cancelled."""
+        is_direct = getattr(self._models[0], "is_direct", False)
+        return self.is_of_this_package and is_direct and not self._first_questions
+
     def explain(self) -> Explanation:
         """Describe what the judge needs, reads, asks and costs."""
         return replace(super().explain(), reads=("guidelines",) if self._own_guidelines else ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -23,6 +23,9 @@ from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, Us
 
 from judges.errors import ConfigurationError
 from judges.model import ModelResponse
+from judges.verdict import assembled
+
+M = TypeVar("M", bound=BaseMessage)
 
 PROVIDER = "openai-compatible"
 """`response_metadata["model_provider"]` of messages from the direct client."""
@@ -87,7 +90,7 @@ def to_message(fields: Mapping[str, Any]) -> BaseMessage:
     if not isinstance(role, str) or not role:
         raise ConfigurationError("a message of chat completions is a mapping with a 'role', for instance 'user'")
     if len(fields) == 2 and role in _PLAIN and isinstance(fields.get("content"), str):  # noqa: PLR2004 - both are named
-        return _PLAIN[role](fields["content"])
+        return _unchecked(_PLAIN[role], content=fields["content"])
     read = _READERS.get(role)
     return ChatMessage(**_common(fields), role=role) if read is None else read(fields)
 
@@ -228,6 +231,14 @@ def _common(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {"content": _text(fields.get("content")), "name": called, "additional_kwargs": others}
 
 
+def _unchecked(kind: type[M], **fields: Any) -> M:
+    """Return a message of a text and what is read already, as most are: pydantic's checks would cost the most."""
+    blank = {
+        name: value.copy() if isinstance(value, list | dict) else value for name, value in _BLANK[kind].items()
+    }
+    return assembled(kind, blank | fields, set(fields), {})
+
+
 def _read_user(fields: Mapping[str, Any]) -> BaseMessage:
     return HumanMessage(**_common(fields))
 
@@ -250,11 +261,13 @@ def _read_function(fields: Mapping[str, Any]) -> BaseMessage:
 
 def _read_assistant(fields: Mapping[str, Any]) -> AIMessage:
     """Return a message of the assistant."""
-    received = fields.get("tool_calls")
+    received, common = fields.get("tool_calls"), _common(fields)
+    if received is None and isinstance(common["content"], str):
+        return _unchecked(AIMessage, **common)
     if not isinstance(received, list) or not received:
-        return AIMessage(**_common(fields))
+        return AIMessage(**common)
     calls, broken = _read_calls(received)
-    return AIMessage(**_common(fields), tool_calls=calls, invalid_tool_calls=broken)
+    return AIMessage(**common, tool_calls=calls, invalid_tool_calls=broken)
 
 
 def _read_calls(received: Sequence[Any]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
@@ -299,12 +312,12 @@ def _parsed(arguments: object) -> dict[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-_PLAIN: Mapping[str, Callable[[str], BaseMessage]] = {
+_PLAIN: Mapping[str, type[BaseMessage]] = {
     "user": HumanMessage,
     "assistant": AIMessage,
     "system": SystemMessage,
 }
-"""Messages of a role and a text, as most are: every further argument costs time, an empty one too."""
+_BLANK = {kind: vars(kind("")) for kind in _PLAIN.values()}
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], BaseMessage]] = {
     "user": _read_user,
     "assistant": _read_assistant,

@@ -58,6 +58,11 @@ class Wrapped:
         return self.model.name
 
     @property
+    def is_direct(self) -> bool:
+        """True if calls run code of this package alone."""
+        return getattr(self.middleware, "is_direct", False) and getattr(self.model, "is_direct", False)
+
+    @property
     def retries(self) -> int:
         """Retries the driver may make."""
         return self.model.retries
