@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FunctionType
 from typing import Any, TextIO
 
 from judges.catalogue.names import named
@@ -277,7 +278,7 @@ def _by_own_names(judges: list[Judge]) -> dict[str, Judge]:
 
 
 def _judges_of(judges: object, samples: object, model: object) -> Mapping[str, Judge]:
-    if isinstance(samples, Judge):
+    if isinstance(samples, Judge | FunctionType):
         raise ConfigurationError("the rows come first, and the judges after them: evaluate(rows, judge)")
     return judges_by_name(judges, model)
 
