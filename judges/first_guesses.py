@@ -78,20 +78,27 @@ def of_package(package: str, name: str, public_names: Collection[str] = ()) -> s
         if other != package and name in _public_names(other):
             return f"it is in {other}: from {other} import {name}"
     first, rest = (*_OF_PACKAGES.get(package, ()), "elsewhere"), dict.fromkeys(chain(*_OF_PACKAGES.values()))
-    return _first_hint(name, first) or nearest(name, public_names) or _first_hint(name, rest)
+    hint = _first_hint(name, first) or _alike(name, public_names)
+    endings = (name[start:] for start in range(1, len(name) - _LEAST_PART + 1) if public_names and not hint)
+    hint = hint or next(filter(None, (_first_hint(ending, first) for ending in endings)), "")
+    return hint or nearest(name, public_names) or _first_hint(name, rest)
 
 
 def _first_hint(name: str, tables: Iterable[str]) -> str:
     return next((guesses(table)[name] for table in tables if name in guesses(table)), "")
 
 
-def nearest(name: str, public_names: Collection[str]) -> str:
-    """Return the question whether a name is meant that is alike, or that is a part of it; empty where none is."""
+def _alike(name: str, public_names: Collection[str]) -> str:
     by_spelling = {other.lower(): other for other in public_names}
     near = get_close_matches(name.lower(), by_spelling, n=1, cutoff=_ALIKE)
-    parts = [other for other in by_spelling if len(other) >= _LEAST_PART and other in name.lower()]
-    meant = near[0] if near else max(parts, key=len, default="")
-    return f"did you mean {by_spelling[meant]!r}?" if meant else ""
+    return f"did you mean {by_spelling[near[0]]!r}?" if near else ""
+
+
+def nearest(name: str, public_names: Collection[str]) -> str:
+    """Return the question whether a name is meant that is alike, or that is a part of it; empty where none is."""
+    guess = name.lower().removesuffix("judge") or name.lower()
+    parts = [other for other in public_names if len(other) >= _LEAST_PART and other.lower() in guess]
+    return _alike(name, public_names) or (f"did you mean {max(parts, key=len)!r}?" if parts else "")
 
 
 def no_such_name(package: str, name: str, hint: str) -> Exception:
@@ -141,6 +148,8 @@ class _HintsAtModules:
             return
         door = next((door for door in _DOORS if door.rpartition(".")[2] == last), "")
         hint = f"it is {door}: from {door} import ..." if door else guesses("modules").get(last, "")
+        named = ((door, name) for door in _DOORS for name in _public_names(door) if name.lower() == last)
+        hint = hint or next((f"from {door} import {name}" for door, name in sorted(named)), "")
         hint = hint or f"from refine import SelfRefine is the loop; the packages are {listed(_DOORS)}"
         raise ModuleNotFoundError(f"No module named {name!r}; {hint}", name=name)
 

@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -75,6 +75,8 @@ class _Script(Generic[T]):
     """Lines in order, each used once, for any number of threads, or a function of lines; and the calls so far."""
 
     def __init__(self, lines: Sequence[T] | Callable[[Any], T], *, cycle: bool, owner: str) -> None:
+        if not callable(lines) and not isinstance(lines, Iterable):
+            raise ConfigurationError(f"the script of {owner!r} is a list of lines, or a function, not {lines!r}")
         self._make = lines if callable(lines) else None
         self._lines: Sequence[T] = () if callable(lines) else tuple(lines)
         self._position = 0

@@ -467,7 +467,8 @@ def qualified_name(name: str) -> str:
 def hint_at_class(name: str) -> str:
     """Return how to make the judge that somebody takes for a class of the package; empty where there is none."""
     registry = _own_registry()
-    registered_name = next((one for one in (name, name.lower()) if one in registry), None)
+    bare = name.lower().removesuffix("judge")
+    registered_name = next((one for one in (name, name.lower(), bare) if one in registry), None)
     if registered_name is not None:
         return f"a judge of the catalogue is made by judges.load({registered_name!r}, ...)"
     of_source = next((entry for entry in registry.entries if entry.startswith(f"{name}.")), None)

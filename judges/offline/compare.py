@@ -226,7 +226,9 @@ class _PairCounter:
         if isinstance(rows, Evaluation):
             raise ConfigurationError("rows are several samples, not an Evaluation; give paired(one, other)")
         if isinstance(rows, str | Path | Sample | Mapping):
-            raise ConfigurationError(f"rows are several samples or mappings, not a {type(rows).__name__}")
+            raise ConfigurationError(
+                f"rows are several samples or mappings, not a {type(rows).__name__}; a file's are read_rows(path)"
+            )
         if not isinstance(judge, Judge):
             raise ConfigurationError(f"two answers are compared by a Pairwise, not by {shortened(judge)}")
         if isinstance(judge, Pairwise) and judge.against != "rival":

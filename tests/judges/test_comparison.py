@@ -228,7 +228,7 @@ def test_a_verdict_that_is_no_win_tie_or_loss_is_refused() -> None:
     ("given", "judge", "named", "message"),
     [
         ("rows.jsonl", choosing(good), {}, "rows are several samples or mappings, not a str"),
-        (Path("rows.jsonl"), choosing(good), {}, "rows are several"),
+        (Path("rows.jsonl"), choosing(good), {}, "not a PosixPath; a file's are read_rows"),
         ({"question": "?"}, choosing(good), {}, "rows are several"),
         (Sample(user_input="?"), choosing(good), {}, "rows are several"),
         ([], ScriptedModel([]), {}, "two answers are compared by a Pairwise"),

@@ -38,6 +38,8 @@ CHAT = ScriptedModel([{"rationale": "Right.", "rating": 4, "feedback": ""}], cyc
         (Panel, [CHAT], {}, "give a list of judges, or a mapping of names to judges"),
         (Cascade, ["json", "code"], {}, "give the judges as one list"),
         (SelfRefine, [CHAT], {"judges": ["json"]}, "it is judge=... here, which takes a list of judges, too"),
+        (ScriptedJudge, [3], {}, "the script of 'scripted' is a list of lines, or a function, not 3"),
+        (evaluate, [lambda answer: True, "rows.jsonl"], {}, "the rows come first, and the judges after them"),
         (SelfRefine, [], {"model": CHAT, "judge": "json"}, "has no argument 'model'; it is generator=... here"),
     ],
 )
@@ -97,6 +99,9 @@ def test_judges_of_ones_own_take_what_they_take() -> None:
         (judges, "create_llm_as_judge", "judges.load('rubric', criteria=..."),
         (judges, "Helpfullness", "judges.load('helpfulness', ...)"),
         (judges, "Faithfulness", "judges.load('Faithfulness', ...)"),
+        (judges, "PanelJudge", "did you mean 'Panel'?"),
+        (judges, "ToxicityJudge", "judges.load('toxicity', ...)"),
+        (judges, "JudgeResult", "judges.Verdict"),
         (refine, "Helpfulness", "from judges import Helpfulness"),
         (graphs, "SelfRefine", "from refine import SelfRefine"),
         (graphs, "as_judge", "from judges import as_judge"),

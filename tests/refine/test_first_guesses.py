@@ -257,9 +257,10 @@ def test_a_key_may_be_a_secret() -> None:
 
 _FIRST_IMPORTS = {
     "refine": "judge judges graph graphs Refiner load as_judge Bounds Middleware Report evaluate_rows self_refin "
-    "SelfRefineRunnable LLMJudge load_judge Feedback certify SelfRefineAgent",
+    "SelfRefineRunnable LLMJudge load_judge Feedback certify SelfRefineAgent Budget SelfRefineConfig "
+    "SQLiteRecord SelfRefineError",
     "graphs": "interrupt StateGraph SelfRefine selfrefine create_graph Judge evaluate Outcomes NotAcceptedError "
-    "RefineState SelfRefineGraph",
+    "RefineState SelfRefineGraph build_refine_graph LoopResult",
     "judges": "BaseJudge Evaluation ragas SelfRefine evaluate LLMJudge Faithfulness faithfulness score "
     "RAGEvaluator Helpfullness",
     "judges.catalogue": "load Judge",
@@ -302,6 +303,7 @@ _FIRST_MODULES = {
     "judges.models.xyzzy": "the packages are graphs, judges, judges.authoring",
     "graphs.nodes": "from refine import SelfRefine",
     "judges.panel": "from judges import Panel",
+    "judges.rubric": "from judges import Rubric",
 }
 
 

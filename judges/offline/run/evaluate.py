@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FunctionType
 from typing import Any, TextIO, TypeVar
 
 from judges.catalogue.names import named
@@ -281,7 +282,7 @@ def _by_own_names(judges: list[Judge]) -> dict[str, Judge]:
 
 
 def _judges_of(judges: object, samples: object, model: object) -> Mapping[str, Judge]:
-    if isinstance(samples, Judge):
+    if isinstance(samples, Judge | FunctionType):
         raise ConfigurationError("the rows come first, and the judges after them: evaluate(rows, judge)")
     return judges_by_name(judges, model)
 
