@@ -19,6 +19,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, VSplit, Window
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.output import Output
+from prompt_toolkit.shortcuts import prompt
 from prompt_toolkit.styles import Style
 from rich.console import Console
 from rich.text import Text
@@ -98,6 +99,13 @@ def label_in_record(
     labelling = Labelling(items, _RecordStore(record), by=by or _own_name(), split=None, seed=0)
     if labelling.current is not None:
         _LabelScreen(labelling, source=source).run()
+
+
+def ask_for_another(why: str) -> str | None:
+    """Ask which other person is there to label on, and return the name; None for another time."""
+    with suppress(EOFError, KeyboardInterrupt):
+        return prompt(f"{why}\nWho is it? A name, or Enter for another time: ").strip() or None
+    return None
 
 
 def _choose(options: LabelOptions, rows: list[JudgedAnswer], labels: list[JudgedAnswer]) -> list[JudgedAnswer]:

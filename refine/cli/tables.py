@@ -30,9 +30,9 @@ _INDENT = "  "
 _GAP = "   "
 
 
-def text_console(piped_width: int = _PIPED_WIDTH) -> Console:
+def text_console(piped_width: int = _PIPED_WIDTH, *, stderr: bool = False) -> Console:
     """Return a console on stdout: as wide as the terminal or, of what is piped, as many columns as asked for."""
-    console = Console(file=sys.stdout, highlight=False)
+    console = Console(file=sys.stderr if stderr else sys.stdout, highlight=False)
     if not console.is_terminal:
         console.width = piped_width
     console.width = max(console.width, _LEAST_WIDTH)
@@ -52,11 +52,11 @@ def print_result(text: object, value: object, *, as_json: bool) -> None:
         print_text(str(text))
 
 
-def print_text(text: str, *, style: str = "") -> None:
+def print_text(text: str, *, style: str = "", stderr: bool = False) -> None:
     """Print text: in a terminal no word is broken where a line ends, and what is piped stays as it is."""
-    console = text_console()
+    console = text_console(stderr=stderr)
     if not console.is_terminal:
-        sys.stdout.write(f"{text}\n")
+        console.file.write(f"{text}\n")
         return
     lines = (line for part in text.split("\n") for line in _wrapped(part, console.width))
     console.print(Text("\n".join(lines), style=style), soft_wrap=True)

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, get_args
+from shutil import which
+from typing import TYPE_CHECKING, Any, get_args
 
 from judges import ConfigurationError
 from judges.certificate import Estimand, IssuedCertificate
@@ -24,6 +25,9 @@ from refine.cli.judge_specs import load_judge
 from refine.cli.loops import is_database, loop_source, open_database
 from refine.cli.options import AlignOptions, CertifyOptions, TryJudgeOptions
 from refine.cli.tables import Column, print_json, print_result, print_table, print_text, text_console
+
+if TYPE_CHECKING:
+    from refine.record import DatabaseRecord
 
 
 def run_align(options: AlignOptions) -> int:
@@ -183,45 +187,62 @@ def _print_certificate(certificate: IssuedCertificate, options: CertifyOptions) 
             f"Put it in force with SelfRefine(..., certificate={str(options.out)!r}), or `refine serve "
             f"--certificate {file}`. Then watch it, for instance by this line of a crontab:"
         )
-        # No line is broken here: what is copied into a crontab has to stay one line.
-        sys.stdout.write(f"*/15 * * * * cd {here} && refine monitor {source} --certificate {file}\n")
+        # No line is broken here: what is copied into a crontab has to stay one line. Cron looks into /usr/bin and
+        # /bin alone, and would not find the command of an environment.
+        found = which("refine", path=str(Path(sys.executable).parent)) or which("refine") or "refine"
+        sys.stdout.write(f"*/15 * * * * cd {here} && {quote(found)} monitor {source} --certificate {file}\n")
 
 
 def _label_sample(options: CertifyOptions) -> bool:
-    """Have a person label what the certificate needs of a record, and return whether nothing waits for another."""
+    """Have people label what the certificate needs of a record, and return whether nothing waits for another."""
+    from refine.cli.label import ask_for_another  # noqa: PLC0415 - loads the screen
+
+    by: str | None = options.by
+    with open_database(options.attempts) as record:
+        rows_left, waiting = _label_as(record, by, options)
+        while waiting and not rows_left:
+            by = ask_for_another(f"Called bad, or tied: {plural(waiting, 'answer')}. Another person decides.")
+            if by is None:
+                break
+            rows_left, waiting = _label_as(record, by, options)
+    command = f"`refine certify {quote(options.attempts)} --by NAME`"
+    hints = []
+    if rows_left:
+        hints.append(f"refine: without a label yet: {plural(rows_left, 'answer')}; go on with {command}")
+    if waiting:
+        hints.append(
+            f"refine: called bad, or tied, and to be seen by another person (people err): "
+            f"{plural(waiting, 'answer')}; another NAME in {command}"
+        )
+    if hints:
+        hints.append("refine: or certify on the labels that there are, with --unlabelled left-out")
+        print_text("\n".join(hints), stderr=True)
+    return not hints
+
+
+def _label_as(record: DatabaseRecord, by: str | None, options: CertifyOptions) -> tuple[int, int]:
+    """Have a person label, and return how many answers have no label yet, and how many wait for another person."""
     from refine.cli.label import label_in_record  # noqa: PLC0415 - loads the screen
 
-    with open_database(options.attempts) as record:
-        rows = read_judged(list(record.attempts(texts=True)))
-        chosen = _sample(options, rows)
-        looks = {row.index: people_needed(row, good=options.good) for row in rows if row.opinions}
-        again = [row for row in rows if looks.get(row.index, 0) > len(row.opinions)]
-        if not chosen and not looks:
-            unscored = sum(not mark.scored for row in rows for mark in row.marks.values())
-            raise ConfigurationError(
-                f"there is nothing to label: no recorded answer would pass; {unscored} of {len(rows)} attempts "
-                f"have no verdict: the log of the loop says why"
-            )
-        if chosen and not any(row.sample and row.sample.answer for row in chosen):
-            raise ConfigurationError(
-                "the record holds no texts that people could label; record with texts=True, or give --labels"
-            )
-        wanted = {row.index: 1 for row in chosen} | {row.index: looks[row.index] for row in again}
-        label_in_record(record, [row for row in rows if row.index in wanted], wanted, options.by, options.attempts)
-        later = read_judged(list(record.attempts(texts=True)))
-    waiting = sum(people_needed(row, good=options.good) > len(row.opinions) > 0 for row in later)
-    rows_left = len(_sample(options, later))
-    command = f"`refine certify {quote(options.attempts)} --by NAME`"
-    if rows_left:
-        sys.stderr.write(f"refine: without a label yet: {plural(rows_left, 'answer')}; go on with {command}\n")
-    if waiting:
-        sys.stderr.write(
-            f"refine: called bad, or tied, and to be seen by another person (people err): "
-            f"{plural(waiting, 'answer')}; another NAME in {command}\n"
+    rows = read_judged(list(record.attempts(texts=True)))
+    chosen = _sample(options, rows)
+    looks = {row.index: people_needed(row, good=options.good) for row in rows if row.opinions}
+    again = [row for row in rows if looks.get(row.index, 0) > len(row.opinions)]
+    if not chosen and not looks:
+        unscored = sum(not mark.scored for row in rows for mark in row.marks.values())
+        raise ConfigurationError(
+            f"there is nothing to label: no recorded answer would pass; {unscored} of {len(rows)} attempts "
+            f"have no verdict: the log of the loop says why"
         )
-    if waiting or rows_left:
-        sys.stderr.write("refine: or certify on the labels that there are, with --unlabelled left-out\n")
-    return not (waiting or rows_left)
+    if chosen and not any(row.sample and row.sample.answer for row in chosen):
+        raise ConfigurationError(
+            "the record holds no texts that people could label; record with texts=True, or give --labels"
+        )
+    wanted = {row.index: 1 for row in chosen} | {row.index: looks[row.index] for row in again}
+    label_in_record(record, [row for row in rows if row.index in wanted], wanted, by, options.attempts)
+    later = read_judged(list(record.attempts(texts=True)))
+    waiting = sum(people_needed(row, good=options.good) > len(row.opinions) > 0 for row in later)
+    return len(_sample(options, later)), waiting
 
 
 def _sample(options: CertifyOptions, rows: Sequence[JudgedAnswer]) -> list[JudgedAnswer]:

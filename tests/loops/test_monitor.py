@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from judges import ConfigurationError, Length, Verdict, as_judge
-from judges.certificate import IssuedCertificate, Subject
+from judges.certificate import CertifiedRow, IssuedCertificate, Subject
 from judges.offline import monitor, replay
 from judges.offline.statistics import e_cusum
 from judges.testing import ScriptedJudge
@@ -122,6 +122,20 @@ def test_the_alarm_on_audited_answers(tmp_path: Path) -> None:
     report = monitor(tuned, alpha=0.1).to_dict()
     assert (report["audits"]["reason"], report["silent"]) == ("too_few", True)
     assert "tuned_on" in report["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("loops", "differs"), [(["4"] * 60 + ["1*"] * 60, False), (["4"] * 5 + ["1111"] * 85, True)]
+)
+def test_another_pass_rate_than_the_certificate_s_is_told(tmp_path: Path, loops: list[str], differs: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Both rates are of all loops, those without a verdict too, and only intervals that are apart differ."""
+    row = CertifiedRow(
+        policy=4, released=60, bad=0, rate=0, upper=0.05, p=0.01, e=1, status="certified", release_rate=0.5,
+        release_interval=(0.41, 0.59), mean_attempts=1, shares=(),
+    )  # fmt: skip
+    issued(tmp_path / "c.json", rows=(row,))
+    notes = monitor(write_loops(tmp_path / "a.jsonl", loops), certificate=tmp_path / "c.json").notes
+    assert any("50.0% of the loops passed when it was certified" in note for note in notes) is differs
 
 
 def test_nothing_can_be_said(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import sys
 import termios
 from collections import Counter
 from contextlib import closing
@@ -184,19 +185,39 @@ def test_two_people_label_a_record_and_it_is_certified(tmp_path: Path, monkeypat
         loop = SelfRefine(lambda _: "It is so.", as_judge(lambda answer: (len(answer) > 3, "")), record=record)
         for number in range(40):
             loop.refine(f"Why {number}?")
-    first = screen("certify", "sqlite:///record.db", "--by", "ann", columns=80, keys=b"b" + b"g" * 39, code=1)
+    ann = b"b" + b"g" * 39 + b"\r"
+    first = screen("certify", "sqlite:///record.db", "--by", "ann", columns=80, keys=ann, code=1)
     assert "to be seen by another person (people err): 1 answer; another NAME in" in " ".join(first.split())
+    assert max(map(len, first[first.index("refine: called bad") :].splitlines())) <= 80
     settings = ("--alpha", "0.2", "--once")
     text = screen("certify", "sqlite:///record.db", "--by", "bob", *settings, columns=80, keys=b"b")
     with closing(DatabaseRecord("sqlite:///record.db")) as record:
         labels = [label for row in record.attempts() for label in row["labels"]]
     assert Counter(label["by"] for label in labels) == {"ann": 40, "bob": 1}
     above, crontab = text.rstrip().split("*/15 * * * * ")
+    found = Path(sys.executable).with_name("refine")
     assert max(map(len, above[above.index("CERTIFIED") :].splitlines())) <= 80
     assert (
         crontab.split()
-        == f"cd {tmp_path} && refine monitor sqlite:///record.db --certificate certificate.json".split()
+        == f"cd {tmp_path} && {found} monitor sqlite:///record.db --certificate certificate.json".split()
     )
     table = [line for line in text.splitlines() if "certified  " in line]
     assert [line.split()[-1] for line in table] == ["1.00"] * 3
     assert IssuedCertificate.read("certificate.json").certified
+
+
+def test_a_tie_is_decided_in_the_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is there labels on at once: a third person decides a tie, and the certificate is written."""
+    monkeypatch.chdir(tmp_path)
+    with closing(DatabaseRecord("sqlite:///record.db", texts=True)) as record:
+        loop = SelfRefine(lambda _: "It is so.", as_judge(lambda answer: (len(answer) > 3, "")), record=record)
+        for number in range(40):
+            loop.refine(f"Why {number}?")
+    keys = b"b" + b"g" * 39 + b"bob\rg" + b"cy\rb"
+    settings = ("--alpha", "0.2", "--once")
+    text = screen("certify", "sqlite:///record.db", "--by", "ann", *settings, columns=80, keys=keys)
+    with closing(DatabaseRecord("sqlite:///record.db")) as record:
+        labels = [label for row in record.attempts() for label in row["labels"]]
+    assert Counter(label["by"] for label in labels) == {"ann": 40, "bob": 1, "cy": 1}
+    assert IssuedCertificate.read("certificate.json").bad == 1
+    assert "CERTIFIED" in text

@@ -418,7 +418,7 @@ def _alarm(bads: Sequence[bool], p0: float | None) -> Audits:
         )
         return Audits(audits=audits, bad=bad, reason="not_identified", detail=detail)
     if not audits:
-        detail = "no released answer is labelled; audit some with `refine label`"
+        detail = "no released answer is labelled; audit some with `refine label RECORD --audit 20`"
         return Audits(audits=0, bad=0, p0=p0, reason="too_few", detail=detail)
     p1 = min(2 * p0, (1 + p0) / 2)
     path = e_cusum(bads, p0, p1)
@@ -434,12 +434,18 @@ def _changes(loops: Sequence[RecordedLoop], issued: IssuedCertificate | None) ->
 
 
 def _drift(loops: Sequence[RecordedLoop], issued: IssuedCertificate | None) -> list[str]:
-    """Say where fewer or more loops pass than in the calibration of the certificate."""
+    """Say where fewer or more loops pass than in the calibration of the certificate.
+
+    Both rates are of all loops, those without a verdict among them, and neither is known but for an interval.
+    """
     if issued is None or issued.kind != "rating":
         return []
     row = next((row for row in issued.rows if row.policy == issued.threshold), None)
     live = _pass_rate(loops)
-    if row is None or row.release_rate is None or live.low <= row.release_rate <= live.high:
+    if row is None or row.release_rate is None:
+        return []
+    low, high = row.release_interval or (row.release_rate, row.release_rate)
+    if low <= live.high_if_passed and high >= live.low_if_refused:
         return []
     note = f"{row.release_rate:.1%} of the loops passed when it was certified, and now more or fewer do"
     return [f"{note}: the questions, or the answers, are not those of then"]
