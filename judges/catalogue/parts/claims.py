@@ -178,7 +178,7 @@ def reasons(verdicts: Iterable[Verdict]) -> str:
 
 
 def failed_for_retriever(judge: Metric, sample: Sample, items: Iterable[Verdict], phrase: str, field: str) -> str:
-    """Return feedback for the retriever, a phrase with the failed items in its field; nothing where none failed."""
+    """Return feedback for the retriever, a phrase with the failed items in its field; empty where none failed."""
     failed = bullets([item.subject for item in items if not item.passed])
     return for_retriever(judge, sample, judge.say(phrase, sample, **{field: failed})) if failed else ""
 
