@@ -261,7 +261,7 @@ class HeardTokens(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
         return output
 
 
-class HeardReply(NamedTuple):
+class _HeardReply(NamedTuple):
     """What a model replied.
 
     Args:
@@ -298,7 +298,7 @@ class HeardReplies(BaseCallbackHandler):
     run_inline = raise_error = True
 
     def __init__(self) -> None:
-        self.replies: list[HeardReply] = []
+        self.replies: list[_HeardReply] = []
         self.again = RepliesAgain((), before=None)
         self.is_decided: Callable[[], bool] = lambda: False
         self.is_saved = True
@@ -345,7 +345,7 @@ class HeardReplies(BaseCallbackHandler):
         while chain[-1].outer is not None:
             chain.append(chain[-1].outer)
         for prompt, generations in zip(prompts, response.generations, strict=False):
-            reply = HeardReply(task, prompt, generations)
+            reply = _HeardReply(task, prompt, generations)
             remembering = [heard for heard in chain if heard.again.is_open and (heard is self or heard.is_saved)]
             is_about_it = any(heard.again.is_open_in(task) for heard in remembering)
             is_given_again = any(heard._give_again(reply, run_id) for heard in remembering)  # noqa: SLF001 - its own
@@ -358,7 +358,7 @@ class HeardReplies(BaseCallbackHandler):
         for heard in chain:
             heard.replies += new
 
-    def _give_again(self, reply: HeardReply, run_id: UUID) -> bool:
+    def _give_again(self, reply: _HeardReply, run_id: UUID) -> bool:
         """Put an earlier reply to the same prompt into the place of a new one; False where there is none."""
         earlier = self.again.lookup(dumps(list(map(_nameless, reply.prompt))), "")
         pairs = list(zip(reply.generations, earlier or (), strict=False))
@@ -399,7 +399,7 @@ class RepliesAgain(BaseCache):
     """Has a chat model whose cache it is give replies again, each once, where it is asked the same.
 
     Args:
-        replies: The replies, as `HeardReply.to_plain` returns them.
+        replies: The replies, as `_HeardReply.to_plain` returns them.
         before: The model's own cache.
     """
 

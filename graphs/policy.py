@@ -69,10 +69,10 @@ def _value(name: str, value: object) -> str:
 
 ALIKE = "the same for every candidate"
 """The form of an override that holds for all; pydantic adds its name to the place of a fault."""
-EACH = "one for each candidate"
+_EACH = "one for each candidate"
 """The form with a value for each candidate."""
 
-_INNER_PARTS = ("function-", "literal[", "[", ALIKE, EACH)
+_INNER_PARTS = ("function-", "literal[", "[", ALIKE, _EACH)
 """How the parts of a fault's place begin that only pydantic knows of."""
 
 _REMEDIES = {
@@ -180,11 +180,11 @@ class Override(FrozenSettings):
 
 
 def _form_of_override(value: object) -> str:
-    return EACH if isinstance(value, list | tuple) else ALIKE
+    return _EACH if isinstance(value, list | tuple) else ALIKE
 
 
 _AttemptOverride = Annotated[
-    Annotated[Override, Tag(ALIKE)] | Annotated[tuple[Override, ...], Tag(EACH)],
+    Annotated[Override, Tag(ALIKE)] | Annotated[tuple[Override, ...], Tag(_EACH)],
     Discriminator(_form_of_override),
 ]
 """An override for every candidate of an attempt, or one for each of them in order."""

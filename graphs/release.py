@@ -37,7 +37,7 @@ _HOLDS_NOTHING = NOTHING_TO_JUDGE - _WITHOUT_EVIDENCE
 _LIMITS = ("budget", "deadline")
 
 
-def fate_of(verdict: Verdict, policy: Policy) -> Fate:
+def _fate_of(verdict: Verdict, policy: Policy) -> Fate:
     """Return what becomes of a piece by its verdict."""
     if verdict.unscored is None:
         return Fate.ACCEPTED if policy.accepts(verdict) else Fate.REFUSED
@@ -110,7 +110,7 @@ class PieceRelease:
         """Record the verdict on a piece."""
         self._in_flight, self._has_verdict = self._in_flight - 1, True
         piece = self._written[number]
-        piece.verdict, piece.fate = verdict, fate_of(verdict, self._policy)
+        piece.verdict, piece.fate = verdict, _fate_of(verdict, self._policy)
 
     def take_released(self, at_s: float) -> list[str]:
         """Return the pieces that go out now."""

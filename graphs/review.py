@@ -40,7 +40,7 @@ class SentBack(BaseModel):
     feedback: str = Field(pattern=r"\S")
 
 
-class FinalReview(RootModel[Literal["accept", "reject"] | WrittenAnswer]):
+class _FinalReview(RootModel[Literal["accept", "reject"] | WrittenAnswer]):
     """What a reviewer may decide where no further attempt is allowed."""
 
 
@@ -48,7 +48,7 @@ class Review(RootModel[Literal["accept", "reject"] | WrittenAnswer | SentBack]):
     """What a reviewer may decide; LangGraph checks it before it is stored, so a mistyped one can be given anew."""
 
 
-Decided = Review | FinalReview
+Decided = Review | _FinalReview
 
 
 class _ReviewCall(NamedTuple):
@@ -67,7 +67,7 @@ def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) 
         "rating": attempt.rating,
         "feedback": withhold(attempt.feedback, refinement.evidence),
     }
-    schema: type[Decided] = Review if _may_be_revised(refinement) else FinalReview
+    schema: type[Decided] = Review if _may_be_revised(refinement) else _FinalReview
 
     def decide(claimed: JsonValue) -> Decided:
         if claimed is not None:

@@ -156,7 +156,7 @@ class _Evidence:
         worse = sorted({(1 + alpha) / 2} | {times * alpha for times in _WORSE if times * alpha < _MOST_WORSE})
         self._bets = [(rate / alpha, (1 - rate) / (1 - alpha)) for rate in worse]
         self._sums = [0.0] * len(self._bets)
-        self._supports = _Support(alpha, (0, 0)), _Support(alpha, calibration)
+        self._supports = _PromiseSupport(alpha, (0, 0)), _PromiseSupport(alpha, calibration)
         self._walk = self._lowest = 0.0
         self._recent = (0, 0)
 
@@ -191,7 +191,7 @@ class _Evidence:
         return not self.is_broken and self.against <= 1 and bad <= self._tolerated * audits
 
 
-class _Support:
+class _PromiseSupport:
     """Evidence that the mean share of bad answers is at most alpha: a likelihood ratio of smaller shares to alpha.
 
     It holds for the mean of shares that change from answer to answer, since the logarithm is concave: where that

@@ -185,7 +185,8 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
     logprobs: bool | None = None
     streaming: bool = False
     scripted: bool = True
-    lines: Any = Field(None, exclude=True, repr=False)  # pydantic finds a private attribute by `__getattr__`
+    # No private attribute, which pydantic finds by `__getattr__`: each look-up would cost as much as a call.
+    lines: Any = Field(default=None, exclude=True, repr=False)
 
     @naming_settings(
         "ScriptedModel(['first reply', 'second reply'])",
@@ -221,7 +222,7 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
     @property
     def replies_in_turn(self) -> bool:
         """True if the replies are lines, of which the next one is for whoever asks next."""
-        return self.lines.in_turn
+        return bool(self.lines.in_turn)
 
     @property
     def _llm_type(self) -> str:

@@ -102,7 +102,7 @@ _Write = Callable[[Outcome, RunnableConfig, float | None], None]
 _AWrite = Callable[[Outcome, RunnableConfig, float | None], Awaitable[None]]
 
 
-class Explorer:
+class _Explorer:
     """Lets accepted loops go on with a probability, and records what comes of it.
 
     Args:
@@ -303,7 +303,7 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
         )
         self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
         self._listener = OutcomeListener(on_outcome)
-        self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
+        self._explorer = _Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
         self._warned_of_memory = False
 
     def _compile(self, durability: Durability | None) -> LoopGraph:

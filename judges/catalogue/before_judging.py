@@ -62,7 +62,7 @@ _Value = Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True)
-class JudgeTool:
+class _JudgeTool:
     """A tool as a judge's model is told of it.
 
     Args:
@@ -109,7 +109,7 @@ def _adapter(function: Callable[..., object]) -> Callable[[_Value], object]:
     return lambda arguments: checked(**arguments)
 
 
-def as_tools(candidates: object) -> tuple[JudgeTool, ...]:
+def as_tools(candidates: object) -> tuple[_JudgeTool, ...]:
     """Return the tools for functions, LangChain tools, `"module:function"` texts and `"sample"`.
 
     Raises:
@@ -126,18 +126,18 @@ def as_tools(candidates: object) -> tuple[JudgeTool, ...]:
     return tuple(tools)
 
 
-def _tools_of(candidate: Any) -> Sequence[JudgeTool]:
+def _tools_of(candidate: Any) -> Sequence[_JudgeTool]:
     if candidate == SAMPLE:
         return _SAMPLE_TOOLS
     source = _imported(candidate) if isinstance(candidate, str) and ":" in candidate else candidate
-    if isinstance(source, JudgeTool):
+    if isinstance(source, _JudgeTool):
         return (source,)
     if all(hasattr(source, name) for name in ("invoke", "ainvoke", "name", "description")):
         schema = getattr(source, "tool_call_schema", None) or source.args_schema
         text = (
             schema.model_json_schema() if isclass(schema) and issubclass(schema, BaseModel) else dict(schema or {})
         )
-        return (JudgeTool(source.name, source.description or "", text, source),)
+        return (_JudgeTool(source.name, source.description or "", text, source),)
     name = getattr(source, "__name__", "")
     if not callable(source) or isclass(source) or not name.isidentifier():
         raise ConfigurationError(
@@ -152,7 +152,7 @@ def _tools_of(candidate: Any) -> Sequence[JudgeTool]:
         raise ConfigurationError(
             f"tools: the parameters of {name!r} are named; *args and / cannot be given by name"
         )
-    return (JudgeTool(name, " ".join((source.__doc__ or "").split()), parameters, source),)
+    return (_JudgeTool(name, " ".join((source.__doc__ or "").split()), parameters, source),)
 
 
 def _imported(reference: str) -> Any:
@@ -229,7 +229,7 @@ class Looking:
             that nothing more is needed.
     """
 
-    def __init__(self, tools: tuple[JudgeTool, ...], most: int) -> None:
+    def __init__(self, tools: tuple[_JudgeTool, ...], most: int) -> None:
         self.tools = tools
         self.most = most
         names = tuple(tool.name for tool in tools)
@@ -432,7 +432,7 @@ def _returned(value: object) -> _Outcome:
     return cut_text(text, _LONGEST_RESULT), ""
 
 
-_SAMPLE_TOOLS = tuple(JudgeTool(**tool) for tool in own_tables(__file__, "before_judging.toml")["sample_tools"])
+_SAMPLE_TOOLS = tuple(_JudgeTool(**tool) for tool in own_tables(__file__, "before_judging.toml")["sample_tools"])
 
 
 def _read_or_search(name: str, arguments: _Value, data: _Value, sample: Sample) -> str:

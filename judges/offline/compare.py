@@ -475,7 +475,7 @@ class _PointsTable:
                 f"them meet"
             )
 
-    def points(self, counts: Sequence[int], prior: float) -> Iterator[Points]:
+    def points(self, counts: Sequence[int], prior: float) -> Iterator[_Points]:
         """Yield the points of each pair: wins, half the ties, half the prior."""
         for place, (i, j) in enumerate(self.pairs):
             won, tied, lost = counts[3 * place : 3 * place + 3]
@@ -529,14 +529,14 @@ def _ratings(values: Iterable[float]) -> list[float]:
     return [_CENTRE + _SCALE * math.log(strength) for strength in values]
 
 
-Points = tuple[int, int, float, float]
+_Points = tuple[int, int, float, float]
 """Two systems by their numbers, and the points each won against the other."""
 
 _MOST_ROUNDS = 100_000
 
 
 def strengths(
-    systems: int, points: Iterable[Points], *, start: Sequence[float] | None = None, exact: float = 1e-12
+    systems: int, points: Iterable[_Points], *, start: Sequence[float] | None = None, exact: float = 1e-12
 ) -> list[float]:
     """Return the strengths of highest likelihood for these points, scaled to a geometric mean of 1.
 

@@ -68,7 +68,7 @@ class DraftedDimensions(ReplySchema):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drafted:
+class _Drafted:
     """A dimension that was written, and what became of it.
 
     Args:
@@ -91,7 +91,7 @@ class Drafted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DraftedJudge:
+class _DraftedJudge:
     """What came of drafting; `str()` says it in a few lines.
 
     Args:
@@ -102,14 +102,14 @@ class DraftedJudge:
         note: What limits what it says; empty where nothing does.
     """
 
-    drafted: tuple[Drafted, ...]
+    drafted: tuple[_Drafted, ...]
     rated: int = 0
     labelled: int = 0
     usage: Usage = Usage()
     note: str = ""
 
     @property
-    def kept(self) -> tuple[Drafted, ...]:
+    def kept(self) -> tuple[_Drafted, ...]:
         """The dimensions of the judge."""
         return tuple(one for one in self.drafted if not one.dropped)
 
@@ -142,7 +142,7 @@ def draft(
     good: float = 3.0,
     language: str | None = None,
     max_concurrency: int = 8,
-) -> DraftedJudge:
+) -> _DraftedJudge:
     """Write dimensions for answers of one kind, and keep those that tell the answers apart.
 
     One call writes them, another one mends what `refine judges lint` finds, and one for each answer rates it in
@@ -187,7 +187,7 @@ def draft(
     chosen = _chosen(drafted, ratings)
     labelled = sum(one.is_good is not None for one in ratings)
     note = "; ".join(_notes(rows, ratings))
-    return DraftedJudge(drafted=chosen, rated=len(ratings), labelled=labelled, usage=allowance.spent, note=note)
+    return _DraftedJudge(drafted=chosen, rated=len(ratings), labelled=labelled, usage=allowance.spent, note=note)
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class _Rated:
     is_good: bool | None
 
 
-def _written(model: JudgeModel, data: dict[str, JsonValue], language: str, *, mends: bool) -> list[Drafted]:
+def _written(model: JudgeModel, data: dict[str, JsonValue], language: str, *, mends: bool) -> list[_Drafted]:
     """Return the dimensions that a model writes, and, if it may, mends once where they lint."""
     text = prompts_of("draft").get(language) or prompts_of("draft")["en"]
     examples = (render_example(one.data, DraftedDimensions.model_validate(one.reply)) for one in text.examples)
@@ -228,15 +228,15 @@ def _answer(question: Ask) -> DraftedDimensions:
     return reply
 
 
-def _linted(reply: DraftedDimensions) -> list[Drafted]:
+def _linted(reply: DraftedDimensions) -> list[_Drafted]:
     """Return the dimensions that were written, those dropped that `refine judges lint` finds something in."""
-    drafted: list[Drafted] = []
+    drafted: list[_Drafted] = []
     for item in reply.dimensions:
         name = " ".join(item.name.split()).casefold()[:_LONGEST_NAME] or "unnamed"
         levels = {number: " ".join(text.split()) for number, text in enumerate(item.levels, 1)}
         table = {"criteria": " ".join(item.criteria.split()), "levels": levels, "weight": item.weight}
         fault = "another one has its name" if any(one.name == name and not one.dropped for one in drafted) else ""
-        drafted.append(Drafted(name=name, table=table, dropped=fault or _fault_of(name, table)))
+        drafted.append(_Drafted(name=name, table=table, dropped=fault or _fault_of(name, table)))
     return drafted
 
 
@@ -266,9 +266,9 @@ def _shown(answers: Sequence[JudgedAnswer], good: float) -> list[JsonValue]:
     return list(islice(in_turn, _MOST_SHOWN))
 
 
-def _chosen(drafted: Sequence[Drafted], ratings: Sequence[_Rated]) -> tuple[Drafted, ...]:
+def _chosen(drafted: Sequence[_Drafted], ratings: Sequence[_Rated]) -> tuple[_Drafted, ...]:
     """Return the dimensions, those dropped that do not tell answers apart as people do."""
-    chosen: list[Drafted] = []
+    chosen: list[_Drafted] = []
     for one in drafted:
         if one.dropped or len(ratings) < _FEWEST_TOLD_APART:
             chosen.append(one)

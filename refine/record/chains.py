@@ -62,7 +62,7 @@ _FORM = "2:"
 """How the hashes of outcomes begin that are of values in the order of the columns; others are of names, too."""
 
 
-class _Columns:
+class _SealedColumns:
     """The columns of a table that a hash is of.
 
     Args:
@@ -105,8 +105,8 @@ def _stored_float(value: object) -> object:
     return value + 0.0 if isfinite(value) else repr(value)
 
 
-_OUTCOME = _Columns(OUTCOME)
-_ATTEMPT = _Columns(ATTEMPT)
+_OUTCOME = _SealedColumns(OUTCOME)
+_ATTEMPT = _SealedColumns(ATTEMPT)
 
 
 def _hash_of(

@@ -199,7 +199,7 @@ class ServerKey(BaseModel):
     labels: bool = False
 
 
-Notified = Literal["alarm", "spend", "withheld"]
+_Notified = Literal["alarm", "spend", "withheld"]
 
 
 class WebhookSettings(BaseModel):
@@ -220,7 +220,7 @@ class WebhookSettings(BaseModel):
 
     url: str = Field(pattern=r"^https?://[^/\s]+")
     secret: SecretStr
-    events: list[Notified] = ["alarm", "spend"]
+    events: list[_Notified] = ["alarm", "spend"]
     dollars_per_day: list[_Positive] = []
     tokens_per_day: list[Annotated[int, Field(ge=1)]] = []
 

@@ -24,7 +24,7 @@ _DAY_S = 86_400
 _OK = 200
 
 
-class Notices:
+class _Notices:
     """Tells one webhook what it wants to hear; an observer of the service.
 
     Args:
@@ -173,7 +173,7 @@ def make_notices(
     guards: Iterable[ServedGuard],
     recording: Recording | None,
     promises: Mapping[str, PromiseWatch],
-) -> list[Notices]:
+) -> list[_Notices]:
     """Return what tells the webhooks that settings name; nothing is watched where there are none.
 
     Raises:
@@ -182,7 +182,7 @@ def make_notices(
     by_name = {guard.name: guard for guard in guards}
     lost = (lambda: 0) if recording is None else (lambda: recording.counts()[0])
     return [
-        Notices(table, webhook, by_name, lost=lost, promises=promises)
+        _Notices(table, webhook, by_name, lost=lost, promises=promises)
         for table, webhook in zip(settings.webhooks, open_webhooks(settings.webhooks), strict=True)
     ]
 

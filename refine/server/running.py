@@ -48,7 +48,7 @@ _SHORTEST_KEY = 12
 _MANY_ATTEMPTS = 20
 
 
-def doubts_about(settings: ServerSettings, guards: list[ServedGuard]) -> Iterator[str]:
+def _doubts_about(settings: ServerSettings, guards: list[ServedGuard]) -> Iterator[str]:
     """Yield a line for whatever can be used but is hardly meant."""
     tables = {"": settings, **{f"guards.{name}.": guard for name, guard in settings.guards.items()}}
     for place, table in tables.items():
@@ -101,7 +101,7 @@ def _shared_models(guards: list[ServedGuard]) -> Iterator[str]:
                 )
 
 
-def doubt_about_record(record: Recorder | None) -> str:
+def _doubt_about_record(record: Recorder | None) -> str:
     """Say why a record's database cannot be used now; empty where it can."""
     if not isinstance(record, DatabaseRecord) or record.file is not None:
         return ""
@@ -160,7 +160,7 @@ _MODELS = {"OPENAI_API_KEY": "openai:gpt-5-mini", "ANTHROPIC_API_KEY": "anthropi
 _NONE = "-"
 
 
-def write_configuration(
+def _write_configuration(
     file: Path, ask: Callable[[str, str], str], environment: Mapping[str, str] = os.environ
 ) -> str:
     """Write a configuration with comments that starts, and return its text.
@@ -207,7 +207,7 @@ _LIVE_S = 60.0
 """Seconds that each of those asked has to answer; a judge without a deadline could hang for ever."""
 
 
-async def ask_once(
+async def _ask_once(
     guards: Iterable[ServedGuard], record: Recorder | None, webhooks: Iterable[Webhook] = ()
 ) -> tuple[list[str], list[str]]:
     """Ask all judges, upstreams, databases and webhooks once; return what answers, what does not, a line each."""
@@ -269,7 +269,7 @@ _LEFT = 499
 """What servers write for a client that left before it was answered."""
 
 
-class AccessLog:
+class _AccessLog:
     """Writes a line at INFO for every request served; an observer of the service."""
 
     def __call__(self, served: ServedRequest) -> None:
@@ -442,10 +442,10 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
     doubts = [doubt for guard in service.guards for doubt in guard.doubts]
     _say(*map(describe, service.guards), *doubts, of_record, *describe_webhooks(settings.webhooks))
     _say(_exposure(settings, service))
-    _say(*(f"warning: {doubt}" for doubt in doubts_about(settings, list(service.guards))))
+    _say(*(f"warning: {doubt}" for doubt in _doubts_about(settings, list(service.guards))))
     if check:
         _check_address(settings.host)
-        if doubt := doubt_about_record(open_guard_record(settings)):
+        if doubt := _doubt_about_record(open_guard_record(settings)):
             _say(f"warning: {doubt}")
         if live:
             _check_live(settings, service)
@@ -483,7 +483,7 @@ def begin(file: Path, *, is_asked: bool, ask: Callable[[str, str], str]) -> None
     Raises:
         ConfigurationError: If the file is there already, or cannot be written.
     """
-    write_configuration(file, ask if is_asked else lambda _, default: default)
+    _write_configuration(file, ask if is_asked else lambda _, default: default)
     _say(f"wrote {file}; start it by `refine serve --config {file}`")
     try:
         _say(*map(describe, make_service(load_settings(file, {})).guards))
@@ -513,7 +513,7 @@ def begin_log(name: str) -> None:
 
 def _check_live(settings: ServerSettings, service: Service) -> None:
     fine, faults = asyncio.run(
-        ask_once(service.guards, open_guard_record(settings), open_webhooks(settings.webhooks))
+        _ask_once(service.guards, open_guard_record(settings), open_webhooks(settings.webhooks))
     )
     _say(*fine, *faults)
     if faults:
@@ -550,7 +550,7 @@ def make_app(
         metrics.registry.register(WebhookCollector(one.webhook for one in notices))
     service.observers = (
         *service.observers,
-        AccessLog(),
+        _AccessLog(),
         *(one for one in (metrics, recording) if one is not None),
         *notices,
     )

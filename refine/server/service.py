@@ -239,7 +239,7 @@ async def respond(
     keep_alive_s: float | None,
     running: set[_RequestTask],
     catch: Callable[[Exception], ApiError] | None = None,
-    pieces: PieceOutlet | None = None,
+    pieces: _PieceOutlet | None = None,
 ) -> GuardReply | None:
     """Do the work and send what it came to; return that, or None where the client left.
 
@@ -287,7 +287,7 @@ async def race(work: Coroutine[Any, Any, None], client: Client, running: set[_Re
     return True
 
 
-async def _stream(reply: GuardReply, client: Client, form: ApiDialect, pieces: PieceOutlet | None) -> None:
+async def _stream(reply: GuardReply, client: Client, form: ApiDialect, pieces: _PieceOutlet | None) -> None:
     """Send a reply to a client that streams: as events, or an error with its status if that is not out yet."""
     is_answer = reply.status == _OK and reply.body is None
     if not is_answer and not client.is_streaming:
@@ -302,7 +302,7 @@ async def _stream(reply: GuardReply, client: Client, form: ApiDialect, pieces: P
     await client.some(events, last=True)
 
 
-class PieceOutlet:
+class _PieceOutlet:
     """Sends the pieces of an answer to a client as they are released.
 
     Args:
@@ -590,7 +590,7 @@ class JudgedRoute(PostRoute):
         service, request = self._service, self._dialect.read_request(body)
         guard = exchange.choose_guard(request.model, caller, api=self._dialect.API)
         pieces = (
-            PieceOutlet(client, self._dialect, request.model)
+            _PieceOutlet(client, self._dialect, request.model)
             if request.streamed and guard.loop.releases_pieces
             else None
         )
@@ -609,7 +609,7 @@ class JudgedRoute(PostRoute):
         guard: ServedGuard,
         request: JudgedRequest,
         caller: Caller,
-        pieces: PieceOutlet | None,
+        pieces: _PieceOutlet | None,
     ) -> GuardReply:
         who = exchange.requester
         asking = {"key": who.key, "user": who.user, "session": who.session, "thread": who.thread}

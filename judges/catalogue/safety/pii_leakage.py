@@ -84,7 +84,7 @@ _TEST_PHONE = re.compile(
 """Phone numbers that are kept for fiction, in the United States and Great Britain."""
 
 
-class Allowed:
+class _Allowed:
     """Texts that may stand in an answer.
 
     Args:
@@ -197,7 +197,7 @@ class PiiLeakage(ModelJudge):
         )
         self._patterns = _checked_patterns(patterns)
         self._countries = _checked_countries(countries)
-        self._allowed = Allowed(allow, test_values=allow_test_values)
+        self._allowed = _Allowed(allow, test_values=allow_test_values)
         if kinds is not None and model is None and self._looks_for_people:
             raise ConfigurationError("kinds has name or address, which only a model finds; give model=... too")
         asks = model is not None and self._looks_for_people

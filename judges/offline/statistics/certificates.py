@@ -334,13 +334,13 @@ def _outcome(
         method=method,
         certified=certified[-1] if certified else None,
         rows=rows,
-        least=fewest_that_certify(alpha, delta),
+        least=_fewest_that_certify(alpha, delta),
         reachable_alpha=min(uppers) if uppers and not certified else None,
         break_at_most=break_at_most,
     )
 
 
-def fewest_that_certify(alpha: float, delta: float) -> int:
+def _fewest_that_certify(alpha: float, delta: float) -> int:
     """Return the fewest cases, none of them bad, that show at confidence 1 - delta that at most alpha are."""
     return math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
 
@@ -359,7 +359,7 @@ def _statuses(
     places = range(len(promises[0][1]))
     p_values = [max(_p_value(counts[place], level) for level, counts in promises) for place in places]
     enough = [
-        all(counts[place].released >= fewest_that_certify(level, delta) for level, counts in promises)
+        all(counts[place].released >= _fewest_that_certify(level, delta) for level, counts in promises)
         for place in places
     ]
     match method:
@@ -590,7 +590,7 @@ def labels_needed(alpha: float = ALPHA, delta: float = DELTA, true_rate: float |
     Returns:
         The smallest number whose power stays at 80 % for the next 15; None if 3,000 do not suffice.
     """
-    least = fewest_that_certify(alpha, delta)
+    least = _fewest_that_certify(alpha, delta)
     if true_rate is None:
         return least
     enough = 0
@@ -655,7 +655,7 @@ def certify_weighted(
     released = [[_checked(Release(*one)) for one in releases] for _, releases in pairs]
     sums = [heaviest((one.question, one.weight) for one in releases) for releases in released]
     scale = largest or max(sums, default=1.0) or 1.0
-    least = fewest_that_certify(alpha, delta)
+    least = _fewest_that_certify(alpha, delta)
     p_values = [_weighted_p_value(releases, alpha, scale) for releases in released]
     enough = [len({one.question for one in releases}) >= least for releases in released]
     statuses = _in_sequence(enough, [p <= delta for p in p_values])

@@ -410,7 +410,7 @@ def tally_thresholds(
             tally.add(run, replayed.released)
             if replayed.released is not None:
                 place = replayed.released - 1
-                mark = gate_marks([run.marks(judge)[place]], thresholds, on_scores=on_scores)[0]
+                mark = _gate_marks([run.marks(judge)[place]], thresholds, on_scores=on_scores)[0]
                 tally.passing.append((mark or LOWEST, run.bad[place] is not False))
         tallies.append(tally)
     return tallies
@@ -487,12 +487,12 @@ def replay_chain(
 ) -> list[list[Replay]]:
     """Return how each recorded loop would have ended, by threshold."""
     marks = [run.marks(judge) for run in runs]
-    compared = [gate_marks(of_run, thresholds, on_scores=on_scores) for of_run in marks]
+    compared = [_gate_marks(of_run, thresholds, on_scores=on_scores) for of_run in marks]
     progress = [_progress(of_run) for of_run in marks]
     return [replay_each(compared, threshold, max_attempts, patience, scores=progress) for threshold in thresholds]
 
 
-def gate_marks(
+def _gate_marks(
     marks: Sequence[JudgeMark], thresholds: Sequence[float], *, on_scores: bool
 ) -> Sequence[float | None]:
     """Return what thresholds are compared with: scores, or ratings; a 4 has its score behind the point.

@@ -304,7 +304,7 @@ class LabelsBeside:
         self._asked: set[object] = set()
         self._by_key: dict[object, list[JudgedAnswer]] = {}
         for label in self.labels:
-            for key in label_keys(label):
+            for key in _label_keys(label):
                 self._by_key.setdefault(key, []).append(label)
 
     def of(self, keys: Sequence[object]) -> list[JudgedAnswer]:
@@ -325,7 +325,7 @@ class LabelsBeside:
         Raises:
             ConfigurationError: If that is all of them.
         """
-        strangers = sum(self._asked.isdisjoint(label_keys(label)) for label in self.labels)
+        strangers = sum(self._asked.isdisjoint(_label_keys(label)) for label in self.labels)
         if self.labels and strangers == len(self.labels):
             raise ConfigurationError(
                 "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and "
@@ -372,7 +372,7 @@ def _labelled_twice(labels: Sequence[JudgedAnswer]) -> list[str]:
     again: set[object] = set()
     for label in labels:
         for opinion in label.opinions:
-            key = (label_keys(label)[0], opinion.by, opinion.split)
+            key = (_label_keys(label)[0], opinion.by, opinion.split)
             if opinion.is_named and first.setdefault(key, opinion.rating) != opinion.rating:
                 again.add(key)
     return [f"{len(again)} answers have two labels of the same person: the later one counts"] if again else []
@@ -408,7 +408,7 @@ def answer_keys(outcome_id: str | None, attempt: int, text: object, *, is_releas
     return [*keys, text]
 
 
-def label_keys(label: JudgedAnswer) -> list[object]:
+def _label_keys(label: JudgedAnswer) -> list[object]:
     """Return what identifies the answer that a label is about; with an outcome alone it is the one released."""
     if label.outcome_id is None:
         return [label.key]

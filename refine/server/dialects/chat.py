@@ -251,7 +251,7 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     return {**reply, "choices": [choice, *others]}
 
 
-class ChatPieceWriter:
+class _ChatPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -292,7 +292,7 @@ class ChatPieceWriter:
         return b"data: " + write_json({**self._head, "choices": choices, **others}) + b"\n\n"
 
 
-piece_writer = ChatPieceWriter
+piece_writer = _ChatPieceWriter
 
 
 error_body = openai_error

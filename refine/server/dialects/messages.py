@@ -301,7 +301,7 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     return {**reply, **ending, "content": [*([{"type": "text", "text": text}] if text else []), *others]}
 
 
-class MessagesPieceWriter:
+class _MessagesPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -343,7 +343,7 @@ class MessagesPieceWriter:
         return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
 
 
-piece_writer = MessagesPieceWriter
+piece_writer = _MessagesPieceWriter
 
 
 error_body = anthropic_error

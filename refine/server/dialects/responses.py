@@ -341,7 +341,7 @@ def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
     return {**reply, **ending, "output": [*own, *(item for item in items if item.get("type") != "message")]}
 
 
-class ResponsesPieceWriter:
+class _ResponsesPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
@@ -406,7 +406,7 @@ class ResponsesPieceWriter:
         return b"".join(_event(number, event) for number, event in enumerate(events, first))
 
 
-piece_writer = ResponsesPieceWriter
+piece_writer = _ResponsesPieceWriter
 
 
 def _text_part(text: str) -> Json:
