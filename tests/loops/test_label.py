@@ -287,3 +287,4 @@ def test_what_is_shown() -> None:
     assert wrap("a bb ccc " + "x" * 25, 12) == ["a bb ccc", "x" * 12, "x" * 12, "x"]
     assert wrap("\u4e2d" * 10, 10) == ["\u4e2d" * 5] * 2
     assert wrap("one\n\ntwo", 10) == ["one", "", "two"]
+    assert wrap("def f():\n    return 1", 20) == ["def f():", "    return 1"]
