@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from judges import Judge
@@ -104,47 +106,7 @@ CASES: Mapping[str, Case] = {
 }
 """What is special to some judges; all others are made with a model, or with nothing."""
 
-_TEXTS: Mapping[str, Fields] = {
-    "en": {
-        "user_input": "Where does the Eiffel Tower stand, and when was it built?",
-        "good": 'The Eiffel Tower stands in Paris. The guide says "it was built in 1889".',
-        "bad": f'I think "it was put up in {BAD} by nobody", somewhere in London.',
-        "contexts": [
-            "The Eiffel Tower stands in Paris, and it was built in 1889.",
-            "The company of Gustave Eiffel designed the tower.",
-            "The tower is made of iron and has three levels.",
-        ],
-        "facts": ["The Eiffel Tower stands in Paris.", "The Eiffel Tower was built in 1889."],
-        "topics": ["famous towers", "travelling"],
-        "guidelines": ["Name the city.", "Be brief."],
-    },
-    "zh": {
-        "user_input": "埃菲尔铁塔在哪里，是什么时候建的？",
-        "good": "埃菲尔铁塔位于巴黎。指南说：“它建于1889年”。",
-        "bad": f"我想“它由无名者在{BAD}年建成”，大概位于伦敦。",
-        "contexts": [
-            "埃菲尔铁塔位于巴黎，它建于1889年。",
-            "铁塔由古斯塔夫·埃菲尔的公司设计。",
-            "铁塔由铁制成，分为三层。",
-        ],
-        "facts": ["埃菲尔铁塔位于巴黎。", "埃菲尔铁塔建于1889年。"],
-        "topics": ["著名的塔", "旅行"],
-        "guidelines": ["说出城市的名字。", "要简短。"],
-    },
-    "ru": {
-        "user_input": "Где стоит Эйфелева башня и когда она построена?",
-        "good": "Эйфелева башня стоит в Париже. В путеводителе сказано: «она построена в 1889 году».",
-        "bad": f"Думаю, «её никто не строил до {BAD} года», где-то в Лондоне.",
-        "contexts": [
-            "Эйфелева башня стоит в Париже, она построена в 1889 году.",
-            "Башню спроектировала компания Гюстава Эйфеля.",
-            "Башня сделана из железа, у неё три уровня.",
-        ],
-        "facts": ["Эйфелева башня стоит в Париже.", "Эйфелева башня построена в 1889 году."],
-        "topics": ["знаменитые башни", "путешествия"],
-        "guidelines": ["Назови город.", "Пиши кратко."],
-    },
-}
+_TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 LANGUAGES = tuple(_TEXTS)
 
 

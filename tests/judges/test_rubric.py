@@ -352,30 +352,10 @@ async def test_without_an_answer_no_model_is_asked(row: dict[str, str]) -> None:
     assert [judge(row).unscored, (await judge.acall(row)).unscored] == ["no_response", "no_response"]
 
 
-@pytest.mark.parametrize(
-    ("own", "asked", "sent"), [(None, 0.0, 0.0), (None, 0.7, 0.7), (None, None, None), (0.3, 0.0, 0.3)]
-)
-def test_temperature_is_asked_of_a_model_that_leaves_it_open(
-    own: float | None, asked: float | None, sent: float | None
-) -> None:
-    """A temperature of the model's own stands, and nothing is asked where the judge is told to ask nothing."""
-    model = asking()
-    model.temperature = own
-    Helpfulness(model, temperature=asked)(ROW)
-    assert model.settings[-1].get("temperature") == sent
-
-
 def test_the_model_is_known_to_others() -> None:
     """A loop can see which model a judge asks."""
     model = asking()
     assert [one.is_model(model) for one in tone(model).models] == [True]
-
-
-@pytest.mark.parametrize("model", [None, "gpt", 5, object])
-def test_a_judge_without_a_model_is_refused(model: object) -> None:
-    """There is no default model to guess; the error says what to give."""
-    with pytest.raises(ConfigurationError, match="a judge needs a model to ask, not"):
-        Helpfulness(model)
 
 
 @pytest.mark.parametrize(
