@@ -16,6 +16,7 @@ from langchain_core.messages import (
 )
 
 from judges import ConfigurationError
+from judges.messages import Message, plain_message
 from judges.models.providers.openai_messages import answer_of, to_dict, to_dicts, to_message, to_messages
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q":"Paris",  "n": 2}'}}
@@ -163,3 +164,21 @@ def test_what_cannot_be_converted_says_so() -> None:
         to_messages([{"content": "hi"}])
     with pytest.raises(ConfigurationError, match="a part of type 'file' cannot be sent"):
         to_dict(HumanMessage([{"type": "file", "url": "https://x", "mime_type": "application/pdf"}]))
+
+
+@pytest.mark.parametrize(
+    ("role", "kind"), [("user", HumanMessage), ("assistant", AIMessage), ("system", SystemMessage)]
+)
+def test_a_message_of_a_text_alone_is_as_langchain_makes_it(role: str, kind: type[BaseMessage]) -> None:
+    """Although nothing of it is checked: all fields, those that were set, and nothing shared with another."""
+    made, other, own = (
+        to_message({"role": role, "content": "Hi."}),
+        to_message({"role": role, "content": "Hi."}),
+        kind("Hi."),
+    )
+    assert (type(made), made) == (kind, own)
+    assert list(vars(made).items()) == list(vars(own).items())
+    assert (made.model_fields_set, made.__pydantic_extra__) == (own.model_fields_set, own.__pydantic_extra__)
+    made.additional_kwargs["seen"] = made.response_metadata["seen"] = True
+    assert other == own == made.model_copy(update={"additional_kwargs": {}, "response_metadata": {}})
+    assert plain_message(own) == Message.model_validate(own)
