@@ -282,6 +282,7 @@ class Loop:
         self._candidate = candidate
         self._throttle = WarningThrottle()
         self._judge = judge
+        self._is_ours: bool = getattr(judge, "is_ours_alone", False)
         self._check_direction()
         check_judges(policy, judge)
         self._generator = as_generator(generator)
@@ -705,7 +706,7 @@ class Loop:
                 return await judge.acall(sample)
 
         longest = None if seconds is None else seconds + LAST_WORDS_S
-        is_ours = not context.is_heard and getattr(judge, "is_ours_alone", False)
+        is_ours = self._is_ours and not context.is_heard
         return Effect(run=run, arun=arun, config=config, seconds=longest, allowance=allowance, is_ours=is_ours)
 
     def _observation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import ipaddress
 import json
@@ -13,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -499,6 +501,27 @@ def keep_for_good() -> None:
     """
     gc.collect()
     gc.freeze()
+    with suppress(OSError):  # no such list: another system
+        _use_large_pages()
+
+
+_LARGE_PAGE, _COLLAPSE = 2 << 20, 25
+"""Its bytes, and Linux's advice, from 6.1 on, to put what a stretch of memory holds into such pages."""
+
+
+def _use_large_pages() -> None:
+    """Have Linux hold in large pages what was made until now, where it can.
+
+    A request touches thousands of places all over it; looking them up in small pages is a tenth of its CPU.
+    """
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    advise = ctypes.CDLL(None).madvise
+    for line in maps.splitlines():
+        span, rights, *_, name = f"{line} -".split(maxsplit=5)
+        first, end = (int(place, 16) // _LARGE_PAGE for place in span.split("-"))
+        size = (end - first - 1) * _LARGE_PAGE
+        if rights == "rw-p" and name.split()[0] in ("-", "[heap]") and size > 0:
+            advise(ctypes.c_void_p((first + 1) * _LARGE_PAGE), ctypes.c_size_t(size), _COLLAPSE)
 
 
 def begin_log(name: str) -> None:

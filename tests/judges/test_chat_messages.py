@@ -25,7 +25,7 @@ from pydantic import SecretStr
 
 from judges import ConfigurationError, Helpfulness, Length, Sample, Verdict, load
 from judges.fingerprint import fingerprint
-from judges.messages import Message
+from judges.messages import Message, plain_message
 from judges.models.providers.http_errors import EndpointConnectionError, EndpointError
 from judges.models.providers.langchain import LangChainModel
 from judges.models.providers.openai import OpenAICompatible
@@ -619,3 +619,20 @@ def test_runs_and_the_loop_show_them_and_files_do_not_keep_them(tmp_path: Path) 
     assert PNG not in text
     assert "image_url" in text
     assert evaluate(read_rows(record), Length(at_most=99)).rows[0].verdicts["length"].passed
+
+@pytest.mark.parametrize(
+    ("role", "kind"), [("user", HumanMessage), ("assistant", AIMessage), ("system", SystemMessage)]
+)
+def test_a_message_of_a_text_alone_is_as_langchain_makes_it(role: str, kind: type[BaseMessage]) -> None:
+    """Although nothing of it is checked: all fields, those that were set, and nothing shared with another."""
+    made, other, own = (
+        to_message({"role": role, "content": "Hi."}),
+        to_message({"role": role, "content": "Hi."}),
+        kind("Hi."),
+    )
+    assert (type(made), made) == (kind, own)
+    assert list(vars(made).items()) == list(vars(own).items())
+    assert (made.model_fields_set, made.__pydantic_extra__) == (own.model_fields_set, own.__pydantic_extra__)
+    made.additional_kwargs["seen"] = made.response_metadata["seen"] = True
+    assert other == own == made.model_copy(update={"additional_kwargs": {}, "response_metadata": {}})
+    assert plain_message(own) == Message.model_validate(own)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from typer.testing import CliRunner
 
 from refine.cli.app import app
 from refine.server.access import digest_of
+from refine.server.running import keep_for_good
 from tests import forks
 from tests.guarding import QUESTION, wait_until
 from tests.model_server import Asked, Reply, serving
@@ -269,3 +272,12 @@ def test_making_a_key() -> None:
     key = result.stderr.splitlines()[0]
     assert result.stdout == f'[[keys]]\nname = "app"\nsha256 = "{digest_of(key)}"\n'
     assert run("key", "a b")[0] == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="large pages are Linux's")
+def test_what_is_kept_for_good_stays_as_it_is() -> None:
+    """Moving what was made until now into large pages changes none of it."""
+    made = [bytes([number % 256]) * 1_000 for number in range(10_000)]
+    keep_for_good()
+    gc.unfreeze()
+    assert all(one == bytes([number % 256]) * 1_000 for number, one in enumerate(made))
