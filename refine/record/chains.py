@@ -77,10 +77,8 @@ class _SealedColumns:
 
     def values(self, row: Stored) -> list[Any]:
         """Return what the table holds of a row, but for what is empty at its end: later columns change no hash."""
-        try:
-            values = list(self._values_of(row))
-        except KeyError:  # a row that was not written yet may leave out what is empty
-            values = list(map(row.get, self._names))
+        # a row that was not written yet, a dict, may leave out what is empty
+        values = list(map(row.get, self._names) if type(row) is dict else self._values_of(row))
         for at in self._floats:
             value = values[at]
             if value is not None and (type(value) is not float or not value or not isfinite(value)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -212,8 +212,11 @@ class _CheckedText:
         messages = list(self.messages) or [{"role": "user", "content": _UNKNOWN_QUESTION}]
         conversation = chat.conversation({"messages": messages})
         loop = self.guard.loop.with_generator(_FirstDraft(self.text, self._make_mender(messages, conversation)))
+        begun = loop.begin({"messages": conversation})
+        if not self.messages and loop.policy.augment in ("restated", "fresh"):  # the text is all that there is
+            begun = replace(begun, policy=loop.policy.model_copy(update={"augment": "last_draft"}))
         try:
-            outcome = await arun(loop, {"messages": conversation})
+            outcome = await arun(loop, {"messages": conversation}, begun=begun)
         except BaseException as error:
             ended = outcome_of(error)
             if ended is not None:

@@ -51,6 +51,7 @@ def test_the_three_actions(guard: Guarded, upstream: ModelServer) -> None:
     upstream.reply = in_turn(Reply("good"))
     assert ask(guard, "good") == {"action": "NONE"}
     assert ask(guard, "good", "bad") == {"action": "GUARDRAIL_INTERVENED", "texts": ["good", "good"]}
+    assert b'"content":"bad"' in upstream.requests[-1]["raw"]  # of an unknown question it is all that there is
     upstream.reply = in_turn(Reply("bad DRAFT"))
     blocked = ask(guard, "bad")
     assert blocked["action"] == "BLOCKED"
@@ -104,7 +105,7 @@ def test_the_real_proxy(tmp_path: Path) -> None:
     def reply_to(asked: Asked) -> Reply | Wire:
         if asked["method"] == "GET":  # the proxy looks for models as it starts
             return answered({"object": "list", "data": []})
-        return Reply("good" if "bad DRAFT" in asked["raw"].decode() else "bad DRAFT")
+        return Reply("good" if "SECRET-FEEDBACK" in asked["raw"].decode() else "bad DRAFT")
 
     with serving(reply_to) as upstream, guarding(upstream.url) as guard:
         config = tmp_path / "litellm.yaml"
