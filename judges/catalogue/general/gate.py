@@ -57,6 +57,13 @@ _ASKS = re.compile(
 )
 """Matches a text that asks something, with or without a question mark."""
 
+_BLANK_MARKUP = re.compile(r"(?:\s|</?(?:br|p|div|span)\s*/?>|&(?:nbsp|ensp|emsp|#160|#xa0);)+", re.IGNORECASE)
+"""Matches HTML that shows nothing."""
+_ASKS_FOR_MARKUP = re.compile(
+    r"\b(?:x?html|tags?|markup|entit(?:y|ies)|elements?)\b|тег|标签|標籤|タグ", re.IGNORECASE
+)
+"""Matches a question whose answer may be such HTML."""
+
 
 _NonAnswer = Literal["symbols", "opener", "echo"]
 """Kinds of rejected answers: nothing but symbols, only opening words, nothing but the question."""
@@ -82,10 +89,11 @@ def classify_non_answer(answer: str, *, question: str = "", reference: str | Non
     Only letters and digits are compared, decomposed and without marks, width and case, so that full-width,
     zero-width, combining and directional variants are the same. Look-alikes of other scripts are not.
 
-    - `symbols`: there is no letter or digit of any script. Passes where the question asks for a symbol (it names
-      a kind of one: "character", "operator", "emoji", ...), offers it ("✓ or ✗?"; punctuation of prose does not
-      count as offered), or has no letter or digit itself; where it asks for code or output ("print", "return",
-      ...) and there is more than `.`, `:` and the like; and for signs that are values, such as ∞.
+    - `symbols`: there is no letter or digit of any script, or only HTML that shows nothing. Passes where the
+      question asks for a symbol (it names a kind of one: "character", "operator", "emoji", ...), offers it
+      ("✓ or ✗?"; punctuation of prose does not count as offered), or has no letter or digit itself; where it
+      asks for code or output ("print", "return", ...) and there is more than `.`, `:` and the like; and for
+      signs that are values, such as ∞. HTML passes where the question asks for a tag, or the like.
     - `opener`: there are only words that open an answer ("Solution", "Thought process:"), in any of ten
       languages and in any number; words such as "Result" only if a colon, dots, a heading's mark or empty tags
       announce content that then does not follow. A single word without such a mark passes where the question
@@ -103,7 +111,7 @@ def classify_non_answer(answer: str, *, question: str = "", reference: str | Non
     if reference is not None and answer.strip() == reference.strip():
         return None
     first = _first(_BEGINNING, answer)
-    if not first:
+    if not first or (_BLANK_MARKUP.fullmatch(answer) and not _ASKS_FOR_MARKUP.search(question)):
         return None if _wants_symbols(answer, question) else "symbols"
     if _begins_otherwise(first, question):
         return None
