@@ -503,7 +503,7 @@ class Loop:
         )
         try:
             drafted = record(skip_reason=draft.skip_reason)
-        except Exception as error:  # the policy's function raised it
+        except BaseException as error:  # the policy's function raised it
             drafted = record(skip_reason=f"skip: {kind_of(error)} from the policy's function")
             add_outcome(error, drafted, messages, now=now)
             raise
@@ -743,7 +743,7 @@ class Loop:
             )
         try:
             augmented = judged.add_messages(self._added(judged))
-        except Exception as error:  # the policy's function raised it, or returned no messages
+        except BaseException as error:  # the policy's function raised it, or returned no messages
             add_outcome(error, judged, messages, now=now)
             raise
         return Transition(refinement=augmented, goto="generate", events=events, warnings=warnings)

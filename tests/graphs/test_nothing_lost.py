@@ -199,6 +199,18 @@ def in_tasks(file: Path, **settings: Any) -> object:
     return asyncio.run(SelfRefine(ScriptedModel(list("abcd")), judges, record=file, **settings).arefine("what?"))
 
 
+def interrupting_later(*_: object) -> Any:
+    """Be a function of a user's in which the process is interrupted, on its second call."""
+    CALLS.append(1)
+    if len(CALLS) > 1:
+        raise KeyboardInterrupt
+
+
+def interrupting_at_once(_: object) -> Any:
+    """Be a function of a user's in which the process is interrupted."""
+    raise KeyboardInterrupt
+
+
 CALLS: list[int] = []
 INTERRUPTED: dict[str, Callable[[Path], object]] = {
     "generator": lambda file: SelfRefine(interrupted_later, judge(), record=file).refine("what?"),
@@ -216,6 +228,12 @@ INTERRUPTED: dict[str, Callable[[Path], object]] = {
     "candidates": lambda file: SelfRefine(
         ScriptedModel(list("abcd")), ScriptedJudge([2, 2, 2, KeyboardInterrupt]), record=file, candidates=2
     ).refine("what?"),
+    "skip": lambda file: SelfRefine(
+        ScriptedModel(["a", "b"]), judge(), record=file, skip=interrupting_later
+    ).refine("what?"),
+    "augment": lambda file: SelfRefine(
+        ScriptedModel(["a", "b"]), judge(), record=file, augment=interrupting_at_once
+    ).refine("what?"),
     "tasks: panel": in_tasks,
     "tasks: deadline": lambda file: in_tasks(file, deadline_s=60),
     "tasks: candidates": lambda file: in_tasks(file, candidates=2),
@@ -231,9 +249,11 @@ def test_an_interrupted_process_leaves_the_record_of_its_attempts(way: str, tmp_
         INTERRUPTED[way](file)
     outcome = outcome_of(raised.value)
     assert outcome is not None
-    assert (outcome.stop_reason, outcome.answer, outcome.passed) == ("broken_off", None, False)
+    reason = "skipped" if way == "skip" else "broken_off"
+    assert (outcome.stop_reason, outcome.answer, outcome.passed) == (reason, None, False)
     drafts = [draft for attempt in outcome.attempts for draft in attempt.drafts]
-    assert len(drafts) == len(file.read_text().splitlines()) >= {"judge": 2, "candidates": 3}.get(way, 1)
+    least = {"judge": 2, "skip": 2, "candidates": 3}.get(way, 1)
+    assert len(drafts) == len(file.read_text().splitlines()) >= least
     assert drafts[0].rating == 2
 
 

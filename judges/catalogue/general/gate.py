@@ -19,9 +19,12 @@ from judges.entry import own_tables
 from judges.prompting.prompts import Language
 
 _WORDS = own_tables(__file__, "gate.toml")
-_ASKS, _ASKS_FOR_A_SYMBOL, _ASKS_FOR_CODE, _ASKS_FOR_A_WORD = (
-    re.compile("".join(_WORDS["asks"][kind]), re.IGNORECASE) for kind in ("anything", "symbol", "code", "word")
+_ASKS, _ASKS_FOR_A_SYMBOL, _ASKS_FOR_CODE, _ASKS_FOR_A_WORD, _ASKS_FOR_MARKUP = (
+    re.compile("".join(_WORDS["asks"][kind]), re.IGNORECASE)
+    for kind in ("anything", "symbol", "code", "word", "markup")
 )
+_BLANK_MARKUP = re.compile(r"(?:\s|</?(?:br|p|div|span)\s*/?>|&(?:nbsp|ensp|emsp|#160|#xa0);)+", re.IGNORECASE)
+"""Matches HTML that shows nothing."""
 
 _NonAnswer = Literal["symbols", "opener", "echo"]
 """Kinds of rejected answers: nothing but symbols, only opening words, nothing but the question."""
@@ -46,10 +49,11 @@ def classify_non_answer(answer: str, *, question: str = "", reference: str | Non
     Only letters and digits are compared, decomposed and without marks, width and case, so that full-width,
     zero-width, combining and directional variants are the same. Look-alikes of other scripts are not.
 
-    - `symbols`: there is no letter or digit of any script. Passes where the question asks for a symbol (it names
-      a kind of one: "character", "operator", "emoji", ...), offers it ("✓ or ✗?"; punctuation of prose does not
-      count as offered), or has no letter or digit itself; where it asks for code or output ("print", "return",
-      ...) and there is more than `.`, `:` and the like; and for signs that are values, such as ∞.
+    - `symbols`: there is no letter or digit of any script, or only HTML that shows nothing. Passes where the
+      question asks for a symbol (it names a kind of one: "character", "operator", "emoji", ...), offers it
+      ("✓ or ✗?"; punctuation of prose does not count as offered), or has no letter or digit itself; where it
+      asks for code or output ("print", "return", ...) and there is more than `.`, `:` and the like; and for
+      signs that are values, such as ∞. HTML passes where the question asks for a tag, or the like.
     - `opener`: there are only words that open an answer ("Solution", "Thought process:"), in any of ten
       languages and in any number; words such as "Result" only if a colon, dots, a heading's mark or empty tags
       announce content that then does not follow. A single word without such a mark passes where the question
@@ -67,7 +71,7 @@ def classify_non_answer(answer: str, *, question: str = "", reference: str | Non
     if reference is not None and answer.strip() == reference.strip():
         return None
     head, question_start = _first(2 * _LONGEST, answer), _first(_LONGEST, question)
-    if not head:
+    if not head or (_BLANK_MARKUP.fullmatch(answer) and not _ASKS_FOR_MARKUP.search(question)):
         return None if _wants_symbols(answer, question) else "symbols"
     if _begins_otherwise(head[:_BEGINNING], question_start[:_BEGINNING]) or _goes_on(head, question_start):
         return None
