@@ -133,11 +133,7 @@ def _tools_of(candidate: Any) -> Sequence[_JudgeTool]:
     if isinstance(source, _JudgeTool):
         return (source,)
     if all(hasattr(source, name) for name in ("invoke", "ainvoke", "name", "description")):
-        schema = getattr(source, "tool_call_schema", None) or source.args_schema
-        text = (
-            schema.model_json_schema() if isclass(schema) and issubclass(schema, BaseModel) else dict(schema or {})
-        )
-        return (_JudgeTool(source.name, source.description or "", text, source),)
+        return (_JudgeTool(source.name, source.description or "", arguments_schema(source), source),)
     name = getattr(source, "__name__", "")
     if not callable(source) or isclass(source) or not name.isidentifier():
         raise ConfigurationError(
@@ -153,6 +149,14 @@ def _tools_of(candidate: Any) -> Sequence[_JudgeTool]:
             f"tools: the parameters of {name!r} are named; *args and / cannot be given by name"
         )
     return (_JudgeTool(name, " ".join((source.__doc__ or "").split()), parameters, source),)
+
+
+def arguments_schema(tool: Any) -> dict[str, Any]:
+    """Return the JSON schema of the arguments of a LangChain tool; that of one of an MCP server is one already."""
+    schema: Any = getattr(tool, "tool_call_schema", None) or getattr(tool, "args_schema", None)
+    if isclass(schema) and issubclass(schema, BaseModel):
+        return schema.model_json_schema()
+    return dict(schema or getattr(tool, "args", None) or {})
 
 
 def _imported(reference: str) -> Any:

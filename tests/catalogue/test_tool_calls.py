@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from typing import Any
+from enum import Enum
+from typing import Annotated, Any, Literal
 
 import pytest
 from langchain_core.tools import tool
+from pydantic import BaseModel, Field
 
 from judges import load
 from judges.catalogue.parts.calls import CallComparison, render_call, same_value
@@ -264,6 +266,26 @@ def ferry(hour: int) -> str:
     return str(hour)
 
 
+class Deck(Enum):
+    """Where one may sit."""
+
+    UPPER = "upper"
+    LOWER = "lower"
+
+
+class Guest(BaseModel):
+    """Somebody who travels."""
+
+    name: str
+    age: Annotated[int, Field(ge=0)]
+
+
+@tool
+def seats(deck: Deck, guests: list[Guest], meal: Literal["none"] = "none") -> str:
+    """Books seats."""
+    return f"{deck} {guests} {meal}"
+
+
 @for_every(
     "tools, fields, expected",
     [
@@ -276,7 +298,13 @@ def ferry(hour: int) -> str:
                 {
                     "name": "ferry",
                     "description": "Books a ferry.",
-                    "parameters": {"hour": {"title": "Hour", "type": "integer"}},
+                    "parameters": {
+                        "description": "Books a ferry.",
+                        "properties": {"hour": {"title": "Hour", "type": "integer"}},
+                        "required": ["hour"],
+                        "title": "ferry",
+                        "type": "object",
+                    },
                 }
             ],
         ),
@@ -290,3 +318,28 @@ def test_the_tools_are_shown_where_they_are_known(tools: Any, fields: dict[str, 
     model = finding("right")
     load("tool_use", model=model, tools=tools)(row(PORTO, **fields))
     assert asked(model)[0].get("tools") == expected
+
+
+ANN = {"name": "Ann", "age": 8}
+
+
+@for_every(
+    "changed, fault",
+    [
+        ({}, ""),
+        ({"deck": "middle"}, '`deck` is "middle" and should be: "upper", "lower".'),
+        ({"guests": [ANN, {"name": "Bo", "age": -1}]}, "should be: {age: >= 0}."),
+        ({"guests": [{"name": "Bo"}]}, "should be: {age: ...}."),
+        ({"guests": ["Ann"]}, "should be: object."),
+        ({"meal": "fish"}, 'should be: "none".'),
+        ({"guests": None}, "should be: array."),
+    ],
+)
+def test_arguments_are_held_against_the_definition_of_a_langchain_tool(
+    changed: dict[str, Any], fault: str
+) -> None:
+    """Choices that a reference names, bounds, and what stands in lists and objects; what is required is missed."""
+    judge = load("tool_permission", tools=[seats])
+    (item,) = judge(row(("seats", {"deck": "upper", "guests": [ANN], **changed}, "done"))).items
+    assert (item.passed, (item.rationale or "")[-len(fault) :] if fault else "") == (not fault, fault)
+    assert judge(row(("seats", {"deck": "upper"}, "done"))).items[0].rationale == "`guests` is missing."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from operator import ge, gt, le, lt
 from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
@@ -28,6 +29,14 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
+_BOUNDS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "minimum": (">=", ge),
+    "exclusiveMinimum": (">", gt),
+    "maximum": ("<=", le),
+    "exclusiveMaximum": ("<", lt),
+}
+_MOST_REFERENCES = 10
+"""References that are followed in a row; a definition may name itself."""
 
 
 class ToolPermission(ComputedMetric):
@@ -35,7 +44,8 @@ class ToolPermission(ComputedMetric):
 
     A call is permitted if its name matches `allowed`, where that is given, and none of `forbidden`. Where the
     tools are known, by `tools` or the sample's metadata, it must be one of them, with all required arguments, no
-    unknown ones, and values of the types and choices that the definition names.
+    unknown ones, and values of the types, choices and bounds that the definition names, also inside of lists and
+    objects.
     Score = permitted calls / calls made; it passes at 1 unless `threshold` is given. To make no call is permitted.
 
     Raises:
@@ -104,7 +114,7 @@ class ToolPermission(ComputedMetric):
             if name not in properties:
                 if properties and not schema.get("additionalProperties"):
                     yield self.say("unwanted", sample, argument=name)
-            elif wanted := _wanted(value, properties[name]):
+            elif wanted := _wanted(value, properties[name], schema):
                 yield self.say("other", sample, argument=name, value=render_value(value), wanted=wanted)
 
 
@@ -126,18 +136,49 @@ def _definition(tool: Any) -> tuple[str, Mapping[str, Any]]:
     return str(fields.get("name", "")), {"properties": schema} if is_bare else schema
 
 
-def _wanted(value: JsonValue, schema: Any) -> str:
+def _wanted(value: JsonValue, schema: Any, definition: Mapping[str, Any]) -> str:
     """Return what a value should be by its schema; empty where it is that, or the schema does not say."""
+    schema = _resolved(schema, definition)
     if not isinstance(schema, Mapping):
         return ""
-    if "enum" in schema and value not in schema["enum"]:
-        return ", ".join(map(render_value, schema["enum"]))
+    choices = [schema["const"]] if "const" in schema else schema.get("enum")
+    if choices is not None and value not in choices:
+        return ", ".join(map(render_value, choices))
     options = [one for one in schema.get("anyOf") or () if isinstance(one, Mapping)]
     if options:
-        wanted = [_wanted(value, one) for one in options]
+        wanted = [_wanted(value, one, definition) for one in options]
         return "" if "" in wanted else " / ".join(wanted)
     named = schema.get("type")
     types = [named] if isinstance(named, str) else list(named or ())
     kinds = [kind for name in types for kind in _TYPES.get(name, ())]
     is_kind = type(value) in kinds or (type(value) is float and value.is_integer() and int in kinds)
-    return "" if not kinds or is_kind else " / ".join(types)
+    return next(_wanted_inside(value, schema, definition), "") if not kinds or is_kind else " / ".join(types)
+
+
+def _wanted_inside(value: Any, schema: Mapping[str, Any], definition: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a number, or a part of a list or an object, should be."""
+    if type(value) in (int, float):
+        for name, (sign, holds) in _BOUNDS.items():
+            if type(schema.get(name)) in (int, float) and not holds(value, schema[name]):
+                yield f"{sign} {schema[name]}"
+    elif isinstance(value, list):
+        yield from filter(None, (_wanted(one, schema.get("items"), definition) for one in value))
+    elif isinstance(value, Mapping):
+        properties = schema.get("properties") or {}
+        yield from (f"{{{name}: ...}}" for name in schema.get("required") or () if name not in value)
+        for name in properties.keys() & value.keys():
+            if wanted := _wanted(value[name], properties[name], definition):
+                yield f"{{{name}: {wanted}}}"
+
+
+def _resolved(schema: Any, definition: Mapping[str, Any]) -> Any:
+    """Return the schema that a reference within a tool's definition names, as pydantic writes it for an `Enum`."""
+    for _ in range(_MOST_REFERENCES):
+        path = schema.get("$ref") if isinstance(schema, Mapping) else None
+        if not isinstance(path, str):
+            return schema
+        _, _, table_and_name = path.partition("#/")
+        table, _, name = table_and_name.partition("/")
+        found = definition.get(table)
+        schema = found.get(name) if isinstance(found, Mapping) else None
+    return None

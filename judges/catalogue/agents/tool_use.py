@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
+from judges.catalogue.before_judging import arguments_schema
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.calls import MadeCall, calls_made_in, render_call
 from judges.catalogue.parts.claims import bullets, in_order, one_each, reasons
@@ -54,7 +55,7 @@ def _shown_tools(tool: object) -> JsonValue:
         fields = {
             "name": name,
             "description": getattr(tool, "description", ""),
-            "parameters": getattr(tool, "args", {}),
+            "parameters": arguments_schema(tool),
         }
         tool = {key: value for key, value in fields.items() if value}
     if not isinstance(tool, str | Mapping):
