@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -191,6 +192,10 @@ def _print_certificate(certificate: IssuedCertificate, options: CertifyOptions) 
         # /bin alone, and would not find the command of an environment.
         found = which("refine", path=str(Path(sys.executable).parent)) or which("refine") or "refine"
         sys.stdout.write(f"*/15 * * * * cd {here} && {quote(found)} monitor {source} --certificate {file}\n")
+    elif certificate.labels_needed and certificate.released and is_database(options.attempts):
+        more = max(1.1, certificate.labels_needed / certificate.released)
+        budget = math.ceil(max(options.budget, certificate.labels) * more)
+        print_text(f"For more labels: `refine certify {quote(options.attempts)} --by NAME --budget {budget}`")
 
 
 def _label_sample(options: CertifyOptions) -> bool:
@@ -225,6 +230,8 @@ def _label_as(record: DatabaseRecord, by: str | None, options: CertifyOptions) -
     from refine.cli.label import label_in_record  # noqa: PLC0415 - loads the screen
 
     rows = read_judged(list(record.attempts(texts=True)))
+    if not rows:
+        raise ConfigurationError("there is nothing to label: the record holds no answer yet")
     chosen = _sample(options, rows)
     looks = {row.index: people_needed(row, good=options.good) for row in rows if row.opinions}
     again = [row for row in rows if looks.get(row.index, 0) > len(row.opinions)]

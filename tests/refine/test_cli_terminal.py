@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import sqlite3
 import sys
 import termios
 from collections import Counter
@@ -176,6 +177,10 @@ def test_a_record_in_which_nothing_passes_has_nothing_to_label(
         SelfRefine(lambda _: "It is so.", judge, record=record).refine("Why?")
     text = screen("certify", "sqlite:///record.db", "--by", "ann", columns=80, code=2)
     assert "there is nothing to label: no recorded answer would pass; 1 of 1 attempts have no verdict" in text
+    with closing(sqlite3.connect("record.db")) as connection, connection:
+        connection.execute("delete from attempt")
+    text = screen("certify", "sqlite:///record.db", "--by", "ann", columns=80, code=2)
+    assert "there is nothing to label: the record holds no answer yet" in text
 
 
 def test_two_people_label_a_record_and_it_is_certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

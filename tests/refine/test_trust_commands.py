@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,9 @@ def test_a_record_in_a_database_has_its_labels(
         assert call(capsys, "certify", url, "--alpha", alpha, "--out", out)[0] == 0
         assert IssuedCertificate.read(out).use_of_labels == use
     assert list(Path().iterdir()) == []
+    _, shown, _ = call(capsys, "certify", url, "--alpha", "0.05", "--out", tmp_path / "stricter.json")
+    needed = IssuedCertificate.read(tmp_path / "stricter.json").labels_needed or 0
+    assert f"--by NAME --budget {math.ceil(80 * needed / 40)}`" in shown
     subject = IssuedCertificate.read(tmp_path / "certificate.json").subject
     assert (subject.judge, subject.max_attempts) == ("scripted", 2)
 

@@ -181,12 +181,17 @@ def test_pass_rates_are_corrected_as_labels_were_drawn() -> None:
 
 
 def test_rows_of_one_question_are_one_cluster() -> None:
-    """Intervals are over questions where some have several rows."""
+    """Intervals are over questions where some have several rows; no count of answers is made of questions."""
     rows = [{**row, "question_id": f"q{n // 2}"} for n, row in enumerate(published())]
     aligned = quick(rows)
     assert aligned.questions == 10
     assert aligned.agreement["agreement"].method.startswith("BCa bootstrap over questions")
     assert quick(published()).agreement["agreement"].method == "Wilson"
+    assert "3 of 14 passing answers are bad: 21.4 %" in quick(published()).report()
+    report = aligned.report()
+    assert "passing answers" not in report
+    assert "of the answers that pass 21.4 %, at most" in report
+    assert "(at 95 %, over 10 questions)" in report
 
 
 def test_bias_is_reported_where_the_rows_hold_data() -> None:

@@ -31,7 +31,7 @@ from judges.offline.statistics import (
 )
 from judges.offline.statistics.certificates import DELTA, Certificate
 from judges.offline.statistics.correction import labels_alone
-from judges.offline.statistics.intervals import clopper_pearson, p_text
+from judges.offline.statistics.intervals import EXACT, clopper_pearson, p_text
 from judges.offline.trust.calibration import PolicyTally
 from judges.offline.trust.rows import JudgedAnswer, lower_median, majority, usable
 from judges.verdict import HIGHEST, LOWEST
@@ -379,9 +379,11 @@ def _number(figure: Figure) -> str:
 def _bad_among_passes(figure: Figure) -> str:
     if figure.value is None or figure.high is None:
         return _share(figure)
+    share = f"{100 * figure.value:.1f} %, at most {100 * figure.high:.1f} %"
+    if not figure.method.startswith(EXACT):  # n are questions, and no answers can be counted
+        return f"of the answers that pass {share} (at 95 %, over {figure.n} questions)"
     bad = round(figure.value * figure.n)
     verb = "is" if bad == 1 else "are"
-    share = f"{100 * figure.value:.1f} %, at most {100 * figure.high:.1f} %"
     return f"{bad} of {figure.n} passing answers {verb} bad: {share} (at 95 %)"
 
 
