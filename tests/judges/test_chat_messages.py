@@ -620,6 +620,7 @@ def test_runs_and_the_loop_show_them_and_files_do_not_keep_them(tmp_path: Path) 
     assert "image_url" in text
     assert evaluate(read_rows(record), Length(at_most=99)).rows[0].verdicts["length"].passed
 
+
 @pytest.mark.parametrize(
     ("role", "kind"), [("user", HumanMessage), ("assistant", AIMessage), ("system", SystemMessage)]
 )
