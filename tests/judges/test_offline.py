@@ -47,6 +47,14 @@ def answers(evaluation: Evaluation) -> list[str | None]:
 
 
 @either
+def test_a_judge_by_name_asks_the_model_that_is_given(run: Run) -> None:
+    """The model goes to every judge that is only named."""
+    model = ScriptedModel([{"rationale": "r", "rating": 4, "feedback": ""}])
+    evaluation = run(rows(1), ["helpfulness", "json"], model=model)
+    assert (evaluation["helpfulness"].scored, len(model.prompts)) == (1, 1)
+
+
+@either
 def test_rows_keep_their_order(run: Run) -> None:
     """A row that finishes after its followers still comes first, in the result and in what is reported."""
     followers_done = threading.Event()

@@ -13,7 +13,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from typer.testing import Result
 
-from judges.offline import Progress
+from judges import Length
+from judges.offline import Progress, evaluate
+from judges.offline.run.gate import Gate
 from refine.cli.runs import show_progress
 from tests.model_server import Asked, Reply, serving
 from tests.refine.test_wrong_commands import ROOT
@@ -64,13 +66,22 @@ def test_too_many_unscored_is_a_code_of_its_own(tmp_path: Path) -> None:
     rated = json.dumps({"rationale": "r", "rating": 4, "feedback": "f"})
     with serving(lambda asked: Reply(text="?" if "q 3" in str(asked["messages"]) else rated)) as server:
         judged = ["evaluate", rows, "--judge", "helpfulness", "--model", "m", "--base-url", server.url, "--out"]
-        result = refine(*judged, tmp_path / "1", "--fail-under", "helpfulness=0.5", "--max-unscored", 0.05)
+        gate = ["--fail-under", "helpfulness=0.5", "--max-unscored", 0.05, "--junit", tmp_path / "gate.xml"]
+        result = refine(*judged, tmp_path / "1", *gate)
         assert result.exit_code == 3
+        suites = ET.parse(tmp_path / "gate.xml").getroot()  # noqa: S314 - our own file
+        assert (suites.get("failures"), suites.get("errors")) == ("0", "1")
         assert "1 of 10 rows could not be judged (10%), at most 5% may be: 1 invalid_output" in result.stderr
         assert refine("resume", tmp_path / "1", "--fail-under", "helpfulness=0.5").exit_code == 0
         server.reply = lambda _: Reply(text="?")
         nothing = refine(*judged, tmp_path / "2", "--baseline", tmp_path / "1")
         assert (nothing.exit_code, "no row is scored in both runs" in nothing.stderr) == (3, True)
+
+
+def test_a_gate_over_no_rows_passes_nothing() -> None:
+    """Where no row was judged there is no figure."""
+    (check,) = Gate(fail_under={"length": 0.5}).checks(evaluate([], Length(at_most=3)))
+    assert (check.result, "0 of 0 rows could not be judged (0%)" in check.detail) == ("unscored", True)
 
 
 def test_a_fall_since_the_baseline_fails(tmp_path: Path) -> None:

@@ -168,11 +168,13 @@ def test_a_key_revoked_on_the_way_loses_nothing(rows: Path, tmp_path: Path) -> N
 def test_an_overload_loses_no_row(tmp_path: Path) -> None:
     """Calls that meet 429 are repeated until they are answered, however often, and not counted."""
     rows = [{"question": "q", "answer": str(i)} for i in range(20)]
+    told: list[Progress] = []
+    settings = RunSettings(folder=tmp_path / "run", max_calls=20, on_progress=told.append)
     with serving(lambda _: Reply(text=RATED)) as one, no_waiting():
         one.reply = lambda _: Reply(text=RATED) if len(one.requests) % 6 == 0 else Reply(status=429, text="slow")
         with OpenAICompatible(one.url, model="m", api_key="") as model:
-            evaluation = evaluate(rows, Helpfulness(model), run=RunSettings(folder=tmp_path / "run", max_calls=20))
-    assert evaluation["helpfulness"].scored == 20
+            evaluation = evaluate(rows, Helpfulness(model), run=settings)
+    assert (evaluation["helpfulness"].scored, told[-1].calls) == (20, 20)
 
 
 def test_judges_of_a_row_share_one_bound_on_calls(tmp_path: Path) -> None:

@@ -259,6 +259,13 @@ def test_judges_are_added_and_replaced(tmp_path: Path) -> None:
     assert f"undo it, or first go on by `refine resume {run}` with --accept-changes" in line
 
 
+def test_a_shard_from_python_is_every_other_row(tmp_path: Path) -> None:
+    """Of five rows the second of two shards judges two."""
+    rows = [{"question": "q", "answer": "a" * n} for n in range(1, 6)]
+    settings = RunSettings(folder=tmp_path / "run", shard=(2, 2))
+    assert len(evaluate(rows, as_judge(lambda response: response > "a", name="own"), run=settings)) == 2
+
+
 def test_shards_merge_into_the_whole(tmp_path: Path) -> None:
     """Parts judged apart are byte for byte the whole; what is missing or twice is said."""
     rows = write_rows(tmp_path / "rows.jsonl", 7)
