@@ -522,8 +522,9 @@ def _render(report: MonitorReport) -> Group:
     lines: list[RenderableType] = [
         _headline(report),
         _line("pass rate", _rate(report.pass_rate)),
-        _audits(report.audits),
     ]
+    if report.audits.audits or report.standing is None:  # those of before an alarm are the promise's alone
+        lines.append(_audits(report.audits))
     if report.standing is not None:
         lines.append(_line("promise", str(report.standing), style="bold red" if report.standing.moves else ""))
     if report.canary is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from graphs import NotAccepted
 from graphs.certificate import subject_of
@@ -14,6 +15,7 @@ from judges import ConfigurationError
 from judges.certificate import CertifiedRow, IssuedCertificate, Subject
 from judges.promise import Audit, follow
 from refine import DatabaseRecord, SelfRefine
+from refine.cli.app import app
 from refine.server.access import digest_of
 from refine.server.assembly import make_guards
 from refine.server.config import load_settings
@@ -106,6 +108,12 @@ def test_labels_move_a_guard_to_a_stricter_rating(tmp_path: Path) -> None:
             assert 'refine_promise_uncovered{guard="default"} 0.0' in metrics
         with guarding(upstream.url, **settings) as replica:  # it holds there from the first answer on
             assert replica.chat().json()["refine"]["passed"] is False
+            for _ in range(30):  # now the audits are of loops under another policy than the latest
+                replica.chat()
+    command = ["monitor", settings["record"], "--certificate", settings["certificate"]]
+    shown = CliRunner().invoke(app, command).stdout
+    assert "audited answers bad" in shown
+    assert "no released answer is labelled" not in shown
 
 
 def test_a_closed_guard_asks_no_model(tmp_path: Path) -> None:
