@@ -341,7 +341,7 @@ def test_countries_and_kinds_are_chosen() -> None:
 
 
 ANSWER = "Ivan is at ivan@firma.it and +7 916 123-45-67; the key is sk-" + "aB3dE6gH9jK2mN5pQ8sT1vW4" * 2
-SECRETS = ("ivan", "firma", "916", "123-45", "aB3dE6")
+SECRETS = ("ivan", "firma", "916 123", "123-45", "aB3dE6")
 
 
 def judged(answer: str = ANSWER, *, question: str = "Who?", **settings: Any) -> Verdict:
