@@ -21,6 +21,7 @@ class _Chatbot(BaseHTTPRequestHandler):
     """Answers hastily at first, and well once it is told what is missing."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body leave together, or whoever waits for them is woken twice
 
     def do_POST(self) -> None:
         """Answer a chat completion."""
