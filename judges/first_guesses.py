@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from abc import ABCMeta
@@ -21,6 +22,14 @@ _ALIKE = 0.8
 
 _LEAST_PART = 4
 """Characters that a public name has at least that is looked for inside of a guess."""
+
+_STEM = 5
+"""Letters of a word that another form of it shares."""
+
+_LEAST_SHARED = 1 / 3
+"""Share of the words of two names, at least, that are in both where one is taken for the other."""
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 _MOST_NAMES = 12
 """How many names an error lists."""
@@ -81,7 +90,36 @@ def of_package(package: str, name: str, public_names: Collection[str] = ()) -> s
     hint = _first_hint(name, first) or _alike(name, public_names)
     endings = (name[start:] for start in range(1, len(name) - _LEAST_PART + 1) if public_names and not hint)
     hint = hint or next(filter(None, (_first_hint(ending, first) for ending in endings)), "")
-    return hint or nearest(name, public_names) or _first_hint(name, rest)
+    hint = hint or nearest(name, public_names) or _first_hint(name, rest)
+    if hint or not public_names:
+        return hint
+    return _by_words(name, {**{one: _did_you_mean(one) for one in public_names}, **_hints_in(first)})
+
+
+def _by_words(name: str, hints: Mapping[str, str]) -> str:
+    """Return the hint at the name that shares most words with it, one in three at least; empty where none does."""
+    words = _words(name)
+
+    def likeness(other: str) -> float:
+        shared = words & _words(other)
+        return len(shared) / len(words | _words(other))
+
+    meant = max(hints, key=likeness, default="") if words else ""
+    return hints[meant] if meant and likeness(meant) >= _LEAST_SHARED else ""
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    """Return the words of a name by their beginnings, which forms such as `evaluate` and `evaluation` share."""
+    return frozenset(word[:_STEM].lower() for word in _WORD.findall(name))
+
+
+def _hints_in(tables: Iterable[str]) -> dict[str, str]:
+    return {name: hint for table in tables for name, hint in guesses(table).items()}
+
+
+def _did_you_mean(name: str) -> str:
+    return f"did you mean {name!r}?"
 
 
 def _first_hint(name: str, tables: Iterable[str]) -> str:
@@ -91,14 +129,14 @@ def _first_hint(name: str, tables: Iterable[str]) -> str:
 def _alike(name: str, public_names: Collection[str]) -> str:
     by_spelling = {other.lower(): other for other in public_names}
     near = get_close_matches(name.lower(), by_spelling, n=1, cutoff=_ALIKE)
-    return f"did you mean {by_spelling[near[0]]!r}?" if near else ""
+    return _did_you_mean(by_spelling[near[0]]) if near else ""
 
 
 def nearest(name: str, public_names: Collection[str]) -> str:
     """Return the question whether a name is meant that is alike, or that is a part of it; empty where none is."""
     guess = name.lower().removesuffix("judge") or name.lower()
     parts = [other for other in public_names if len(other) >= _LEAST_PART and other.lower() in guess]
-    return _alike(name, public_names) or (f"did you mean {max(parts, key=len)!r}?" if parts else "")
+    return _alike(name, public_names) or (_did_you_mean(max(parts, key=len)) if parts else "")
 
 
 def no_such_name(package: str, name: str, hint: str) -> Exception:
