@@ -7,10 +7,10 @@ import re
 import sys
 import tomllib
 from abc import ABCMeta
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import chain
 from opcode import opmap
@@ -28,6 +28,9 @@ _STEM = 5
 
 _LEAST_SHARED = 1 / 3
 """Share of the words of two names, at least, that are in both where one is taken for the other."""
+
+_OWN_WORDS = ("self", "refin", "judge")
+"""Words of the product's own name and of its subject, which say little."""
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -88,30 +91,35 @@ def of_package(package: str, name: str, public_names: Collection[str] = ()) -> s
             return f"it is in {other}: from {other} import {name}"
     first, rest = (*_OF_PACKAGES.get(package, ()), "elsewhere"), dict.fromkeys(chain(*_OF_PACKAGES.values()))
     hint = _first_hint(name, first) or _alike(name, public_names)
-    endings = (name[start:] for start in range(1, len(name) - _LEAST_PART + 1) if public_names and not hint)
-    hint = hint or next(filter(None, (_first_hint(ending, first) for ending in endings)), "")
-    hint = hint or nearest(name, public_names) or _first_hint(name, rest)
     if hint or not public_names:
-        return hint
-    return _by_words(name, {**{one: _did_you_mean(one) for one in public_names}, **_hints_in(first)})
+        return hint or nearest(name, public_names) or _first_hint(name, rest)
+    return _by_words(name, public_names, first) or nearest(name, public_names) or _by_words(name, (), rest)
 
 
-def _by_words(name: str, hints: Mapping[str, str]) -> str:
-    """Return the hint at the name that shares most words with it, one in three at least; empty where none does."""
-    words = _words(name)
+def _by_words(name: str, public_names: Iterable[str], tables: Iterable[str]) -> str:
+    """Return the hint at what shares most words with a name, one in three at least; empty where nothing does.
 
-    def likeness(other: str) -> float:
-        shared = words & _words(other)
-        return len(shared) / len(words | _words(other))
+    Words of the product itself count where others lead nowhere. Of as many words the longer ones count, and then
+    those that the name begins with: `run_gate` is about a gate, `GuardConfig` about a guard.
+    """
+    hints = {**{one: _did_you_mean(one) for one in public_names}, **_hints_in(tables)}
 
-    meant = max(hints, key=likeness, default="") if words else ""
-    return hints[meant] if meant and likeness(meant) >= _LEAST_SHARED else ""
+    def likeness(other: str, words: Sequence[str]) -> tuple[float, int, int]:
+        shared = [word for word in words if word in _words(other)]
+        share = len(shared) / len({*words, *_words(other)})
+        return share, len("".join(shared)), -words.index(shared[0]) if shared else 0
+
+    for words in ([word for word in _words(name) if word not in _OWN_WORDS], _words(name)):
+        meant = max(hints, key=partial(likeness, words=words)) if words else ""
+        if meant and likeness(meant, words)[0] >= _LEAST_SHARED:
+            return hints[meant]
+    return ""
 
 
 @cache
-def _words(name: str) -> frozenset[str]:
+def _words(name: str) -> tuple[str, ...]:
     """Return the words of a name by their beginnings, which forms such as `evaluate` and `evaluation` share."""
-    return frozenset(word[:_STEM].lower() for word in _WORD.findall(name))
+    return tuple(dict.fromkeys(word[:_STEM].lower() for word in _WORD.findall(name)))
 
 
 def _hints_in(tables: Iterable[str]) -> dict[str, str]:
@@ -136,6 +144,7 @@ def nearest(name: str, public_names: Collection[str]) -> str:
     """Return the question whether a name is meant that is alike, or that is a part of it; empty where none is."""
     guess = name.lower().removesuffix("judge") or name.lower()
     parts = [other for other in public_names if len(other) >= _LEAST_PART and other.lower() in guess]
+    parts = parts or [other for other in public_names if len(guess) > _LEAST_PART and guess in other.lower()]
     return _alike(name, public_names) or (_did_you_mean(max(parts, key=len)) if parts else "")
 
 
