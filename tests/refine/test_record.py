@@ -34,6 +34,7 @@ from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
 from refine.record.database import _read_url
 from refine.record.rows import Record
+from tests.guarding import wait_until
 from tests.postgres import Cluster
 from tests.snippets import ROOT
 
@@ -277,12 +278,12 @@ def test_the_database_stops_under_load(postgres: Cluster) -> None:
         postgres.start()
         load(0.3)
         assert record.flush(20)
+        wait_until(lambda: not record.stats().failing)  # old outcomes are deleted after the last batch is written
         stats = record.stats()
     assert stats.queued == 0
     assert stats.lost == stats.lost_full > 0
     assert stats.offered == stats.written + stats.lost
     assert query(name, "SELECT count(*) FROM outcome") == [(stats.written,)]
-    assert not stats.failing
     assert slowest < 0.02
 
 
