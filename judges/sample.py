@@ -281,10 +281,14 @@ def _is_renamed(row: Mapping[str, Any]) -> bool:
     return len(fields) == len(row) and None not in fields and all(value is not None for value in row.values())
 
 
+_TEXT_JUDGED = ("content", "text", "generated_text")
+"""What the text that is judged is called elsewhere, as in mlflow's `is_safe(content=...)`."""
+
+
 def _check_keywords(names: Iterable[str]) -> None:
     for name in names:
         if name not in _FIELD_OF and name not in NESTED:
-            near = get_close_matches(name, _FIELD_OF, n=1)
+            near = ["answer"] if name in _TEXT_JUDGED else get_close_matches(name, _FIELD_OF, n=1)
             remedy = f"did you mean {near[0]}=...?" if near else f"known are {', '.join(Sample.model_fields)}."
             raise BadSample(
                 f"{one_line(name, longest=60)}=... is no field of a sample; {remedy} Anything else goes into "

@@ -311,6 +311,7 @@ def test_unknown_columns_become_metadata() -> None:
     [
         ("questio", "did you mean question=...?"),
         ("contextes", "did you mean contexts=...?"),
+        ("content", "did you mean answer=...?"),
         ("split", "known are user_input, response, "),
     ],
 )
