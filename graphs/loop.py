@@ -282,7 +282,6 @@ class Loop:
         self._candidate = candidate
         self._throttle = WarningThrottle()
         self._judge = judge
-        self._is_ours: bool = getattr(judge, "is_ours_alone", False)
         self._check_direction()
         check_judges(policy, judge)
         self._generator = as_generator(generator)
@@ -673,6 +672,11 @@ class Loop:
             return self._judge.explain()
         except Exception:  # noqa: BLE001 - what only serves checks and warnings must not cost the answer
             return None
+
+    @cached_property
+    def _is_ours(self) -> bool:
+        """True if the judge in force runs code of these packages alone; that of pieces has another one."""
+        return bool(getattr(self._judge, "is_ours_alone", False))
 
     @cached_property
     def _asks_models(self) -> bool:

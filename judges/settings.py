@@ -86,13 +86,13 @@ class Needed:
 
 
 _MOST_CLASSES = 1024
-_TOLD = own_tables(__file__, "settings.toml")
+_DESCRIPTIONS = own_tables(__file__, "settings.toml")
 
 
 @lru_cache(maxsize=_MOST_CLASSES)
-def _told_of(kind: str) -> Mapping[str, FieldInfo]:
+def _described_settings(kind: str) -> Mapping[str, FieldInfo]:
     """Return what `settings.toml` says of the settings of a class of this package, by its name."""
-    common, own = _TOLD["common"], _TOLD.get(kind, {})
+    common, own = _DESCRIPTIONS["common"], _DESCRIPTIONS.get(kind, {})
     return {name: _field_info(**{**common.get(name, {}), **own.get(name, {})}) for name in {**own, **common}}
 
 
@@ -108,7 +108,7 @@ def _field_info(*, means: str, code: str = "", **rest: Any) -> FieldInfo:
 
 
 SHARED: Mapping[str, FieldInfo] = {
-    name: _told_of(kind)[name] for kind in ("ModelJudge", "Metric") for name in _TOLD[kind]
+    name: _described_settings(kind)[name] for kind in ("ModelJudge", "Metric") for name in _DESCRIPTIONS[kind]
 }
 """Settings that mean the same in every judge that has them."""
 
@@ -387,7 +387,10 @@ def _makers(make: Callable[..., object]) -> Iterator[tuple[Callable[..., object]
         return
     for kind in make.__mro__[:-1]:
         if "__init__" in vars(kind):
-            yield vars(kind)["__init__"], _told_of(kind.__name__) if vars(kind).get("is_of_this_package") else {}
+            yield (
+                vars(kind)["__init__"],
+                _described_settings(kind.__name__) if vars(kind).get("is_of_this_package") else {},
+            )
 
 
 def _parameters(function: Callable[..., object]) -> tuple[inspect.Parameter, ...]:

@@ -78,9 +78,9 @@ def _ends_as_judged(path: str) -> bool:
 
 def _is_named(path: str, pattern: str) -> bool:
     """Check whether a pattern names a path; a `*` for a part of it names nothing that writes text."""
-    known = _plain_form(path).replace("_", "-")
+    plain = _plain_form(path).replace("_", "-")
     is_whole = pattern.strip("/") == "*" or _WRITES.search(pattern) is not None
-    return fnmatchcase(path.strip("/"), pattern.strip("/")) and (is_whole or _WRITES.search(known) is None)
+    return fnmatchcase(path.strip("/"), pattern.strip("/")) and (is_whole or _WRITES.search(plain) is None)
 
 
 class PassThroughRoute:

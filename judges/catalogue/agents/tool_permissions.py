@@ -179,6 +179,6 @@ def _resolved(schema: Any, definition: Mapping[str, Any]) -> Any:
             return schema
         _, _, table_and_name = path.partition("#/")
         table, _, name = table_and_name.partition("/")
-        found = definition.get(table)
-        schema = found.get(name) if isinstance(found, Mapping) else None
+        definitions = definition.get(table)
+        schema = definitions.get(name) if isinstance(definitions, Mapping) else None
     return None

@@ -123,7 +123,7 @@ def with_usage(reply: Json, usage: Usage) -> Json:
 
 
 _KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "text", "thinking", "video")
-_TOLD = {"custom": "input", "function": "arguments"}
+_INPUT_FIELDS = {"custom": "input", "function": "arguments"}
 
 
 def read_part(reply: Json, read: ReadTexts) -> Json:
@@ -144,8 +144,8 @@ def read_part(reply: Json, read: ReadTexts) -> Json:
 
 
 def _read_call(call: Json, read: ReadTexts) -> Json:
-    kind = next((name for name in _TOLD if isinstance(call.get(name), dict)), "")
-    return read.part({**call, kind: read.call(call[kind], _TOLD[kind])}, kind) if kind else read.part(call)
+    kind = next((name for name in _INPUT_FIELDS if isinstance(call.get(name), dict)), "")
+    return read.part({**call, kind: read.call(call[kind], _INPUT_FIELDS[kind])}, kind) if kind else read.part(call)
 
 
 def _read_content(part: Any, read: ReadTexts) -> Any:

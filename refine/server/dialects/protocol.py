@@ -380,16 +380,16 @@ class ReadTexts:
         """Return an object without texts that nobody read; fields that are to be `whole` stay as they are."""
         return self._object(fields, frozenset(whole), _NAMES)
 
-    def call(self, fields: Json, *told: str) -> Json:
-        """Return the call of a tool with the first of the fields that hold what it is `told`, and names.
+    def call(self, fields: Json, *inputs: str) -> Json:
+        """Return the call of a tool with the first of the fields that hold its input, and names.
 
         Where it was judged as a text, that is what was read of it: JSON may say a name twice, with another text.
         """
-        name = next((one for one in told if one in fields), "")
-        given = fields.get(name) if name else None
-        if self.text and isinstance(given, str):
-            fields = {**fields, name: _read_once(given)}
-        return self._object(fields, frozenset([name] if isinstance(given, str | dict) else ()), _CALLED)
+        name = next((one for one in inputs if one in fields), "")
+        value = fields.get(name) if name else None
+        if self.text and isinstance(value, str):
+            fields = {**fields, name: _read_once(value)}
+        return self._object(fields, frozenset([name] if isinstance(value, str | dict) else ()), _CALLED)
 
     def _object(self, fields: Json, whole: frozenset[str], names: Mapping[str, re.Pattern[str]]) -> Json:
         kept: Json = {}

@@ -49,7 +49,7 @@ _WAITING = frozenset(
     }
 )
 """Items that wait for the client; other calls were made by the provider."""
-_TOLD_TO_TOOLS = ("arguments", "input", "action", "operation")
+_TOOL_INPUTS = ("arguments", "input", "action", "operation")
 _CALL = "_call"
 _OUTPUT = "_call_output"
 
@@ -113,7 +113,7 @@ def _output(output: object) -> str | list[Any]:
 
 
 def _call(item: Json) -> Json:
-    call_input = next((item[name] for name in _TOLD_TO_TOOLS if name in item), None)
+    call_input = next((item[name] for name in _TOOL_INPUTS if name in item), None)
     name = string(item.get("name")) or string(item.get("type"))
     return {
         "name": name,
@@ -203,10 +203,10 @@ def _read_item(item: Json, kind: str, read: ReadTexts) -> Json:
     if kind == "reasoning" or (kind not in _WAITING and kind != "compaction" and not read.is_strict):
         return item
     if isinstance(action := item.get("action"), dict) and "sources" in action:  # what a search returned
-        asked = {name: value for name, value in action.items() if name != "sources"}
-        item = {**item, "action": {**asked, **read.part({"sources": action["sources"]})}}
+        query = {name: value for name, value in action.items() if name != "sources"}
+        item = {**item, "action": {**query, **read.part({"sources": action["sources"]})}}
     is_call = kind in _WAITING or kind.endswith(_CALL)
-    return read.call(item, *(_TOLD_TO_TOOLS if is_call else ()))
+    return read.call(item, *(_TOOL_INPUTS if is_call else ()))
 
 
 def _usage(reply: Json) -> Usage:
