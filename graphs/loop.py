@@ -293,7 +293,8 @@ class Loop:
 
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
-        return evolve(self, _generator=as_generator(generator), _needs=self._needs, _asks_models=self._asks_models)
+        of_judge = {"_needs": self._needs, "_asks_models": self._asks_models, "_is_ours": self._is_ours}
+        return evolve(self, _generator=as_generator(generator), **of_judge)
 
     def follow(self, standing: Standing) -> bool:
         """Go on under the policy that follows from where its certificate stands; return whether that is another.
