@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from judges.offline.statistics.intervals import EXACT, Figure, clopper_pearson, holm
-from judges.offline.statistics.resampling import cluster_rows, cluster_se, normal_quantile
+from judges.offline.statistics.intervals import EXACT, Figure, clopper_pearson, holm, normal_quantile
+from judges.offline.statistics.resampling import cluster_rows, cluster_se
 
 Effect = Literal["helps", "harms", "cannot be told"]
 

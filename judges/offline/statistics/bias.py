@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy import special
 
 from judges.offline.statistics.comparing import mcnemar, sign_flip
-from judges.offline.statistics.intervals import Undefined, holm, p_text
+from judges.offline.statistics.intervals import Undefined, holm, normal_quantile, p_text
 from judges.offline.statistics.resampling import (
     bootstrap_rows,
     cluster_rows,
     finite,
+    floats,
     listed,
-    normal_quantile,
     rows_of_numbers,
     same_length,
 )
@@ -200,7 +200,7 @@ def _finding(test: BiasTest, adjusted: float | None) -> Finding:
 def _position(pairs: Sequence[str | Sequence[float]]) -> BiasTest:
     sums = [_lean(pair) for pair in listed(pairs, "position")]
     first, second, n = sum(s > 0 for s in sums), sum(s < 0 for s in sums), len(sums)
-    leans = np.sign(np.array(sums, float))
+    leans = np.sign(floats(sums))
     return BiasTest(
         bias="position",
         effect=float(leans.mean()) if n else None,
@@ -327,7 +327,7 @@ def _length(
     )
     for column in columns:
         finite(column, "ratings and logarithms of lengths")
-    x = np.asarray(log_lengths, float)
+    x = floats(log_lengths)
     n = len(x)
     if len(cluster_rows(n, clusters)) < _LEAST_DISCORDANT or not x.std():
         return BiasTest(bias="length", effect=None, n=n, least=_LEAST_CHANGE, figures={}, reason="too_few")
@@ -376,9 +376,9 @@ def instrumental(
     Returns:
         The fit, or None where the second rater says nothing about the first.
     """
-    y = np.asarray(judge, float)
-    regressors = np.column_stack([np.ones_like(y), np.asarray(rater, float), np.asarray(x, float)])
-    instruments = np.column_stack([np.ones_like(y), np.asarray(second, float), np.asarray(x, float)])
+    y = floats(judge)
+    regressors = np.column_stack([np.ones_like(y), floats(rater), floats(x)])
+    instruments = np.column_stack([np.ones_like(y), floats(second), floats(x)])
     crossed = instruments.T @ regressors
     if np.linalg.matrix_rank(crossed) < len(crossed):
         return None

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import optimize, special
 
-from judges.offline.statistics.intervals import clopper_pearson, wilson
+from judges.offline.statistics.intervals import clopper_pearson, share, wilson
 from judges.offline.statistics.replay import Ratings, breaks_of, replay_each
-from judges.offline.statistics.resampling import chosen, finite, listed, recorded_runs, share, whole
+from judges.offline.statistics.resampling import chosen, finite, floats, listed, recorded_runs, whole
 
 _LARGEST_LOGARITHM = 700.0
 """The largest logarithm of an e-value that is still a finite number."""
@@ -111,11 +111,11 @@ def assisted_e_value(labels: Iterable[AssistedLabel], alpha: float) -> float:
     read = [AssistedLabel(*label) for label in labels]
     if not all(0 <= doubt <= 1 for label in read for doubt in (label.doubt, *label.others)):
         raise ValueError("a judge's doubt is a number from 0 to 1")
-    bad = np.array([label.bad for label in read], dtype=float)
-    own = np.array([label.doubt for label in read], dtype=float)
+    bad = floats([label.bad for label in read])
+    own = floats([label.doubt for label in read])
     beside = np.array([len(label.others) for label in read], dtype=int)
     owner = np.repeat(np.arange(len(read)), beside)
-    others = np.array([doubt for label in read for doubt in label.others], dtype=float)
+    others = floats([doubt for label in read for doubt in label.others])
     logs = []
     for part, bet, full in _BETS:
         sums = np.bincount(owner, np.minimum(others / full, 1), minlength=len(read))

@@ -15,15 +15,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from judges.offline.statistics.benefit import LoopBenefit, judged_together, loop_benefit
-from judges.offline.statistics.intervals import Figure, Undefined, holm
-from judges.offline.statistics.resampling import (
-    Indices,
-    bootstrap_rows,
-    cluster_rows,
-    cluster_se,
-    finite,
-    normal_quantile,
-)
+from judges.offline.statistics.intervals import Figure, Undefined, holm, normal_quantile
+from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows, cluster_se, finite, floats
 
 _EXACT_UP_TO = 16
 """Most differences other than 0 for which all sign patterns are enumerated."""
@@ -321,7 +314,7 @@ def length_adjusted(
     )
     if not len(wins) == len(first) == len(second):
         raise ValueError(f"give a preference and two lengths per item: {len(wins)}, {len(first)}, {len(second)}")
-    gamma = None if difficulty is None else np.asarray(difficulty, float)
+    gamma = None if difficulty is None else floats(difficulty)
     gaps = first - second
     n = len(wins)
     reason = _no_adjustment(gaps, extrapolates=gamma is None)
@@ -373,7 +366,7 @@ def _fit(
     columns = [x, np.ones_like(x)] if gamma is None else [x, gamma, np.ones_like(x)]
     design, target, weight = np.column_stack(columns), wins, np.ones_like(x)
     if anchors:
-        rows = np.array(anchors, float)
+        rows = floats(anchors)
         no_intercept = np.zeros(len(rows))  # it is the quality of the second system, and these are not its answers
         extra = [rows[:, 0], no_intercept] if gamma is None else [rows[:, 0], rows[:, 1], no_intercept]
         design = np.vstack([design, np.column_stack(extra)])

@@ -11,16 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from judges.offline.statistics.intervals import Figure, clopper_pearson
+from judges.offline.statistics.intervals import Figure, clopper_pearson, normal_quantile, share
 from judges.offline.statistics.resampling import (
     chosen,
     cluster_rows,
     cluster_se,
     finite,
-    normal_quantile,
+    floats,
     row_weights,
     same_length,
-    share,
     whole,
 )
 from judges.offline.statistics.resampling import verdicts as pass_or_fail
@@ -296,7 +295,7 @@ def _corrected(
 
 def labels_alone(values: Sequence[float]) -> Figure:
     """Return the mean of labels with its 95 % interval: Wilson's for good and bad, else Student's t."""
-    y = np.asarray(values, float)
+    y = floats(values)
     n, mean = len(y), float(y.mean())
     if set(values) <= {0.0, 1.0}:
         return Figure.of_share(int(y.sum()), n, method="Wilson, labels alone")
@@ -367,7 +366,7 @@ def active_probabilities(uncertainty: Sequence[float], budget: float, *, uniform
     Raises:
         ValueError: If an argument is out of range.
     """
-    values = np.asarray(uncertainty, float)
+    values = floats(uncertainty)
     if not (0 < uniform <= 1 and budget > 0) or (len(values) and not (values >= 0).all()):
         raise ValueError(
             f"uncertainty is 0 or more, budget above 0 and uniform above 0 to 1, not {budget!r} and {uniform!r}"

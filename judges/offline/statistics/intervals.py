@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
+from numbers import Real
 from statistics import NormalDist, StatisticsError, correlation
 from typing import Literal, Self
 
@@ -14,18 +15,39 @@ _LEAST = 3
 """Fewest pairs over which a correlation means anything."""
 
 
+def is_number(value: object) -> bool:
+    """Return whether a value is a real number, neither infinite nor NaN."""
+    return isinstance(value, Real) and math.isfinite(value)
+
+
+def share(value: object, name: str) -> float:
+    """Return a number between 0 and 1, both excluded.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if not is_number(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]  # a number here
+        raise ValueError(f"{name} lies between 0 and 1, for instance 0.05 or 0.95; not {value!r}")
+    return float(value)  # type: ignore[arg-type]  # as above
+
+
+def normal_quantile(level: float) -> float:
+    """Return z such that a normal value lies within z standard errors with probability `level`."""
+    return NormalDist().inv_cdf((1 + share(level, "level")) / 2)
+
+
 def wilson(wins: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
     """Return the interval of a proportion, `wins` of `n`, by Wilson's score method (JASA 22, 1927).
 
     Effective counts need not be whole.
 
     Raises:
-        ValueError: If there are no cases, or more wins than cases.
+        ValueError: If there are no cases, more wins than cases, or a level that is not between 0 and 1.
     """
     if n <= 0 or not -_ROUNDING <= wins <= n + _ROUNDING:
         raise ValueError(f"counts satisfy 0 <= wins <= n and n > 0; they are {wins!r} of {n!r}")
     wins = min(max(wins, 0), n)
-    share, weight = wins / n, NormalDist().inv_cdf((1 + level) / 2) ** 2 / n
+    share, weight = wins / n, normal_quantile(level) ** 2 / n
     middle = share + weight / 2
     half = math.sqrt(weight * (share * (1 - share) + weight / 4))
     return max(0.0, (middle - half) / (1 + weight)), min(1.0, (middle + half) / (1 + weight))
@@ -71,7 +93,7 @@ def paired_interval(differences: Sequence[float], *, level: float = 0.95) -> tup
     most = max(map(abs, differences), default=0.0) or 1.0
     centre = math.fsum(differences) / size
     variance = (math.fsum(one * one for one in differences) + most**2) / size - centre**2
-    half = student(max(1, n - 1), (1 + level) / 2) * math.sqrt(variance / size)
+    half = student(max(1, n - 1), (1 + share(level, "level")) / 2) * math.sqrt(variance / size)
     return max(-1.0, centre - half), min(1.0, centre + half)
 
 
@@ -143,6 +165,8 @@ def clopper_pearson(wins: float, n: float, *, level: float = 0.95) -> tuple[floa
     if not 0 <= wins <= n or n == 0:
         raise ValueError(f"counts satisfy 0 <= wins <= n and n > 0; they are {wins!r} of {n!r}")
     tail = (1 - level) / 2
+    if not 0 < tail < 1:
+        raise ValueError(f"level lies between 0 and 1, for instance 0.95; not {level!r}")
     low = special.betaincinv(wins, n - wins + 1, tail) if wins else 0.0
     high = special.betaincinv(wins + 1, n - wins, 1 - tail) if wins < n else 1.0
     return float(low), float(high)

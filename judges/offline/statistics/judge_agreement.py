@@ -10,17 +10,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from judges.offline.statistics.intervals import EXACT, Figure, Undefined, clopper_pearson
+from judges.offline.statistics.intervals import EXACT, Figure, Undefined, clopper_pearson, share
 from judges.offline.statistics.resampling import (
     Indices,
     bootstrap_rows,
     chosen,
     cluster_rows,
     finite,
+    floats,
     listed,
     row_weights,
     same_length,
-    share,
     verdicts,
 )
 from judges.verdict import HIGHEST, LOWEST
@@ -170,7 +170,7 @@ def _kappa(table: _Array, costs: _Array) -> float | None:
 
 def _costs(levels: Sequence[float]) -> dict[_Weighting, _Array]:
     """Return what each disagreement costs: the same for all, its size, or its square."""
-    places = np.asarray(levels, float)
+    places = floats(levels)
     gaps = np.abs(places[:, None] - places[None, :])
     return {"none": (gaps > 0).astype(float), "linear": gaps, "quadratic": gaps**2}
 
@@ -356,8 +356,8 @@ def rating_figures(
     """Return the figures of `agreement` that are about ratings and not about good and bad, at 95 %."""
     groups = cluster_rows(len(human), clusters)
     interval = partial(bootstrap_rows, groups=groups, resamples=resamples, level=0.95, seed=seed)
-    w = np.ones(len(human)) if weights is None else np.array(weights, float)
-    return _rating_figures(np.array(human, float), np.array(judge, float), w, interval)
+    w = np.ones(len(human)) if weights is None else floats(weights)
+    return _rating_figures(floats(human), floats(judge), w, interval)
 
 
 def _rating_figures(h: _Array, j: _Array, w: _Array, interval: partial[Figure]) -> dict[str, Figure]:

@@ -13,7 +13,7 @@ from scipy import special
 
 from judges.offline.statistics.intervals import benjamini_yekutieli
 from judges.offline.statistics.judge_agreement import LEVELS, cohen_kappa
-from judges.offline.statistics.resampling import chosen, finite, listed, on_scale, same_length
+from judges.offline.statistics.resampling import chosen, finite, floats, listed, on_scale, same_length
 
 _Array = NDArray[np.float64]
 _Unit = Sequence[float | None]
@@ -46,7 +46,7 @@ def krippendorff_alpha(
                     coincidences[place[a], place[b]] += 1 / (len(values) - 1)
     counts = coincidences.sum(axis=1)
     n = counts.sum()
-    costs = _distances(np.array(levels, float), counts, metric)
+    costs = _distances(floats(levels), counts, metric)
     expected = float((costs * np.outer(counts, counts)).sum())
     return None if expected == 0 else 1 - float((n - 1) * (costs * coincidences).sum()) / expected
 
@@ -167,7 +167,7 @@ def alt_test(
             skipped.append(number)
             continue
         rows[number], shares[number] = len(judged), float(np.mean(judged))
-        p_values[number] = _p_less(np.array(human, float) - np.array(judged, float), epsilon)
+        p_values[number] = _p_less(floats(human) - floats(judged), epsilon)
     if len(raters) < _LEAST_RATERS or not p_values:
         return AltTest(
             passed=None,
@@ -241,9 +241,9 @@ def human_likeness(raters: Sequence[_Unit], judge: _Unit) -> float | None:
     with_judge = [_kappa(rater, judge) for rater in raters]
     if len(raters) < _LEAST_RATERS or None in among or None in with_judge:
         return None
-    humans = np.array(among, float)
+    humans = floats(among)
     sd = float(humans.std(ddof=1))
-    return None if sd == 0 else float((np.mean(np.array(with_judge, float)) - humans.mean()) / sd)
+    return None if sd == 0 else float((np.mean(floats(with_judge)) - humans.mean()) / sd)
 
 
 def _kappa(one: _Unit, other: _Unit) -> float | None:

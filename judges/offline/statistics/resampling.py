@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
-from numbers import Real
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from judges.offline.statistics.intervals import Figure
+from judges.offline.statistics.intervals import Figure, is_number
 
 _Array = NDArray[np.float64]
+
+
+def floats(values: Any) -> _Array:
+    """Return numbers as an array of floats."""
+    return np.asarray(values, float)
 
 
 def finite(values: object, name: str, *, low: float = -math.inf, high: float = math.inf) -> _Array:
@@ -32,7 +35,7 @@ def finite(values: object, name: str, *, low: float = -math.inf, high: float = m
     """
     entries = listed(values, name)
     try:
-        data = np.asarray(entries, float)  # None becomes NaN, and text that looks like a number one
+        data = floats(entries)  # None becomes NaN, and text that looks like a number one
     except (TypeError, ValueError):
         data = np.full(len(entries), np.nan)
     if any(isinstance(value, str) for value in entries):
@@ -63,9 +66,9 @@ def rows_of_numbers(rows: Sequence[Any], columns: int, name: str) -> _Array:
     for row in listed(rows, name):
         if isinstance(row, str) or not isinstance(row, Sequence | np.ndarray) or len(row) != columns:
             raise ValueError(f"{name} are rows of {columns} numbers, not {row!r}")
-        if not all(_is_number(value) for value in row):
+        if not all(is_number(value) for value in row):
             raise ValueError(f"{name} are finite numbers, but a row is {row!r}; leave it out")
-    return np.array(rows, float).reshape(len(rows), columns)
+    return floats(rows).reshape(len(rows), columns)
 
 
 def row_weights(weights: object, rows: int) -> _Array:
@@ -106,25 +109,9 @@ def whole(value: object, name: str) -> int:
     Raises:
         ValueError: If it is no whole number; it may be negative.
     """
-    if not _is_number(value) or float(value) != int(value):  # type: ignore[arg-type,call-overload]  # a number here
+    if not is_number(value) or float(value) != int(value):  # type: ignore[arg-type,call-overload]  # a number here
         raise ValueError(f"{name} is a whole number, not {value!r}")
     return int(value)  # type: ignore[call-overload,no-any-return]  # as above
-
-
-def share(value: object, name: str) -> float:
-    """Return a number between 0 and 1, both excluded.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    if not _is_number(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]  # a number here
-        raise ValueError(f"{name} lies between 0 and 1, for instance 0.05 or 0.95; not {value!r}")
-    return float(value)  # type: ignore[arg-type]  # as above
-
-
-def normal_quantile(level: float) -> float:
-    """Return z such that a normal value lies within z standard errors with probability `level`."""
-    return NormalDist().inv_cdf((1 + share(level, "level")) / 2)
 
 
 def same_length(what: str, *columns: Sized) -> None:
@@ -200,10 +187,6 @@ def listed(values: object, name: str, *, text: bool = False) -> Sequence[Any]:
     return values if isinstance(values, Sequence | np.ndarray) else list(values)  # type: ignore[return-value]  # an array is as good
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
-
-
 Indices = NDArray[np.intp]
 _INDICATIVE_BELOW = 30
 _MOST_DROPPED = 0.05
@@ -242,7 +225,7 @@ def bca(
     Returns:
         None where the jackknife values do not vary, or the estimate lies outside all replicates.
     """
-    values, leave_one_out = np.asarray(replicates, float), np.asarray(jackknife, float)
+    values, leave_one_out = floats(replicates), floats(jackknife)
     spread = leave_one_out.mean() - leave_one_out
     squares = float((spread**2).sum())
     below = float((values < estimate).sum() + (values <= estimate).sum()) / (2 * len(values))
@@ -297,7 +280,7 @@ class _Means:
 
     def __init__(self, data: NDArray[np.float64], groups: Sequence[Indices]) -> None:
         self._sums = np.array([data[rows].sum() for rows in groups])
-        self._sizes = np.array([len(rows) for rows in groups], float)
+        self._sizes = floats([len(rows) for rows in groups])
 
     def of(self, draw: Indices) -> float:
         """Return the mean over the values of the questions drawn."""

@@ -1,0 +1,279 @@
+"""The plain functions at their edges: the smallest samples, exact ties, and which argument a wrong call names."""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from judges.certificate import CertifiedRow, Subject, aligned_lines
+from judges.errors import ConfigurationError
+from judges.offline import statistics
+from judges.offline.statistics import (
+    BiasTest,
+    active_mean,
+    active_probabilities,
+    agreement,
+    alt_test,
+    arm_effects,
+    bias_report,
+    certify,
+    certify_runs,
+    certify_weighted,
+    confidence_sequence,
+    e_cusum,
+    hoeffding_bentkus,
+    labels_needed,
+    length_adjusted,
+    mcnemar,
+    n_pairs,
+    n_per_arm,
+    pass_at_attempt,
+    ppi_mean,
+    ppi_rate,
+    rank_metrics,
+    replay_runs,
+    rogan_gladen,
+    spearman,
+    stratified_rate,
+    wilson,
+    win_rate,
+)
+from judges.offline.statistics.certificates import fallback, questions_needed
+from judges.offline.statistics.comparing import sample_test
+from judges.offline.statistics.correction import labels_alone
+from judges.offline.statistics.intervals import bounded_interval, clopper_pearson, paired_interval
+from judges.offline.statistics.judge_agreement import rating_figures
+from judges.offline.statistics.replay import curve_intervals, replay_each
+from judges.offline.trust.certify import CertifySettings
+
+RATED = [1, 2, 3, 4] * 10
+PASSED = [1, 0] * 10
+
+CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
+    agreement: (RATED, RATED),
+    certify: ({4: (40, 0)},),
+    certify_runs: ([([4], [False])] * 40,),
+    certify_weighted: ([[(0.0, 1.0, number) for number in range(40)]],),
+    confidence_sequence: (1, 3),
+    n_pairs: (0.1,),
+    ppi_mean: ([0.1, 0.2] * 10, [0.2, 0.1] * 10, [0.3, 0.4] * 10),
+    ppi_rate: (PASSED, PASSED, PASSED),
+    rogan_gladen: (1, 10, 100, 200, 199, 200),
+    stratified_rate: ([0.5, 0.5], 100, [10, 10], [5, 6]),
+    win_rate: (["AB", "AA"],),
+    bounded_interval: ([0.1, 0.4],),
+    clopper_pearson: (1, 3),
+    paired_interval: ([0.1, -0.4],),
+    wilson: (1, 3),
+}
+"""A call that is right, for the functions that take a share: a level, an alpha or a delta."""
+
+
+@pytest.mark.parametrize("function", CALLS)
+def test_a_wrong_share_is_named(function: Callable[..., Any]) -> None:
+    """A level, an alpha or a delta that is not between 0 and 1 is refused under its own name."""
+    names = {"level", "alpha", "delta"} & set(inspect.signature(function).parameters)
+    beside = {"sd": 1.0} if function is n_pairs else {}
+    assert names
+    function(*CALLS[function], **beside)
+    for name in names:
+        for value in (-2, 1, 95):
+            with pytest.raises(ValueError, match=rf"\b{name}\b.* between 0 and 1.*{value}"):
+                function(*CALLS[function], **beside, **{name: value})
+
+
+UNEQUAL: list[tuple[Callable[[], object], str]] = [
+    (lambda: rank_metrics([1, 0], [0.2]), "give a label and a score of each row"),
+    (lambda: agreement(RATED, RATED[1:]), "give a human's and the judge's label of each row"),
+    (lambda: ppi_mean([1, 2], [1], [3]), "give a label and a score of each labelled row"),
+    (lambda: replay_each([[1, 4]], 4, 2, scores=[[0.1]]), "scores has a score or None for each rating"),
+    (lambda: arm_effects([True], {"a": [True], "b": [True, False]}, baseline="a"), "has 2 rows"),
+    (lambda: bias_report(length=([1, 2], [1, 2], None, [0.1])), "length has the judge's ratings"),
+    (lambda: bias_report(self_preference=[(1, 2)]), "ratings for self-preference"),
+    (lambda: bias_report(leniency=[(1, 2, 3)]), "ratings by human and judge"),
+    (lambda: stratified_rate([0.5, 0.4], 9, [1, 1], [1, 0]), "every stratum needs a label"),
+    (lambda: stratified_rate([0.5, 0.5], 9, [1, 0], [1, 0]), "every stratum needs a label"),
+    (lambda: n_per_arm(0.5, 1.5), "two different pass rates from 0 to 1, not 0.5 and 1.5"),
+    (lambda: n_per_arm(-0.5, 0.5), "not -0.5 and 0.5"),
+    (lambda: n_per_arm(0.5, 0.5), "two different"),
+    (lambda: bias_report(cues=[(1, 2)]), "cues has its probes by name"),  # type: ignore[arg-type]
+    (lambda: bias_report(robustness=[(1, 2, 3)]), "robustness has its probes by name"),  # type: ignore[arg-type]
+    (lambda: CertifySettings(alpha=1.0), "alpha lies between 0 and 1.*not 1.0"),
+    (lambda: CertifySettings(delta=0.0), "delta lies between 0 and 1.*not 0.0"),
+    (lambda: certify({4: (3, 1)}, breaks={4: (3, 1)}), "breaks and break_at_most are given together"),
+    (lambda: certify({4: (3, 1)}, break_at_most=0.1), "breaks and break_at_most are given together"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), UNEQUAL)
+def test_what_does_not_fit_together_says_so(call: Callable[[], object], message: str) -> None:
+    """Columns of other lengths, shares that do not sum to 1 and half a pair of settings are one clear line."""
+    with pytest.raises((ValueError, ConfigurationError), match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_to_count_is_undefined_and_not_zero() -> None:
+    """Empty and single samples have a reason, and no figure that looks like one."""
+    empty = rank_metrics([], [])
+    assert (empty.n, empty.auc, empty.average_precision, empty.brier, empty.ece) == (0, None, None, None, None)
+    assert (empty.reason, rank_metrics([1], [0.5]).average_precision) == ("too_few", 1.0)
+    none = replay_runs([], 3, 2)
+    assert (none.runs, none.attempts, none.release_rate, none.mean_attempts, none.exact) == (
+        0,
+        0,
+        None,
+        None,
+        True,
+    )
+    assert win_rate(["AB"]).low is win_rate(["AB"]).high is win_rate(["AB"]).se is None
+    assert (win_rate([]).value, win_rate([".."]).excluded) == (None, 1)
+    assert labels_alone([0.4]).low is None
+    assert pass_at_attempt([], 3) == []
+    assert curve_intervals([], []) == []
+    assert sample_test([{"kind": "a"}], [True]) is sample_test([{}, {}], [True, False]) is None
+    assert spearman([1, 2], [2, 1]) is None
+    assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+
+
+def test_bias_tests_of_one_probe_have_no_spread() -> None:
+    """A single probe has an effect and no standard error; ratings that length explains wholly have no figures."""
+    one = bias_report(self_preference=[(4, 3, 3, 3)])["self-preference"]
+    assert (one.effect, one.figures["se"], one.reason, one.p) == (1.0, None, "too_few", None)
+    two = bias_report(self_preference=[(4, 3, 3, 3), (3, 3, 3, 3)])["self-preference"]
+    assert two.figures["se"] == pytest.approx(0.5)
+    assert two.figures["p"] == pytest.approx(1.0)
+    flat = bias_report(length=(RATED, RATED, [3] * 40, [0.1 * row for row in range(40)]))["length"]
+    assert isinstance(flat, BiasTest)
+    assert (flat.reason, flat.figures, flat.effect) == ("not_identified", {}, None)
+
+
+def test_a_pass_at_attempt_has_an_error_until_all_passed() -> None:
+    """Greenwood's error is undefined once every run at risk passes, and the curve is 1 there."""
+    half, all_of_them = pass_at_attempt([[1, 4], [4], [1, 4]], 3)
+    assert (half.at_risk, half.passed, half.cumulative) == (3, 1, pytest.approx(1 / 3))
+    assert half.se == pytest.approx(math.sqrt(2 / 27))
+    assert (all_of_them.at_risk, all_of_them.cumulative, all_of_them.se) == (2, 1.0, None)
+
+
+def test_the_curve_of_passes_has_an_interval_for_each_attempt() -> None:
+    """It lies around the curve, rises with it, is narrower at a lower level, and resamples whole questions."""
+    ended, passed = [1, 2, 3, 3] * 10, [True, True, True, False] * 10
+    wide, narrow = (curve_intervals(ended, passed, level=level, resamples=400) for level in (0.95, 0.5))
+    for (low, high), (lower, higher), share in zip(wide, narrow, (0.25, 0.5, 0.75), strict=True):
+        assert 0 < low < lower <= share <= higher < high < 1
+    assert [low for low, _ in wide] == sorted(low for low, _ in wide)
+    assert wide[0] == pytest.approx(wilson(10, 40), abs=0.03)
+    together = curve_intervals(ended, passed, clusters=[row // 20 for row in range(40)], resamples=400)
+    assert together[0] == pytest.approx((0.25, 0.25))  # both halves are alike
+    apart = curve_intervals(ended, passed, clusters=[row % 4 for row in range(40)], resamples=400)
+    assert apart[0][1] - apart[0][0] > wide[0][1] - wide[0][0]
+    assert curve_intervals([1, 2], [False, False], resamples=20) == [(0.0, 0.0), (0.0, 0.0)]
+
+
+def test_an_interval_of_a_win_rate_stays_within_0_and_1() -> None:
+    """Few pairs that nearly all fall to one side have an interval that is cut off at the end of the scale."""
+    high, low = win_rate(["AA", "AA", "AA", "AT"]), win_rate(["BB", "BB", "BB", "BT"])
+    assert (high.high, low.low) == (1.0, 0.0)
+    assert high.low == pytest.approx(1 - low.high) if low.high is not None else False
+
+
+def test_equal_length_differences_leave_nothing_to_adjust() -> None:
+    """Answers whose lengths all differ by as much say nothing about length."""
+    preferences: Sequence[float] = [0.2, 0.8] * 10
+    assert length_adjusted(preferences, [10] * 20, [15] * 20).reason == "zero_variance"
+
+
+def test_probabilities_of_drawing_are_at_most_1_and_use_up_the_budget() -> None:
+    """A row whose share is above 1 is drawn for certain, and what it cannot use goes to the others."""
+    drawn = active_probabilities([100, 1, 1, 1, 1, 1, 1, 1], 4)
+    assert drawn[0] == 1.0
+    assert sum(drawn) == pytest.approx(4)
+    assert max(drawn) == 1.0
+    assert active_probabilities([1, 2], 5) == [1.0, 1.0]
+    assert active_probabilities([0, 0, 0, 0], 2) == pytest.approx([0.5] * 4)
+    for budget, uniform in ((0, 0.5), (1, 0), (1, 1.1)):
+        with pytest.raises(ValueError, match=f"not {budget!r} and {uniform!r}"):
+            active_probabilities([1, 2, 3], budget, uniform=uniform)
+    with pytest.raises(ValueError, match="the probability with which it was drawn, not 0"):
+        active_mean([1, 0], [1, None], [0, None])
+
+
+def test_a_mean_is_corrected_by_a_single_further_score() -> None:
+    """One unlabelled row has no spread of its own; its own and the labelled rows' scores give one."""
+    labels, scores = [0.1 * row for row in range(10)] * 2, [0.1 * row + 0.05 for row in range(10)] * 2
+    one = ppi_mean(labels, scores, [0.5])
+    assert one.value is not None
+    assert one.low is not None
+    assert one.low < one.value
+
+
+def test_promises_hold_exactly_at_their_bounds() -> None:
+    """As many cases as just suffice do, one fewer do not, and a policy that releases nothing proves nothing."""
+    for mean, alpha in ((0.0, 0.1), (0.02, 0.1)):
+        needed = questions_needed(alpha, 0.05, mean)
+        assert needed is not None
+        assert hoeffding_bentkus(mean, needed, alpha) <= 0.05 < hoeffding_bentkus(mean, needed - 1, alpha)
+        assert questions_needed(alpha, hoeffding_bentkus(mean, needed, alpha), mean) == needed
+    assert questions_needed(0.1, 0.05, 0.1) is None
+    least = labels_needed(0.1, 0.05)
+    assert least == 29
+    assert certify({4: (29, 0)}, 0.1, 0.05).certified == 4
+    assert certify({4: (28, 0)}, 0.1, 0.05).certified is None
+    nothing = certify({4: (0, 0)}, 0.1, 0.05, method="fallback")
+    assert (nothing.certified, nothing.rows[0].status, nothing.rows[0].p) == (None, "refused", 1.0)
+    assert fallback([0.05, 0.05], 0.1) == [True, True]
+    assert fallback([0.051, 0.05], 0.1) == [False, True]
+
+
+def test_the_alarm_statistic_by_hand() -> None:
+    """Without a share worth an alarm it takes twice the certified one, or half way to 1 where that is less."""
+    assert e_cusum([1, 0, 1], 0.1) == pytest.approx([2, 2 * 8 / 9, 4 * 8 / 9])
+    assert e_cusum([1, 0], 0.8) == pytest.approx([0.9 / 0.8, 0.9 / 0.8 * 0.1 / 0.2])
+
+
+def test_weights_and_levels_of_figures_about_ratings() -> None:
+    """Whole numbers, and truth values, are read as the ratings and the weights that they are."""
+    figures = rating_figures([1, 2, 3, 4], [1, 2, 3, 3], weights=[1, 1, 1, 3], resamples=50)
+    assert figures["exact"].value == pytest.approx(0.5)
+    assert figures["mean_difference"].value == pytest.approx(-0.5)
+    lazy = alt_test([[4, 1] * 20] * 3, [4, 1] * 20)
+    assert (lazy.passed, lazy.winning_rate, lazy.rows) == (True, 1.0, {0: 40, 1: 40, 2: 40})
+
+
+def test_each_public_statistic_says_what_it_returns() -> None:
+    """Every function of the package has a docstring that begins with a verb, and a return type."""
+    functions = [getattr(statistics, name) for name in statistics.__all__]
+    plain = [one for one in functions if inspect.isfunction(one)]
+    assert len(plain) > 30
+    lacking = [one.__name__ for one in plain if not one.__doc__ or "return" not in one.__annotations__]
+    assert not lacking
+
+
+def test_rows_of_a_certificate_as_they_are_printed() -> None:
+    """Cells are aligned to the right of the first; a mark stands where there is nothing to say."""
+    assert list(aligned_lines([("from", "n"), ("4", "120"), ("3.5", "7")])) == [
+        "from    n",
+        "4     120",
+        "3.5     7",
+    ]
+    row = CertifiedRow(
+        policy=(4, 5), released=0, bad=0, status="too_few", broken=1, first_good=8, broken_upper=0.25
+    )
+    assert (row.policy_text, row.breaks_text) == (
+        "4 / never",
+        "1 of 8 good first answers come out bad, at most 25.0%",
+    )
+
+
+def test_what_a_retry_shows_is_compared_once() -> None:
+    """Where what the generator is shown changed, the setting behind it is not named a second time."""
+    before = Subject(judge_digest="a", policy={"feedback": "x", "augment": "one", "max_attempts": 2})
+    after = Subject(judge_digest="a", policy={"feedback": "y", "augment": "two", "max_attempts": 3})
+    assert before.changes(after) == [
+        "what the generator is shown on a retry (augment) changed",
+        "max_attempts was 2 and is 3",
+    ]
+    assert mcnemar(0, 0) == 1.0
