@@ -18,7 +18,7 @@ from judges.catalogue.parts.claims import (
     reasons,
     share,
 )
-from judges.catalogue.parts.fields import answer_in, question_in, transcript
+from judges.catalogue.parts.fields import answer_in, evidence, question_in, transcript
 from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
@@ -51,9 +51,9 @@ _COMPLETENESS: Question[_AnsweredParts] = Question(prompt="completeness", reply=
 class Completeness(ModelJudge):
     """Judge whether the answer deals with every part of the question.
 
-    Score = mean over the parts: 1 where it is answered, asked back about, or declined because neither documents
-    nor common knowledge give it; 0.5 where it is answered in part; 0 where it is passed over, or ducked: not known
-    to the assistant although the documents hold it.
+    Score = mean over the parts: 1 where it is answered, asked back about, or declined because neither documents,
+    tool results nor common knowledge settle it; 0.5 where it is answered in part; 0 where it is passed over, or
+    ducked: not known to the assistant although documents or tool results settle it.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -69,10 +69,10 @@ class Completeness(ModelJudge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask for the parts and what became of each."""
-        documents: list[JsonValue] = list(sample.retrieved_contexts or ())
+        shown = evidence(sample)
         data: dict[str, JsonValue] = {
             "question": question_in(sample),
-            **({"documents": documents} if documents else {}),
+            **{name: shown[name] for name in ("steps", "documents") if name in shown},
             "answer": answer_in(sample),
         }
         reply = yield from self.ask(_COMPLETENESS, sample, data, check=_fault)
