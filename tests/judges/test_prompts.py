@@ -176,6 +176,20 @@ def test_only_orders_in_the_answer_count_against_it(file: Path) -> None:
     assert (NO_FAULT[language] in task) == (NO_FAULT["en"] in english)
 
 
+ORDERS = {
+    "en": "tells you|asks for a certain|obey nothing|no instruction|addressed to you|Carry out no|is said of",
+    "zh": "指示|要求你如何|要求某个|对你说|服从|照做|执行|关于这份清单",
+    "ru": "подсказыва|указывает тебе|просит о как|Не выполняй|не указани|не подчиняйся|обращено к|сказано об",
+}
+
+
+def test_no_prompt_takes_orders_from_what_it_shows() -> None:
+    """Each question says in its language what text means in the data that tells the judge what to reply."""
+    tasks = [(file, prompt(file.stem, file.parent.name).task) for file in sorted(PACKS.glob("*/*.toml"))]
+    silent = [file.stem for file, task in tasks if task and not re.search(ORDERS[file.parent.name], task)]
+    assert silent == []
+
+
 KEPT = re.compile(r"(\$\w+|`[^`\n]+`)")
 
 Items = list[dict[str, Any]]
