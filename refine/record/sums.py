@@ -32,6 +32,7 @@ from sqlalchemy import (
 
 from refine.record.schema import (
     ATTEMPT,
+    BUDGET,
     MEASURES,
     OUTCOME,
     SERIES,
@@ -398,13 +399,52 @@ def tallied(
     return tallies
 
 
-def spent_by_key(connection: Connection, day: int) -> dict[str, tuple[int, int, float]]:
-    """Return the requests that were let in, tokens and dollars of each key in a day, which begins at `day`."""
+# Budgets
+
+_SHARES = 100
+"""A process takes what is left of a budget in so many parts."""
+
+
+def begin_budgets(connection: Connection, day: int) -> None:
+    """Count what keys consumed in a day, which begins at `day`, before processes shared their budgets."""
+    lock_tables(connection)
+    connection.execute(delete(BUDGET).where(BUDGET.c.day < day - DAY))
     measures = [func.sum(SUMS.c[name]) for name in ("outcomes", "input_tokens", "output_tokens", "cost")]
     query = select(SERIES.c.key, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
-    let_in = and_(SERIES.c.key.is_not(None), SERIES.c.stop_reason != "error_429")
+    shared = select(BUDGET.c.key).where(BUDGET.c.day == day)
+    let_in = and_(SERIES.c.key.not_in(shared), SERIES.c.stop_reason != "error_429")
     rows = connection.execute(query.where(SUMS.c.width == DAY, SUMS.c.start == day, let_in).group_by(SERIES.c.key))
-    return {key: (int(many), int(read + written), int(cost) / 1e9) for key, many, read, written, cost in rows}
+    taken = [
+        {"day": day, "key": key, "what": what, "process": "", "taken": int(number)}
+        for key, many, read, written, cost in rows
+        for what, number in (("requests", many), ("tokens", read + written), ("dollars", cost))
+    ]
+    if taken:
+        connection.execute(BUDGET.insert(), taken)
+
+
+def share_budgets(
+    connection: Connection, day: int, process: str, asked: Mapping[tuple[str, str], tuple[int, int]]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Take shares of budgets; see `DatabaseRecord.share_budgets`."""
+    lock_tables(connection)
+    keys = {key for key, _ in asked}
+    query = select(BUDGET.c.key, BUDGET.c.what, func.sum(BUDGET.c.taken))
+    query = query.where(BUDGET.c.day == day, BUDGET.c.process != process, BUDGET.c.key.in_(keys))
+    rows = connection.execute(query.group_by(BUDGET.c.key, BUDGET.c.what))
+    others = {(key, what): int(taken) for key, what, taken in rows}
+    shares = {}
+    for place, (limit, spent) in asked.items():
+        left = max(0, limit - spent - others.get(place, 0))
+        shares[place] = spent - -left // _SHARES, others.get(place, 0)
+    upsert = insert_into(connection, BUDGET)
+    upsert = upsert.on_conflict_do_update(
+        index_elements=list(BUDGET.primary_key), set_={"taken": upsert.excluded.taken}
+    )
+    names = ("day", "key", "what", "process", "taken")
+    taken = [dict(zip(names, (day, *place, process, share), strict=True)) for place, (share, _) in shares.items()]
+    connection.execute(upsert, taken)
+    return shares
 
 
 def plain(value: Any) -> Any:
