@@ -1,7 +1,8 @@
 """Sums by minute, hour and day, kept as outcomes are written, so that figures need not count a million rows.
 
-A series is what a filter can tell apart: guard, model, judge, key, and how it ended. Dollars are kept in
-billionths and seconds in millionths, so that what is taken away again leaves nothing behind.
+A series is what a filter can tell apart: guard, model, judge, key, and how it ended. One without a key is of the
+outcomes of all keys, so that figures need not read those of each. Dollars are kept in billionths and seconds in
+millionths, so that what is taken away again leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
+from operator import add
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
+    Column,
     ColumnElement,
     Connection,
+    MetaData,
     Table,
     and_,
     delete,
@@ -25,6 +30,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    text,
     true,
     tuple_,
     update,
@@ -57,6 +63,7 @@ _DIMENSIONS = ("refiner", "model", "judge", "key", "passed", "stop_reason", "rat
 _NUMBERS = ("id", "at", "chain", "calls", "input_tokens", "output_tokens", "cost", "latency_s")
 _NEEDED = [column for column in OUTCOME.columns if column.name in {*_DIMENSIONS, *_NUMBERS}]
 """The columns that sums are made of."""
+_KEY = _DIMENSIONS.index("key")
 _ENDS = ("passed", "stop_reason", "rating", "attempts")
 _FILTERS = frozenset(_DIMENSIONS) - {"attempts"}
 _MOST = 10**12
@@ -64,6 +71,8 @@ _MOST = 10**12
 _STEP = math.log(1.03)
 _LATENCY = ""
 """Whose values are buckets of seconds, in place of a judge's name, whose values are ratings; 0 is none."""
+_SERIES = 2
+"""Place of the series in a row of the sums and the tally."""
 _SLICE = 500
 _LAST = 2**53 - 2**53 % DAY
 
@@ -112,8 +121,6 @@ class Sums:
         return sums
 
     def _add(self, outcome: Stored, attempts: Sequence[Stored], sign: int) -> None:
-        series = self._series_of(tuple(map(outcome.get, _DIMENSIONS)))
-        place = (outcome["at"] - outcome["at"] % MINUTE, series)
         cost = outcome.get("cost")
         values = (
             1,
@@ -124,21 +131,30 @@ class Sums:
             int(cost is None),
             *(sum([_whole(attempt.get(name), scale) for attempt in attempts]) for name, scale in _OF_ATTEMPTS),
         )
-        before = self.sums.get(place) or [0] * len(values)
-        self.sums[place] = [old + sign * value for old, value in zip(before, values, strict=True)]
-        if outcome.get("latency_s") is not None:
-            self.tally[*place, _LATENCY, bucket_of(outcome["latency_s"])] += sign
-        for attempt in attempts:
-            if attempt.get("judge"):
-                self.tally[*place, attempt["judge"], attempt.get("rating") or 0] += sign
+        for series in self._places_of(tuple(map(outcome.get, _DIMENSIONS))):
+            place = (outcome["at"] - outcome["at"] % MINUTE, series)
+            before = self.sums.get(place) or [0] * len(values)
+            self.sums[place] = [old + sign * value for old, value in zip(before, values, strict=True)]
+            if outcome.get("latency_s") is not None:
+                self.tally[*place, _LATENCY, bucket_of(outcome["latency_s"])] += sign
+            for attempt in attempts:
+                if attempt.get("judge"):
+                    self.tally[*place, attempt["judge"], attempt.get("rating") or 0] += sign
+
+    def _places_of(self, values: tuple[Any, ...]) -> set[int]:
+        """Return the ids of the series that an outcome with these dimensions is in: its key's, and that of all."""
+        return {self._series_of(values), self._series_of((*values[:_KEY], None, *values[_KEY + 1 :]))}
 
     def _series_of(self, values: tuple[Any, ...]) -> int:
-        """Return the id of the series with these dimensions; hashed once, since most outcomes share a few."""
+        """Return the id of the series with these dimensions; hashed once, since most outcomes share a few.
+
+        It is below 0: versions before 0.16, which kept no series of all keys, have those from 0 on.
+        """
         series_id = self._ids.get(values)
         if series_id is None:
             dimensions = dict(zip(_DIMENSIONS, values, strict=True))
             plain = json.dumps({**dimensions, "passed": bool(dimensions["passed"])}).encode()
-            series_id = self._ids[values] = int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1
+            series_id = self._ids[values] = ~(int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1)
             self.series[series_id] = dimensions
         return series_id
 
@@ -173,10 +189,14 @@ class Sums:
 
 
 def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows: list[dict[str, Any]]) -> None:
-    upsert = insert_into(connection, table)
-    grown = {name: table.c[name] + upsert.excluded[name] for name in measures}
     if rows:
-        connection.execute(upsert.on_conflict_do_update(index_elements=list(table.primary_key), set_=grown), rows)
+        connection.execute(_adding(insert_into(connection, table), table, measures), rows)
+
+
+def _adding(upsert: Any, table: Table, measures: Sequence[str]) -> Any:
+    """Return an insertion that adds to the rows that are there already."""
+    grown = {name: table.c[name] + upsert.excluded[name] for name in measures}
+    return upsert.on_conflict_do_update(index_elements=list(table.primary_key), set_=grown)
 
 
 def take_away(connection: Connection, identifiers: Sequence[str]) -> None:
@@ -237,6 +257,43 @@ def sum_up_older(connection: Connection) -> bool:
     return more
 
 
+_OLDER = SERIES.c.id >= 0
+"""Series in which a process of a version before 0.16 has written."""
+
+
+def adopt_older(connection: Connection) -> None:
+    """Move what a process of a version before 0.16 has summed up into the series of this version."""
+    if connection.execute(select(SERIES.c.id).where(_OLDER).limit(1)).first() is None:
+        return
+    lock_tables(connection)
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        connection.execute(text(f"LOCK TABLE {SERIES.name} IN EXCLUSIVE MODE"))  # nobody is in the middle
+    older, sums = connection.execute(select(SERIES).where(_OLDER)).mappings().all(), Sums()
+    moves = [{"old": row["id"], "new": new} for row in older for new in sums._places_of(_dimensions_of(row))]  # noqa: SLF001 - its own
+    move = Table(
+        "record_move", MetaData(), Column("old", BigInteger), Column("new", BigInteger), prefixes=["TEMPORARY"]
+    )
+    move.create(connection)
+    connection.execute(move.insert(), moves)
+    sums.write(connection)
+    for table, measures in ((SUMS, MEASURES), (TALLY, ("n",))):
+        others = [column for column in table.primary_key if column.name != "series"]
+        totals = [func.sum(table.c[name]).label(name) for name in measures]
+        moved = select(*others, move.c.new, *totals).join_from(table, move, move.c.old == table.c.series)
+        upsert = insert_into(connection, table).from_select(
+            [*(column.name for column in others), "series", *measures], moved.group_by(*others, move.c.new)
+        )
+        connection.execute(_adding(upsert, table, measures))
+        connection.execute(delete(table).where(or_(table.c.series >= 0, table.c[measures[0]] == 0)))
+    connection.execute(delete(SERIES).where(_OLDER))
+    move.drop(connection)
+
+
+def _dimensions_of(series: Stored) -> tuple[Any, ...]:
+    return tuple(map(series.get, _DIMENSIONS))
+
+
 # Verifying
 
 
@@ -245,10 +302,12 @@ def sum_faults(connection: Connection) -> Iterator[str]:
 
     Days in which a process of an older version, which keeps no sums, may have written are left out.
     """
-    of_series = Sums()
+    of_series, places = Sums(), dict[int, set[int]]()
     for row in connection.execute(select(SERIES)).mappings():
-        if of_series._series_of(tuple(map(row.get, _DIMENSIONS))) != row["id"]:  # noqa: SLF001 - its own
+        own_id = of_series._series_of(_dimensions_of(row))  # noqa: SLF001 - its own
+        if row["id"] not in {own_id, ~own_id}:
             yield f"a series of the sums was changed: {row['id']}"
+        places[row["id"]] = {own_id} if row["id"] < 0 else of_series._places_of(_dimensions_of(row))  # noqa: SLF001
     times = (SUMS.c.start, TALLY.c.start, OUTCOME.c.at)
     found = (connection.execute(select(time - time % DAY).distinct()).scalars() for time in times)
     late = select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(
@@ -260,14 +319,31 @@ def sum_faults(connection: Connection) -> Iterator[str]:
         for rows in connection.execute(query, execution_options={"yield_per": _SLICE}).mappings().partitions():
             for pair in _with_attempts(connection, [row for row in rows if _is_counted(row, cursor)]):
                 total._add(*pair, 1)  # noqa: SLF001 - its own
-        if total.series.keys() - of_series.series.keys():
-            yield f"a series of the sums of {_name_of(DAY, day)} is missing"
-        wrong = set[tuple[int, int]]()
+        wrong, is_missing = set[tuple[int, int]](), False
         for table, rows_of in ((SUMS, total._sum_rows()), (TALLY, total._tally_rows())):  # noqa: SLF001 - likewise
             kept = connection.execute(select(table).where(table.c.start >= day, table.c.start < day + DAY))
-            different = {tuple(row.values()) for row in rows_of} ^ set(map(tuple, kept))
+            rows = list(map(tuple, kept))
+            is_missing |= any(row[_SERIES] not in places for row in rows)
+            different = {tuple(row.values()) for row in rows_of} ^ _adopted(table, rows, places)
             wrong |= {(max(HOUR, width), start - start % max(HOUR, width)) for width, start, *_ in different}
+        if is_missing:
+            yield f"a series of the sums of {_name_of(DAY, day)} is missing"
         yield from (f"the sums of {_name_of(*one)} are not those of its outcomes" for one in sorted(wrong))
+
+
+def _adopted(
+    table: Table, rows: Iterable[tuple[Any, ...]], places: Mapping[int, set[int]]
+) -> set[tuple[Any, ...]]:
+    """Return rows of sums as they are once those of an older version are moved; see `adopt_older`."""
+    width, total, moved = len(table.primary_key), dict[tuple[Any, ...], tuple[Any, ...]](), set[tuple[Any, ...]]()
+    for row in rows:
+        for series in places.get(row[_SERIES], {row[_SERIES]}):
+            place, values = (*row[:_SERIES], series, *row[_SERIES + 1 : width]), row[width:]
+            before = total.get(place)
+            total[place] = values if before is None else tuple(map(add, before, values))
+            if row[_SERIES] != series:
+                moved.add(place)
+    return {(*place, *values) for place, values in total.items() if values[0] or place not in moved}
 
 
 def _name_of(width: int, start: int) -> str:
@@ -307,10 +383,17 @@ def _within(table: Table, where: OutcomeFilter, widths: Sequence[int]) -> Column
     return or_(*spans) if spans else table.c.width == -1
 
 
-def _of_filter(where: OutcomeFilter) -> ColumnElement[bool]:
-    """Return a filter as a condition on the series."""
-    named = (SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None)
+def _of_filter(where: OutcomeFilter, by: str | None) -> ColumnElement[bool]:
+    """Return a filter as a condition on the series: those of all keys, unless keys are told apart."""
+    named = [SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None]
+    if where.key is None and by != "key":
+        named.append(SERIES.c.key.is_(None))
     return and_(true() if where.labelled is None else SERIES.c.attempts > 0, *named)
+
+
+def _is_of_filter(series: Mapping[str, Any], where: OutcomeFilter, by: str | None) -> bool:
+    """Return `_of_filter` of a series whose outcomes the filter chose."""
+    return bool(series["key"] == where.key or (where.key is None and by == "key"))
 
 
 def read_edges(connection: Connection, where: OutcomeFilter, conditions: Any) -> Sums:
@@ -354,11 +437,14 @@ def summed(
     dimensions = [SERIES.c[name] for name in dict.fromkeys((*_ENDS, by))]
     measures = [func.sum(SUMS.c[name]).label(name) for name in MEASURES]
     query = select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
-    query = query.where(_within(SUMS, where, widths), _of_filter(where)).group_by(bucket, *dimensions)
+    query = query.where(_within(SUMS, where, widths), _of_filter(where, by)).group_by(bucket, *dimensions)
     rows = [{name: plain(value) for name, value in row.items()} for row in connection.execute(query).mappings()]
     for (start, series), values in edges.sums.items():
-        edge_sums = dict(zip(MEASURES, values, strict=True))
-        rows.append({"bucket": start - start % width, **edges.series[series], **edge_sums})
+        if _is_of_filter(edges.series[series], where, by):
+            edge_sums = dict(zip(MEASURES, values, strict=True))
+            rows.append({"bucket": start - start % width, **edges.series[series], **edge_sums})
+    if by == "key" and where.key is None:  # what is left of all are those without a key
+        rows += [{**row, by: None, **{name: -row[name] for name in MEASURES}} for row in rows if row[by]]
     return rows
 
 
@@ -371,7 +457,7 @@ def tallied(
     does, and little however many series there are. Without a dimension all stand under "", with the ratings.
     """
     tallies: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
-    wanted = _of_filter(where)
+    wanted = _of_filter(where, by)
     if where.stop_reason is None:
         wanted = and_(wanted, ~of_requests(SERIES.c.stop_reason))
     dimension = SERIES.c[by or "refiner"]
@@ -393,9 +479,13 @@ def tallied(
         for one, judge, value, count in connection.execute(query):
             tallies[names.get(one) or ""][judge][value] += int(count)
     for (_, series, judge, value), count in edges.tally.items():
-        if where.stop_reason is None and is_request(edges.series[series]["stop_reason"]):
-            continue
-        tallies[(by and edges.series[series][by]) or ""][judge][value] += count
+        is_of_request = where.stop_reason is None and is_request(edges.series[series]["stop_reason"])
+        if not is_of_request and _is_of_filter(edges.series[series], where, by):
+            tallies[(by and edges.series[series][by]) or ""][judge][value] += count
+    if by == "key" and where.key is None:
+        for judges in [judges for name, judges in tallies.items() if name]:
+            for judge, counts in judges.items():
+                tallies[""][judge].subtract(counts)
     return tallies
 
 
@@ -412,7 +502,7 @@ def begin_budgets(connection: Connection, day: int) -> None:
     measures = [func.sum(SUMS.c[name]) for name in ("outcomes", "input_tokens", "output_tokens", "cost")]
     query = select(SERIES.c.key, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
     shared = select(BUDGET.c.key).where(BUDGET.c.day == day)
-    let_in = and_(SERIES.c.key.not_in(shared), SERIES.c.stop_reason != "error_429")
+    let_in = and_(SERIES.c.key.is_not(None), SERIES.c.key.not_in(shared), SERIES.c.stop_reason != "error_429")
     rows = connection.execute(query.where(SUMS.c.width == DAY, SUMS.c.start == day, let_in).group_by(SERIES.c.key))
     taken = [
         {"day": day, "key": key, "what": what, "process": "", "taken": int(number)}

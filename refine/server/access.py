@@ -45,7 +45,7 @@ _log = logging.getLogger("refine.server")
 
 _PARTS = {"requests": 1, "tokens": 1, "dollars": 10**9}
 """What has a budget of the day, and in how many parts of one it is counted."""
-_LONGEST_WAIT_S = 2.0
+_LONGEST_WAIT_S = 10.0
 """Seconds that a request waits to be told what is left of a budget."""
 _AGAIN_S = 1.0
 """Seconds until the record is asked again, where nothing was left, or it could not be read."""
