@@ -197,7 +197,11 @@ def test_a_record_that_says_it_was_sealed_later(url: str) -> None:
     bare = "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('x', 2000000000000, true, '', 0)"
     run_sql(url, bare, "UPDATE record_state SET id = '', at = 3000000000000 WHERE name = 'sealed'")
     assert any("1 outcomes have no seal" in one for one in faults(url))
-    run_sql(url, "DELETE FROM outcome WHERE id = 'x'", "DELETE FROM record_state")
+    early = "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('y', 1, true, '', 0)"
+    run_sql(url, "DELETE FROM outcome WHERE id = 'x'", early)
+    assert any("1 outcomes have no seal" in one for one in faults(url))
+    assert [one for one in faults(url) if "not sealed from the first outcome on" in one]
+    run_sql(url, "DELETE FROM outcome WHERE id = 'y'", "DELETE FROM record_state")
     assert [one for one in faults(url) if "does not say any more" in one]
 
 
