@@ -1,8 +1,8 @@
 """Sums by minute, hour and day, kept as outcomes are written, so that figures need not count a million rows.
 
 A series is what a filter can tell apart: guard, model, judge, key, and how it ended. One without a key is of the
-outcomes of all keys, so that figures need not read those of each. Dollars are kept in billionths and seconds in
-millionths, so that what is taken away again leaves nothing behind.
+outcomes of all keys; its widths are below 0, so that figures find its rows among themselves. Dollars are kept in
+billionths and seconds in millionths, so that what is taken away again leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -158,6 +158,10 @@ class Sums:
             self.series[series_id] = dimensions
         return series_id
 
+    def sign_of(self, series: int) -> int:
+        """Return the sign of the widths of a series."""
+        return -1 if self.series[series]["key"] is None else 1
+
     def write(self, connection: Connection) -> None:
         """Add these sums to those of the database, in an order that lets no two writers wait for each other."""
         if not self.series:
@@ -170,8 +174,8 @@ class Sums:
     def _sum_rows(self) -> list[dict[str, Any]]:
         wide: dict[tuple[int, int, int], list[int]] = {}
         for (start, series), values in self.sums.items():
-            for width in _WIDTHS:
-                place = (width, start - start % width, series)
+            for width in _widths_of(self.series[series]):
+                place = (width, start - start % abs(width), series)
                 sums_before = wide.get(place)
                 wide[place] = (
                     values if sums_before is None else [a + b for a, b in zip(sums_before, values, strict=True)]
@@ -182,10 +186,17 @@ class Sums:
     def _tally_rows(self) -> list[dict[str, Any]]:
         wide: Counter[tuple[int, int, int, str, int]] = Counter()
         for (start, series, judge, value), count in self.tally.items():
-            for width in _WIDTHS:
-                wide[width, start - start % width, series, judge, value] += count
+            for width in _widths_of(self.series[series]):
+                wide[width, start - start % abs(width), series, judge, value] += count
         names = ("width", "start", "series", "judge", "value", "n")
         return [dict(zip(names, (*place, wide[place]), strict=True)) for place in sorted(wide)]
+
+
+_OF_ALL_KEYS = tuple(-width for width in _WIDTHS)
+
+
+def _widths_of(series: Mapping[str, Any]) -> tuple[int, ...]:
+    return _OF_ALL_KEYS if series["key"] is None else _WIDTHS
 
 
 def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows: list[dict[str, Any]]) -> None:
@@ -270,20 +281,22 @@ def adopt_older(connection: Connection) -> None:
         connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text(f"LOCK TABLE {SERIES.name} IN EXCLUSIVE MODE"))  # nobody is in the middle
     older, sums = connection.execute(select(SERIES).where(_OLDER)).mappings().all(), Sums()
-    moves = [{"old": row["id"], "new": new} for row in older for new in sums._places_of(_dimensions_of(row))]  # noqa: SLF001 - its own
-    move = Table(
-        "record_move", MetaData(), Column("old", BigInteger), Column("new", BigInteger), prefixes=["TEMPORARY"]
-    )
+    moves = [
+        {"old": row["id"], "new": new, "sign": sums.sign_of(new)}
+        for row in older
+        for new in sums._places_of(_dimensions_of(row))  # noqa: SLF001 - its own
+    ]
+    columns = (Column(name, BigInteger) for name in ("old", "new", "sign"))
+    move = Table("record_move", MetaData(), *columns, prefixes=["TEMPORARY"])
     move.create(connection)
     connection.execute(move.insert(), moves)
     sums.write(connection)
     for table, measures in ((SUMS, MEASURES), (TALLY, ("n",))):
-        others = [column for column in table.primary_key if column.name != "series"]
+        others = [column for column in table.primary_key if column.name not in {"width", "series"}]
+        groups = [(table.c.width * move.c.sign).label("width"), move.c.new.label("series"), *others]
         totals = [func.sum(table.c[name]).label(name) for name in measures]
-        moved = select(*others, move.c.new, *totals).join_from(table, move, move.c.old == table.c.series)
-        upsert = insert_into(connection, table).from_select(
-            [*(column.name for column in others), "series", *measures], moved.group_by(*others, move.c.new)
-        )
+        moved = select(*groups, *totals).join_from(table, move, move.c.old == table.c.series).group_by(*groups)
+        upsert = insert_into(connection, table).from_select([*(one.name for one in groups), *measures], moved)
         connection.execute(_adding(upsert, table, measures))
         connection.execute(delete(table).where(or_(table.c.series >= 0, table.c[measures[0]] == 0)))
     connection.execute(delete(SERIES).where(_OLDER))
@@ -302,12 +315,13 @@ def sum_faults(connection: Connection) -> Iterator[str]:
 
     Days in which a process of an older version, which keeps no sums, may have written are left out.
     """
-    of_series, places = Sums(), dict[int, set[int]]()
+    of_series, places = Sums(), dict[int, dict[int, int]]()
     for row in connection.execute(select(SERIES)).mappings():
         own_id = of_series._series_of(_dimensions_of(row))  # noqa: SLF001 - its own
         if row["id"] not in {own_id, ~own_id}:
             yield f"a series of the sums was changed: {row['id']}"
-        places[row["id"]] = {own_id} if row["id"] < 0 else of_series._places_of(_dimensions_of(row))  # noqa: SLF001
+        others = {own_id} if row["id"] < 0 else of_series._places_of(_dimensions_of(row))  # noqa: SLF001 - likewise
+        places[row["id"]] = {one: 1 if row["id"] < 0 else of_series.sign_of(one) for one in others}
     times = (SUMS.c.start, TALLY.c.start, OUTCOME.c.at)
     found = (connection.execute(select(time - time % DAY).distinct()).scalars() for time in times)
     late = select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(
@@ -325,23 +339,25 @@ def sum_faults(connection: Connection) -> Iterator[str]:
             rows = list(map(tuple, kept))
             is_missing |= any(row[_SERIES] not in places for row in rows)
             different = {tuple(row.values()) for row in rows_of} ^ _adopted(table, rows, places)
-            wrong |= {(max(HOUR, width), start - start % max(HOUR, width)) for width, start, *_ in different}
+            widths = ((max(HOUR, abs(width)), start) for width, start, *_ in different)
+            wrong |= {(width, start - start % width) for width, start in widths}
         if is_missing:
             yield f"a series of the sums of {_name_of(DAY, day)} is missing"
         yield from (f"the sums of {_name_of(*one)} are not those of its outcomes" for one in sorted(wrong))
 
 
 def _adopted(
-    table: Table, rows: Iterable[tuple[Any, ...]], places: Mapping[int, set[int]]
+    table: Table, rows: Iterable[tuple[Any, ...]], places: Mapping[int, Mapping[int, int]]
 ) -> set[tuple[Any, ...]]:
     """Return rows of sums as they are once those of an older version are moved; see `adopt_older`."""
-    width, total, moved = len(table.primary_key), dict[tuple[Any, ...], tuple[Any, ...]](), set[tuple[Any, ...]]()
+    end, total, moved = len(table.primary_key), dict[tuple[Any, ...], tuple[Any, ...]](), set[tuple[Any, ...]]()
     for row in rows:
-        for series in places.get(row[_SERIES], {row[_SERIES]}):
-            place, values = (*row[:_SERIES], series, *row[_SERIES + 1 : width]), row[width:]
+        width, start, own, *others = row[:end]
+        for series, sign in places.get(own, {own: 1}).items():
+            place, values = (width * sign, start, series, *others), row[end:]
             before = total.get(place)
             total[place] = values if before is None else tuple(map(add, before, values))
-            if row[_SERIES] != series:
+            if series != own:
                 moved.add(place)
     return {(*place, *values) for place, values in total.items() if values[0] or place not in moved}
 
@@ -373,26 +389,27 @@ def _spans(since: int, until: int, widths: Sequence[int]) -> Iterator[tuple[int,
         yield 0, since, until
 
 
-def _within(table: Table, where: OutcomeFilter, widths: Sequence[int]) -> ColumnElement[bool]:
+def _within(table: Table, where: OutcomeFilter, widths: Sequence[int], by: str | None) -> ColumnElement[bool]:
+    """Return the time of a filter as a condition: on rows of all keys, of one, or of both, to tell keys apart."""
+    signs = (1,) if where.key is not None else (1, -1) if by == "key" else (-1,)
     since, until = where.since or 0, _LAST if where.until is None else where.until
     spans = [
-        and_(table.c.width == width, table.c.start >= first, table.c.start < last)
+        and_(table.c.width == sign * width, table.c.start >= first, table.c.start < last)
         for width, first, last in _spans(since, until, widths)
         if width
+        for sign in signs
     ]
-    return or_(*spans) if spans else table.c.width == -1
+    return or_(*spans) if spans else table.c.width == 0
 
 
-def _of_filter(where: OutcomeFilter, by: str | None) -> ColumnElement[bool]:
-    """Return a filter as a condition on the series: those of all keys, unless keys are told apart."""
-    named = [SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None]
-    if where.key is None and by != "key":
-        named.append(SERIES.c.key.is_(None))
+def _of_filter(where: OutcomeFilter) -> ColumnElement[bool]:
+    """Return a filter as a condition on the series."""
+    named = (SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None)
     return and_(true() if where.labelled is None else SERIES.c.attempts > 0, *named)
 
 
 def _is_of_filter(series: Mapping[str, Any], where: OutcomeFilter, by: str | None) -> bool:
-    """Return `_of_filter` of a series whose outcomes the filter chose."""
+    """Check whether `_within` is about the rows of a series whose outcomes a filter chose."""
     return bool(series["key"] == where.key or (where.key is None and by == "key"))
 
 
@@ -437,7 +454,7 @@ def summed(
     dimensions = [SERIES.c[name] for name in dict.fromkeys((*_ENDS, by))]
     measures = [func.sum(SUMS.c[name]).label(name) for name in MEASURES]
     query = select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
-    query = query.where(_within(SUMS, where, widths), _of_filter(where, by)).group_by(bucket, *dimensions)
+    query = query.where(_within(SUMS, where, widths, by), _of_filter(where)).group_by(bucket, *dimensions)
     rows = [{name: plain(value) for name, value in row.items()} for row in connection.execute(query).mappings()]
     for (start, series), values in edges.sums.items():
         if _is_of_filter(edges.series[series], where, by):
@@ -457,7 +474,7 @@ def tallied(
     does, and little however many series there are. Without a dimension all stand under "", with the ratings.
     """
     tallies: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
-    wanted = _of_filter(where, by)
+    wanted = _of_filter(where)
     if where.stop_reason is None:
         wanted = and_(wanted, ~of_requests(SERIES.c.stop_reason))
     dimension = SERIES.c[by or "refiner"]
@@ -475,7 +492,7 @@ def tallied(
     of_ratings = (TALLY.c.judge, [TALLY.c.judge], TALLY.c.judge != _LATENCY)
     for by_judge, groups, of_kind in (of_times, of_ratings) if by is None else (of_times,):
         query = select(by_rank, by_judge, TALLY.c.value, func.sum(TALLY.c.n)).select_from(source)
-        query = query.where(_within(TALLY, where, _WIDTHS), of_kind, chosen).group_by(*groups, TALLY.c.value)
+        query = query.where(_within(TALLY, where, _WIDTHS, by), of_kind, chosen).group_by(*groups, TALLY.c.value)
         for one, judge, value, count in connection.execute(query):
             tallies[names.get(one) or ""][judge][value] += int(count)
     for (_, series, judge, value), count in edges.tally.items():

@@ -166,11 +166,11 @@ def test_what_is_dropped_changed_or_cut_off_is_named(url: str) -> None:
 def test_sums_that_are_not_those_of_the_outcomes_are_named(url: str) -> None:
     """A sum, a tally or a series that is changed, dropped or added, at any width of time, is found."""
     fill(url, 6)
-    hour = "SELECT min(start) FROM record_sums WHERE width = 3600000"
+    hour = "SELECT min(start) FROM record_sums WHERE width = -3600000"
     cases = {
-        "UPDATE record_sums SET outcomes = outcomes + 1 WHERE width = 60000": "00 UTC are not those",
-        "UPDATE record_sums SET cost = cost - 1 WHERE width = 3600000": "00 UTC are not those",
-        "DELETE FROM record_sums WHERE width = 86400000": "are not those",
+        "UPDATE record_sums SET outcomes = outcomes + 1 WHERE width = -60000": "00 UTC are not those",
+        "UPDATE record_sums SET cost = cost - 1 WHERE width = -3600000": "00 UTC are not those",
+        "DELETE FROM record_sums WHERE width = -86400000": "are not those",
         "UPDATE record_tally SET value = value + 1 WHERE judge <> ''": "are not those",
         f"DELETE FROM record_tally WHERE judge = '' AND start = ({hour})": "00 UTC are not those",
         "INSERT INTO record_tally VALUES (86400000, 86400000, 1, '', 1, 1)": "the sums of 1970-01-02 are not",
