@@ -178,9 +178,14 @@ class _Gap:
 _Entry = TypeVar("_Entry", _Anchor, _Gap)
 
 
-def _seal_of(entry: _Anchor | _Gap, key: bytes) -> str:
+_ANCHOR, _GAP = "anchor", "gap"
+_FIRST_ANCHOR = "anchor of a record that is sealed from the first outcome on"
+"""What the seal of such a record's anchors says: the note of it in the state is not sealed itself."""
+
+
+def _seal_of(entry: _Anchor | _Gap, key: bytes, kind: str) -> str:
     """Return the seal of an anchor or a gap."""
-    return digest_of(key, "anchor" if isinstance(entry, _Anchor) else "gap", *astuple(entry))
+    return digest_of(key, kind, *astuple(entry))
 
 
 def _seal_of_first(number: int, key: bytes) -> str:
@@ -188,9 +193,9 @@ def _seal_of_first(number: int, key: bytes) -> str:
     return digest_of(key, _KEYED, number)
 
 
-def _row_of(entry: _Anchor | _Gap, key: bytes) -> Row:
+def _row_of(entry: _Anchor | _Gap, key: bytes, kind: str) -> Row:
     """Return the row of an anchor or a gap, with a seal of its own."""
-    return {**asdict(entry), "seal": _seal_of(entry, key)}
+    return {**asdict(entry), "seal": _seal_of(entry, key, kind)}
 
 
 def _read(kind: type[_Entry], row: RowMapping) -> _Entry:
@@ -210,6 +215,7 @@ class Chain:
         self._key = key
         self._id = uuid4().hex
         self._anchor: _Anchor | None = None
+        self._kind = _ANCHOR
 
     @contextmanager
     def extended(self, connection: Connection) -> Iterator[Links]:
@@ -222,16 +228,21 @@ class Chain:
         yield links
         if links.anchor is not anchor:
             changed = connection.execute(
-                update(ANCHOR).where(ANCHOR.c.chain == self._id).values(**_row_of(links.anchor, self._key))
+                update(ANCHOR).where(ANCHOR.c.chain == self._id).values(**self._row_of(links.anchor))
             )
             if not changed.rowcount:
-                connection.execute(ANCHOR.insert().values(**_row_of(links.anchor, self._key)))
+                connection.execute(ANCHOR.insert().values(**self._row_of(links.anchor)))
 
     def keep(self, links: Links) -> None:
         """Remember where the chain stands, once a transaction is kept."""
         self._anchor = links.anchor
 
+    def _row_of(self, anchor: _Anchor) -> Row:
+        return _row_of(anchor, self._key, self._kind)
+
     def _read(self, connection: Connection) -> _Anchor:
+        sealed = connection.execute(select(STATE.c.id).filter_by(name="sealed")).scalar()
+        self._kind = _FIRST_ANCHOR if sealed else _ANCHOR
         row = connection.execute(select(ANCHOR).where(ANCHOR.c.chain == self._id)).mappings().first()
         if row is not None:
             return _read(_Anchor, row)
@@ -242,7 +253,7 @@ class Chain:
             first = connection.execute(bare).scalar_one() + 1
             connection.execute(STATE.insert().values(name=_KEYED, at=first, id=_seal_of_first(first, self._key)))
         anchor = _Anchor(chain=self._id, number=number, begun=now_ms(), keyed=bool(self._key))
-        connection.execute(ANCHOR.insert().values(**_row_of(anchor, self._key)))
+        connection.execute(ANCHOR.insert().values(**self._row_of(anchor)))
         return anchor
 
 
@@ -301,14 +312,14 @@ def _save_gap(connection: Connection, gap: _Gap, key: bytes) -> None:
     touching_gaps = select(GAP).where(GAP.c.chain == gap.chain, touching)
     for row in connection.execute(touching_gaps).mappings().all():
         other = _read(_Gap, row)
-        if _seal_of(other, key) != row["seal"]:
+        if _seal_of(other, key, _GAP) != row["seal"]:
             continue  # not ours, and not to be vouched for
         connection.execute(delete(GAP).where(GAP.c.chain == other.chain, GAP.c.first == other.first))
         if other.last < gap.first:
             gap = replace(gap, first=other.first, previous=other.previous)
         else:
             gap = replace(gap, last=other.last, hash=other.hash)
-    connection.execute(GAP.insert().values(**_row_of(gap, key)))
+    connection.execute(GAP.insert().values(**_row_of(gap, key, _GAP)))
 
 
 def verify_record(
@@ -325,13 +336,13 @@ def verify_record(
         ConfigurationError: If the seals are under a key, and none is given, or another one.
     """
     result = Verification()
-    anchors, fits = _anchors(connection, key, result)
+    anchors, fits, is_first = _anchors(connection, key, result)
     keys = {chain: key if anchor.keyed else b"" for chain, anchor in anchors.items()}
     gaps: dict[str, list[_Gap]] = defaultdict(list)
     for row in connection.execute(select(GAP).order_by(GAP.c.chain, GAP.c.first)).mappings():
         gap = _read(_Gap, row)
         gaps[gap.chain].append(gap)
-        if row["seal"] not in {_seal_of(gap, one) for one in (key, keys.get(gap.chain, key))}:
+        if row["seal"] not in {_seal_of(gap, one, _GAP) for one in (key, keys.get(gap.chain, key))}:
             result.add(f"a gap was changed: outcomes {gap.first} to {gap.last} of chain {gap.chain[:8]}")
     sealed_chains = groupby(_outcomes(connection), key=lambda pair: str(pair[0]["chain"]))
     for chain, outcomes in joined(sealed_chains, ((chain, iter(())) for chain in anchors)):
@@ -353,20 +364,25 @@ def verify_record(
         )
         raise ConfigurationError(f"no seal of this record fits the key: {wanted}")
     result.chains = len(anchors)
-    _look_at_the_rest(connection, result)
+    _look_at_the_rest(connection, result, is_first=is_first)
     return result
 
 
-def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[dict[str, _Anchor], bool]:
-    """Return the anchors by chain, and whether any fits the key; note those that were changed or are missing."""
+def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[dict[str, _Anchor], bool, bool]:
+    """Return the anchors by chain, whether any fits the key, and whether any says that every outcome is sealed.
+
+    Those that were changed or are missing are noted.
+    """
     rows = connection.execute(select(ANCHOR).order_by(ANCHOR.c.number)).mappings().all()
     anchors = {row["chain"]: _read(_Anchor, row) for row in rows}
     state = connection.execute(select(STATE.c.at, STATE.c.id).filter_by(name=_KEYED)).first()
     first = state.at if state is not None and state.id == _seal_of_first(state.at, key) else 1
-    fits = False
+    fits = is_first = False
     for row in rows:
         anchor = anchors[row["chain"]]
-        if _seal_of(anchor, key if anchor.keyed else b"") != row["seal"]:
+        seals = {kind: _seal_of(anchor, key if anchor.keyed else b"", kind) for kind in (_ANCHOR, _FIRST_ANCHOR)}
+        is_first |= row["seal"] == seals[_FIRST_ANCHOR]
+        if row["seal"] not in seals.values():
             result.add(f"the anchor of chain {anchor.chain[:8]} was changed")
         elif anchor.keyed:
             fits = True
@@ -377,7 +393,7 @@ def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[
     missing = (number for number in range(1, max(numbers, default=0)) if number not in numbers)
     for number in islice(missing, _SLICE):  # a changed number may be a huge one
         result.add(f"chain number {number} is missing, with all its outcomes")
-    return anchors, fits
+    return anchors, fits, is_first
 
 
 def _outcomes(connection: Connection) -> Iterator[tuple[RowMapping, list[RowMapping]]]:
@@ -477,7 +493,7 @@ class _Walk:
 _STATES = ("sealed", "summed")
 
 
-def _look_at_the_rest(connection: Connection, result: Verification) -> None:
+def _look_at_the_rest(connection: Connection, result: Verification, *, is_first: bool) -> None:
     """Count outcomes without a seal, and note those that are younger than seals are; likewise lone attempts."""
     bare = OUTCOME.c.chain.is_(None)
     kept = select(STATE).where(STATE.c.name.in_(_STATES))
@@ -485,10 +501,12 @@ def _look_at_the_rest(connection: Connection, result: Verification) -> None:
     for name in set(_STATES) - states.keys():
         result.add(f"the record does not say any more since when, or how far, it is {name}")
     at, identifier = states.get("sealed", (now_ms(), "unknown"))
+    if is_first and not identifier:
+        result.add("the record says that it was not sealed from the first outcome on, as it was")
     result.unsealed = connection.execute(select(func.count()).where(bare)).scalar_one()
     begun = connection.execute(select(ANCHOR.c.begun)).scalars()  # sealed itself, unlike the state
     since = min([at, *map(_number, begun)])
-    late = true() if identifier else OUTCOME.c.at > since + _GRACE_MS
+    late = true() if identifier or is_first else OUTCOME.c.at > since + _GRACE_MS
     if young := connection.execute(select(func.count()).where(bare, late)).scalar_one():
         result.add(f"{young} outcomes have no seal, though they are younger than the record's seals")
     for table in (OUTCOME, ATTEMPT) if connection.dialect.name == "sqlite" else ():

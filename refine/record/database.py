@@ -25,7 +25,7 @@ from refine.record.chains import verify_record
 from refine.record.rows import Origin, Redact, check_outcome
 from refine.record.schema import OutcomeFilter
 from refine.record.seals import Row, Verification, seal_key_of, sealed_rows
-from refine.record.sums import is_summed, spent_by_key, sum_faults
+from refine.record.sums import begin_budgets, is_summed, share_budgets, sum_faults
 from refine.record.writer import RecordStats, RecordWriter, Tables, masked
 
 T = TypeVar("T")
@@ -185,6 +185,35 @@ class DatabaseRecord(SharedByCopies):
         while self._tables.sum_up():
             """There is more."""
 
+    def begin_budgets(self, day: int) -> None:
+        """Begin a day (UTC), in milliseconds, whose budgets of keys processes share, with what is recorded of it.
+
+        Raises:
+            ConfigurationError: If the database cannot be used.
+        """
+        with self._tables.writing() as connection:
+            begin_budgets(connection, day)
+
+    def share_budgets(
+        self, day: int, process: str, asked: Mapping[tuple[str, str], tuple[int, int]]
+    ) -> dict[tuple[str, str], tuple[int, int]]:
+        """Take a small share of what is left of budgets, and say what a process has consumed of them.
+
+        Args:
+            day: When the day began, in milliseconds.
+            process: Who asks.
+            asked: By key and thing (requests, tokens, dollars in billionths): the budget, or 0 to take none,
+                and what the process has consumed.
+
+        Returns:
+            By key and thing what this process may have consumed before it asks again, and what others may.
+
+        Raises:
+            ConfigurationError: If the database cannot be used.
+        """
+        with self._tables.writing() as connection:
+            return share_budgets(connection, day, process, asked)
+
     # Reading
 
     def is_summed(self) -> bool:
@@ -239,14 +268,6 @@ class DatabaseRecord(SharedByCopies):
             ConfigurationError: If it is none of these.
         """
         return self._read(lambda connection: queries.table(connection, by, where))
-
-    def spent_by_key(self, day: int) -> dict[str, tuple[int, int, float]]:
-        """Return requests, tokens and dollars of each key in a day (UTC) that begins at these milliseconds.
-
-        Raises:
-            ConfigurationError: If the database cannot be read.
-        """
-        return self._read(lambda connection: spent_by_key(connection, day))
 
     def newest(self, where: OutcomeFilter, *, by: str = "refiner", most: int = 5_000) -> OutcomeFilter:
         """Return a filter whose figures are quick: without what is older than the newest of very many outcomes.

@@ -407,7 +407,11 @@ def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row[by] or ""].append(row)
-    table = [_group(name, group_rows, times.get(name, Counter())) for name, group_rows in groups.items()]
+    table = [
+        _group(name, group_rows, times.get(name, Counter()))
+        for name, group_rows in groups.items()
+        if sum(row["outcomes"] for row in group_rows)
+    ]
     return sorted(table, key=lambda row: (-row["outcomes"], row["name"]))[:_MOST_GROUPS]
 
 

@@ -75,6 +75,7 @@ GAP = _table("record_gap")
 SERIES = _table("record_series")
 SUMS = _table("record_sums", sqlite_with_rowid=False)
 TALLY = _table("record_tally", sqlite_with_rowid=False)
+BUDGET = _table("record_budget")
 STATE = _table("record_state")
 """How far the record is.
 
@@ -179,6 +180,7 @@ _MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _begin_seals_and_sums,
     _add_indexes,
     _order_by_time_and_note_what_is_sealed,
+    _TABLES.create_all,
 )
 """Each brings the tables from one version to the next; the first makes them."""
 

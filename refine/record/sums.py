@@ -1,6 +1,7 @@
 """Sums by minute, hour and day, kept as outcomes are written, so that figures need not count a million rows.
 
-A series is what a filter can tell apart: guard, model, judge, key, and how it ended. Dollars are kept in
+A series is what a filter can tell apart: guard, model, judge, key, and how it ended. One without a key is of the
+outcomes of all keys; its widths are below 0, so that figures find its rows among themselves. Dollars are kept in
 billionths and seconds in millionths, so that what is taken away again leaves nothing behind.
 """
 
@@ -13,11 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
+from operator import add
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
+    Column,
     ColumnElement,
     Connection,
+    MetaData,
     Table,
     and_,
     delete,
@@ -25,6 +30,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    text,
     true,
     tuple_,
     update,
@@ -32,6 +38,7 @@ from sqlalchemy import (
 
 from refine.record.schema import (
     ATTEMPT,
+    BUDGET,
     MEASURES,
     OUTCOME,
     SERIES,
@@ -56,6 +63,7 @@ _DIMENSIONS = ("refiner", "model", "judge", "key", "passed", "stop_reason", "rat
 _NUMBERS = ("id", "at", "chain", "calls", "input_tokens", "output_tokens", "cost", "latency_s")
 _NEEDED = [column for column in OUTCOME.columns if column.name in {*_DIMENSIONS, *_NUMBERS}]
 """The columns that sums are made of."""
+_KEY = _DIMENSIONS.index("key")
 _ENDS = ("passed", "stop_reason", "rating", "attempts")
 _FILTERS = frozenset(_DIMENSIONS) - {"attempts"}
 _MOST = 10**12
@@ -63,6 +71,8 @@ _MOST = 10**12
 _STEP = math.log(1.03)
 _LATENCY = ""
 """Whose values are buckets of seconds, in place of a judge's name, whose values are ratings; 0 is none."""
+_SERIES = 2
+"""Place of the series in a row of the sums and the tally."""
 _SLICE = 500
 _LAST = 2**53 - 2**53 % DAY
 
@@ -111,8 +121,6 @@ class Sums:
         return sums
 
     def _add(self, outcome: Stored, attempts: Sequence[Stored], sign: int) -> None:
-        series = self._series_of(tuple(map(outcome.get, _DIMENSIONS)))
-        place = (outcome["at"] - outcome["at"] % MINUTE, series)
         cost = outcome.get("cost")
         values = (
             1,
@@ -123,23 +131,36 @@ class Sums:
             int(cost is None),
             *(sum([_whole(attempt.get(name), scale) for attempt in attempts]) for name, scale in _OF_ATTEMPTS),
         )
-        before = self.sums.get(place) or [0] * len(values)
-        self.sums[place] = [old + sign * value for old, value in zip(before, values, strict=True)]
-        if outcome.get("latency_s") is not None:
-            self.tally[*place, _LATENCY, bucket_of(outcome["latency_s"])] += sign
-        for attempt in attempts:
-            if attempt.get("judge"):
-                self.tally[*place, attempt["judge"], attempt.get("rating") or 0] += sign
+        for series in self._places_of(tuple(map(outcome.get, _DIMENSIONS))):
+            place = (outcome["at"] - outcome["at"] % MINUTE, series)
+            before = self.sums.get(place) or [0] * len(values)
+            self.sums[place] = [old + sign * value for old, value in zip(before, values, strict=True)]
+            if outcome.get("latency_s") is not None:
+                self.tally[*place, _LATENCY, bucket_of(outcome["latency_s"])] += sign
+            for attempt in attempts:
+                if attempt.get("judge"):
+                    self.tally[*place, attempt["judge"], attempt.get("rating") or 0] += sign
+
+    def _places_of(self, values: tuple[Any, ...]) -> set[int]:
+        """Return the ids of the series that an outcome with these dimensions is in: its key's, and that of all."""
+        return {self._series_of(values), self._series_of((*values[:_KEY], None, *values[_KEY + 1 :]))}
 
     def _series_of(self, values: tuple[Any, ...]) -> int:
-        """Return the id of the series with these dimensions; hashed once, since most outcomes share a few."""
+        """Return the id of the series with these dimensions; hashed once, since most outcomes share a few.
+
+        It is below 0: versions before 0.16, which kept no series of all keys, have those from 0 on.
+        """
         series_id = self._ids.get(values)
         if series_id is None:
             dimensions = dict(zip(_DIMENSIONS, values, strict=True))
             plain = json.dumps({**dimensions, "passed": bool(dimensions["passed"])}).encode()
-            series_id = self._ids[values] = int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1
+            series_id = self._ids[values] = ~(int.from_bytes(blake2b(plain, digest_size=8).digest()) >> 1)
             self.series[series_id] = dimensions
         return series_id
+
+    def sign_of(self, series: int) -> int:
+        """Return the sign of the widths of a series."""
+        return -1 if self.series[series]["key"] is None else 1
 
     def write(self, connection: Connection) -> None:
         """Add these sums to those of the database, in an order that lets no two writers wait for each other."""
@@ -153,8 +174,8 @@ class Sums:
     def _sum_rows(self) -> list[dict[str, Any]]:
         wide: dict[tuple[int, int, int], list[int]] = {}
         for (start, series), values in self.sums.items():
-            for width in _WIDTHS:
-                place = (width, start - start % width, series)
+            for width in _widths_of(self.series[series]):
+                place = (width, start - start % abs(width), series)
                 sums_before = wide.get(place)
                 wide[place] = (
                     values if sums_before is None else [a + b for a, b in zip(sums_before, values, strict=True)]
@@ -165,17 +186,28 @@ class Sums:
     def _tally_rows(self) -> list[dict[str, Any]]:
         wide: Counter[tuple[int, int, int, str, int]] = Counter()
         for (start, series, judge, value), count in self.tally.items():
-            for width in _WIDTHS:
-                wide[width, start - start % width, series, judge, value] += count
+            for width in _widths_of(self.series[series]):
+                wide[width, start - start % abs(width), series, judge, value] += count
         names = ("width", "start", "series", "judge", "value", "n")
         return [dict(zip(names, (*place, wide[place]), strict=True)) for place in sorted(wide)]
 
 
+_OF_ALL_KEYS = tuple(-width for width in _WIDTHS)
+
+
+def _widths_of(series: Mapping[str, Any]) -> tuple[int, ...]:
+    return _OF_ALL_KEYS if series["key"] is None else _WIDTHS
+
+
 def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows: list[dict[str, Any]]) -> None:
-    upsert = insert_into(connection, table)
-    grown = {name: table.c[name] + upsert.excluded[name] for name in measures}
     if rows:
-        connection.execute(upsert.on_conflict_do_update(index_elements=list(table.primary_key), set_=grown), rows)
+        connection.execute(_adding(insert_into(connection, table), table, measures), rows)
+
+
+def _adding(upsert: Any, table: Table, measures: Sequence[str]) -> Any:
+    """Return an insertion that adds to the rows that are there already."""
+    grown = {name: table.c[name] + upsert.excluded[name] for name in measures}
+    return upsert.on_conflict_do_update(index_elements=list(table.primary_key), set_=grown)
 
 
 def take_away(connection: Connection, identifiers: Sequence[str]) -> None:
@@ -236,6 +268,45 @@ def sum_up_older(connection: Connection) -> bool:
     return more
 
 
+_OLDER = SERIES.c.id >= 0
+"""Series in which a process of a version before 0.16 has written."""
+
+
+def adopt_older(connection: Connection) -> None:
+    """Move what a process of a version before 0.16 has summed up into the series of this version."""
+    if connection.execute(select(SERIES.c.id).where(_OLDER).limit(1)).first() is None:
+        return
+    lock_tables(connection)
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        connection.execute(text(f"LOCK TABLE {SERIES.name} IN EXCLUSIVE MODE"))  # nobody is in the middle
+    older, sums = connection.execute(select(SERIES).where(_OLDER)).mappings().all(), Sums()
+    moves = [
+        {"old": row["id"], "new": new, "sign": sums.sign_of(new)}
+        for row in older
+        for new in sums._places_of(_dimensions_of(row))  # noqa: SLF001 - its own
+    ]
+    columns = (Column(name, BigInteger) for name in ("old", "new", "sign"))
+    move = Table("record_move", MetaData(), *columns, prefixes=["TEMPORARY"])
+    move.create(connection)
+    connection.execute(move.insert(), moves)
+    sums.write(connection)
+    for table, measures in ((SUMS, MEASURES), (TALLY, ("n",))):
+        others = [column for column in table.primary_key if column.name not in {"width", "series"}]
+        groups = [(table.c.width * move.c.sign).label("width"), move.c.new.label("series"), *others]
+        totals = [func.sum(table.c[name]).label(name) for name in measures]
+        moved = select(*groups, *totals).join_from(table, move, move.c.old == table.c.series).group_by(*groups)
+        upsert = insert_into(connection, table).from_select([*(one.name for one in groups), *measures], moved)
+        connection.execute(_adding(upsert, table, measures))
+        connection.execute(delete(table).where(or_(table.c.series >= 0, table.c[measures[0]] == 0)))
+    connection.execute(delete(SERIES).where(_OLDER))
+    move.drop(connection)
+
+
+def _dimensions_of(series: Stored) -> tuple[Any, ...]:
+    return tuple(map(series.get, _DIMENSIONS))
+
+
 # Verifying
 
 
@@ -244,10 +315,13 @@ def sum_faults(connection: Connection) -> Iterator[str]:
 
     Days in which a process of an older version, which keeps no sums, may have written are left out.
     """
-    of_series = Sums()
+    of_series, places = Sums(), dict[int, dict[int, int]]()
     for row in connection.execute(select(SERIES)).mappings():
-        if of_series._series_of(tuple(map(row.get, _DIMENSIONS))) != row["id"]:  # noqa: SLF001 - its own
+        own_id = of_series._series_of(_dimensions_of(row))  # noqa: SLF001 - its own
+        if row["id"] not in {own_id, ~own_id}:
             yield f"a series of the sums was changed: {row['id']}"
+        others = {own_id} if row["id"] < 0 else of_series._places_of(_dimensions_of(row))  # noqa: SLF001 - likewise
+        places[row["id"]] = {one: 1 if row["id"] < 0 else of_series.sign_of(one) for one in others}
     times = (SUMS.c.start, TALLY.c.start, OUTCOME.c.at)
     found = (connection.execute(select(time - time % DAY).distinct()).scalars() for time in times)
     late = select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(
@@ -259,14 +333,33 @@ def sum_faults(connection: Connection) -> Iterator[str]:
         for rows in connection.execute(query, execution_options={"yield_per": _SLICE}).mappings().partitions():
             for pair in _with_attempts(connection, [row for row in rows if _is_counted(row, cursor)]):
                 total._add(*pair, 1)  # noqa: SLF001 - its own
-        if total.series.keys() - of_series.series.keys():
-            yield f"a series of the sums of {_name_of(DAY, day)} is missing"
-        wrong = set[tuple[int, int]]()
+        wrong, is_missing = set[tuple[int, int]](), False
         for table, rows_of in ((SUMS, total._sum_rows()), (TALLY, total._tally_rows())):  # noqa: SLF001 - likewise
             kept = connection.execute(select(table).where(table.c.start >= day, table.c.start < day + DAY))
-            different = {tuple(row.values()) for row in rows_of} ^ set(map(tuple, kept))
-            wrong |= {(max(HOUR, width), start - start % max(HOUR, width)) for width, start, *_ in different}
+            rows = list(map(tuple, kept))
+            is_missing |= any(row[_SERIES] not in places for row in rows)
+            different = {tuple(row.values()) for row in rows_of} ^ _adopted(table, rows, places)
+            widths = ((max(HOUR, abs(width)), start) for width, start, *_ in different)
+            wrong |= {(width, start - start % width) for width, start in widths}
+        if is_missing:
+            yield f"a series of the sums of {_name_of(DAY, day)} is missing"
         yield from (f"the sums of {_name_of(*one)} are not those of its outcomes" for one in sorted(wrong))
+
+
+def _adopted(
+    table: Table, rows: Iterable[tuple[Any, ...]], places: Mapping[int, Mapping[int, int]]
+) -> set[tuple[Any, ...]]:
+    """Return rows of sums as they are once those of an older version are moved; see `adopt_older`."""
+    end, total, moved = len(table.primary_key), dict[tuple[Any, ...], tuple[Any, ...]](), set[tuple[Any, ...]]()
+    for row in rows:
+        width, start, own, *others = row[:end]
+        for series, sign in places.get(own, {own: 1}).items():
+            place, values = (width * sign, start, series, *others), row[end:]
+            before = total.get(place)
+            total[place] = values if before is None else tuple(map(add, before, values))
+            if series != own:
+                moved.add(place)
+    return {(*place, *values) for place, values in total.items() if values[0] or place not in moved}
 
 
 def _name_of(width: int, start: int) -> str:
@@ -296,20 +389,28 @@ def _spans(since: int, until: int, widths: Sequence[int]) -> Iterator[tuple[int,
         yield 0, since, until
 
 
-def _within(table: Table, where: OutcomeFilter, widths: Sequence[int]) -> ColumnElement[bool]:
+def _within(table: Table, where: OutcomeFilter, widths: Sequence[int], by: str | None) -> ColumnElement[bool]:
+    """Return the time of a filter as a condition: on rows of all keys, of one, or of both, to tell keys apart."""
+    signs = (1,) if where.key is not None else (1, -1) if by == "key" else (-1,)
     since, until = where.since or 0, _LAST if where.until is None else where.until
     spans = [
-        and_(table.c.width == width, table.c.start >= first, table.c.start < last)
+        and_(table.c.width == sign * width, table.c.start >= first, table.c.start < last)
         for width, first, last in _spans(since, until, widths)
         if width
+        for sign in signs
     ]
-    return or_(*spans) if spans else table.c.width == -1
+    return or_(*spans) if spans else table.c.width == 0
 
 
 def _of_filter(where: OutcomeFilter) -> ColumnElement[bool]:
     """Return a filter as a condition on the series."""
     named = (SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None)
     return and_(true() if where.labelled is None else SERIES.c.attempts > 0, *named)
+
+
+def _is_of_filter(series: Mapping[str, Any], where: OutcomeFilter, by: str | None) -> bool:
+    """Check whether `_within` is about the rows of a series whose outcomes a filter chose."""
+    return bool(series["key"] == where.key or (where.key is None and by == "key"))
 
 
 def read_edges(connection: Connection, where: OutcomeFilter, conditions: Any) -> Sums:
@@ -353,11 +454,14 @@ def summed(
     dimensions = [SERIES.c[name] for name in dict.fromkeys((*_ENDS, by))]
     measures = [func.sum(SUMS.c[name]).label(name) for name in MEASURES]
     query = select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
-    query = query.where(_within(SUMS, where, widths), _of_filter(where)).group_by(bucket, *dimensions)
+    query = query.where(_within(SUMS, where, widths, by), _of_filter(where)).group_by(bucket, *dimensions)
     rows = [{name: plain(value) for name, value in row.items()} for row in connection.execute(query).mappings()]
     for (start, series), values in edges.sums.items():
-        edge_sums = dict(zip(MEASURES, values, strict=True))
-        rows.append({"bucket": start - start % width, **edges.series[series], **edge_sums})
+        if _is_of_filter(edges.series[series], where, by):
+            edge_sums = dict(zip(MEASURES, values, strict=True))
+            rows.append({"bucket": start - start % width, **edges.series[series], **edge_sums})
+    if by == "key" and where.key is None:  # what is left of all are those without a key
+        rows += [{**row, by: None, **{name: -row[name] for name in MEASURES}} for row in rows if row[by]]
     return rows
 
 
@@ -388,23 +492,66 @@ def tallied(
     of_ratings = (TALLY.c.judge, [TALLY.c.judge], TALLY.c.judge != _LATENCY)
     for by_judge, groups, of_kind in (of_times, of_ratings) if by is None else (of_times,):
         query = select(by_rank, by_judge, TALLY.c.value, func.sum(TALLY.c.n)).select_from(source)
-        query = query.where(_within(TALLY, where, _WIDTHS), of_kind, chosen).group_by(*groups, TALLY.c.value)
+        query = query.where(_within(TALLY, where, _WIDTHS, by), of_kind, chosen).group_by(*groups, TALLY.c.value)
         for one, judge, value, count in connection.execute(query):
             tallies[names.get(one) or ""][judge][value] += int(count)
     for (_, series, judge, value), count in edges.tally.items():
-        if where.stop_reason is None and is_request(edges.series[series]["stop_reason"]):
-            continue
-        tallies[(by and edges.series[series][by]) or ""][judge][value] += count
+        is_of_request = where.stop_reason is None and is_request(edges.series[series]["stop_reason"])
+        if not is_of_request and _is_of_filter(edges.series[series], where, by):
+            tallies[(by and edges.series[series][by]) or ""][judge][value] += count
+    if by == "key" and where.key is None:
+        for judges in [judges for name, judges in tallies.items() if name]:
+            for judge, counts in judges.items():
+                tallies[""][judge].subtract(counts)
     return tallies
 
 
-def spent_by_key(connection: Connection, day: int) -> dict[str, tuple[int, int, float]]:
-    """Return the requests that were let in, tokens and dollars of each key in a day, which begins at `day`."""
+# Budgets
+
+_SHARES = 100
+"""A process takes what is left of a budget in so many parts."""
+
+
+def begin_budgets(connection: Connection, day: int) -> None:
+    """Count what keys consumed in a day, which begins at `day`, before processes shared their budgets."""
+    lock_tables(connection)
+    connection.execute(delete(BUDGET).where(BUDGET.c.day < day - DAY))
     measures = [func.sum(SUMS.c[name]) for name in ("outcomes", "input_tokens", "output_tokens", "cost")]
     query = select(SERIES.c.key, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
-    let_in = and_(SERIES.c.key.is_not(None), SERIES.c.stop_reason != "error_429")
+    shared = select(BUDGET.c.key).where(BUDGET.c.day == day)
+    let_in = and_(SERIES.c.key.is_not(None), SERIES.c.key.not_in(shared), SERIES.c.stop_reason != "error_429")
     rows = connection.execute(query.where(SUMS.c.width == DAY, SUMS.c.start == day, let_in).group_by(SERIES.c.key))
-    return {key: (int(many), int(read + written), int(cost) / 1e9) for key, many, read, written, cost in rows}
+    taken = [
+        {"day": day, "key": key, "what": what, "process": "", "taken": int(number)}
+        for key, many, read, written, cost in rows
+        for what, number in (("requests", many), ("tokens", read + written), ("dollars", cost))
+    ]
+    if taken:
+        connection.execute(BUDGET.insert(), taken)
+
+
+def share_budgets(
+    connection: Connection, day: int, process: str, asked: Mapping[tuple[str, str], tuple[int, int]]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Take shares of budgets; see `DatabaseRecord.share_budgets`."""
+    lock_tables(connection)
+    keys = {key for key, _ in asked}
+    query = select(BUDGET.c.key, BUDGET.c.what, func.sum(BUDGET.c.taken))
+    query = query.where(BUDGET.c.day == day, BUDGET.c.process != process, BUDGET.c.key.in_(keys))
+    rows = connection.execute(query.group_by(BUDGET.c.key, BUDGET.c.what))
+    others = {(key, what): int(taken) for key, what, taken in rows}
+    shares = {}
+    for place, (limit, spent) in asked.items():
+        left = max(0, limit - spent - others.get(place, 0))
+        shares[place] = spent - -left // _SHARES, others.get(place, 0)
+    upsert = insert_into(connection, BUDGET)
+    upsert = upsert.on_conflict_do_update(
+        index_elements=list(BUDGET.primary_key), set_={"taken": upsert.excluded.taken}
+    )
+    names = ("day", "key", "what", "process", "taken")
+    taken = [dict(zip(names, (day, *place, process, share), strict=True)) for place, (share, _) in shares.items()]
+    connection.execute(upsert, taken)
+    return shares
 
 
 def plain(value: Any) -> Any:

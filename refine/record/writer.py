@@ -38,7 +38,7 @@ from refine.record.chains import Chain, Links, leave_gaps
 from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, now_ms, rows_of
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME, insert_into, migrate
 from refine.record.seals import seal_key_of
-from refine.record.sums import Sums, is_summed, sum_up_older, take_away
+from refine.record.sums import Sums, adopt_older, is_summed, sum_up_older, take_away
 
 _LARGEST_BATCH = 200
 _LINGER_S = 0.1
@@ -569,7 +569,7 @@ class Tables:
         self._key = seal_key_of()
         self._chain = Chain(self._key)
         self._is_summed = False
-        self._sweep_due_at = 0.0
+        self._sweep_due_at = self._adopt_due_at = 0.0
         self._lock = threading.Lock()
         self._ready = False
 
@@ -592,8 +592,12 @@ class Tables:
 
     @contextmanager
     def _sealing(self) -> Iterator[tuple[Connection, Links]]:
-        with _writing_to(self._connected()) as connection, self._chain.extended(connection) as links:
-            yield connection, links
+        with _writing_to(self._connected()) as connection:
+            if time.monotonic() >= self._adopt_due_at:
+                adopt_older(connection)
+                self._adopt_due_at = time.monotonic() + _PAUSE_S
+            with self._chain.extended(connection) as links:
+                yield connection, links
         self._chain.keep(links)
 
     def sweep(self) -> bool:
@@ -667,6 +671,7 @@ class Tables:
         if not self._ready:
             with self._lock, _writing_to(self._engine) as connection:
                 migrate(connection)
+                adopt_older(connection)
             self._ready = True
         return self._engine
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
+import logging
+import math
 import os
 import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from starlette.types import Scope
@@ -31,25 +35,55 @@ from refine.server.errors import ApiError
 from refine.server.judge_models import is_reachable
 from refine.server.upstream import Upstream
 
+if TYPE_CHECKING:
+    from refine.record import DatabaseRecord
+
 _DAY_S = 86_400
+_DAY_MS = _DAY_S * 1_000
+_log = logging.getLogger("refine.server")
+
+
+_PARTS = {"requests": 1, "tokens": 1, "dollars": 10**9}
+"""What has a budget of the day, and in how many parts of one it is counted."""
+_LONGEST_WAIT_S = 10.0
+"""Seconds that a request waits to be told what is left of a budget."""
+_AGAIN_S = 1.0
+"""Seconds until the record is asked again, where nothing was left, or it could not be read."""
 
 
 @dataclass(slots=True)
-class _DaySpending:
-    requests: int = 0
-    tokens: int = 0
-    dollars: float = 0.0
+class _Account:
+    """What a key may consume of one thing today.
 
+    Args:
+        limit: Its budget.
+        allowed: What this process may have consumed before it asks what others left.
+        spent: What this process has consumed.
+        others: What others have consumed, or may.
+        low: From which rest on it asks for more before anybody waits for it; 0 where little is left.
+        asked_at: When it asked last.
+    """
 
-def _has_budget(key: ServerKey) -> bool:
-    limits = (key.requests_per_day, key.tokens_per_day, key.dollars_per_day)
-    return any(limit is not None for limit in limits)
+    limit: int
+    allowed: int
+    spent: int = 0
+    others: int = 0
+    low: int = 0
+    asked_at: float = -math.inf
+
+    @property
+    def is_open(self) -> bool:
+        """True if this process has used up what it may, and the record may say that there is more."""
+        is_over = self.others + self.spent >= self.limit and time.monotonic() < self.asked_at + _AGAIN_S
+        return self.spent >= self.allowed and not is_over
 
 
 class Budgets:
     """Counts what each key consumes, and refuses what would go beyond its budget of the day.
 
     A request that is let in is answered to its end, so that a budget may be exceeded by what is in flight.
+    Processes that share a record each take a small share of what is left, and the next one when that is
+    consumed: together they let in no more than one would.
 
     Args:
         keys: The keys with their budgets.
@@ -57,57 +91,164 @@ class Budgets:
     """
 
     def __init__(self, keys: Iterable[ServerKey] = (), *, clock: Callable[[], float] = time.time) -> None:
-        self._keys = {key.name: key for key in keys}
+        limits = {
+            key.name: {
+                what: round(limit * parts)
+                for what, parts in _PARTS.items()
+                if (limit := getattr(key, f"{what}_per_day")) is not None
+            }
+            for key in keys
+        }
+        self._limits = {name: of_key for name, of_key in limits.items() if of_key}
         self._clock = clock
         self._day = 0
-        self._spent: dict[str, _DaySpending] = {}
+        self._accounts: dict[str, dict[str, _Account]] = {}
+        self._record: DatabaseRecord | None = None
+        self._process = os.urandom(16).hex()
+        self._is_closed = False
+        self._failed_at: float | None = None
+        self._wanted: set[str] = set()
+        self._asking: asyncio.Task[None] | None = None
 
-    def resume(self, spent_by_key: Callable[[int], Mapping[str, tuple[int, int, float]]]) -> None:
-        """Go on from what keys have consumed today already, by a record that says it of a day."""
-        if any(map(_has_budget, self._keys.values())):
-            self._day = int(self._clock() // _DAY_S)
-            for name, (requests, tokens, dollars) in spent_by_key(self._day * _DAY_S * 1_000).items():
-                self._spent[name] = _DaySpending(requests, tokens, dollars)
+    def share(self, record: DatabaseRecord, *, is_closed: bool) -> None:
+        """Share the budgets with other processes, and go on from what was consumed today already.
+
+        Args:
+            record: What those processes share.
+            is_closed: Whether requests are refused where it cannot be read; else this process counts alone.
+        """
+        if self._limits:
+            self._record, self._is_closed = record, is_closed
+            try:
+                record.begin_budgets(int(self._clock() // _DAY_S) * _DAY_MS)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the guard starts
+                self._fail(error)
+
+    def close(self) -> None:
+        """Leave to others what this process has not consumed."""
+        record, self._record = self._record, None
+        nothing_more = {place: (0, spent) for place, (_, spent) in _asked(self._accounts).items()}
+        if record is not None and nothing_more and self._failed_at is None:
+            with suppress(Exception):  # others then have a little less
+                record.share_budgets(self._day * _DAY_MS, self._process, nothing_more)
+
+    async def make_room(self, name: str) -> None:
+        """Wait until it is known what others left of a key's budgets, where that decides."""
+        if self._record is None or name not in self._limits:
+            return
+        accounts = self._of_today(name)
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT_S):
+                while any(account.is_open for account in accounts.values()):
+                    self._ask(name)
+                    if self._asking is None or self._failed_at is not None:
+                        return
+                    await asyncio.shield(self._asking)
+        except TimeoutError as error:
+            self._fail(error)
 
     def enter(self, name: str) -> None:
         """Count a request of a key.
 
         Raises:
-            ApiError: If its budget of the day is spent (429); it says when the next day begins.
+            ApiError: If its budget of the day is spent (429), where it says when the next day begins; or if nobody
+                can say what is left (503), on a guard that is closed then.
         """
-        key = self._keys.get(name)
-        if key is None:
+        if name not in self._limits:
             return
-        spent = self._of_today(name)
-        for what in ("requests", "tokens", "dollars"):
-            used, limit = getattr(spent, what), getattr(key, f"{what}_per_day")
-            if limit is not None and used >= limit:
-                raise ApiError(
-                    429,
-                    f"this key has used {used:g} of its {limit:g} {what} of the day, which ends at midnight UTC",
-                    code="budget_spent",
-                    retry_after_s=_DAY_S - self._clock() % _DAY_S,
-                )
-        spent.requests += 1
+        accounts = self._of_today(name)
+        for what, account in accounts.items():
+            if account.spent >= account.allowed:
+                self._look(what, account)
+        if "requests" in accounts:
+            accounts["requests"].spent += 1
+        self._ask_early(name, accounts)
+
+    def _look(self, what: str, account: _Account) -> None:
+        """Refuse a request where what is known of a budget leaves no room for it."""
+        used, limit = (number / _PARTS[what] for number in (account.others + account.spent, account.limit))
+        if used >= limit:
+            text = f"this key has used {used:g} of its {limit:g} {what} of the day, which ends at midnight UTC"
+            left_s = _DAY_S - self._clock() % _DAY_S
+            raise ApiError(429, text, code="budget_spent", retry_after_s=left_s)
+        if self._is_closed:
+            text = "the record, which has the budget of this key, cannot be read; try again"
+            raise ApiError(503, text, code="budget_unknown", retry_after_s=_AGAIN_S)
 
     def give_back(self, name: str) -> None:
         """Count one request of a key less: it came in, but there was no room for what it sent."""
-        if name in self._keys:
-            spent = self._of_today(name)
-            spent.requests = max(0, spent.requests - 1)
+        account = self._of_today(name).get("requests") if name in self._limits else None
+        if account is not None:
+            account.spent = max(0, account.spent - 1)
 
     def add(self, name: str, usage: Usage) -> None:
         """Count what a request of a key consumed."""
-        if name in self._keys:
-            spent = self._of_today(name)
-            spent.tokens += usage.tokens
-            spent.dollars += usage.cost or 0.0
+        if name in self._limits:
+            accounts = self._of_today(name)
+            for what, amount in (("tokens", usage.tokens), ("dollars", usage.cost or 0.0)):
+                if what in accounts:
+                    accounts[what].spent += round(amount * _PARTS[what])
+            self._ask_early(name, accounts)
 
-    def _of_today(self, name: str) -> _DaySpending:
+    def _of_today(self, name: str) -> dict[str, _Account]:
         day = int(self._clock() // _DAY_S)
         if day != self._day:
-            self._day, self._spent = day, {}
-        return self._spent.setdefault(name, _DaySpending())
+            self._day, self._accounts = day, {}
+        accounts = self._accounts.get(name)
+        if accounts is None:
+            own = self._record is None
+            accounts = {what: _Account(limit, limit if own else 0) for what, limit in self._limits[name].items()}
+            self._accounts[name] = accounts
+        return accounts
+
+    def _ask_early(self, name: str, accounts: Mapping[str, _Account]) -> None:
+        """Ask for more while nobody waits for it, and tell others at once what was consumed beyond a share."""
+        if self._record is not None and any(one.spent + one.low > one.allowed for one in accounts.values()):
+            self._ask(name)
+
+    def _ask(self, name: str) -> None:
+        """Have the next share of a key's budgets taken, unless the record failed a moment ago."""
+        self._wanted.add(name)
+        is_failing = self._failed_at is not None and time.monotonic() < self._failed_at + _AGAIN_S
+        if not is_failing and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.get_running_loop().create_task(self._ask_record())
+
+    async def _ask_record(self) -> None:
+        if (record := self._record) is None:
+            return
+        accounts, self._wanted = {name: self._of_today(name) for name in self._wanted}, set()
+        try:
+            day = self._day * _DAY_MS
+            shares = await asyncio.to_thread(record.share_budgets, day, self._process, _asked(accounts))
+        except Exception as error:  # noqa: BLE001 - whatever it is, requests go on
+            self._fail(error)
+            return
+        for (name, what), (allowed, others) in shares.items():
+            account = accounts[name][what]
+            account.allowed, account.others, account.asked_at = allowed, others, time.monotonic()
+            account.low = (allowed - account.spent) // 2
+        if self._failed_at is not None:
+            self._failed_at = None
+            _log.warning("the record can be read again: budgets of keys are shared with other processes")
+        if self._wanted:
+            self._asking = asyncio.get_running_loop().create_task(self._ask_record())
+
+    def _fail(self, error: Exception) -> None:
+        """Say once that nobody knows what others consume."""
+        if self._failed_at is None:
+            what = "refuses requests once its share is consumed" if self._is_closed else "goes by its own count"
+            kind = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
+            _log.warning("the record cannot be read (%s): for budgets of keys this process %s", kind, what)
+        self._failed_at = time.monotonic()
+
+
+def _asked(accounts: Mapping[str, Mapping[str, _Account]]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return budgets and what was consumed of them, by key and thing."""
+    return {
+        (name, what): (account.limit, account.spent)
+        for name, of_key in accounts.items()
+        for what, account in of_key.items()
+    }
 
 
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)

@@ -182,7 +182,8 @@ class ServerKey(BaseModel):
         name: What it is called in limits and logs.
         sha256: Hash of the key.
         guards: Names of the guards it is for; left out: all.
-        requests_per_day: Most requests from midnight UTC on, in each process; left out: any number.
+        requests_per_day: Most requests from midnight UTC on, in all processes that record in one database; left
+            out: any number.
         tokens_per_day: Number of tokens, upstream and judge together, after which no more requests are taken.
         dollars_per_day: The same in US dollars, for policies with `prices`.
         labels: Whether it may label answers (`POST /v1/labels`), which can end the promise of a certificate.

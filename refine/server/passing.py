@@ -106,6 +106,7 @@ class PassThroughRoute:
         try:
             caller = self._service.keys.caller(incoming)
             exchange.caller = caller.name
+            await self._service.budgets.make_room(caller.name)
             with self._service.admission.place(caller.name):
                 status = await self._pass(scope, exchange, client, caller, form)
         except ClientGone:

@@ -543,14 +543,6 @@ def _check_live(settings: ServerSettings, service: Service) -> None:
         raise ConfigurationError(f"{len(faults)} of {len(fine) + len(faults)} do not answer; see above")
 
 
-def _resume_budgets(service: Service, record: DatabaseRecord) -> None:
-    """Let the budgets of the day go on where they stood; where the record cannot be read, they begin anew."""
-    try:
-        service.budgets.resume(record.spent_by_key)
-    except ConfigurationError as error:
-        _log.warning("budgets of keys begin anew, since the record cannot be read: %s", error)
-
-
 def make_app(
     settings: ServerSettings, service: Service, *, on_close: Callable[[], None] = lambda: None
 ) -> GuardApp:
@@ -562,7 +554,8 @@ def make_app(
     record, link = open_guard_record(settings), OneTimeLink()
     recording = None if record is None else Recording(record, {guard.name: guard for guard in service.guards})
     if isinstance(record, DatabaseRecord):
-        _resume_budgets(service, record)
+        is_closed = any(guard.loop.policy.on_judge_error == "raise" for guard in service.guards)
+        service.budgets.share(record, is_closed=is_closed)
     watches = {guard.name: watch_promise(record, guard.loop) for guard in service.guards}
     promises = {name: watch for name, watch in watches.items() if watch is not None}
     metrics = None
@@ -582,6 +575,7 @@ def make_app(
     def close() -> None:
         for watch in promises.values():
             watch.close()
+        service.budgets.close()
         if recording is not None:
             recording.close()
         for notice in notices:

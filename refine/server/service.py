@@ -550,6 +550,7 @@ class PostRoute(ABC):
             raise ApiError(405, "this path takes POST", code="method_not_allowed", allow="POST")
         caller = service.keys.caller(incoming)
         exchange.caller = caller.name
+        await service.budgets.make_room(caller.name)
         with service.admission.place(caller.name), service.bytes_held.request() as hold:
             body = await read_body(client.receive, incoming.headers, service.limits, hold)
             if incoming.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):

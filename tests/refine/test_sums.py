@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
 from graphs import Outcome
 from judges import Verdict
@@ -18,6 +19,8 @@ from judges.testing import ScriptedJudge
 from judges.verdict import Usage
 from refine import SelfRefine
 from refine.record import DatabaseRecord, Origin, OutcomeFilter
+from refine.record.schema import SERIES
+from refine.record.sums import _DIMENSIONS, Sums
 from tests.guarding import wait_until
 from tests.refine.test_verify import older
 
@@ -45,7 +48,13 @@ def outcomes(number: int) -> Iterator[tuple[Outcome, Origin]]:
         update |= {"stop_reason": reason, "passed": reason == "accepted", "released": len(attempts)}
         yield (
             first.model_copy(update=update),
-            Origin(refiner=chance.choice(["x", "y"]), judge="a", model="m", user="ann"),
+            Origin(
+                refiner=chance.choice(["x", "y"]),
+                judge="a",
+                model="m",
+                user="ann",
+                key=chance.choice(["", "j", "k"]),
+            ),
         )
 
 
@@ -71,6 +80,8 @@ def _days(monkeypatch: pytest.MonkeyPatch) -> None:
 FILTERS: list[dict[str, Any]] = [
     {},
     {"refiner": "x"},
+    {"key": "k"},
+    {"key": "j", "refiner": "x", "since": BEGIN + 2 * DAY + 12_345},
     {"passed": False, "model": "m"},
     {"rating": 2, "judge": "a"},
     {"stop_reason": "broken_off"},
@@ -89,14 +100,15 @@ def assert_sums_agree(url: str, patch: pytest.MonkeyPatch) -> None:
             both = []
             for few in (-1, 10**9):
                 patch.setattr("refine.record.queries._FEW", few)
-                both.append((record.figures(where), record.table("refiner", where)))
+                tables = [row for by in ("refiner", "key") for row in record.table(by, where)]
+                both.append((record.figures(where), tables))
             (quick, table), (slow, counted) = both
             for name in slow.keys() - INEXACT:
                 expected = pytest.approx(slow[name], abs=1e-7) if name == "cost" else slow[name]
                 assert quick[name] == expected, (name, settings)
             for name in ("latency_p50", "latency_p95"):
                 assert quick[name] == (None if slow[name] is None else pytest.approx(slow[name], rel=0.02))
-            assert quick["outcomes"] == sum(row["outcomes"] for row in table)
+            assert 2 * quick["outcomes"] == sum(row["outcomes"] for row in table)
             assert [{**row, "cost": None} for row in table] == [{**row, "cost": None} for row in counted]
 
 
@@ -167,7 +179,7 @@ def test_an_older_record_is_summed_up_once(tmp_path: Path, monkeypatch: pytest.M
     assert_sums_agree(url, monkeypatch)
     copied = "CREATE TEMP TABLE late AS SELECT * FROM outcome WHERE id = '30-1'"
     late = "UPDATE late SET id = 'late', chain = NULL, at = (SELECT at FROM record_state WHERE name = 'sealed')"
-    kept = "SELECT sum(outcomes) FROM record_sums WHERE width = 60000"
+    kept = "SELECT sum(outcomes) FROM record_sums WHERE width = -60000"
     monkeypatch.setattr("refine.record.writer.now_ms", lambda: 2 * BEGIN)
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         for statement in (copied, late, "INSERT INTO outcome SELECT * FROM late"):
@@ -177,6 +189,38 @@ def test_an_older_record_is_summed_up_once(tmp_path: Path, monkeypatch: pytest.M
             record.check()
             wait_until(lambda: record.flush(0.02) and not record.outcomes(), seconds=9)
         assert connection.execute(kept).fetchone() == (None,)
+
+
+def test_sums_of_an_older_process_are_adopted(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process without sums of all keys may write, and delete, beside newer ones: the sums agree again soon."""
+    write(url, 40)
+    with monkeypatch.context() as patch:
+        of_both = Sums._places_of
+
+        def only_its_own(self: Sums, values: tuple[Any, ...]) -> set[int]:
+            of_both(self, values)
+            own_id = ~self._series_of(values)
+            self.series = {one: known for one, known in self.series.items() if one >= 0}
+            self.series[own_id] = dict(zip(_DIMENSIONS, values, strict=True))
+            return {own_id}
+
+        patch.setattr(Sums, "_places_of", only_its_own)
+        patch.setattr("refine.record.sums._widths_of", lambda _: (DAY, 3_600_000, 60_000))
+        patch.setattr("refine.record.writer.adopt_older", lambda _: None)
+        write(url, 30)
+        patch.setattr("refine.record.writer.now_ms", lambda: BEGIN + 6 * DAY)
+        with DatabaseRecord(url, keep_days=3) as record:
+            record.check()
+            wait_until(lambda: record.flush(0.02) and not record.outcomes(OutcomeFilter(until=BEGIN + 3 * DAY)))
+    older = select(func.count()).where(SERIES.c.id >= 0)
+    with monkeypatch.context() as patch, DatabaseRecord(url) as record:
+        patch.setattr("refine.record.writer.adopt_older", lambda _: None)
+        assert record._read(lambda connection: connection.execute(older).scalar_one()) > 0
+        assert record.verify().faults == []
+    with DatabaseRecord(url) as record:
+        assert record.verify().faults == []
+        assert record._read(lambda connection: connection.execute(older).scalar_one()) == 0
+    assert_sums_agree(url, monkeypatch)
 
 
 WHOLE_MINUTE = BEGIN - BEGIN % 60_000

@@ -166,11 +166,11 @@ def test_what_is_dropped_changed_or_cut_off_is_named(url: str) -> None:
 def test_sums_that_are_not_those_of_the_outcomes_are_named(url: str) -> None:
     """A sum, a tally or a series that is changed, dropped or added, at any width of time, is found."""
     fill(url, 6)
-    hour = "SELECT min(start) FROM record_sums WHERE width = 3600000"
+    hour = "SELECT min(start) FROM record_sums WHERE width = -3600000"
     cases = {
-        "UPDATE record_sums SET outcomes = outcomes + 1 WHERE width = 60000": "00 UTC are not those",
-        "UPDATE record_sums SET cost = cost - 1 WHERE width = 3600000": "00 UTC are not those",
-        "DELETE FROM record_sums WHERE width = 86400000": "are not those",
+        "UPDATE record_sums SET outcomes = outcomes + 1 WHERE width = -60000": "00 UTC are not those",
+        "UPDATE record_sums SET cost = cost - 1 WHERE width = -3600000": "00 UTC are not those",
+        "DELETE FROM record_sums WHERE width = -86400000": "are not those",
         "UPDATE record_tally SET value = value + 1 WHERE judge <> ''": "are not those",
         f"DELETE FROM record_tally WHERE judge = '' AND start = ({hour})": "00 UTC are not those",
         "INSERT INTO record_tally VALUES (86400000, 86400000, 1, '', 1, 1)": "the sums of 1970-01-02 are not",
@@ -197,7 +197,11 @@ def test_a_record_that_says_it_was_sealed_later(url: str) -> None:
     bare = "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('x', 2000000000000, true, '', 0)"
     run_sql(url, bare, "UPDATE record_state SET id = '', at = 3000000000000 WHERE name = 'sealed'")
     assert any("1 outcomes have no seal" in one for one in faults(url))
-    run_sql(url, "DELETE FROM outcome WHERE id = 'x'", "DELETE FROM record_state")
+    early = "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('y', 1, true, '', 0)"
+    run_sql(url, "DELETE FROM outcome WHERE id = 'x'", early)
+    assert any("1 outcomes have no seal" in one for one in faults(url))
+    assert [one for one in faults(url) if "not sealed from the first outcome on" in one]
+    run_sql(url, "DELETE FROM outcome WHERE id = 'y'", "DELETE FROM record_state")
     assert [one for one in faults(url) if "does not say any more" in one]
 
 

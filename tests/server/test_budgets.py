@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from refine.record import DatabaseRecord
 from refine.server.access import Budgets, digest_of
 from refine.server.config import ServerKey
 from refine.server.errors import ApiError
 from tests.guarding import QUESTION, guarding
 from tests.model_server import ModelServer, Reply, in_turn, serving
+from tests.postgres import cluster
 
 PATHS = {"/v1/chat/completions": "messages", "/v1/responses": "input", "/v1/messages": "messages"}
 ROW = {"question": "?", "answer": "good"}
@@ -52,6 +55,54 @@ def test_budgets_survive_a_restart(upstream: ModelServer, tmp_path: Path) -> Non
             for key, statuses in seen.items():
                 statuses.append(guard.chat(headers={"authorization": f"Bearer {key}"}).status_code)
     assert list(seen.values()) == [[200, 200, 200, 429]] * 2
+
+
+def share(upstream: str, record: str) -> dict[str, list[int]]:
+    """Ask two guards with one record in turn, and return how that ended by key."""
+    keys: list[dict[str, Any]] = [
+        {"name": "few", "sha256": digest_of("rf-few"), "requests_per_day": 7},
+        {"name": "many", "sha256": digest_of("rf-many"), "requests_per_day": 500},
+        {"name": "some", "sha256": digest_of("rf-some"), "tokens_per_day": 700, "dollars_per_day": 9},
+    ]
+    ends: dict[str, list[int]] = {"rf-few": [], "rf-some": []}
+    with guarding(upstream, keys=keys, record=record) as one:
+        with guarding(upstream, keys=keys, record=record) as other:
+            assert other.chat(headers={"authorization": "Bearer rf-many"}).status_code == 200
+            for number in range(11):
+                for key, statuses in ends.items():
+                    headers = {"authorization": f"Bearer {key}"}
+                    statuses.append((one, other)[number % 2].chat(headers=headers).status_code)
+        with DatabaseRecord(record) as shared:
+            day = int(time.time()) // 86_400 * 86_400_000
+            left = shared.share_budgets(day, "another", {("many", "requests"): (500, 0)})
+            assert left == {("many", "requests"): (5, 1)}  # what the guard that ended did not use came back
+    return ends
+
+
+def test_guards_that_share_a_record_share_budgets(upstream: ModelServer, tmp_path: Path) -> None:
+    """What one let in counts for the other: to the last request, and but for one that just ends in tokens."""
+    with cluster() as server:
+        for record in (f"sqlite:///{tmp_path}/record.db", server.make_database("budgets")):
+            ends = share(upstream.url, record)
+            assert ends["rf-few"] == [200] * 7 + [429] * 4
+            assert ends["rf-some"].count(200) in {7, 8}
+            assert ends["rf-some"][-1] == 429
+
+
+@pytest.mark.parametrize(("fail", "ends"), [("open", [200, 200, 429]), ("closed", [503, 503, 503])])
+def test_budgets_while_their_record_is_away(upstream: ModelServer, fail: str, ends: list[int]) -> None:
+    """A guard then goes by its own count, or, where it is closed, answers nobody who has a budget."""
+    keys: list[dict[str, Any]] = [
+        {"name": "two", "sha256": digest_of("rf-two"), "requests_per_day": 2},
+        {"name": "any", "sha256": digest_of("rf-any")},
+    ]
+    away = "postgresql://nobody@127.0.0.1:9/nothing"
+    with guarding(upstream.url, keys=keys, record=away, fail=fail) as guard:
+        headers = {"authorization": "Bearer rf-two"}
+        replies = [guard.chat(headers=headers) for _ in range(3)]
+        assert [reply.status_code for reply in replies] == ends
+        assert replies[-1].json()["error"]["code"] == ("budget_spent" if fail == "open" else "budget_unknown")
+        assert guard.chat(headers={"authorization": "Bearer rf-any"}).status_code == 200
 
 
 def test_a_new_day_has_a_new_budget() -> None:
