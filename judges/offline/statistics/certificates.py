@@ -593,21 +593,15 @@ def labels_needed(alpha: float = ALPHA, delta: float = DELTA, true_rate: float |
     least = _fewest_that_certify(alpha, delta)
     if true_rate is None:
         return least
-    enough = 0
+    enough, most_bad = 0, -1
     for n in range(least, _MOST_LABELS):
-        most_bad = _most_bad(n, alpha, delta)
+        while special.bdtr(most_bad + 1, n, alpha) <= delta:  # of all `n` it is 1
+            most_bad += 1
         power = float(special.bdtr(most_bad, n, true_rate)) if most_bad >= 0 else 0.0
         enough = enough + 1 if power >= _POWER else 0
         if enough > _HOLDS_FOR:
             return n - _HOLDS_FOR
     return None
-
-
-def _most_bad(n: int, alpha: float, delta: float) -> int:
-    bad = -1
-    while special.bdtr(bad + 1, n, alpha) <= delta:  # of all `n` it is 1
-        bad += 1
-    return bad
 
 
 _HALVINGS = 40
