@@ -18,7 +18,6 @@ from judges.offline.trust.rows import (
     Harm,
     JudgedAnswer,
     JudgeMark,
-    gate_ratings,
     read_opinions,
 )
 from judges.verdict import HIGHEST, LOWEST

@@ -529,7 +529,7 @@ def label_notes(result: Certificate, tallies: Sequence[PolicyTally], tested: flo
         notes.append(f"too few: {result.least} released answers, none of them bad, are the least that certify")
     if result.rows[0].status == "too_few" and result.method in ("anytime", "assisted"):
         least = evidence_needed(result.delta, len(result.rows), is_begun_laxer=True)
-        notes.append(f"the strictest has too few to begin with, so that an E of {least:.0f} is needed for the others")
+        notes.append(f"the strictest has too few to begin with, so that the others need an E of {least:.0f}")
     missing = max((tally.unlabelled for tally in tallies), default=0)
     if missing:
         notes.append(f"{missing} released answers have no label, and count as bad: label them")
