@@ -48,15 +48,20 @@ class World:
     hard: float
     rated_bad: tuple[float, ...]
 
-    def risk(self, threshold: int) -> tuple[float, float]:
-        """Return how many questions get a released answer, and how many of these are bad, exactly."""
-        released = bad = 0.0
+    def risk(self, threshold: int, least: int | None = None) -> tuple[float, float]:
+        """Return how many questions get a released answer, and how many of these are bad, exactly.
+
+        With `least` of answers that are rated so well alone.
+        """
+        released, bad, least = 0.0, 0.0, least or threshold
         for share, wrong in zip((1 - self.hard, self.hard), _BAD_AT_FIRST, strict=True):
-            passing_bad = wrong * sum(self.rated_bad[threshold - 2 :])
-            passing = passing_bad + (1 - wrong) * sum(_RATED_GOOD[threshold - 2 :])
+            passing, counted = (
+                wrong * sum(self.rated_bad[one - 2 :]) + (1 - wrong) * sum(_RATED_GOOD[one - 2 :])
+                for one in (threshold, least)
+            )
             ever = 1 - (1 - passing) ** _ATTEMPTS
-            released += share * ever
-            bad += share * ever * passing_bad / passing
+            released += share * ever * counted / passing
+            bad += share * ever * wrong * sum(self.rated_bad[least - 2 :]) / passing
         return released, bad / released
 
     def answer(self, n: int, threshold: int, random: np.random.Generator) -> Answers:
@@ -121,8 +126,9 @@ class Deployment:
     """What came of one.
 
     Args:
-        violates_fixed: Whether, at some look, the labels that a certificate rests on, its own and the audits, are
-            of answers of which more than alpha are bad on average, under a certificate that stays as it is.
+        violates_fixed: Whether, at some look, the labels that the promise of a threshold rests on, those of its
+            released answers and the audits that reach it, are of answers of which more than alpha are bad on
+            average, under a certificate that stays as it is.
         violates: The same while the promise stands, under one that labels move.
         bad_fixed: Share of bad ones among the answers released under the fixed certificate.
         bad: The same under the one that labels move.
@@ -151,13 +157,12 @@ def deploy(kind: Kind, seed: int) -> Deployment | None:
     is_audited = random.random(_QUESTIONS) < _AUDITED
     answers = {own: _answers(worlds, own, random) for own in (3, 4)}
     ratings, bad = answers[taken]
-    start = [BEFORE.risk(taken)[1]] * _CALIBRATION
-    looks = (ratings > 0) & is_audited
-    risks = [*start, *(worlds[question].risk(taken)[1] for question in np.flatnonzero(looks))]
-    live = _keep(issued, worlds, answers, is_audited, start)
+    fixed, live = (
+        _keep(issued, promise, worlds, answers, is_audited) for promise in (None, AuditedPromise(issued))
+    )
     return Deployment(
-        violates_fixed=_worst_mean(risks) > ALPHA,
-        violates=_worst_mean(live.risks) > ALPHA,
+        violates_fixed=fixed.worst > ALPHA,
+        violates=live.worst > ALPHA,
         bad_fixed=float(bad[ratings > 0].mean()),
         bad=float(np.mean(live.released)),
         alarm_after=next((question - begins for question, _ in live.alarms if question >= begins), None),
@@ -166,43 +171,44 @@ def deploy(kind: Kind, seed: int) -> Deployment | None:
     )
 
 
-def _worst_mean(risks: Sequence[float]) -> float:
-    """Return the highest mean at a look, of which there is none before the first audit."""
-    means = np.cumsum(risks) / np.arange(1, len(risks) + 1)
-    return float(means[_CALIBRATION:].max(initial=0.0))
-
-
-@dataclass(frozen=True)
+@dataclass
 class _Kept:
-    """What a promise that labels move came to: answers under it, risks at the looks after which it stood."""
+    """What a promise came to: answers under it, the highest mean risk at a look after which it stood, alarms."""
 
     released: list[bool]
-    risks: list[float]
     alarms: list[tuple[int, int]]
+    worst: float = 0.0
 
 
 def _keep(
     issued: IssuedCertificate,
+    promise: AuditedPromise | None,
     worlds: Sequence[World],
     answers: Mapping[int, Answers],
     is_audited: NDArray[np.bool_],
-    start: list[float],
 ) -> _Kept:
-    kept, promise = _Kept([], [*start], []), AuditedPromise(issued)
+    """Go through the questions under a promise that labels move, or None for one that stays as it is."""
+    kept, own = _Kept([], []), int(issued.threshold or 0)
+    labels = {int(row.policy): row.released for row in issued.rows if isinstance(row.policy, float)}
+    risks = {threshold: BEFORE.risk(threshold)[1] * released for threshold, released in labels.items()}
     for question, world in enumerate(worlds):
-        if promise.threshold is None:
-            break
-        own = int(promise.threshold)
         rating, wrong = (column[question] for column in answers[own])
         if not rating:
             continue
         kept.released.append(bool(wrong))
-        if is_audited[question]:
+        if not is_audited[question]:
+            continue
+        for threshold in (one for one in labels if own <= one <= rating):
+            labels[threshold] += 1
+            risks[threshold] += world.risk(own, threshold)[1]
+        if promise is not None:
             promise.add(Audit(int(rating), bad=bool(wrong)))
             if promise.threshold != own:
                 kept.alarms.append((question, own))
-            if promise.threshold is not None:
-                kept.risks.append(world.risk(own)[1])
+            if promise.threshold is None:
+                break
+            own = int(promise.threshold)
+        kept.worst = max(kept.worst, risks[own] / labels[own])
     return kept
 
 

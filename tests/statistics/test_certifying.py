@@ -14,6 +14,7 @@ from scipy import special
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from judges.offline import certify
+from judges.offline.statistics import clopper_pearson
 from judges.offline.statistics.certificates import questions_needed
 from judges.offline.trust.label import labels_to_certify, write_queue
 
@@ -451,10 +452,14 @@ def test_other_promises() -> None:
     assert "ASSUMES independent attempts" in str(assumed)
     weak: dict[str, Any] = {"independent_attempts": True, "max_attempts": 3}
     assert not certify(single_rows({4: (80, 0)}), **weak).certified
-    loops = [{**row, "labels": None} for row in loop_rows(" ".join(["134|ggg", "4|g"] * 5))]
-    less_weak = certify(single_rows({4: (80, 0)}), loops=loops, **weak)
+    few, many = (
+        [{**row, "labels": None} for row in loop_rows(" ".join(["134|ggg", "4|g"] * times))] for times in (4, 50)
+    )
+    less_weak = certify(single_rows({4: (80, 0)}), loops=many, **weak)
     assert less_weak.certified
-    assert less_weak.rows[0].p == pytest.approx(float(special.bdtr(0, 80, 0.2 / 3)))
+    most_at_once = clopper_pearson(50, 100, level=0.99)[1]
+    assert less_weak.rows[0].p == pytest.approx(float(special.bdtr(0, 80, 0.1 / most_at_once / 3)))
+    assert not certify(single_rows({4: (80, 0)}), loops=few, **weak).certified, "it may be chance in four of eight"
     with pytest.raises(ConfigurationError, match="an exact certificate needs a simple random sample"):
         certify([{**row, "weight": 5} for row in single_rows({4: (40, 0)})])
 

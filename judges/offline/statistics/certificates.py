@@ -235,7 +235,7 @@ class Certificate:
         method: `"sequence"`: from the strictest policy on, each at level delta, until one fails (Bauer 1991;
             Angelopoulos et al., "Learn then Test", 2021). `"fallback"`: equal shares of delta, passed on (Wiens
             2003), which needs no order. `"anytime"`: e-values, for labels that arrive one by one; `"assisted"`
-            the same with `assisted_e_value`. `"weighted"`: see `certify_weighted`.
+            the same with `assisted_e_value`; see `evidence_needed`. `"weighted"`: see `certify_weighted`.
         certified: The most lenient certified policy; None if there is none.
         rows: What was computed for each policy, in order.
         least: Fewest released and labelled runs, none bad, that can certify anything.
@@ -370,7 +370,8 @@ def _statuses(
                 evidence = [
                     min(e, e_value(one.bad, one.released, level)) for e, one in zip(evidence, counts, strict=True)
                 ]
-            return _in_sequence(enough, [e >= 1 / delta for e in evidence])
+            least = evidence_needed(delta, len(places), is_begun_laxer=not enough[0])
+            return _in_sequence(enough, [e >= least for e in evidence])
         case "fallback":  # equal shares of delta, and what a success did not use up to the next (Wiens 2003)
             return ["certified" if rejected else "refused" for rejected in fallback(p_values, delta)]
         case _:
@@ -378,6 +379,21 @@ def _statuses(
                 f"method is 'sequence', 'fallback', 'anytime' or 'assisted', not {method!r}; weighted losses are "
                 f"certified by certify_weighted"
             )
+
+
+_BEGUN_LAXER = 0.1
+"""Part of delta that looks may spend of which the strictest policy has too few releases."""
+
+
+def evidence_needed(delta: float, policies: int, *, is_begun_laxer: bool) -> float:
+    """Return the least e-value that certifies a policy of a chain which is looked at as labels come in.
+
+    Which policy is the first with enough releases changes from look to look, and each that a chain is begun at may
+    be certified falsely. So those after the strictest share what is kept back for them.
+    """
+    if is_begun_laxer and policies > 1:
+        return (policies - 1) / (delta * _BEGUN_LAXER)
+    return 1 / delta if policies == 1 else 1 / (delta * (1 - _BEGUN_LAXER))
 
 
 def _with_breaks(row: PolicyRow, count: Counts, delta: float) -> PolicyRow:
@@ -493,7 +509,7 @@ def certify_runs(
         ]
         wrong = sum(number > len(bad) or bad[number - 1] in (None, True) for bad, number in released)
         counts[float(threshold)] = (len(released) if risk == "released" else len(runs), wrong)
-        attempts[float(threshold)] = sum(result.attempts for result in results) / len(runs) if runs else None
+        attempts[float(threshold)] = sum(result.attempts for result in results)
         kept = [breaks_of(bad, result.released) for (_, bad), result in zip(runs, results, strict=True)]
         breaks[float(threshold)] = (sum(good for good, _ in kept), sum(broken for _, broken in kept))
     certificate = certify(
@@ -504,15 +520,16 @@ def certify_runs(
         breaks=None if break_at_most is None else breaks,
         break_at_most=break_at_most,
     )
-    rows = tuple(_with_runs(row, len(runs), attempts[row.policy]) for row in certificate.rows)
-    return replace(certificate, rows=rows)
-
-
-def _with_runs(row: PolicyRow, runs: int, mean_attempts: float | None) -> PolicyRow:
-    if not runs:
-        return row
-    share, interval = row.released / runs, wilson(row.released, runs)
-    return replace(row, release_rate=share, release_interval=interval, mean_attempts=mean_attempts)
+    rows = (
+        replace(
+            row,
+            release_rate=row.released / len(runs),
+            release_interval=wilson(row.released, len(runs)),
+            mean_attempts=attempts[row.policy] / len(runs),
+        )
+        for row in certificate.rows
+    )
+    return replace(certificate, rows=tuple(rows)) if runs else certificate
 
 
 def hoeffding_bentkus(mean: float, n: int, alpha: float) -> float:
@@ -526,7 +543,7 @@ def hoeffding_bentkus(mean: float, n: int, alpha: float) -> float:
         alpha: Largest tolerated mean loss.
     """
     low = min(mean, alpha)
-    entropy = _x_log_ratio(low, alpha) + _x_log_ratio(1 - low, 1 - alpha)
+    entropy = float(special.rel_entr(low, alpha) + special.rel_entr(1 - low, 1 - alpha))
     hits = math.ceil(round(n * mean, 9))
     bentkus = math.e * float(special.bdtr(hits, n, alpha)) if hits < n else math.e
     return min(1.0, math.exp(-n * entropy), bentkus)
@@ -575,10 +592,6 @@ def heaviest(weights: Iterable[tuple[Hashable, float]]) -> float:
     return max(sums.values(), default=0.0)
 
 
-def _x_log_ratio(x: float, y: float) -> float:
-    return x * math.log(x / y) if x else 0.0
-
-
 def labels_needed(alpha: float = ALPHA, delta: float = DELTA, true_rate: float | None = None) -> int | None:
     """Return how many released and labelled runs certify alpha with a probability of 80 %.
 
@@ -593,21 +606,15 @@ def labels_needed(alpha: float = ALPHA, delta: float = DELTA, true_rate: float |
     least = _fewest_that_certify(alpha, delta)
     if true_rate is None:
         return least
-    enough = 0
+    enough, most_bad = 0, -1
     for n in range(least, _MOST_LABELS):
-        most_bad = _most_bad(n, alpha, delta)
+        while special.bdtr(most_bad + 1, n, alpha) <= delta:  # of all `n` it is 1
+            most_bad += 1
         power = float(special.bdtr(most_bad, n, true_rate)) if most_bad >= 0 else 0.0
         enough = enough + 1 if power >= _POWER else 0
         if enough > _HOLDS_FOR:
             return n - _HOLDS_FOR
     return None
-
-
-def _most_bad(n: int, alpha: float, delta: float) -> int:
-    bad = -1
-    while special.bdtr(bad + 1, n, alpha) <= delta:  # of all `n` it is 1
-        bad += 1
-    return bad
 
 
 _HALVINGS = 40

@@ -12,13 +12,12 @@ from judges.certificate import Subject
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics.certificates import AnyMethod, AssistedLabel, Release, heaviest
 from judges.offline.statistics.comparing import sample_test
-from judges.offline.statistics.intervals import p_text
+from judges.offline.statistics.intervals import clopper_pearson, p_text
 from judges.offline.statistics.replay import Replay, breaks_of, replay_each
 from judges.offline.trust.rows import (
     Harm,
     JudgedAnswer,
     JudgeMark,
-    gate_ratings,
     read_opinions,
 )
 from judges.verdict import HIGHEST, LOWEST
@@ -513,22 +512,28 @@ def _progress(marks: Sequence[JudgeMark]) -> list[float | None] | None:
 
 
 def release_gain(
-    runs: Sequence[CalibrationRun], thresholds: Sequence[float], judge: str, max_attempts: int
+    runs: Sequence[CalibrationRun],
+    thresholds: Sequence[float],
+    *,
+    judge: str,
+    on_scores: bool,
+    max_attempts: int,
+    delta: float,
 ) -> float:
-    """Return how much more often loops release an answer than their first attempts do; 1 where that is unknown.
+    """Return how much more often loops release an answer than their first attempts do, at least.
 
-    Of several thresholds the smallest gain is returned, at least 1.
+    It is 1 / the share of loops that release their first answer, of those that release one, whose exact upper
+    bound errs with probability delta: a few loops may do so twice as often by chance. Of several thresholds the
+    smallest gain is returned; 1 where it is unknown.
     """
-    ratings = gate_ratings([run.marks(judge) for run in runs])
     gains = []
-    for threshold in thresholds:
-        first, whole = (
-            sum(one.released is not None for one in replay_each(ratings, threshold, attempts))
-            for attempts in (1, max_attempts)
-        )
-        if first:
-            gains.append(whole / first)
-    return max(1.0, min(gains, default=1.0))
+    for replays in replay_chain(
+        runs, thresholds, judge=judge, on_scores=on_scores, max_attempts=max_attempts, patience=None
+    ):
+        released = [one.released for one in replays if one.released is not None]
+        if released:
+            gains.append(1 / clopper_pearson(released.count(1), len(released), level=1 - 2 * delta)[1])
+    return min(gains, default=1.0)
 
 
 def tally_escalation(

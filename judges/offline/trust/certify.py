@@ -456,7 +456,6 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
     read, settings = _as_recorded_in_pieces(read, settings)
     calibration = _calibrate(read, settings)
-    tested = _tested_alpha(calibration, settings)
     tallies, cut_notes = _tallies(calibration, settings.thresholds, first_alone=settings.independent_attempts)
     if settings.method == "assisted":
         _assist(tallies, calibration, settings)
@@ -468,7 +467,8 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     use, delta = (
         (1, settings.delta) if uses is None else uses.share_of(settings.delta, labels, key, once=settings.once)
     )
-    result, counts = _tested_policies(tallies, calibration.runs, settings, alpha=tested, delta=delta)
+    tested, left = _tested_levels(calibration, settings, delta)
+    result, counts = _tested_policies(tallies, calibration.runs, settings, alpha=tested, delta=left)
     runs = len(calibration.runs)
     taken = _taken(result, tallies, runs, laxest=settings.laxest, on_scores=settings.kind == "score")
     added = list(laxer_threshold_notes(result, tallies, taken, kind=calibration.kind))
@@ -484,7 +484,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         use_of_labels=use,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
-        labels_needed=_labels_missing(result, tested, delta),
+        labels_needed=_labels_missing(result, tested, left),
         answer_models=answer_models(calibration.runs),
         notes=(*notes, *cut_notes, *label_notes(result, tallies, tested, settings.alpha), *added),
         **_origin_of(read.rows),
@@ -613,15 +613,27 @@ def _least_rating(settings: CertifySettings) -> float:
     return math.floor(min(checked_thresholds(settings.thresholds, on_scores=False)))
 
 
-def _tested_alpha(calibration: _Calibration, settings: CertifySettings) -> float:
-    """Return the share that single answers are tested at, so that loops of them stay within alpha."""
+_OF_LOOPS = 0.1
+"""Part of delta that is spent on how much more often loops release an answer."""
+
+
+def _tested_levels(calibration: _Calibration, settings: CertifySettings, delta: float) -> tuple[float, float]:
+    """Return the share that single answers are tested at, so that loops stay within alpha, and the delta left."""
     if not settings.independent_attempts:
-        return settings.alpha
+        return settings.alpha, delta
     most = calibration.max_attempts
-    loops = [] if settings.loops is None else read_judged(settings.loops)
-    runs = runs_of(loops, good=settings.good, split=None)
-    thresholds = checked_thresholds(None, on_scores=False)
-    return settings.alpha * release_gain(runs, thresholds, calibration.judges[0], most) / most
+    if settings.loops is None or calibration.kind == "escalation":
+        return settings.alpha / most, delta
+    on_scores = calibration.kind == "score"
+    gain = release_gain(
+        runs_of(read_judged(settings.loops), good=settings.good, split=None),
+        checked_thresholds(settings.thresholds, on_scores=on_scores),
+        judge=calibration.judges[0],
+        on_scores=on_scores,
+        max_attempts=most,
+        delta=_OF_LOOPS * delta,
+    )
+    return settings.alpha * gain / most, (1 - _OF_LOOPS) * delta
 
 
 def _tallies(

@@ -29,7 +29,7 @@ from judges.offline.statistics import (
     rogan_gladen,
     stratified_rate,
 )
-from judges.offline.statistics.certificates import DELTA, Certificate
+from judges.offline.statistics.certificates import DELTA, Certificate, evidence_needed
 from judges.offline.statistics.correction import labels_alone
 from judges.offline.statistics.intervals import EXACT, clopper_pearson, p_text
 from judges.offline.trust.calibration import PolicyTally
@@ -527,6 +527,9 @@ def label_notes(result: Certificate, tallies: Sequence[PolicyTally], tested: flo
     notes = []
     if any(row.status == "too_few" for row in result.rows):
         notes.append(f"too few: {result.least} released answers, none of them bad, are the least that certify")
+    if result.rows[0].status == "too_few" and result.method in ("anytime", "assisted"):
+        least = evidence_needed(result.delta, len(result.rows), is_begun_laxer=True)
+        notes.append(f"the strictest has too few to begin with, so that the others need an E of {least:.0f}")
     missing = max((tally.unlabelled for tally in tallies), default=0)
     if missing:
         notes.append(f"{missing} released answers have no label, and count as bad: label them")

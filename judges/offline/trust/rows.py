@@ -75,11 +75,6 @@ class JudgeMark:
 _UNSURE = 0.5
 
 
-def gate_ratings(marks: Sequence[Sequence[JudgeMark]]) -> list[list[int | None]]:
-    """Return the rating that a threshold is compared with of each attempt of each run."""
-    return [[mark.effective for mark in of_run] for of_run in marks]
-
-
 def _mark_of(verdict: Verdict) -> JudgeMark:
     """Return what a verdict says."""
     return JudgeMark(
