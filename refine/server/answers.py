@@ -312,7 +312,7 @@ def _headers_to_client(headers: RawHeaders, guard: ServedGuard) -> RawHeaders:
     return [
         (name, value)
         for name, value in headers
-        if (value.isascii() and len(value.split()) <= 1) or name.startswith(_WORDED) or _DATE.fullmatch(value)
+        if value.isascii() and (len(value.split()) <= 1 or name.startswith(_WORDED) or _DATE.fullmatch(value))
     ]
 
 
@@ -426,7 +426,8 @@ def _bare_error(document: Json, text: str, *, is_strict: bool) -> Json:
     plain = {
         name: fields[name]
         for name in _ERROR_FIELDS
-        if name in fields and (fields[name] is None or isinstance(fields[name], int | float) or is_word(fields[name]))
+        if name in fields
+        and (fields[name] is None or isinstance(fields[name], int | float) or is_word(fields[name]))
     }
     around = {name: value for name, value in around.items() if is_word(value)}
     told = message or text
