@@ -38,6 +38,7 @@ from refine.server.service import (
     respond,
 )
 from refine.server.upstream import to_client
+from refine.telemetry import trace_request
 
 _UNJUDGED: RawHeaders = [
     (b"x-refine-passed", b"false"),
@@ -113,16 +114,19 @@ class PassThroughRoute:
         exchange, code = Exchange(self._service, incoming, scope), ""
         form = form_for(scope["path"], incoming.headers)
         status: int | None = None
-        try:
-            caller = self._service.keys.caller(incoming)
-            exchange.caller = caller.name
-            with self._service.admission.place(caller.name):
-                status = await self._pass(scope, exchange, client, caller, form)
-        except ClientGone:
-            """Nobody is left to be told."""
-        except ApiError as error:
-            status, code = error.status, error.code or ""
-            await client.whole(failure(error, form))
+        route = f"{PREFIX}/*"  # paths have ids in them
+        with trace_request(scope["method"], scope["path"], incoming.headers, route=route) as exchange.span:
+            try:
+                caller = self._service.keys.caller(incoming)
+                exchange.caller = caller.name
+                with self._service.admission.place(caller.name):
+                    status = await self._pass(scope, exchange, client, caller, form)
+            except ClientGone:
+                """Nobody is left to be told."""
+            except ApiError as error:
+                status, code = error.status, error.code or ""
+                await client.whole(failure(error, form))
+            exchange.span.answer(status)
         exchange.done(status, perf_counter() - started, code=code)
 
     async def _pass(
