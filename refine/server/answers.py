@@ -420,18 +420,17 @@ def _bare_error(document: Json, text: str, *, is_strict: bool) -> Json:
 
     Some quote it in the message, such as arguments of a call that they cannot read: a strict guard says `text`.
     """
-    error, around = document["error"], {one: document[one] for one in ("type", "request_id") if one in document}
+    error = document["error"]
     fields = error if isinstance(error, dict) else {"message": error}
     message = "" if is_strict else string(fields.get("message"))[:_LONGEST_ERROR]
-    plain = {
-        name: fields[name]
-        for name in _ERROR_FIELDS
-        if name in fields
-        and (fields[name] is None or isinstance(fields[name], int | float) or is_word(fields[name]))
-    }
-    around = {name: value for name, value in around.items() if is_word(value)}
     told = message or text
+    plain = {name: fields[name] for name in _ERROR_FIELDS if name in fields and _is_plain(fields[name])}
+    around = {name: document[name] for name in ("type", "request_id") if is_word(document.get(name))}
     return {**around, "error": {"message": told, **plain} if isinstance(error, dict) else told}
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, int | float) or is_word(value)
 
 
 def _error_in(body: bytes) -> Json | None:
