@@ -236,7 +236,9 @@ class Message(BaseModel):
         others = tuple(_others(content))
         return {
             "role": "tool" if results else canonical_role,
-            "content": "".join(map(_result_text, results)) if results else _text(content),
+            "content": "".join(
+                [*map(_result_text, results), _text(_without(content, results) if results else content)]
+            ),
             "parts_not_shown": fields.get("parts_not_shown") or tuple(map(_kind_of, others)),
             "media": fields.get("media") or _media_in(others),
             "tool_calls": fields.get("tool_calls") or _calls_in(fields),
@@ -306,6 +308,10 @@ def _parts(content: object) -> list[Mapping[str, Any]]:
     return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []
 
 
+def _without(content: Any, left_out: Sequence[object]) -> list[object]:
+    return [part for part in content if part not in left_out]
+
+
 def _text(content: object) -> str:
     if content is None:
         return ""
@@ -321,10 +327,23 @@ def _part(part: object) -> str:
         return part
     if not isinstance(part, Mapping):
         raise ValueError(f"a message part is text or a mapping, not {type(part).__name__}")  # noqa: TRY004
-    if isinstance(part.get("text"), str):
-        return str(part["text"])
+    if (text := _text_in(part)) is not None:
+        return text
     kind = _kind_of(part)
     return "" if kind in _NO_CONTENT else f"[{kind}]"
+
+
+def _text_in(part: Mapping[str, Any]) -> str | None:
+    """Return the text of a part, also of Anthropic's documents and search results; None where it is no text."""
+    if isinstance(part.get("text"), str):
+        return str(part["text"])
+    source = part.get("source")
+    content = part.get("content") if part.get("type") == "search_result" else None
+    if part.get("type") == "document" and isinstance(source, Mapping):
+        content = source.get({"text": "data", "content": "content"}.get(str(source.get("type")), ""))
+    if not isinstance(content, str | list | tuple):
+        return None
+    return "\n".join([*(str(part[name]) for name in ("title", "context") if part.get(name)), _text(content)])
 
 
 def _others(content: object) -> Iterator[Mapping[str, Any]]:
@@ -332,7 +351,7 @@ def _others(content: object) -> Iterator[Mapping[str, Any]]:
     for part in _parts(content):
         if part.get("type") == "tool_result":
             yield from _others(part.get("content"))
-        elif not isinstance(part.get("text"), str) and _kind_of(part) not in _NO_CONTENT:
+        elif _text_in(part) is None and _kind_of(part) not in _NO_CONTENT:
             yield part
 
 

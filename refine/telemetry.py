@@ -98,21 +98,28 @@ class _RequestSpan:
 UNTRACED = _RequestSpan()
 
 
-def trace_request(method: str, path: str, headers: Mapping[str, str]) -> AbstractContextManager[_RequestSpan]:
-    """Trace a request to a server in a `with` block, as part of the trace that its headers name, if any."""
+def trace_request(
+    method: str, path: str, headers: Mapping[str, str], *, route: str = ""
+) -> AbstractContextManager[_RequestSpan]:
+    """Trace a request to a server in a `with` block, as part of the trace that its headers name, if any.
+
+    The span is named after `route`, or the path where that is one of few.
+    """
     tracer = _tracer()
-    return nullcontext(UNTRACED) if tracer is None else _trace_request(tracer, method, path, headers)
+    return nullcontext(UNTRACED) if tracer is None else _trace_request(tracer, method, path, headers, route)
 
 
 @contextmanager
-def _trace_request(tracer: Tracer, method: str, path: str, headers: Mapping[str, str]) -> Iterator[_RequestSpan]:
+def _trace_request(
+    tracer: Tracer, method: str, path: str, headers: Mapping[str, str], route: str
+) -> Iterator[_RequestSpan]:
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - loaded already, by the application
 
     attributes = {"http.request.method": method, "url.path": path}
     with (
         _continue(headers),
         tracer.start_as_current_span(
-            f"{method} {path}",
+            f"{method} {route or path}",
             kind=SpanKind.SERVER,
             attributes=attributes,
             record_exception=False,

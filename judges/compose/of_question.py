@@ -42,7 +42,10 @@ class QuestionJudge(Judge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult the judge about the question."""
-        question = sample.question or ""
+        question = sample.question
+        if not question.strip():  # an empty message after others, or none but a tool's result
+            messages = () if isinstance(sample.user_input, str | None) else sample.user_input
+            question = "\n".join(one.content for one in messages if one.role in ("user", "tool"))
         if not question.strip():
             return Verdict.without_score("no_question", "there is no question to judge")
         shown = {"response": question} if self._as_answer else {"user_input": sample.user_input}

@@ -43,6 +43,8 @@ from refine.server.dialects.protocol import (
     RawHeaders,
     ReadTexts,
     failure,
+    is_word,
+    string,
 )
 from refine.server.errors import ApiError
 from refine.server.upstream import (
@@ -310,7 +312,7 @@ def _headers_to_client(headers: RawHeaders, guard: ServedGuard) -> RawHeaders:
     return [
         (name, value)
         for name, value in headers
-        if len(value.split()) <= 1 or name.startswith(_WORDED) or _DATE.fullmatch(value)
+        if value.isascii() and (len(value.split()) <= 1 or name.startswith(_WORDED) or _DATE.fullmatch(value))
     ]
 
 
@@ -402,31 +404,33 @@ def _pass_refusal_on(reply: UpstreamReply, question: GuardedRequest) -> GuardRep
         kind = reply.kind.encode("latin-1", "replace")
         return GuardReply(reply.status, document, headers, reply.body, kind)
     text = f"the upstream answered with status {reply.status}"
-    own = question.dialect.error_body(ApiError(reply.status, text, code="upstream_error"))
-    return GuardReply(reply.status, own if document is None else _bare_error(document), headers)
+    if document is None:
+        own = question.dialect.error_body(ApiError(reply.status, text, code="upstream_error"))
+        return GuardReply(reply.status, own, headers)
+    return GuardReply(reply.status, _bare_error(document, text, is_strict=question.guard.is_strict), headers)
 
 
-_ERROR_FIELDS = ("message", "type", "code", "param", "status")
+_ERROR_FIELDS = ("type", "code", "param", "status")
 _LONGEST_ERROR = 300
 """Characters of an error's text: enough to say what is wrong with a request, too few to quote an answer."""
 
 
-def _bare_error(document: Json) -> Json:
-    """Return an upstream's error with the fields that errors have in its API: some add what the model wrote."""
+def _bare_error(document: Json, text: str, *, is_strict: bool) -> Json:
+    """Return an upstream's error with the fields that errors have in its API: some add what the model wrote.
+
+    Some quote it in the message, such as arguments of a call that they cannot read: a strict guard says `text`.
+    """
     error = document["error"]
-    fields = {name: error[name] for name in _ERROR_FIELDS if name in error} if isinstance(error, dict) else {}
-    plain = {
-        name: value[:_LONGEST_ERROR] if isinstance(value, str) else value
-        for name, value in fields.items()
-        if value is None or isinstance(value, int | float) or _is_plain(name, value)
-    }
-    around = {name: document[name] for name in ("type", "request_id") if _is_plain(name, document.get(name))}
-    return {**around, "error": plain if isinstance(error, dict) else str(error)[:_LONGEST_ERROR]}
+    fields = error if isinstance(error, dict) else {"message": error}
+    message = "" if is_strict else string(fields.get("message"))[:_LONGEST_ERROR]
+    told = message or text
+    plain = {name: fields[name] for name in _ERROR_FIELDS if name in fields and _is_plain(fields[name])}
+    around = {name: document[name] for name in ("type", "request_id") if is_word(document.get(name))}
+    return {**around, "error": {"message": told, **plain} if isinstance(error, dict) else told}
 
 
-def _is_plain(name: str, value: object) -> bool:
-    """Check for the message of an error, or for a word of its API, which has no blanks."""
-    return isinstance(value, str) and (name == "message" or len(value.split()) <= 1)
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, int | float) or is_word(value)
 
 
 def _error_in(body: bytes) -> Json | None:

@@ -38,6 +38,7 @@ from refine.server.service import (
     respond,
 )
 from refine.server.upstream import to_client
+from refine.telemetry import trace_request
 
 _UNJUDGED: RawHeaders = [
     (b"x-refine-passed", b"false"),
@@ -52,7 +53,8 @@ _JUDGED = (*(tuple(dialect.PATH.strip("/").split("/")) for dialect in DIALECTS),
 """Ends of paths that some server may take for a judged one, whatever stands before them."""
 
 
-_FORBIDDEN = ("\\", "//", "/../", "/./", "%")
+_FORBIDDEN = re.compile(r"[\\%\ufffd]|//|/[.\s]+/")
+"""What no path has, and what some server may take for a way up: dots in bad UTF-8 or beside blanks included."""
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 """Methods that pass; TRACE, for one, would send the operator's key back."""
 
@@ -61,7 +63,10 @@ _PARAMETERS = re.compile(r";[^/]*")
 _WORD = re.compile(r"\w+(?:-\w+)*")
 
 
-_WRITES = re.compile(r"complet|convers|generat|messag|respon|\bchat|chat\b")
+_WRITES = re.compile(
+    r"(?:\b(?:raw|stream))?(?:complet|convers|generat|messag|respon)|\bchat|chat\b|"
+    r"\b(?:raw|stream)?(?:answer|assist|infer|invo[ck]|predict|realtime|threads?\b|runs?\b)"
+)
 """What stands in the paths of routes that write text, as in `audio/completions`."""
 
 
@@ -81,6 +86,12 @@ def _is_named(path: str, pattern: str) -> bool:
     plain = _plain_form(path).replace("_", "-")
     is_whole = pattern.strip("/") == "*" or _WRITES.search(pattern) is not None
     return fnmatchcase(path.strip("/"), pattern.strip("/")) and (is_whole or _WRITES.search(plain) is None)
+
+
+def _is_model(path: str) -> bool:
+    """Check for the list of models or the name of one; what follows a name, as in `x:predict`, may write text."""
+    first, *parts = re.split(r"[/:]", _plain_form(path))
+    return first == "models" and (len(parts) < 2 or _WRITES.match(parts[-1]) is None)  # noqa: PLR2004 - a name, a verb
 
 
 class PassThroughRoute:
@@ -103,17 +114,20 @@ class PassThroughRoute:
         exchange, code = Exchange(self._service, incoming, scope), ""
         form = form_for(scope["path"], incoming.headers)
         status: int | None = None
-        try:
-            caller = self._service.keys.caller(incoming)
-            exchange.caller = caller.name
-            await self._service.budgets.make_room(caller.name)
-            with self._service.admission.place(caller.name):
-                status = await self._pass(scope, exchange, client, caller, form)
-        except ClientGone:
-            """Nobody is left to be told."""
-        except ApiError as error:
-            status, code = error.status, error.code or ""
-            await client.whole(failure(error, form))
+        route = f"{PREFIX}/*"  # paths have ids in them
+        with trace_request(scope["method"], scope["path"], incoming.headers, route=route) as exchange.span:
+            try:
+                caller = self._service.keys.caller(incoming)
+                exchange.caller = caller.name
+                await self._service.budgets.make_room(caller.name)
+                with self._service.admission.place(caller.name):
+                    status = await self._pass(scope, exchange, client, caller, form)
+            except ClientGone:
+                """Nobody is left to be told."""
+            except ApiError as error:
+                status, code = error.status, error.code or ""
+                await client.whole(failure(error, form))
+            exchange.span.answer(status)
         exchange.done(status, perf_counter() - started, code=code)
 
     async def _pass(
@@ -128,7 +142,10 @@ class PassThroughRoute:
             return None if reply is None else reply.status
         with self._service.bytes_held.request() as hold:
             body: bytes | PassedBody | None = None
-            if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+            has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+            if has_body and method == "GET":
+                raise ApiError(400, "a GET that passes has no body; send none", code="invalid")
+            if has_body:
                 body = client.body = PassedBody(client.receive, headers, self._service.limits)
             model = path.removeprefix("/models/") if path.startswith("/models/") else ""
             if is_choice and isinstance(body, PassedBody) and _is_json(headers):
@@ -157,9 +174,10 @@ class PassThroughRoute:
         plain = _PARAMETERS.sub("", unquote(unquote(raw)))
         if _ends_as_judged(plain):
             raise ApiError(404, "there is no such path", code="unknown_path")
-        if any(part in f"{plain}/" for part in _FORBIDDEN) or not raw.startswith("/") or not plain.isprintable():
+        is_odd = _FORBIDDEN.search(unicodedata.normalize("NFKC", f"{plain}/")) or not plain.isprintable()
+        if is_odd or not raw.startswith("/"):
             raise ApiError(404, "there is no such path", code="unknown_path")
-        if scope["method"] == "GET" and plain.strip("/").partition("/")[0] == "models":
+        if scope["method"] == "GET" and _is_model(plain):
             return raw
         if not any(_is_named(plain, pattern) for pattern in self._allowed):
             raise ApiError(404, "this path is not served here", code="unknown_path")

@@ -45,7 +45,7 @@ from refine.server.uvicorn_private import GuardServer
 from refine.webhooks import Webhook
 
 _MODES = ("caller", "callers", "client", "env", "environment", "none", "null", "false")
-_VARIABLE = re.compile(r"\$?\{?[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\}?")
+_VARIABLE = re.compile(r"(?:env)?\$?\{?[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\}?")
 _SHORTEST_KEY = 12
 _MANY_ATTEMPTS = 20
 
@@ -80,6 +80,8 @@ def _doubt_about_key(key: str) -> str:
         return ""
     if _VARIABLE.fullmatch(key.strip()):
         return "looks like the name of an environment variable"
+    if word.startswith("bearer "):
+        return "begins with 'Bearer', which is put before it anyway"
     near = get_close_matches(re.split(r"[:=.$ ]", word)[0], _MODES, n=1, cutoff=0.7)
     if (near and len(word) < 2 * _SHORTEST_KEY) or word.startswith(("env:", "env.", "env ", "env=")):
         return f"looks like {near[0] if near else 'env'!r} misspelt"

@@ -109,7 +109,7 @@ def to_client(headers: Iterable[tuple[str, str]]) -> RawHeaders:
             lower = "x-refine-upstream-request-id"
         elif lower in _NOT_RETURNED or lower.startswith(_OURS):
             continue
-        returned.append((lower.encode("latin-1"), value.encode("latin-1", "replace")))
+        returned.append((lower.encode("latin-1"), value.encode("utf-8", "surrogateescape")))  # as it came
     return returned
 
 
@@ -527,7 +527,7 @@ class UpstreamGenerator:
         try:
             document = dialect.assembled(reply.body)
             check_depth(document)
-        except (EndpointError, KeyError, TypeError, ValueError, RecursionError):
+        except (AttributeError, EndpointError, KeyError, TypeError, ValueError, RecursionError):
             text = "the stream of the upstream's reply broke off, or holds what is no part of one"
             raise UpstreamFailed(502, text, code="upstream_broken") from None
         if isinstance(document.get("error"), dict):

@@ -64,6 +64,16 @@ HIDDEN: Mapping[str, tuple[str, Json]] = {
     "tokens of another text": ("part", {"logprobs": [{"token": MARK, "logprob": 0.0}]}),
     "tokens of old": ("choice", {"logprobs": {"tokens": [MARK], "token_logprobs": [0.0]}}),
     "a token that is in no list": ("choice", {"logprobs": {"content": {"token": MARK}}}),
+    "bytes of a token": ("choice", {"logprobs": {"content": [{"token": f"bytes:{MARK}"}]}}),
+    "half a character in a token": ("choice", {"logprobs": {"content": [{"token": f"\ufffd {MARK}"}]}}),
+    "a likely token of many words": (
+        "choice",
+        {"logprobs": {"content": [{"token": "good", "top_logprobs": [{"token": f"{'words ' * 9}{MARK}"}]}]}},
+    ),
+    "a print in a language without blanks": ("envelope", {"system_fingerprint": f"他说{MARK}"}),
+    "an address in one": ("envelope", {"url": f"https://x.example/他说{MARK}"}),
+    "a seal in one": ("answer", {"signature": f"他说{MARK}"}),
+    "the name of a field in one": ("answer", {f"他说{MARK}": 1}),
     "a note on a token": ("choice", {"logprobs": {"content": [{"token": "good", "logprob": 0.0, "note": MARK}]}}),
 }
 """Where a text may stand that no judge reads, beside one that it accepts: in which object, and what is added."""
@@ -178,6 +188,8 @@ EVASIONS = (
     Evasion("an error with an answer in it", (400,), model="fails with an answer"),
     Evasion("an error that quotes the text at length", (400,), model="fails at length"),
     Evasion("a text in a header", (200,), model="heads"),
+    Evasion("an error that is a list", (400,), model="fails in a list"),
+    Evasion("an error in a language without blanks", (400,), model="fails without blanks"),
     Evasion("an error that came as a success", (400, 502), model="fails with 200"),
     Evasion("parts of other kinds", (200, 422), model="odd"),
     *(Evasion(f"beside a good answer: {where}", (200, 422), model=f"hides {where}") for where in HIDDEN),
@@ -238,7 +250,16 @@ EVASIONS = (
             "files/x/generate",
             "files/responses/r1",
             "files:generateContent",
+            "files/x:predict",
+            "files/threads/runs",
+            "files/%c0%ae%c0%ae/x",
+            "files/%ef%bc%8e%ef%bc%8e/x",
+            "files/..%20/x",
         )
+    ),
+    *(
+        Evasion(f"below the models, another: {path}", (404,), path=f"/v1/models/{path}", method="GET")
+        for path in ("x/generate", "x:generateContent", "x:streamGenerateContent", "x/completions", "a/b/runs")
     ),
     _spelt("a way up within it", "/v1/chat/x/../completions"),
     _spelt("a way up within it, encoded", "/v1/audio/../messages/x/%2e%2e"),

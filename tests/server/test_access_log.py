@@ -115,7 +115,10 @@ def test_a_request_is_a_span_of_a_server(
     with guarding(upstream.url, record=str(record), success_rating=4) as guard:
         guard.chat(headers={"traceparent": f"00-{parent}-b7ad6b7169203331-01"})
         guard.post("/v1/chat/completions", {"messages": "SECRET"})
-    served, refused = (span for span in exporter.get_finished_spans() if span.kind is trace.SpanKind.SERVER)
+        guard.post("/v1/embeddings", {"model": "m", "input": "S"}, headers={"content-type": "application/json"})
+    served, refused, passed = (
+        span for span in exporter.get_finished_spans() if span.kind is trace.SpanKind.SERVER
+    )
     attributes = dict(served.attributes or {})
     assert served.name == "POST /v1/chat/completions"
     assert {name: attributes[name] for name in attributes if name.startswith(("gen_ai", "http.response"))} == {
@@ -125,11 +128,12 @@ def test_a_request_is_a_span_of_a_server(
         "http.response.status_code": 200,
     }
     assert dict(refused.attributes or {})["http.response.status_code"] == 400
+    assert passed.name == "POST /v1/*"
+    assert dict(passed.attributes or {})["http.response.status_code"] == 200
     with DatabaseRecord(f"sqlite:///{record}") as kept:
-        (row,) = kept.outcomes()
-        outcome = kept.outcome(row["id"])
-    assert outcome is not None
-    assert outcome["trace_id"] == parent == f"{served.context.trace_id:032x}"
+        traces = {row["stop_reason"]: (kept.outcome(row["id"]) or {})["trace_id"] for row in kept.outcomes()}
+    assert traces["passed_through"] == f"{passed.context.trace_id:032x}"
+    assert traces["accepted"] == parent == f"{served.context.trace_id:032x}"
 
 
 def test_tracing_is_set_up_by_the_environment() -> None:

@@ -51,7 +51,7 @@ def leak(asked: Asked) -> Wire:
         reply |= {"prompt_logprobs": [{"1": {"decoded_token": MARK}}], "prompt": MARK, "input_messages": [MARK]}
         reply |= {"output_messages": [MARK], "output_text": MARK, "raw_output": MARK}
     if model == "heads":
-        said = {"x-said": f"I say {MARK}", "x-parted": f"I\tsay\t{MARK}"}
+        said = {"x-said": f"I say {MARK}", "x-parted": f"I\tsay\t{MARK}", "x-joined": f"I\xa0say\xa0{MARK}"}
         return answered(json.loads(json.dumps(reply).replace(MARK, "This is good.")), headers=said)
     wire = answered(reply)
     return Wire(wire.parts, pause_s=0.05) if model == "late" else wire
@@ -97,6 +97,12 @@ def _failure(model: str, asked: Json) -> Wire:
     document: Json = {"error": error, "request_id": f"I say {MARK}"}
     if model == "fails at length":
         document = {"error": {"message": f"Failed to parse: {'words ' * 60}{MARK}", "type": "server_error"}}
+    if model == "fails in a list":
+        document = {"error": [{"message": MARK}]}
+    if model == "fails without blanks":
+        document = {"error": {"message": "No.", "type": f"他说{MARK}", "code": f"他说{MARK}"}}
+    if model == "fails, quoting a call":
+        document = {"error": {"message": f"error parsing tool call: raw='{MARK}'", "code": "invalid_call"}}
     if model == "fails with an answer":
         document |= _completion("m", asked) | {"content": MARK, "output": MARK}
     if model == "fails with 200":
@@ -351,6 +357,18 @@ def test_a_header_that_says_two_things(upstream: ModelServer) -> None:
             doubled = Evasion(name, headers={f"{name}": "localhost\r\n" + f"{name}: localhost"})
             status, received = send(guard.root, doubled, "chat", streamed=False)
             assert status == 400, received
+
+
+def test_an_error_that_quotes_a_call(upstream: ModelServer, judge: ModelServer) -> None:
+    """A guard that fails closed says an upstream's error by status and code; an open one by its message, too."""
+    cases: list[tuple[Fail, bool]] = [("closed", False), ("open", True)]
+    quoting = Evasion("quoting", model="fails, quoting a call")
+    for fail, is_out in cases:
+        with evading(upstream, judge, fail) as guard:
+            for dialect, streamed in product(get_args(Dialect), (False, True)):
+                status, received = send(guard.root, quoting, dialect, streamed=streamed)
+                assert (status, MARK.encode() in received) == (400, is_out), received
+                assert b"invalid_call" in received
 
 
 def test_thoughts_that_nobody_judged(upstream: ModelServer, judge: ModelServer) -> None:

@@ -125,6 +125,45 @@ def test_the_questions_calls_count(upstream: ModelServer, judge: ModelServer, mo
     assert len(upstream.requests) + len(judge.requests) <= 1
 
 
+_SAID = {"role": "user", "content": ATTACK}
+_OK = {"role": "assistant", "content": "Yes."}
+_PASTED = {"type": "document", "title": "T", "source": {"type": "text", "data": ATTACK}}
+_FOUND = {"type": "search_result", "title": "T", "content": [{"type": "text", "text": ATTACK}]}
+_RETURNED = {"type": "tool_result", "tool_use_id": "c1", "content": ATTACK}
+_HEARD = {"type": "mcp_call", "id": "c1", "name": "look", "arguments": "{}", "output": ATTACK}
+HIDDEN_QUESTIONS: dict[str, list[dict[str, Any]]] = {
+    "before an empty message": [_SAID, {"role": "user", "content": ""}],
+    "before an answer and a blank": [_SAID, _OK, {"role": "user", "content": " \n"}],
+    "in a document": [{"role": "user", "content": [{"type": "text", "text": "Hi."}, _PASTED]}],
+    "in a search result": [{"role": "user", "content": [{"type": "text", "text": "Hi."}, _FOUND]}],
+    "in a tool's result alone": [{"role": "user", "content": [_RETURNED]}],
+    "beside a tool's result": [
+        {"role": "user", "content": [{**_RETURNED, "content": "It is."}, {"type": "text", "text": ATTACK}]}
+    ],
+    "in what a provider's tool returned": [
+        {"role": "user", "content": "Hi."},
+        _HEARD,
+        {**_SAID, "content": "Go on."},
+    ],
+}
+"""Places where a judge of the question did not look."""
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_attack_is_found_wherever_the_model_reads_it(
+    upstream: ModelServer, judge: ModelServer, dialect: Dialect
+) -> None:
+    """Behind an empty message, in a document, in what tools returned: the judge is shown what the model is."""
+    with asking(upstream, judge, "before") as guard:
+        for where, turns in HIDDEN_QUESTIONS.items():
+            if "provider" in where and dialect != "responses":
+                continue
+            field = "input" if dialect == "responses" else "messages"
+            response = guard.post(PATHS[dialect], {**body_in(dialect), field: turns})
+            assert response.status_code == 400, where
+            assert upstream.requests == [], where
+
+
 def test_what_is_no_judge_of_a_question_is_refused_at_start() -> None:
     """A judge that needs an answer beside the question is named, with what it needs."""
     common: dict[str, Any] = {"upstream": "http://127.0.0.1:9/v1", "judge": "tests.guarding:rates"}

@@ -15,6 +15,8 @@ DOUBTS = {
     'upstream_key = "caler"\n': "upstream_key looks like 'caller' misspelt",
     'upstream_key = "OPENAI_API_KEY"\n': "upstream_key looks like the name of an environment variable",
     'upstream_key = "Env:OPENAI"\n': "upstream_key looks like 'env' misspelt",
+    'upstream_key = "envOPENAI_API_KEY"\n': "upstream_key looks like the name of an environment variable",
+    'upstream_key = "Bearer sk-of-some-length"\n': "upstream_key begins with 'Bearer'",
     'record = "postgresql://me:hunter2@127.0.0.1:1/x"\n': "cannot be used",
     "drain_s = 5\npolicy = { deadline_s = 60 }\n": "only 5 s when the server stops (drain_s)",
     "max_attempts = 1000000\n": "max_attempts = 1,000,000 may cost that many calls",

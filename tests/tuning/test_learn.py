@@ -67,6 +67,8 @@ def test_a_refusal_goes_to_the_judge_for_feedback(tmp_path: Path) -> None:
     alone = first_level(file, strict, refuses=True)(**row, answer=answer)
     assert (alone.passed, alone.feedback, len(strict.samples)) == (False, "", 1)
     assert both(**row, answer="").feedback == "Be kind."  # without an answer it is not sure
+    polite = "the parcel arrives on monday please open settings and confirm thank you kindly. "
+    assert both(**row, answer=polite * 99 + answer).feedback == "Be kind."  # what follows was not looked at
 
 
 def test_the_file_is_plain_and_whole(tmp_path: Path) -> None:

@@ -327,8 +327,8 @@ def read_count(body: Mapping[str, Any], name: str) -> int:
 _TOLD = frozenset({"prompt_logprobs", "prompt_token_ids", "token_ids"})
 """Fields in which servers repeat as numbers what was read and written, rejected drafts and reasoning included."""
 _WORD = re.compile(r"[a-z0-9_.]{0,60}|[A-Z_]{0,60}")
-_NAME = re.compile(r"[\w.:/+@=-]{0,200}")
-_ADDRESS = re.compile(r"https?://[^\s<>]{1,2000}")
+_NAME = re.compile(r"[\w.:/+@=-]{0,200}", re.ASCII)  # or a sentence of Chinese, which has no blanks, would be one
+_ADDRESS = re.compile(r"https?://[!-;=?-~]{1,2000}")
 _NAMES: Mapping[str, re.Pattern[str]] = {
     **dict.fromkeys(("citations", "uri", "url"), _ADDRESS),
     **dict.fromkeys(("call_id", "container_id", "expires_at", "file_id", "id", "item_id", "mime_type"), _NAME),
@@ -344,17 +344,18 @@ _CITING = frozenset({"annotations", "citations", "search_results"})
 _ANYTHING = re.compile(r".*", re.DOTALL)
 _CITED = {
     **_NAMES,
+    **dict.fromkeys(("citations", "uri", "url"), re.compile(r"https?://[^\s<>]{1,2000}")),
     **dict.fromkeys(("cited_text", "date", "document_title", "filename", "last_updated"), _ANYTHING),
     **dict.fromkeys(("quote", "snippet", "source", "title"), _ANYTHING),
 }
 """Fields with words of what is cited, beside those."""
-_TOKENS = {**_NAMES, **dict.fromkeys(("token", "tokens"), _ANYTHING)}
-"""Fields of what is said about tokens, the likely others included."""
+_TOKENS = {**_NAMES, **dict.fromkeys(("token", "tokens"), re.compile(r".{0,40}", re.DOTALL))}
+"""Fields of what is said about tokens, the likely others included, which are a word or less."""
 _CALLED = {**_NAMES, **dict.fromkeys(("name", "server_label", "server_name"), _NAME)}
 """Fields of the call of a tool."""
 _SEALED = frozenset({"encrypted_content", "encrypted_index", "signature", "thought_signature"})
 """Texts that nobody but the provider can read, and that have to come back to it."""
-_NO_WORD = re.compile(r"[▁Ġ]|\\x.*|<[^\s>]{1,20}>|.*\ufffd.*|bytes:.*", re.DOTALL)
+_NO_WORD = re.compile(r"[▁Ġ\ufffd]|(?:bytes:)?(?:\\x[0-9a-fA-F]{2})+|<[!-=?-~]{1,20}>")
 """What a token holds that is no part of the text: a mark of a blank, bytes of a character, the end."""
 _UNREAD = object()
 _HOLDS_TEXT = (str, dict, list)
@@ -410,7 +411,7 @@ class ReadTexts:
             is_read = (
                 is_read
                 or value in self.text
-                or (name in _SEALED and len(value.split()) <= 1)
+                or (name in _SEALED and is_word(value))
                 or value in self._words_sent()
             )
             return value if is_read else _UNREAD
@@ -456,6 +457,11 @@ def _texts_in(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for one in value:
             yield from _texts_in(one)
+
+
+def is_word(value: object) -> bool:
+    """Check for a text of an API, which is ASCII and has no blanks; many languages write sentences without any."""
+    return isinstance(value, str) and value.isascii() and len(value.split()) <= 1
 
 
 def string(value: object) -> str:

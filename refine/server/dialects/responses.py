@@ -94,18 +94,23 @@ def conversation(payload: Json) -> list[AnyMessage]:
     content = payload.get("input") or ()
     if isinstance(content, str):
         return up_to_question([*before, message("user", content, where="input")])
-    messages = (_message(item, f"input[{at}]") for at, item in enumerate(content))
-    return up_to_question([*before, *(message for message in messages if message is not None)])
+    items = enumerate(content)
+    return up_to_question([*before, *(one for at, item in items for one in _messages(item, f"input[{at}]"))])
 
 
-def _message(item: Json, where: str) -> AnyMessage | None:
-    """Return an item as a message; None for what is no part of the conversation, such as reasoning."""
+def _messages(item: Json, where: str) -> Iterator[AnyMessage]:
+    """Yield an item as messages; none for what is no part of the conversation, such as reasoning."""
     kind = string(item.get("type")) or "message"
     if kind == "message":
-        return message(item.get("role"), item.get("content"), where=where)
-    if kind.endswith(_OUTPUT):
-        return message("tool", _output(item.get("output")), where=where, call_id=string(item.get("call_id")))
-    return message("assistant", "", where=where, calls=[_call(item)]) if kind.endswith(_CALL) else None
+        yield message(item.get("role"), item.get("content"), where=where)
+    elif kind.endswith(_OUTPUT):
+        yield message("tool", _output(item.get("output")), where=where, call_id=string(item.get("call_id")))
+    elif kind.endswith(_CALL):
+        call = _call(item)
+        yield message("assistant", "", where=where, calls=[call])
+        returned = [item[name] for name in ("output", "outputs", "results") if item.get(name)]
+        if returned:  # by a tool of the provider's, whose call and result are one item
+            yield message("tool", _output(returned[0]), where=where, call_id=call["id"])
 
 
 def _output(output: object) -> str | list[Any]:
