@@ -16,6 +16,8 @@ from judges.certificate import IssuedCertificate
 from judges.offline import certify
 from judges.offline.statistics.certificates import questions_needed
 from judges.offline.trust.label import labels_to_certify, write_queue
+from judges.offline.trust.loops import read_loops
+from tests.loops.recorded import write_loops
 
 Row = dict[str, Any]
 LOOPS = (
@@ -179,9 +181,37 @@ def test_labels_without_names_are_of_two_people() -> None:
     assert certify(bad, good).bad == 60
     named = [[{**row, "labels": [{"by": "ann", "up": up}]} for row in rows] for up in (False, True)]
     assert certify(*named).bad == 0
-    for split in ("prompt-tuning", "trainset", "Few shot", "fine_tune", "dev"):
+    for split in ("prompt-tuning", "trainset", "Few shot", "fine_tune", "optimizer", "dev"):
         with pytest.raises(ConfigurationError, match="tuned_on"):
             certify([{**row, "split": split} for row in good])
+
+
+_OF = {"outcome_id": "outcome 0", "attempt": 2}
+_TEXTS = {"question": "question 0?", "answer": "answer 2 to 0"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "bad"),
+    [
+        ([{**_OF, "label": one} for one in ("bad", "bad", "good", "good")], True),
+        ([{**_OF, "label": one} for one in ("bad", "bad", "bad", "good", "good")], True),
+        ([{**_OF, "label": one} for one in ("good", "bad", "good")], False),
+        ([{**_OF, "labels": ["bad", "bad"]}, {**_OF, "labels": ["good", "good"]}], True),
+        ([{**_OF, "by": "ann", "up": True}, {**_OF, "up": False}], True),
+        ([{**_OF, "by": "ann", "up": True}, {**_OF, "by": " ", "rating": 1}], True),
+        ([{**_OF, "attempt": "", "up": False}], True),
+        ([{**_OF, "by": "ann", "up": True}, {**_TEXTS, "by": "bob", "up": False}], True),
+        ([{**_TEXTS, "up": False}], True),
+        ([{**_OF, "labels": [False]}, {**_OF, "labels": [{"by": "rater 1", "up": True}]}], True),
+        ([{**_OF, "by": "ann", "up": False}, {**_OF, "by": "ann ", "up": True}], False),
+    ],
+)
+def test_no_label_replaces_another_persons(tmp_path: Path, labels: list[Row], *, bad: bool) -> None:
+    """Each without a name is a person's own, by outcome or by text, and none is lost."""
+    (loop,) = read_loops(write_loops(tmp_path / "attempts.jsonl", ["34"]), labels).loops
+    assert [attempt.bad for attempt in loop.attempts] == [None, bad]
+    with pytest.raises(ConfigurationError, match="no label says whose it is"):
+        read_loops(write_loops(tmp_path / "attempts.jsonl", ["34"]), [{**_TEXTS, "rating": 1}])
 
 
 def test_a_label_of_an_outcome_alone_is_about_the_answer_shown() -> None:

@@ -308,7 +308,7 @@ class LabelsBeside:
                 self._by_key.setdefault(key, []).append(label)
 
     def of(self, keys: Sequence[object]) -> list[JudgedAnswer]:
-        """Return the labels of an answer in the order of their file: those of its outcome, else of its texts.
+        """Return the labels of an answer in the order of their file: those of its outcome and those of its texts.
 
         Args:
             keys: What identifies the answer; see `answer_keys`.
@@ -316,7 +316,9 @@ class LabelsBeside:
         self._asked.update(keys)
         *of_outcome, by_text = keys
         labels = {label.index: label for key in of_outcome for label in self._by_key.get(key, ())}
-        labels = labels or {label.index: label for label in self._by_key.get(by_text, ())}
+        of_texts = self._by_key.get(by_text, ())
+        is_free = not labels  # then it takes those that another outcome of the same texts has
+        labels |= {label.index: label for label in of_texts if is_free or label.outcome_id is None}
         return [labels[index] for index in sorted(labels)]
 
     def count_strangers(self) -> int:
@@ -382,7 +384,7 @@ def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer
     """Return a row with labels of another file, and with what that says of how it was drawn."""
     if not labels:
         return row
-    opinions = merge_opinions([*row.opinions, *(opinion for label in labels for opinion in label.opinions)])
+    opinions = merge_opinions(row.opinions, (opinion for label in labels for opinion in label.opinions))
     last = labels[-1]
     return replace(
         row,
@@ -517,7 +519,7 @@ def _opinions(metadata: Mapping[str, object], others: Iterable[Opinion], place: 
     labels = next((metadata[name] for name in LABEL_NAMES if metadata.get(name) is not None), None)
     split = metadata.get("split")
     opinions = opinions_in(labels, split=None if split is None else str(split), place=place)
-    return merge_opinions([*opinions, *others])
+    return merge_opinions(opinions, others)
 
 
 def _cost(metadata: Mapping[str, object]) -> float | None:
