@@ -107,10 +107,10 @@ def test_what_counts_as_bad() -> None:
     del rows[0]["label"], rows[1]["label"], rows[2]["label"]
     found = certify(rows)
     assert (found.released, found.bad, found.threshold) == (40, 2, None)
-    assert "1 released answers have no label, and count as bad" in str(found)
+    assert "1 released answer has no label, and counts as bad: label it" in str(found)
     left_out = certify(rows, unlabelled="left_out")
     assert (left_out.released, left_out.bad) == (39, 1)
-    assert "1 runs without a label are left out" in str(left_out)
+    assert "1 run without a label is left out: those with one are taken to stand for all" in str(left_out)
     stricter = certify(single_rows({3: (40, 0)}), good=4)
     assert stricter.threshold == 3
 
@@ -152,7 +152,7 @@ def test_no_rating_is_accepted_that_nobody_has_seen() -> None:
     alike = single_rows({4: (60, 0)})
     found = certify(alike)
     assert (found.threshold, [row.status for row in found.rows]) == (4, ["certified"] * 3)
-    assert "accepting from 3 is certified, too, adds no answer: nobody has seen what it would" in str(found)
+    assert "accepting from 3 is certified, too, and adds no answer: nobody has seen what it would" in str(found)
     assert certify(alike, laxest=True).threshold == 2
     mixed = certify(single_rows({4: (60, 0), 3: (40, 1), 2: (5, 0)}))
     assert mixed.threshold == 3
@@ -359,7 +359,7 @@ def test_it_says_how_many_answers_are_covered() -> None:
     assert "55 of 90 answers shown are covered" in str(certify(rows))
     twice = [{"question": "4.0", "answer": "a", "labels": [{"by": "ann", "up": up}]} for up in (False, True)]
     found = certify([{**row, "label": None} if n == 0 else row for n, row in enumerate(rows)], twice)
-    assert "1 answers have two labels of the same person: the later one counts" in found.notes
+    assert "two labels of the same person, of which the later counts: 1 answer" in found.notes
     assert found.bad == 0
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from judges.certificate import Subject
-from judges.errors import BadSample, ConfigurationError, shortened
+from judges.errors import BadSample, ConfigurationError, plural, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
 from judges.offline.run.journaled import load_run
 from judges.offline.trust.rows import (
@@ -377,7 +377,11 @@ def _labelled_twice(labels: Sequence[JudgedAnswer]) -> list[str]:
             key = (_label_keys(label)[0], opinion.by, opinion.split)
             if opinion.is_named and first.setdefault(key, opinion.rating) != opinion.rating:
                 again.add(key)
-    return [f"{len(again)} answers have two labels of the same person: the later one counts"] if again else []
+    return (
+        [f"two labels of the same person, of which the later counts: {plural(len(again), 'answer')}"]
+        if again
+        else []
+    )
 
 
 def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer:
