@@ -181,7 +181,7 @@ def _judge_cards(run: RunData) -> Iterator[doc.Block]:
         rows.append(
             (
                 doc.TableCell(record.name, record.spec or _made_in_python(record.settings)),
-                doc.TableCell(record.model or wording.DASH, ", ".join(list(models)[:_SHOWN_MODELS])),
+                doc.TableCell(_model_of(record) or wording.DASH, ", ".join(list(models)[:_SHOWN_MODELS])),
                 doc.TableCell(record.language or record.settings.get("language", "the row's")),
                 doc.TableCell(record.fingerprint[:12] or wording.DASH),
             )
@@ -202,6 +202,12 @@ def _judge_cards(run: RunData) -> Iterator[doc.Block]:
     for record in records:
         for name, text in record.prompts.items():
             yield doc.FoldedText(f"Prompt of {record.name}{'' if name == record.name else f': {name}'}", text)
+
+
+def _model_of(record: JudgeRecord) -> str | None:
+    """Return the model that a judge asks as it was named; None of one that asks none, whoever else does."""
+    named = [value for name, value in record.settings.items() if name.rpartition(".")[2] == "model"]
+    return (record.model or ", ".join(dict.fromkeys(named))) if named or not record.settings else None
 
 
 def _made_in_python(settings: Mapping[str, str]) -> str:
@@ -270,7 +276,7 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell
     )
     models = list(dict.fromkeys(verdict.model for verdict in run.verdicts(name) if verdict.model))
     record = next((one for one in run.manifest.judges if one.name == name), JudgeRecord(name=name))
-    setting = " ".join(filter(None, (record.spec, record.model)))
+    setting = " ".join(filter(None, (record.spec, _model_of(record))))
     return (
         doc.TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
         doc.score_cell(_mean_figure(summary)),
