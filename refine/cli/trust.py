@@ -197,7 +197,7 @@ def _with_more_labels(
         if by is not None:
             return replace(more, by=by)
     if found < missing:
-        print_text(f"The record holds {plural(found, 'answer')} more that would pass: let it record more first.")
+        print_text(f"The record holds {plural(found, 'more answer')} that would pass: let it record more first.")
     print_text(f"For more labels: `refine certify {quote(options.attempts)} --by NAME --budget {budget}`")
     return None
 
