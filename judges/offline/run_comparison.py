@@ -151,7 +151,9 @@ def _second_line(change: Change) -> list[str]:
     interval = "" if rate.low is None or rate.high is None else f" (95 %: {rate.low:.3f} to {rate.high:.3f})"
     same_length = change.length_adjusted.value
     adjusted = "" if same_length is None else f", {same_length:.3f} at equal length"
-    needed = "" if change.questions_needed is None else f"; {change.questions_needed:,} questions show 3 points"
+    needed = (
+        "" if change.questions_needed is None else f"; {change.questions_needed:,} questions would show 3 points"
+    )
     return [f"    win rate {rate.value:.3f}{interval}{adjusted}{needed}"]
 
 

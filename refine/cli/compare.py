@@ -21,7 +21,7 @@ from refine.cli.runs import check_rows, read_prices, rows_file
 from refine.cli.tables import Column, print_json, print_result, print_table, print_text, text_console
 
 _MOST_REGRESSIONS = 10
-_LONGEST_QUESTION = 60
+_LONGEST_QUESTION = 50
 
 
 def run_compare(options: CompareOptions) -> int:
