@@ -421,7 +421,9 @@ class IssuedCertificate(BaseModel):
             return (
                 "More than 3,000 labels would be needed: the share of bad answers is close to what is tolerated."
             )
-        return "More labels will not do: as many answers are bad as that, or more. Mend judge or generator."
+        return (
+            "More labels will not do: at least as many answers are bad as are tolerated. Mend judge or generator."
+        )
 
     @property
     def _breaking(self) -> str | None:

@@ -73,8 +73,9 @@ class Sample(Frozen):
 
     Field names are those of ragas; those of LangChain (`question`, `answer`), Databricks and mlflow (`request`,
     `expected_response`, `inputs`, `expectations`, ...), OpenAI (`messages`), deepeval (`actual_output`, ...),
-    LangSmith, inspect, promptfoo, autoevals, Phoenix, Azure, Spring AI and ShareGPT are accepted, too. Where
-    first that is not None is used and the others become metadata.
+    LangSmith, inspect, promptfoo, autoevals, Phoenix, Azure, Spring AI and ShareGPT are accepted, too. Of several
+    names of a field the first that is not None is used and the others become metadata; two answers that differ
+    are refused, since nobody says which is to be judged.
 
     Args:
         user_input: The question, or the conversation as a list of messages.
@@ -101,7 +102,14 @@ class Sample(Frozen):
         "user_input", "question", "query", "request", "input", "inputs", "messages", "userText"
     )
     response: str | None = _field(
-        "response", "answer", "output", "outputs", "prediction", "actual_output", "responseContent"
+        "response",
+        "answer",
+        "output",
+        "outputs",
+        "prediction",
+        "completion",
+        "actual_output",
+        "responseContent",
     )
     trajectory: Conversation = ()
     retrieved_contexts: _Texts | None = _field(
@@ -142,6 +150,7 @@ class Sample(Frozen):
         row = columns_of(data, _FIELD_OF)
         if _is_renamed(row):
             return row
+        _check_one_answer(row)
         fields = {_FIELD_OF[name] for name in row if name in _FIELD_OF}
         columns = {_first_filled(row, _NAMES[field]) for field in fields}
         others = {name: row.pop(name) for name in list(row) if name not in columns}
@@ -281,6 +290,18 @@ def _is_renamed(row: Mapping[str, Any]) -> bool:
     return len(fields) == len(row) and None not in fields and all(value is not None for value in row.values())
 
 
+def _check_one_answer(row: Mapping[str, Any]) -> None:
+    """Refuse a row with two answers that differ: to choose one in silence may judge the wrong one."""
+    answers = {name: row[name] for name in row if _FIELD_OF.get(name) == "response" and isinstance(row[name], str)}
+    first = next(iter(answers), "")
+    other = next((name for name, text in answers.items() if text != answers[first]), None)
+    if other is not None:
+        raise ValueError(
+            f"there are answers in {first!r} and in {other!r}; say which are to be judged: map="
+            f"{{'answer': {first!r}}}, --map answer={first}, or Sample.read(row, answer=row[{first!r}])"
+        )
+
+
 _TEXT_JUDGED = ("content", "text", "generated_text")
 """What the text that is judged is called elsewhere, as in mlflow's `is_safe(content=...)`."""
 
@@ -325,7 +346,9 @@ def _one_line(error: ValidationError) -> str:
     texts = [fault["msg"].removeprefix("Value error, ") for where, fault in faults if where == path]
     expected = " or ".join(text if text is texts[0] else text.removeprefix("Input should be ") for text in texts)
     fault = one_line(f"{expected[0].lower()}{expected[1:]}")
-    return f"field {shortened(path or 'sample')}: {fault} (given {shortened(first['input'], longest=60)})"
+    if not path:  # of the row as a whole, which holds the texts that are judged
+        return fault
+    return f"field {shortened(path)}: {fault} (given {shortened(first['input'], longest=60)})"
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

@@ -254,14 +254,27 @@ class _PairCounter:
         if isinstance(row, BadSample):
             return row
         try:
-            sample = Sample.read(row)
-            answer, rival = (_text(sample, column) for column in self._columns)
+            named, readable = self._named_answers(row)
+            sample = Sample.read(readable)
+            answer, rival = (named.get(column) or _text(sample, column) for column in self._columns)
         except BadSample as error:
             return error
         changed: dict[str, object] = {"response": answer, "metadata": {**sample.metadata, "rival": rival}}
         if "reference" in map(canonical_field, self._columns):
             changed["reference"] = None
         return sample.model_copy(update=changed)
+
+    def _named_answers(self, row: Sample | Mapping[str, object]) -> tuple[dict[str, str], object]:
+        """Return the answers in columns named for it that are others' names of one field, and the row to read."""
+        answers = [name for name in self._columns if canonical_field(name) == "response"]
+        if not isinstance(row, Mapping):
+            return {}, row
+        named = {name: text for name in answers if isinstance(text := row.get(name), str)}
+        if answers and not named:
+            return {}, row
+        kept = next(iter(named), None)
+        columns = [name for name in row if name == kept or canonical_field(name) != "response"]
+        return named, {name: row[name] for name in columns}
 
     def count(self, row: Row) -> None:
         """Count a judged row, and pass it on to `on_result`."""

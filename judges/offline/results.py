@@ -16,13 +16,15 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_serializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, PrivateAttr, field_serializer
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
 from judges.errors import BadSample, ConfigurationError, one_line, plural, shortened
 from judges.offline.dataset.reading import RowInput
+from judges.offline.run.source import JudgeRecord
 from judges.offline.statistics.intervals import bounded_interval
+from judges.rows.columns import TRAJECTORY_KEYS
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST, ByJudge, HintedModel, Usage, Verdict
 
@@ -127,6 +129,17 @@ class Evaluation(HintedModel):
 
     rows: tuple[Row, ...]
     summary: Annotated[Mapping[str, Summary], _FOUND_BY_ANY_NAME]
+    _judge_records: Mapping[str, JudgeRecord] = PrivateAttr(default_factory=dict)
+
+    @property
+    def judge_records(self) -> Mapping[str, JudgeRecord]:
+        """What each judge is, by name: its fingerprint, settings and prompts; empty where nobody knows."""
+        return self._judge_records
+
+    def judged_by(self, records: Mapping[str, JudgeRecord]) -> Self:
+        """Return this evaluation, which knows from now on what its judges are."""
+        self._judge_records = records
+        return self
 
     def __len__(self) -> int:
         return next((one.n for one in self.summary.values()), 0)
@@ -209,10 +222,11 @@ class Evaluation(HintedModel):
         Raises:
             ConfigurationError: If the file cannot be written.
         """
-        summary = self.model_dump_json(include={"summary"})
+        judges = {name: record.model_dump(mode="json") for name, record in self.judge_records.items()}
+        head = json.dumps({**self.model_dump(mode="json", include={"summary"}), "judges": judges})
         try:
             with Path(path).open("w", encoding="utf-8", newline="\n") as file:
-                file.writelines(f"{line}\n" for line in (summary, *(row.line() for row in self.rows)))
+                file.writelines(f"{line}\n" for line in (head, *(row.line() for row in self.rows)))
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -227,12 +241,13 @@ class Evaluation(HintedModel):
             raise ConfigurationError(f"{path} is a folder; read a run by judges.offline.load_run(...)")
         try:
             with Path(path).open(encoding="utf-8") as file:
-                summary = json.loads(next(file, "null"))
+                head = json.loads(next(file, "null"))
                 rows = [Row.model_validate_json(line) for line in file]
-            return cls.model_validate({**summary, "rows": rows})
+            records = {name: JudgeRecord(**record) for name, record in head.pop("judges", {}).items()}
+            return cls.model_validate({**head, "rows": rows}).judged_by(records)
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"{path} is no saved evaluation; give a file that Evaluation.save wrote"
             ) from error
@@ -664,12 +679,14 @@ _EXPECTATIONS = (
     "rubrics",
     "reference_tool_calls",
     "reference_topics",
+    *TRAJECTORY_KEYS,
 )
 
 
 def _expectation(row: Row) -> dict[str, object]:
     """Return what the dataset expects of the answer in a row."""
-    expectations = {name: getattr(row.sample, name, None) for name in _EXPECTATIONS}
+    metadata = {} if row.sample is None else row.sample.metadata
+    expectations = {name: getattr(row.sample, name, metadata.get(name)) for name in _EXPECTATIONS}
     return {name: value for name, value in expectations.items() if value not in (None, "", ())}
 
 

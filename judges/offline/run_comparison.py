@@ -9,7 +9,7 @@ from pathlib import Path
 from judges.errors import ConfigurationError
 from judges.offline.results import Evaluation, Row, dataset_changes, pair_rows, question_key, question_means
 from judges.offline.run.journaled import load_run
-from judges.offline.run.source import Manifest, changed_judges
+from judges.offline.run.source import changed_judges
 from judges.offline.statistics import (
     Figure,
     LengthAdjusted,
@@ -151,7 +151,9 @@ def _second_line(change: Change) -> list[str]:
     interval = "" if rate.low is None or rate.high is None else f" (95 %: {rate.low:.3f} to {rate.high:.3f})"
     same_length = change.length_adjusted.value
     adjusted = "" if same_length is None else f", {same_length:.3f} at equal length"
-    needed = "" if change.questions_needed is None else f"; {change.questions_needed:,} questions show 3 points"
+    needed = (
+        "" if change.questions_needed is None else f"; {change.questions_needed:,} questions would show 3 points"
+    )
     return [f"    win rate {rate.value:.3f}{interval}{adjusted}{needed}"]
 
 
@@ -160,7 +162,6 @@ def compare_runs(
     b: Evaluation | str | Path,
     *,
     names: tuple[str, str] | None = None,
-    manifests: tuple[Manifest, Manifest] | None = None,
     resamples: int = 2000,
     seed: int = 0,
 ) -> RunComparison:
@@ -170,10 +171,9 @@ def compare_runs(
     or parts of it, with other answers, or with the same answers and other judges of the same name.
 
     Args:
-        a: The one evaluation, with its rows, or the folder of a run, which says more of its judges.
+        a: The one evaluation, with its rows, or the folder of a run.
         b: The other.
         names: What the two are called; by default as their folders, or A and B.
-        manifests: What the folders of the two runs say of judges and datasets; read where folders are given.
         resamples: Resamples of the bootstrap.
         seed: Seed of resamples and sign flips.
 
@@ -182,7 +182,6 @@ def compare_runs(
     """
     folders = [one for one in (a, b) if not isinstance(one, Evaluation)]
     if len(folders) == len((a, b)):
-        manifests = manifests or (Manifest.read(Path(folders[0])), Manifest.read(Path(folders[1])))
         names = names or (str(folders[0]), str(folders[1]))
     a, b = (one if isinstance(one, Evaluation) else load_run(one) for one in (a, b))
     names = names or ("A", "B")
@@ -201,17 +200,16 @@ def compare_runs(
         changes={one.judge: replace(one, adjusted_p=adjusted.get(one.judge)) for one in changes},
         only_a=tuple(name for name in a.summary if name not in b.summary),
         only_b=tuple(name for name in b.summary if name not in a.summary),
-        other_judges=_other_judges(judges, pairs, manifests),
+        other_judges=_other_judges(judges, pairs, changed_judges(a.judge_records, b.judge_records)),
         other_rows=dataset_changes(a.rows, b.rows),
         seed=seed,
     )
 
 
 def _other_judges(
-    judges: Sequence[str], pairs: Sequence[tuple[Row, Row]], manifests: tuple[Manifest, Manifest] | None
+    judges: Sequence[str], pairs: Sequence[tuple[Row, Row]], changes: dict[str, str]
 ) -> dict[str, str]:
     """Return in words what is another judge, by what the runs say of it, or by the models that answered."""
-    changes = {} if manifests is None else changed_judges(*manifests)
     for name in judges:
         before = set[str]().union(*(_models(row.verdicts[name]) for row, _ in pairs))
         after = set[str]().union(*(_models(row.verdicts[name]) for _, row in pairs))

@@ -230,7 +230,16 @@ _QUESTION_KEYS = ("user_input", "question", "query", "input", "messages", "promp
 
 _QUESTIONS = ("user_input", "question", "query", "request", "input", "inputs", "userText")
 _ASKED = frozenset({*_QUESTIONS, "messages"})
-_ANSWERS = ("response", "answer", "output", "outputs", "prediction", "actual_output", "responseContent")
+_ANSWERS = (
+    "response",
+    "answer",
+    "output",
+    "outputs",
+    "prediction",
+    "completion",
+    "actual_output",
+    "responseContent",
+)
 _REFERENCES = (
     "reference",
     "expected_response",
@@ -257,7 +266,7 @@ _OTHER_NAMES = {
 }
 """Names in files of deepeval, of OpenAI's preferences, and of Phoenix's spans."""
 
-_FORMS = frozenset({"instruction", "prompt", "completion", "chosen"})
+_FORMS = frozenset({"instruction", "prompt", "chosen"})
 """Columns of published sets of prompts and answers."""
 
 NESTED = frozenset(
@@ -338,7 +347,8 @@ def _unfold_trace(columns: dict[str, Any]) -> None:
         columns["trace"] = trace
         return
     for name, value in _trace_columns(trace).items():
-        columns.setdefault(name, value)
+        if name != "outputs" or not _holds(columns, _ANSWERS):  # a row's own answer is the one to judge
+            columns.setdefault(name, value)
 
 
 def _read_promptfoo(columns: dict[str, Any]) -> None:
@@ -365,19 +375,28 @@ def _read_published(columns: dict[str, Any]) -> None:
         columns["response"] = columns.pop("chosen")
         rejected = columns.pop("rejected")
         columns.setdefault("rival", rejected if isinstance(rejected, str) else reply_of(rejected).text)
-    if columns.get("completion") is not None and not _holds(columns, _ANSWERS):
-        columns["response"] = columns.pop("completion")
     if (isinstance(prompt, str) or is_messages(prompt)) and not _holds(columns, _ASKED):
         columns["user_input"] = columns.pop("prompt")
-    choices = columns.get("choices")
-    answers = list(choices) if _is_list(choices) else []
-    named = [one for one in answers if isinstance(one, Mapping) and {"message", "text"} & one.keys()]
-    if named and not _holds(columns, _ANSWERS):
-        if len(answers) > 1:
-            raise ValueError(f"'choices' has {len(answers)} answers; give a row for each that is to be judged")
-        columns["response"] = {"choices": columns.pop("choices")}
+    if not _holds(columns, _ANSWERS) and (
+        reply := _one_choice("choices", columns.get("choices"), "message", "text")
+    ):
+        columns["response"] = reply
+        del columns["choices"]
     _read_solutions(columns)
     _read_paragraphs(columns)
+
+
+def _one_choice(name: str, value: object, *keys: str) -> dict[str, Any] | None:
+    """Return the choices of a completion as that completion; None for what is none.
+
+    Raises:
+        ValueError: If there are several.
+    """
+    if not _is_list(value) or not any(isinstance(one, Mapping) and set(keys) & one.keys() for one in value):
+        return None
+    if len(value) > 1:
+        raise ValueError(f"{name!r} has {len(value)} answers; give a row for each that is to be judged")
+    return {"choices": value}
 
 
 _TURN = re.compile(r"(?:^|\n\n)(Human|Assistant): ?")
@@ -416,6 +435,12 @@ def _read_solutions(columns: dict[str, Any]) -> None:
     """Take the answers of SQuAD, several of which are right, and values that are no text, as expected answers."""
     answers = columns.get("answers")
     texts = answers.get("text") if isinstance(answers, Mapping) else None
+    if (
+        _is_list(answers)
+        and answers
+        and all(isinstance(one, Mapping) and "answer_start" in one for one in answers)
+    ):
+        texts = [one.get("text") for one in answers]  # as the authors of SQuAD publish it
     if _is_list(texts) and not _holds(columns, _REFERENCES):
         del columns["answers"]
         columns["ground_truths"] = list(texts)
@@ -495,7 +520,9 @@ def _unfold_answer(columns: dict[str, Any], name: str, fields: Mapping[str, str]
     """Take an answer apart into its text and the steps before it, and the question if it begins with one."""
     value = columns[name]
     if _is_list(value) and not is_messages(value):
-        return
+        value = _one_choice(name, value, "message")  # as Braintrust logs OpenAI's client
+        if value is None:
+            return
     reply = reply_of(value)
     columns[name] = reply.text
     if isinstance(value, Mapping):

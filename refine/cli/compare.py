@@ -13,7 +13,6 @@ from judges.errors import plural, shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
 from judges.offline.run.estimate import Estimate, Range, estimate
 from judges.offline.run.settings import BatchSettings
-from judges.offline.run.source import Manifest
 from judges.offline.run_comparison import paired_rows
 from judges.offline.statistics import LengthAdjusted, length_adjusted, n_pairs
 from refine.cli.judge_specs import by_name, load_judge, load_judges
@@ -22,7 +21,7 @@ from refine.cli.runs import check_rows, read_prices, rows_file
 from refine.cli.tables import Column, print_json, print_result, print_table, print_text, text_console
 
 _MOST_REGRESSIONS = 10
-_LONGEST_QUESTION = 60
+_LONGEST_QUESTION = 50
 
 
 def run_compare(options: CompareOptions) -> int:
@@ -37,8 +36,7 @@ def run_compare(options: CompareOptions) -> int:
         raise ConfigurationError("--model, --base-url and --language are of a judge: add --judge pairwise")
     before, after = load_run(options.before), load_run(options.after)
     names = (str(options.before), str(options.after))
-    manifests = Manifest.read(options.before), Manifest.read(options.after)
-    comparison = compare_runs(before, after, names=names, manifests=manifests, seed=options.seed)
+    comparison = compare_runs(before, after, names=names, seed=options.seed)
     text = f"{comparison}\n{_regressions(comparison, before, after)}".rstrip("\n")
     print_result(text, asdict(comparison), as_json=options.as_json)
     return 0

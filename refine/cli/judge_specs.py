@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from judges import ConfigurationError, Judge, Panel
@@ -19,7 +20,7 @@ from judges.offline.run.source import JudgeRecord
 from refine.cli.options import ModelOptions
 from refine.process import see_modules_here
 
-_ChatModel = Callable[[str, str | None], object]
+_ChatModel = Callable[..., object]
 
 
 _LoadedJudge = tuple[JudgeRecord, Judge]
@@ -49,10 +50,12 @@ class _NamedJudge:
         with _at(self.place):
             model_setting = self.spec.settings.get("model")
             spec, model = self.spec, None
+            temperature = spec.settings.get("temperature", ...)
+            sampling = {"temperature": temperature} if isinstance(temperature, int | float | None) else {}
             if isinstance(model_setting, str) and self._without_model.takes_model:
-                spec, model = self._without_model, chat(model_setting, None)
+                spec, model = self._without_model, chat(model_setting, None, **sampling)
             elif self.model is not None and self.spec.takes_model:
-                model = chat(self.model, asks.base_url)
+                model = chat(self.model, asks.base_url, **sampling)
             judge = spec.load(model=model, language=asks.language)
         record = JudgeRecord(
             name=self.name or judge.name,
@@ -159,16 +162,26 @@ def _at(place: str) -> Iterator[None]:
         raise ConfigurationError(f"{place}: {error}") from error
 
 
-def named_model(name: str, base_url: str | None) -> object:
-    """Create the model now, so that a missing package or key is reported before a run begins."""
+def named_model(name: str, base_url: str | None, **sampling: Any) -> object:
+    """Create the model now, so that a missing package or key is reported before a run begins.
+
+    Args:
+        name: Its name.
+        base_url: The address of its server.
+        sampling: The temperature that its judge is to have; a chat model of LangChain learns it from the judge.
+    """
     from judges import OpenAICompatible, chat_model  # noqa: PLC0415 - leads to LangChain
 
     parsed = parsed_name(name)
     if base_url is None:
-        return OpenAICompatible.named(name) if names_direct_client(name) else chat_model(name, max_retries=0)
+        return (
+            OpenAICompatible.named(name, **sampling)
+            if names_direct_client(name)
+            else chat_model(name, max_retries=0)
+        )
     if local_name(name) is not None:
         raise ConfigurationError(f"{name} is on this machine and has no address; leave out --base-url")
     plain = name.strip().removeprefix("openai:") if parsed is None else parsed[0]
     if not plain:
         raise ConfigurationError("--model names no model; write its name on the server, e.g. --model my-model")
-    return OpenAICompatible(base_url, model=plain)
+    return OpenAICompatible(base_url, model=plain, **sampling)

@@ -82,7 +82,7 @@ class _RunGate:
             ConfigurationError: If it has not, and that is not allowed.
         """
         if self._before is not None and self._baseline is not None and not self._gate.allow_other_judge:
-            others = changed_judges(Manifest.read(self._baseline), with_fingerprints(manifest, judges))
+            others = changed_judges(self._before.judge_records, with_fingerprints(manifest, judges).by_name)
             rows = (Row.of(index, sample, {}) for index, sample in _source(manifest))
             refuse_baseline(others, dataset_changes(self._before.rows, rows), self._baseline)
 
@@ -92,10 +92,8 @@ class _RunGate:
         if self._before is not None:
             from judges.offline import compare_runs  # noqa: PLC0415 - loads numpy and scipy
 
-            assert self._baseline is not None  # noqa: S101 - what was read is there
-            manifests = Manifest.read(self._baseline), Manifest.read(folder)
             names = (str(self._baseline), str(folder))
-            comparison = compare_runs(self._before, load_run(folder), names=names, manifests=manifests)
+            comparison = compare_runs(self._before, load_run(folder), names=names)
         checks = self._gate.checks(evaluation, comparison)
         for check in checks:
             sys.stderr.write(f"refine: gate {check}\n")

@@ -63,7 +63,7 @@ def print_text(text: str, *, style: str = "", stderr: bool = False) -> None:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line as lines that fit; words, paths and figures such as `p = 0.02` and `95 %` stay whole."""
+    """Return a line as lines that fit; words, paths, `p = 0.02`, `95 %` and `0.1 to 0.2` stay whole."""
     if cell_len(line) <= width:
         return [line]
     label = _LABEL.match(line)
@@ -83,7 +83,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 _LABEL = re.compile(r"\s*\S+(?: \S+)*\s{2,}(?=\S)")
-_TOGETHER = re.compile(r"(?<==) | (?=[=%])")
+_TOGETHER = re.compile(r"(?<==) | (?=[=%])|(?<=\d) (?=to [-+]?\d)|(?<=\d to) (?=[-+]?\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +217,9 @@ def print_results(summary: Mapping[str, Summary], faults: Faults, *, place: Path
     bars = not console.options.ascii_only
     rows = [(Text(name), *_result_cells(figures, digits, bars=bars)) for name, figures in summary.items()]
     print_table(console, columns, rows)
+    means = [f"{name} {_interval(one.mean_interval, '.3f')}" for name, one in summary.items() if one.mean_interval]
+    if means:
+        print_text(f" 95 % of means, over questions: {', '.join(means)}", style="dim")
     for line in faults.lines():
         print_text(f" ! {line}", style="yellow")
     total = next(iter(summary.values())).n

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from shutil import which
@@ -150,27 +151,55 @@ def run_certify(options: CertifyOptions) -> int:
     if unlabelled is not None:
         unlabelled = _parse_choice("--unlabelled", unlabelled, ("bad", "left_out"))
     is_sampled = is_database(options.attempts) and options.labels is None and options.unlabelled is None
-    can_label = not options.as_json and sys.stdin.isatty() and sys.stdout.isatty()
-    if is_sampled and can_label and not _label_sample(options):
-        return 1
-    with loop_source(options.attempts, known_texts=True) as (rows, record):
-        certificate = certify(
-            rows,
-            options.labels,
-            **{name: getattr(options, name) for name in _SETTINGS_OF_CERTIFY},
-            thresholds=_parse_thresholds(options),
-            method=method,
-            harm=_parse_numbers(options.harm, name="--harm"),
-            risk="per_question" if options.per_question else "released",
-            estimand=estimand,
-            escalation=None if options.escalation is None else options.escalation.split(","),
-            independent_attempts=options.assume_independent_attempts,
-            unlabelled="left_out" if is_sampled else unlabelled,
-            ledger=options.ledger or record,
-        )
-    certificate.write(options.out)
-    _print_certificate(certificate, options)
-    return 0 if certificate.certified else 1
+    can_label = is_sampled and not options.as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    while not can_label or _label_sample(options):
+        with loop_source(options.attempts, known_texts=True) as (rows, record):
+            certificate = certify(
+                rows,
+                options.labels,
+                **{name: getattr(options, name) for name in _SETTINGS_OF_CERTIFY},
+                thresholds=_parse_thresholds(options),
+                method=method,
+                harm=_parse_numbers(options.harm, name="--harm"),
+                risk="per_question" if options.per_question else "released",
+                estimand=estimand,
+                escalation=None if options.escalation is None else options.escalation.split(","),
+                independent_attempts=options.assume_independent_attempts,
+                unlabelled="left_out" if is_sampled else unlabelled,
+                ledger=options.ledger or record,
+            )
+        certificate.write(options.out)
+        _print_certificate(certificate, options)
+        more = _with_more_labels(options, certificate, can_label=can_label)
+        if more is None:
+            return 0 if certificate.certified else 1
+        options = more
+    return 1
+
+
+def _with_more_labels(
+    options: CertifyOptions, certificate: IssuedCertificate, *, can_label: bool
+) -> CertifyOptions | None:
+    """Return the options of a certificate on more labels, if somebody gives them now; else say how."""
+    needed = certificate.labels_needed
+    if certificate.certified or not needed or not certificate.released or not is_database(options.attempts):
+        return None
+    share = max(1.1, needed / certificate.released)
+    budget = math.ceil(max(options.budget, certificate.labels) * share)
+    more = replace(options, budget=budget)
+    with open_database(options.attempts) as record:
+        found = len(_sample(more, read_judged(list(record.attempts(texts=True)))))
+    missing = needed - certificate.released
+    if can_label and found >= missing:
+        from refine.cli.label import ask_for_another  # noqa: PLC0415 - loads the screen
+
+        by = ask_for_another(f"{plural(found, 'more label')} would probably do.")
+        if by is not None:
+            return replace(more, by=by)
+    if found < missing:
+        print_text(f"The record holds {plural(found, 'more answer')} that would pass: let it record more first.")
+    print_text(f"For more labels: `refine certify {quote(options.attempts)} --by NAME --budget {budget}`")
+    return None
 
 
 def _print_certificate(certificate: IssuedCertificate, options: CertifyOptions) -> None:
@@ -192,10 +221,6 @@ def _print_certificate(certificate: IssuedCertificate, options: CertifyOptions) 
         # /bin alone, and would not find the command of an environment.
         found = which("refine", path=str(Path(sys.executable).parent)) or which("refine") or "refine"
         sys.stdout.write(f"*/15 * * * * cd {here} && {quote(found)} monitor {source} --certificate {file}\n")
-    elif certificate.labels_needed and certificate.released and is_database(options.attempts):
-        more = max(1.1, certificate.labels_needed / certificate.released)
-        budget = math.ceil(max(options.budget, certificate.labels) * more)
-        print_text(f"For more labels: `refine certify {quote(options.attempts)} --by NAME --budget {budget}`")
 
 
 def _label_sample(options: CertifyOptions) -> bool:

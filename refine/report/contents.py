@@ -180,9 +180,9 @@ def _judge_cards(run: RunData) -> Iterator[doc.Block]:
         models = dict.fromkeys(verdict.model for verdict in run.verdicts(record.name) if verdict.model)
         rows.append(
             (
-                doc.TableCell(record.name, record.spec or "given in Python"),
-                doc.TableCell(record.model or wording.DASH, ", ".join(list(models)[:_SHOWN_MODELS])),
-                doc.TableCell(record.language or "the row's"),
+                doc.TableCell(record.name, record.spec or _made_in_python(record.settings)),
+                doc.TableCell(_model_of(record) or wording.DASH, ", ".join(list(models)[:_SHOWN_MODELS])),
+                doc.TableCell(record.language or record.settings.get("language", "the row's")),
                 doc.TableCell(record.fingerprint[:12] or wording.DASH),
             )
         )
@@ -202,6 +202,18 @@ def _judge_cards(run: RunData) -> Iterator[doc.Block]:
     for record in records:
         for name, text in record.prompts.items():
             yield doc.FoldedText(f"Prompt of {record.name}{'' if name == record.name else f': {name}'}", text)
+
+
+def _model_of(record: JudgeRecord) -> str | None:
+    """Return the model that a judge asks as it was named; None of one that asks none, whoever else does."""
+    named = [value for name, value in record.settings.items() if name.rpartition(".")[2] == "model"]
+    return (record.model or ", ".join(dict.fromkeys(named))) if named or not record.settings else None
+
+
+def _made_in_python(settings: Mapping[str, str]) -> str:
+    """Return in words what a judge was made with that was given as an object."""
+    given = [f"{name}={value}" for name, value in settings.items() if name != "class"]
+    return f"{settings.get('class', '')}({', '.join(given)}), given in Python" if settings else "given in Python"
 
 
 def _paired_rows(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple[doc.RowPair, ...]:
@@ -264,7 +276,7 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell
     )
     models = list(dict.fromkeys(verdict.model for verdict in run.verdicts(name) if verdict.model))
     record = next((one for one in run.manifest.judges if one.name == name), JudgeRecord(name=name))
-    setting = " ".join(filter(None, (record.spec, record.model)))
+    setting = " ".join(filter(None, (record.spec, _model_of(record))))
     return (
         doc.TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
         doc.score_cell(_mean_figure(summary)),
@@ -393,13 +405,7 @@ def _compare(runs: Sequence[RunData], seed: int) -> RunComparison:
     from judges.offline import compare_runs  # noqa: PLC0415 - needs numpy and scipy
 
     before, after = runs
-    return compare_runs(
-        before.evaluation,
-        after.evaluation,
-        names=(before.name, after.name),
-        manifests=(before.manifest, after.manifest),
-        seed=seed,
-    )
+    return compare_runs(before.evaluation, after.evaluation, names=(before.name, after.name), seed=seed)
 
 
 def _verdict(comparison: RunComparison, runs: Sequence[RunData]) -> doc.Paragraph:

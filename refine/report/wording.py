@@ -35,9 +35,13 @@ def percent(value: float | None) -> str:
     if value is None:
         return DASH
     text = f"{value:.1%}"
-    if text == "100.0%" and value < 1:
+    if text == "100.0%" and value < 1 - _ROUNDING:
         return "> 99.9%"
-    return "< 0.1%" if text == "0.0%" and value > 0 else text
+    return "< 0.1%" if text == "0.0%" and value > _ROUNDING else text
+
+
+_ROUNDING = 1e-9
+"""By how much an end of an interval that is 0 or 1 may miss it."""
 
 
 def count(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -587,11 +588,13 @@ def read_trial(folder: Path, labels: Path | None = None) -> Trial:
     file = labels or labels_beside(answers)
     if result.has_truth or file is None or not answers.is_file():
         return result
-    opinions: dict[str, tuple[Opinion, ...]] = {}
+    opinions: defaultdict[str, list[Opinion]] = defaultdict(list)
     for row in read_labels(file):
-        opinions[row.key] = merge_opinions([*opinions.get(row.key, ()), *row.opinions])
+        opinions[row.key] += row.opinions
     marks = {
-        (row.question_id, (row.sample and row.sample.answer) or ""): good_by_people(opinions.get(row.key, ()))
+        (row.question_id, (row.sample and row.sample.answer) or ""): good_by_people(
+            merge_opinions(opinions[row.key])
+        )
         for row in read_judged(answers)
     }
     return result.with_rows(_labelled(row, marks) for row in result.rows)

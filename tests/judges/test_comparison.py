@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+import pickle
 import random
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from judges import BadSample, ConfigurationError, Panel, Repeat, Sample
+from judges import BadSample, ConfigurationError, Helpfulness, Judge, Length, Panel, Repeat, Sample
 from judges.catalogue.general.pairwise import Pairwise, Winner
 from judges.offline import Evaluation, Row, compare, compare_runs, evaluate
 from judges.offline.compare import (
@@ -724,6 +725,50 @@ def test_runs_that_cannot_be_compared_are_refused() -> None:
     rows = [{"question": "q", "answer": "a"}]
     with pytest.raises(ConfigurationError, match="keep_rows=True"):
         compare_runs(evaluate(rows, {"good": lambda s: 1.0}, keep_rows=False), run([1.0]))
+
+
+def _asking(name: str = "small", **settings: Any) -> Helpfulness:
+    rated = {"rationale": "r", "rating": 3, "feedback": "f"}
+    return Helpfulness(ScriptedModel([rated], cycle=True, name=name), **settings)
+
+
+@pytest.mark.parametrize(
+    ("judge", "difference"),
+    [
+        (_asking("big"), "helpfulness asks big instead of small"),
+        (_asking(language="ru"), "helpfulness is told to write ru instead of what the row says"),
+        (_asking(success_rating=4), "helpfulness has success_rating=4 instead of its default"),
+        (
+            _asking(instructions="Rate.\n$levels"),
+            r"helpfulness has instructions=Rate.\n$levels instead of its default",
+        ),
+        (Length(at_most=3, name="helpfulness"), "helpfulness asks no model instead of small and has class="),
+        (Panel([_asking(gate=False)], name="helpfulness"), "has judges=helpfulness instead of its default"),
+        (_asking(), ""),
+    ],
+)
+def test_evaluations_of_two_judges_are_not_taken_for_one(tmp_path: Path, judge: Judge, difference: str) -> None:
+    """In memory, saved or pickled, the first line says what is another judge, and nothing where none is."""
+    rows = [{"question": "q", "answer": "a b"}]
+    one, other = evaluate(rows, _asking()), evaluate(rows, judge)
+    one.save(tmp_path / "one.jsonl")
+    for before in (one, pickle.loads(pickle.dumps(one)), Evaluation.load(tmp_path / "one.jsonl")):  # noqa: S301 - ours
+        assert before == one
+        first = str(compare(before, other)).splitlines()[0]
+        assert difference in first
+        assert first.startswith("NOT THE SAME JUDGE: ") == bool(difference)
+
+
+def test_another_expected_trajectory_is_another_dataset() -> None:
+    """What is expected of an agent stands in the metadata, and counts as what is expected of an answer."""
+
+    def expecting(tool: str) -> Evaluation:
+        call = {"role": "assistant", "tool_calls": [{"name": tool, "args": {}, "id": "1"}]}
+        row = {"question": "q", "answer": "a", "reference_trajectory": [call]}
+        return evaluate([row], {"good": lambda sample: 1.0})
+
+    assert compare(expecting("search"), expecting("search")).other_rows == ()
+    assert compare(expecting("search"), expecting("send")).other_rows == ("1 row expects another answer",)
 
 
 def test_rows_are_paired_by_what_they_ask() -> None:

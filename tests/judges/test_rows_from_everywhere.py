@@ -637,6 +637,11 @@ EXCHANGE: list[dict[str, str]] = [{"role": "user", "content": "q"}, {"role": "as
         ),
         ({"question": "q", "answer": "a", "context": [["t", ["x"]]]}, ("q", "a", None)),
         ({"input": "q", "output": "a", "expected": 42, "scores": {"x": 1}}, ("q", "a", "42")),
+        ({"input": EXCHANGE[:1], "output": [{"index": 0, "message": EXCHANGE[1]}]}, ("q", "a", None)),
+        (
+            {"question": "q", "context": "c", "answers": [{"text": "x", "answer_start": 1}]},
+            ("q", None, "x"),
+        ),
         (
             {"question": "q", "context": "c", "answers": {"text": ["x", "y"], "answer_start": [1, 2]}},
             ("q", None, "x"),
@@ -670,7 +675,7 @@ def test_two_columns_of_answers_are_a_question(tmp_path: Path) -> None:
     file.write_text(json.dumps({"question": "q", "answer": "a", "output": "b"}) + "\n")
     with pytest.raises(BadSample, match="'choices' has 2 answers; give a row for each"):
         Sample.read({"question": "q", "choices": [{"text": "a"}, {"text": "b"}]})
-    with pytest.raises(ConfigurationError, match="there are answers in 'answer' and in 'output'; say which"):
+    with pytest.raises(BadSample, match="line 1: there are answers in 'answer' and in 'output'; say which"):
         list(read_rows(file))
     assert [row.answer for row in read_rows(file, map={"answer": "output"})] == ["b"]
     file.write_text(json.dumps({"question": "q", "answer": "a", "output": "a"}) + "\n")

@@ -327,7 +327,7 @@ def test_a_keyword_that_is_no_field_is_refused(name: str, remedy: str) -> None:
 def test_a_row_without_any_known_column_is_refused() -> None:
     """A row of which nothing is known names the columns it has, also offline, where it is one unscored row."""
     row = {"prompt_text": "q", "completion_text": "a"}
-    with pytest.raises(BadSample, match="no column is known, only 'prompt_text', 'completion_text'; a sample has"):
+    with pytest.raises(BadSample, match="no column is known, only 'prompt_text', 'completion_text'; did you mean"):
         Sample.read(row)
     evaluation = evaluate([row], as_judge(lambda answer: True, name="j"))
     assert evaluation.summary["j"].unscored == {"invalid_sample": 1}
@@ -340,9 +340,43 @@ def test_an_empty_column_leaves_its_field_to_another_name() -> None:
 
 
 def test_a_second_column_for_a_field_becomes_metadata() -> None:
-    """Where a dataset's `answer` is the expected one and `response` the model's, the response is judged."""
-    sample = Sample.read(question="q", response="judged", answer="gold")
-    assert (sample.response, sample.metadata) == ("judged", {"answer": "gold"})
+    """Of two questions or two equal answers the first name counts, and the other column is kept."""
+    sample = Sample.read(user_input="q", query="other", response="judged", answer="judged")
+    assert (sample.question, sample.response) == ("q", "judged")
+    assert sample.metadata == {"query": "other", "answer": "judged"}
+
+
+@pytest.mark.parametrize(
+    ("row", "first", "other"),
+    [
+        ({"question": "q", "answer": "gold", "response": "said"}, "answer", "response"),
+        ({"instruction": "q", "output": "gold", "response": ""}, "output", "response"),
+        ({"prompt": "q", "completion": "gold", "prediction": "said"}, "completion", "prediction"),
+        ({"inputs": {"question": "q"}, "outputs": {"answer": "gold"}, "response": "said"}, "outputs", "response"),
+        (
+            {
+                "input": "q",
+                "actual_output": "gold",
+                "output": [{"message": {"content": "said", "role": "assistant"}}],
+            },
+            "output",
+            "actual_output",
+        ),
+    ],
+)
+def test_two_answers_are_a_question_wherever_a_row_is_read(row: dict[str, Any], first: str, other: str) -> None:
+    """Nobody says which is the model's and which the expected one: the line asks, and quotes neither."""
+    pair = {first, other}
+    with pytest.raises(BadSample, match=r"there are answers in '\w+' and in '\w+'; say which") as caught:
+        Sample.read(row)
+    assert set(str(caught.value).split("'")[1:4:2]) == pair
+    assert "gold" not in str(caught.value)
+    evaluation = evaluate([row], as_judge(lambda answer: True, name="j"))
+    assert evaluation.summary["j"].unscored == {"invalid_sample": 1}
+    assert "say which" in evaluation.rows[0].error
+    mapped = evaluate([row], as_judge(lambda answer: True, name="j"), map={"answer": first})
+    assert mapped["j"].passed == 1
+    assert Sample.read(row, answer="this one").answer == "this one"
 
 
 def test_keywords_replace_what_a_sample_holds() -> None:

@@ -138,6 +138,20 @@ def test_another_pass_rate_than_the_certificate_s_is_told(tmp_path: Path, loops:
     assert any("50.0% of the loops passed when it was certified" in note for note in notes) is differs
 
 
+def test_loops_before_a_certificate_of_another_rating_have_no_pass_rate_to_compare(tmp_path: Path) -> None:
+    """Fewer pass from 4 than from 2, whatever the questions are."""
+    row = CertifiedRow(
+        policy=2, released=60, bad=0, rate=0, upper=0.05, p=0.01, e=1, status="certified", release_rate=1.0,
+        release_interval=(0.94, 1.0), mean_attempts=1, shares=(),
+    )  # fmt: skip
+    loops = ["4"] * 45 + ["2222"] * 45
+    issued(tmp_path / "c.json", rows=(row,), threshold=2.0)
+    notes = monitor(write_loops(tmp_path / "a.jsonl", loops), certificate=tmp_path / "c.json").notes
+    told = "these loops ran with 4, before the certificate, which is for 2: whether as many pass as then"
+    assert f"{told} is not compared" in notes
+    assert not any("more or fewer" in note for note in notes)
+
+
 def test_nothing_can_be_said(tmp_path: Path) -> None:
     """Without audits, or without a tolerated share, nothing can raise an alarm: exit code 3 says so."""
     path = write_loops(tmp_path / "a.jsonl", ["4", "1111"])

@@ -226,3 +226,25 @@ def test_a_tie_is_decided_in_the_same_command(tmp_path: Path, monkeypatch: pytes
     assert Counter(label["by"] for label in labels) == {"ann": 40, "bob": 1, "cy": 1}
     assert IssuedCertificate.read("certificate.json").bad == 1
     assert "CERTIFIED" in text
+
+
+def test_more_labels_are_asked_for_in_the_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where too few are labelled it says how many the next certificate needs, and whether the record has them."""
+    monkeypatch.chdir(tmp_path)
+    with closing(DatabaseRecord("sqlite:///record.db", texts=True)) as record:
+        loop = SelfRefine(lambda _: "It is so.", as_judge(lambda answer: (len(answer) > 3, "")), record=record)
+        for number in range(50):
+            loop.refine(f"Why {number}?")
+    command = ("certify", "sqlite:///record.db", "--by", "ann")
+    text = screen(*command, "--budget", "20", columns=80, keys=b"g" * 20 + b"bob\r" + b"g" * 26)
+    assert "About 46 released and labelled answers are needed, 26 more than now" in " ".join(text.split())
+    assert "26 more labels would probably do." in text
+    with closing(DatabaseRecord("sqlite:///record.db")) as record:
+        labels = [label["by"] for row in record.attempts() for label in row.get("labels", ())]
+    assert Counter(labels) == {"ann": 20, "bob": 26}
+    certificate = IssuedCertificate.read("certificate.json")
+    assert (certificate.certified, certificate.use_of_labels, certificate.runs) == (True, 2, 46)
+    strict = ("--alpha", "0.05", "--out", "strict.json", "--budget", "46")
+    text = " ".join(screen(*command, *strict, columns=80, code=1).split())
+    assert "The record holds 4 more answers that would pass: let it record more first." in text
+    assert "Who is it?" not in text

@@ -15,7 +15,7 @@ import pytest
 from pydantic import JsonValue
 from typer.testing import CliRunner
 
-from judges import Cascade, ConfigurationError, Helpfulness, Sample, Usage, Verdict
+from judges import Cascade, ConfigurationError, Helpfulness, Length, Sample, Usage, Verdict
 from judges.offline import Evaluation, Row, certify, evaluate
 from judges.offline.results import percentiles, summarise_rows
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -148,7 +148,7 @@ def test_no_cell_of_a_table_is_a_formula_and_every_text_comes_back() -> None:
 
 def test_numbers_never_say_more_than_they_know() -> None:
     """A share just above 0 is not 0, a small sum is not nothing, and a time is written out."""
-    assert [percent(share) for share in (0, 0.0001, 0.5, 0.99999, 1, None)] == [
+    assert [percent(share) for share in (0, 0.0001, 0.5, 0.99999, 1 - 1e-16, None)] == [
         "0.0%",
         "< 0.1%",
         "50.0%",
@@ -227,6 +227,20 @@ def test_a_judge_card_has_the_prompt_and_the_versions(tmp_path: Path) -> None:
     assert "> You assess answers of a chat assistant." in text
     assert f"selfrefine {version('selfrefine')}, pydantic {version('pydantic')}, langchain-core" in text
     assert "<summary>Prompt of both: helpfulness</summary>" in html
+
+
+def test_a_judge_card_has_settings_and_model_of_a_judge_made_in_python(tmp_path: Path) -> None:
+    """What it was given, and the model it asks; none beside a judge that asks none."""
+    rated = {"rationale": "r", "rating": 3, "feedback": "f"}
+    judges = [Helpfulness(ScriptedModel([rated], cycle=True), success_rating=4, language="ru"), Length(at_most=9)]
+    evaluate([{"question": "q", "answer": "a b"}], judges, run=tmp_path / "run")
+    text = refine("report", tmp_path / "run", "--out", "-", "--format", "md").stdout.replace("\\_", "_")
+    card, other = (line for line in text.splitlines() if "given in Python" in line)
+    assert "Helpfulness(model=scripted, success_rating=4, language=ru), given in Python" in card
+    assert "| scripted" in card
+    assert "| ru |" in card
+    assert "Length(at_most=9), given in Python" in other
+    assert "scripted" not in other
 
 
 def test_a_wrong_command_is_one_line(folder: Path) -> None:

@@ -181,6 +181,24 @@ def test_runs_of_two_judges_are_not_taken_for_one(tmp_path: Path) -> None:
         assert "one of the two" in line_of(refine("rescore", tmp_path / "a"))
 
 
+def test_a_temperature_of_a_judge_reaches_a_model_behind_an_address(tmp_path: Path) -> None:
+    """It was left out of the request without a word, and the judge was taken for the same."""
+    rows = rows_with(tmp_path / "rows.jsonl", [1])
+    rated = json.dumps({"rationale": "r", "rating": 4, "feedback": "f"})
+    with serving(lambda asked: Reply(text=rated)) as server:
+
+        def judged(spec: str, run: str, *more: object) -> Result:
+            asks = ("--model", "m", "--base-url", server.url)
+            return refine("evaluate", rows, "--judge", spec, *asks, "--out", tmp_path / run, *more)
+
+        assert judged("helpfulness", "a").exit_code == 0
+        against = ("--baseline", tmp_path / "a")
+        assert "temperature=0.7 instead of" in line_of(judged("helpfulness:temperature=0.7", "b", *against))
+        assert judged("helpfulness:temperature=0.7", "b").exit_code == 0
+        assert [request["temperature"] for request in server.requests] == [0.0, 0.7]
+        assert "temperature" in line_of(judged("helpfulness:temperature=[1]", "c"))
+
+
 def test_a_baseline_of_another_dataset_is_refused_and_told_first_elsewhere(tmp_path: Path) -> None:
     """Rows that are new, missing or expect another answer are counted before a call; answers may differ."""
 

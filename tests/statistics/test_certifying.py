@@ -17,6 +17,8 @@ from judges.offline import certify
 from judges.offline.statistics import clopper_pearson
 from judges.offline.statistics.certificates import questions_needed
 from judges.offline.trust.label import labels_to_certify, write_queue
+from judges.offline.trust.loops import read_loops
+from tests.loops.recorded import write_loops
 
 Row = dict[str, Any]
 LOOPS = (
@@ -106,10 +108,10 @@ def test_what_counts_as_bad() -> None:
     del rows[0]["label"], rows[1]["label"], rows[2]["label"]
     found = certify(rows)
     assert (found.released, found.bad, found.threshold) == (40, 2, None)
-    assert "1 released answers have no label, and count as bad" in str(found)
+    assert "1 released answer has no label, and counts as bad: label it" in str(found)
     left_out = certify(rows, unlabelled="left_out")
     assert (left_out.released, left_out.bad) == (39, 1)
-    assert "1 runs without a label are left out" in str(left_out)
+    assert "1 run without a label is left out: those with one are taken to stand for all" in str(left_out)
     stricter = certify(single_rows({3: (40, 0)}), good=4)
     assert stricter.threshold == 3
 
@@ -151,7 +153,7 @@ def test_no_rating_is_accepted_that_nobody_has_seen() -> None:
     alike = single_rows({4: (60, 0)})
     found = certify(alike)
     assert (found.threshold, [row.status for row in found.rows]) == (4, ["certified"] * 3)
-    assert "accepting from 3 is certified, too, adds no answer: nobody has seen what it would" in str(found)
+    assert "accepting from 3 is certified, too, and adds no answer: nobody has seen what it would" in str(found)
     assert certify(alike, laxest=True).threshold == 2
     mixed = certify(single_rows({4: (60, 0), 3: (40, 1), 2: (5, 0)}))
     assert mixed.threshold == 3
@@ -180,9 +182,37 @@ def test_labels_without_names_are_of_two_people() -> None:
     assert certify(bad, good).bad == 60
     named = [[{**row, "labels": [{"by": "ann", "up": up}]} for row in rows] for up in (False, True)]
     assert certify(*named).bad == 0
-    for split in ("prompt-tuning", "trainset", "Few shot", "fine_tune", "dev"):
+    for split in ("prompt-tuning", "trainset", "Few shot", "fine_tune", "optimizer", "dev"):
         with pytest.raises(ConfigurationError, match="tuned_on"):
             certify([{**row, "split": split} for row in good])
+
+
+_OF = {"outcome_id": "outcome 0", "attempt": 2}
+_TEXTS = {"question": "question 0?", "answer": "answer 2 to 0"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "bad"),
+    [
+        ([{**_OF, "label": one} for one in ("bad", "bad", "good", "good")], True),
+        ([{**_OF, "label": one} for one in ("bad", "bad", "bad", "good", "good")], True),
+        ([{**_OF, "label": one} for one in ("good", "bad", "good")], False),
+        ([{**_OF, "labels": ["bad", "bad"]}, {**_OF, "labels": ["good", "good"]}], True),
+        ([{**_OF, "by": "ann", "up": True}, {**_OF, "up": False}], True),
+        ([{**_OF, "by": "ann", "up": True}, {**_OF, "by": " ", "rating": 1}], True),
+        ([{**_OF, "attempt": "", "up": False}], True),
+        ([{**_OF, "by": "ann", "up": True}, {**_TEXTS, "by": "bob", "up": False}], True),
+        ([{**_TEXTS, "up": False}], True),
+        ([{**_OF, "labels": [False]}, {**_OF, "labels": [{"by": "rater 1", "up": True}]}], True),
+        ([{**_OF, "by": "ann", "up": False}, {**_OF, "by": "ann ", "up": True}], False),
+    ],
+)
+def test_no_label_replaces_another_persons(tmp_path: Path, labels: list[Row], *, bad: bool) -> None:
+    """Each without a name is a person's own, by outcome or by text, and none is lost."""
+    (loop,) = read_loops(write_loops(tmp_path / "attempts.jsonl", ["34"]), labels).loops
+    assert [attempt.bad for attempt in loop.attempts] == [None, bad]
+    with pytest.raises(ConfigurationError, match="no label says whose it is"):
+        read_loops(write_loops(tmp_path / "attempts.jsonl", ["34"]), [{**_TEXTS, "rating": 1}])
 
 
 def test_a_label_of_an_outcome_alone_is_about_the_answer_shown() -> None:
@@ -330,7 +360,7 @@ def test_it_says_how_many_answers_are_covered() -> None:
     assert "55 of 90 answers shown are covered" in str(certify(rows))
     twice = [{"question": "4.0", "answer": "a", "labels": [{"by": "ann", "up": up}]} for up in (False, True)]
     found = certify([{**row, "label": None} if n == 0 else row for n, row in enumerate(rows)], twice)
-    assert "1 answers have two labels of the same person: the later one counts" in found.notes
+    assert "two labels of the same person, of which the later counts: 1 answer" in found.notes
     assert found.bad == 0
 
 

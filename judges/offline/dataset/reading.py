@@ -364,7 +364,7 @@ def _name_unread(sample: Sample, row: object) -> None:
             "kept as metadata, for slices and for judges that read them: %s%s (columns: %s); "
             "map={'answer': 'COLUMN'}, or --map answer=COLUMN, says which column is which",
             shortened(new)[1:-1],
-            did_you_mean(row),
+            did_you_mean([*new, *(name for name in row if canonical_field(name))]),
             shortened(list(map(str, row)), longest=200)[1:-1],
         )
 
@@ -585,11 +585,9 @@ def _samples(
     *,
     keep: bool,
 ) -> Iterator[Sample | BadSample]:
-    is_asked = False
     for number, raw in records:
         try:
             row = row_of(raw)
-            is_asked = is_asked or _ask_which_answer(file, row, columns)
             read = Sample.read(_renamed(row, columns))
             _name_unread(read, row)
             sample: Sample | BadSample = read
@@ -598,28 +596,6 @@ def _samples(
             if not keep:
                 raise sample from error
         yield sample
-
-
-def _ask_which_answer(file: Path, row: Mapping[str, Any], columns: Mapping[str, str]) -> bool:
-    """Refuse a file whose first row has texts in two columns of answers, of which nobody says which is meant.
-
-    Raises:
-        ConfigurationError: If it has.
-    """
-    if any(canonical_field(name) == "response" for name in columns):
-        return True
-    answers = {
-        name: text
-        for name, text in row.items()
-        if canonical_field(name) == "response" and isinstance(text, str) and text
-    }
-    if len(set(answers.values())) > 1:
-        first, second, *_ = map(repr, answers)
-        raise ConfigurationError(
-            f"{file}: there are answers in {first} and in {second}; say which are to be judged, --map "
-            f"answer={next(iter(answers))} (map={{'answer': ...}})"
-        )
-    return True
 
 
 def _json_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:

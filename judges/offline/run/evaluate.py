@@ -28,7 +28,7 @@ from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput
 from judges.offline.run.cells import CellWorkers, NoJournal, RunWork
 from judges.offline.run.journaled import run_samples
 from judges.offline.run.settings import BatchSettings, RunSettings
-from judges.offline.run.source import each
+from judges.offline.run.source import JudgeRecords, each
 from judges.rows.replies import row_of
 from judges.runtime import faults
 from judges.runtime.flow import DaemonThreads
@@ -167,7 +167,7 @@ class _CheckedEvaluation:
             results = OrderedRows(self.judges, output)
             with closing(results), faults.of_run(log_texts=self.log_texts):
                 self._workers(enumerate(self.samples), results).run_in_threads(self.max_concurrency)
-            return results.evaluation()
+            return results.evaluation().judged_by(JudgeRecords(self.judges))
 
     async def judge(self) -> Evaluation:
         with self._open_output() as output:
@@ -178,7 +178,7 @@ class _CheckedEvaluation:
                 numbers = count()
                 rows = ((next(numbers), row) async for row in each(self.samples))
                 await self._workers(rows, results).run(self.max_concurrency)
-            return results.evaluation()
+            return results.evaluation().judged_by(JudgeRecords(self.judges))
 
     def _workers(
         self, rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow], results: OrderedRows

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from judges.entry import Explanation
 from judges.errors import ConfigurationError, first_fault, shortened
-from judges.fingerprint import fingerprint, versions_in_use
+from judges.fingerprint import versions_in_use
 from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput
 from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput, summarise_rows
@@ -26,7 +25,7 @@ from judges.offline.run.outputs import RESULTS, SUMMARY, run_files
 from judges.offline.run.processes import gather
 from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.offline.run.source import NAME as MANIFEST
-from judges.offline.run.source import JudgeRecord, Manifest, RunRows, spooled
+from judges.offline.run.source import JudgeRecord, Manifest, RunRows, completed, spooled
 
 _log = logging.getLogger("judges")
 Loader = Callable[[], Mapping[str, Judge]]
@@ -84,22 +83,8 @@ def opened(manifest: Manifest, work: RunWork) -> Iterator[Path]:
 
 def with_fingerprints(manifest: Manifest, judges: Mapping[str, Judge]) -> Manifest:
     """Return the manifest with what each judge's verdicts depend on."""
-    records = [_complete_record(record, judges[record.name]) for record in manifest.judges]
+    records = [completed(record, judges[record.name]) for record in manifest.judges]
     return manifest.model_copy(update={"judges": tuple(records), "versions": versions_in_use()})
-
-
-def _complete_record(record: JudgeRecord, judge: Judge) -> JudgeRecord:
-    """Return the record of a judge with its fingerprint and its prompts."""
-    for model in judge.models:
-        getattr(model, "_model", None)  # a model by name is set up now: its fingerprint has its settings
-    prompts = dict(_prompts_of(judge.explain()))
-    return record.model_copy(update={"fingerprint": fingerprint(judge), "prompts": prompts})
-
-
-def _prompts_of(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    yield from explanation.prompts.items()
-    for part in explanation.parts:
-        yield from _prompts_of(part)
 
 
 def check_free(folder: Path, *, is_ours: bool = False) -> None:
@@ -180,7 +165,7 @@ async def _judge(
 
 def sum_up(results: OrderedRows, folder: Path, output: RowOutput, *, seconds: float) -> Evaluation:
     """Write the summary of a run whose results are written, and return the evaluation."""
-    evaluation = results.evaluation()
+    evaluation = results.evaluation().judged_by(Manifest.read(folder).by_name)
     outputs.write_summary(folder, evaluation.summary, {"rows": len(evaluation), **output.facts}, seconds=seconds)
     return evaluation
 
@@ -202,7 +187,8 @@ def load_run(folder: str | Path) -> Evaluation:
     except ValidationError as error:
         fault = first_fault(error)[1]
         raise ConfigurationError(f"{path} cannot be read: {fault}; it was changed after the run") from None
-    return Evaluation(rows=rows, summary=summarise_rows(rows))
+    records = Manifest.read(folder).by_name if (folder / MANIFEST).exists() else {}
+    return Evaluation(rows=rows, summary=summarise_rows(rows)).judged_by(records)
 
 
 @contextmanager

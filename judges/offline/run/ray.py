@@ -322,7 +322,7 @@ class RayEvaluation(Evaluation):
         """Return an evaluation with its dataset, or with the files that this is made from when it is needed."""
         whole = cls(rows=evaluation.rows, summary=evaluation.summary)
         whole._dataset = dataset
-        return whole
+        return whole.judged_by(evaluation.judge_records)
 
     @property
     def dataset(self) -> Dataset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -14,10 +14,16 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
 
-from judges.errors import BadSample, plural
+from judges.catalogue.registry import qualified_name
+from judges.entry import Explanation
+from judges.errors import BadSample, plural, shortened
+from judges.fingerprint import fingerprint
+from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput, RowsFile, read_sample
 from judges.offline.run.journal import open_private, read_json, write_json
 from judges.sample import Sample
+from judges.settings import MADE_WITH
+from judges.verdict import ByJudge
 
 _T = TypeVar("_T")
 SPOOL = "rows.jsonl"
@@ -147,6 +153,7 @@ class JudgeRecord(BaseModel):
         base_url: Address of that model, without its query.
         language: Language of its prompts.
         prompts: Its instructions to models, by the name of their file in a pack, those of judges inside it, too.
+        settings: In words its class and what it was made with, of judges inside it behind their names.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -158,6 +165,63 @@ class JudgeRecord(BaseModel):
     base_url: str | None = None
     language: str | None = None
     prompts: dict[str, str] = {}
+    settings: dict[str, str] = {}
+
+
+class JudgeRecords(Mapping[str, JudgeRecord]):
+    """The records of judges by name, made when they are asked for: a fingerprint walks through all of a judge."""
+
+    def __init__(self, judges: Mapping[str, Judge]) -> None:
+        self._judges, self._made = judges, dict[str, JudgeRecord]()
+
+    def __getitem__(self, name: str) -> JudgeRecord:
+        if name not in self._made:
+            self._made[name] = completed(JudgeRecord(name=name), self._judges[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._judges)
+
+    def __len__(self) -> int:
+        return len(self._judges)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, JudgeRecord]]]:
+        return dict, (dict(self),)
+
+
+def completed(record: JudgeRecord, judge: Judge) -> JudgeRecord:
+    """Return the record of a judge with its fingerprint, its prompts and its settings."""
+    for model in judge.models:
+        getattr(model, "_model", None)  # a model by name is set up now: its fingerprint has its settings
+    told = {"prompts": dict(_prompts_of(judge.explain())), "settings": dict(_settings_of(judge))}
+    return record.model_copy(update={"fingerprint": fingerprint(judge), **told})
+
+
+def _prompts_of(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    yield from explanation.prompts.items()
+    for part in explanation.parts:
+        yield from _prompts_of(part)
+
+
+def _settings_of(judge: Judge, inside: str = "") -> Iterator[tuple[str, str]]:
+    """Yield in words what a judge was made with, and each judge inside it; models and judges by their names."""
+    yield f"{inside}class", type(judge).__name__
+    for name, value in getattr(judge, MADE_WITH, {}).items():
+        parts = [
+            part for part in (value if isinstance(value, list | tuple) else [value]) if isinstance(part, Judge)
+        ]
+        named = judge.models if name == "model" else parts
+        yield f"{inside}{name}", ", ".join(one.name for one in named) if named else _in_words(value)
+        for part in parts:
+            yield from _settings_of(part, f"{inside}{part.name}.")
+
+
+def _in_words(value: object) -> str:
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        return str(getattr(value, "__qualname__", type(value).__name__))
+    return shortened(text)[1:-1]
 
 
 class Manifest(BaseModel):
@@ -186,6 +250,11 @@ class Manifest(BaseModel):
     keep_unreadable: bool = False
     batch: bool = False
     versions: dict[str, str] = {}
+
+    @property
+    def by_name(self) -> dict[str, JudgeRecord]:
+        """The judges by name."""
+        return {judge.name: judge for judge in self.judges}
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -233,32 +302,50 @@ class Manifest(BaseModel):
         return changes
 
 
-def changed_judges(before: Manifest, after: Manifest) -> dict[str, str]:
+def changed_judges(before: Mapping[str, JudgeRecord], after: Mapping[str, JudgeRecord]) -> dict[str, str]:
     """Return in words what is another judge in the later of two runs, by its name; the same judges are left out.
 
     Two judges are the same if all that their verdicts depend on is: settings, prompts, language and model.
     """
-    old = {judge.name: judge for judge in before.judges}
+    later = ByJudge(after, qualified=qualified_name)
     return {
-        judge.name: _change_of(old[judge.name], judge)
-        for judge in after.judges
-        if judge.name in old and judge.fingerprint != old[judge.name].fingerprint
+        name: _change_of(judge, later[name])
+        for name, judge in before.items()
+        if name in later and judge.fingerprint != later[name].fingerprint
     }
 
 
 def _change_of(before: JudgeRecord, after: JudgeRecord) -> str:
+    first, second = ({**_NAMED_APART, **one.settings} for one in (before, after))
     pairs = (
-        ("is", before.spec, after.spec),
-        ("asks", before.model, after.model),
-        ("asks at", before.base_url, after.base_url),
-        ("is told to write", before.language, after.language),
+        ("is", before.spec, after.spec, "given in Python"),
+        ("asks", before.model or first["model"], after.model or second["model"], "no model"),
+        ("asks at", before.base_url, after.base_url, "its provider"),
+        (
+            "is told to write",
+            before.language or first["language"],
+            after.language or second["language"],
+            "what the row says",
+        ),
     )
     changes = [
-        f"{verb} {new or 'what the row says'} instead of {old or 'what the row says'}"
-        for verb, old, new in pairs
-        if old != new
+        f"{verb} {new or without} instead of {old or without}" for verb, old, new, without in pairs if old != new
     ]
+    if before.spec == after.spec:  # else it says what the settings are
+        names = [name for name in {**first, **second} if name not in _NAMED_APART]
+        changes += [
+            f"has {f'{name}={second[name]}' if name in second else f'the default {name}'} instead of "
+            f"{first.get(name, 'its default')}"
+            for name in names
+            if first.get(name) != second.get(name)
+        ]
+    if not changes and before.prompts != after.prompts:
+        return "has another prompt"
     return " and ".join(changes) or "has other settings, another prompt or another model"
+
+
+_NAMED_APART = {"model": None, "language": None}
+"""Settings of which there are words of their own."""
 
 
 def file_digest(path: Path) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from judges.certificate import Subject
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, plural, shortened
 from judges.offline.statistics.certificates import AnyMethod, AssistedLabel, Release, heaviest
 from judges.offline.statistics.comparing import sample_test
 from judges.offline.statistics.intervals import clopper_pearson, p_text
@@ -202,7 +202,7 @@ def choose_runs(
     chosen = _sampled(recorded, choice) if choice.left_out else recorded
     if len(chosen) < len(recorded):
         notes += _compare_with_unlabelled(recorded, choice)
-        notes.append(f"{len(recorded) - len(chosen)} runs without a label are left out")
+        notes.append(_about_left_out(recorded, len(recorded) - len(chosen), choice))
     runs = chosen if choice.several else one_per_question(chosen)
     if len(runs) < len(chosen):
         notes.append(
@@ -210,6 +210,14 @@ def choose_runs(
             f"question once, however often it is asked"
         )
     return runs, [run for run in recorded if not run.has_labels], subject, notes
+
+
+def _about_left_out(recorded: Sequence[CalibrationRun], count: int, choice: RunChoice) -> str:
+    """Say what runs without a label that are left out mean for the promise."""
+    labelled, others = ([run for run in recorded if run.has_labels is has] for has in (True, False))
+    is_drawn = _is_drawn(labelled, others, choice)
+    why = "are a random sample, and stand for all" if is_drawn else "are taken to stand for all"
+    return f"{plural(count, 'run')} without a label {'is' if count == 1 else 'are'} left out: those with one {why}"
 
 
 def assume_sample(runs: Sequence[CalibrationRun], others: Sequence[CalibrationRun], choice: RunChoice) -> str:

@@ -47,7 +47,7 @@ from judges.offline.trust.calibration import (
 from judges.offline.trust.loops import LabelledRows, read_labelled
 from judges.offline.trust.report_text import label_authors, label_notes, laxer_threshold_notes
 from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
-from judges.offline.trust.spending import LabelUses, LedgerSource
+from judges.offline.trust.spending import LabelUses, LedgerSource, share_of_use
 from judges.verdict import HIGHEST, LOWEST
 
 _NEARLY_AS_MANY = 0.02
@@ -474,6 +474,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     added = list(laxer_threshold_notes(result, tallies, taken, kind=calibration.kind))
     if taken is None:
         result = _without_unseen(result)
+    following = delta if uses is None else _delta_of_next(delta, use, settings)
     certificate = IssuedCertificate.issue(
         **_table_of(runs, result, tallies, counts, taken),
         subject=_certified_subject(calibration),
@@ -484,7 +485,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         use_of_labels=use,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
-        labels_needed=_labels_missing(result, tested, left),
+        labels_needed=_labels_missing(result, tested, left * following / delta),
         answer_models=answer_models(calibration.runs),
         notes=(*notes, *cut_notes, *label_notes(result, tallies, tested, settings.alpha), *added),
         **_origin_of(read.rows),
@@ -492,6 +493,12 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     if uses is not None:
         uses.enter(labels, key, use=use, delta=delta, once=settings.once)
     return certificate
+
+
+def _delta_of_next(delta: float, use: int, settings: CertifySettings) -> float:
+    """Return what a certificate on more labels may spend; all looks by e-values are one certificate."""
+    is_same = settings.once or settings.method in _LOOKING
+    return delta if is_same else share_of_use(settings.delta, use + 1)
 
 
 def _assist(tallies: Sequence[PolicyTally], calibration: _Calibration, settings: CertifySettings) -> None:

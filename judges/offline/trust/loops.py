@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from judges.certificate import Subject
-from judges.errors import BadSample, ConfigurationError, shortened
+from judges.errors import BadSample, ConfigurationError, plural, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
 from judges.offline.run.journaled import load_run
 from judges.offline.trust.rows import (
@@ -308,7 +308,7 @@ class LabelsBeside:
                 self._by_key.setdefault(key, []).append(label)
 
     def of(self, keys: Sequence[object]) -> list[JudgedAnswer]:
-        """Return the labels of an answer in the order of their file: those of its outcome, else of its texts.
+        """Return the labels of an answer in the order of their file: those of its outcome and those of its texts.
 
         Args:
             keys: What identifies the answer; see `answer_keys`.
@@ -316,7 +316,9 @@ class LabelsBeside:
         self._asked.update(keys)
         *of_outcome, by_text = keys
         labels = {label.index: label for key in of_outcome for label in self._by_key.get(key, ())}
-        labels = labels or {label.index: label for label in self._by_key.get(by_text, ())}
+        of_texts = self._by_key.get(by_text, ())
+        is_free = not labels  # then it takes those that another outcome of the same texts has
+        labels |= {label.index: label for label in of_texts if is_free or label.outcome_id is None}
         return [labels[index] for index in sorted(labels)]
 
     def count_strangers(self) -> int:
@@ -375,14 +377,18 @@ def _labelled_twice(labels: Sequence[JudgedAnswer]) -> list[str]:
             key = (_label_keys(label)[0], opinion.by, opinion.split)
             if opinion.is_named and first.setdefault(key, opinion.rating) != opinion.rating:
                 again.add(key)
-    return [f"{len(again)} answers have two labels of the same person: the later one counts"] if again else []
+    return (
+        [f"two labels of the same person, of which the later counts: {plural(len(again), 'answer')}"]
+        if again
+        else []
+    )
 
 
 def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer:
     """Return a row with labels of another file, and with what that says of how it was drawn."""
     if not labels:
         return row
-    opinions = merge_opinions([*row.opinions, *(opinion for label in labels for opinion in label.opinions)])
+    opinions = merge_opinions(row.opinions, (opinion for label in labels for opinion in label.opinions))
     last = labels[-1]
     return replace(
         row,
@@ -517,7 +523,7 @@ def _opinions(metadata: Mapping[str, object], others: Iterable[Opinion], place: 
     labels = next((metadata[name] for name in LABEL_NAMES if metadata.get(name) is not None), None)
     split = metadata.get("split")
     opinions = opinions_in(labels, split=None if split is None else str(split), place=place)
-    return merge_opinions([*opinions, *others])
+    return merge_opinions(opinions, others)
 
 
 def _cost(metadata: Mapping[str, object]) -> float | None:

@@ -512,7 +512,7 @@ def laxer_threshold_notes(
         if taken is None or not tallies[laxer].passing:
             continue
         added = tallies[laxer].below(tallies[stricter].least)
-        also = " is certified, too," if laxer > taken else ""
+        also = " is certified, too, and" if laxer > taken else ""
         name = f"accepting from {tallies[laxer].policy:g}{also}"
         if not added:
             yield f"{name} adds no answer: nobody has seen what it would let through"
@@ -532,7 +532,10 @@ def label_notes(result: Certificate, tallies: Sequence[PolicyTally], tested: flo
         notes.append(f"the strictest has too few to begin with, so that the others need an E of {least:.0f}")
     missing = max((tally.unlabelled for tally in tallies), default=0)
     if missing:
-        notes.append(f"{missing} released answers have no label, and count as bad: label them")
+        what = "has no label, and counts" if missing == 1 else "have no label, and count"
+        notes.append(
+            f"{plural(missing, 'released answer')} {what} as bad: label {'it' if missing == 1 else 'them'}"
+        )
     if tested != alpha:
         notes.append(f"single answers were tested at {tested:.3%}, so that loops of them stay within {alpha:.1%}")
     shares = [tally.bad / tally.released for tally in tallies if tally.released]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -179,7 +180,7 @@ _WORDS = {
     **dict.fromkeys(("bad", "fail", "failed", "no", "false", "down", "reject", "incorrect"), False),
 }
 _TUNED = frozenset({"dev", "devset", "development"})
-_TUNED_WORDS = ("tune", "tuning", "train", "fewshot", "prompt")
+_TUNED_WORDS = ("tune", "tuning", "train", "fewshot", "prompt", "optimi")
 """Splits whose labels were used to make the judge what it is: `trainset`, `prompt-tuning`, `Few shot`, ..."""
 
 _Goodness = bool | None
@@ -234,37 +235,34 @@ def opinions_in(value: object, *, split: str | None = None, place: str = "") -> 
     return tuple(opinion for by, label in placed for opinion in _opinion(label, by, split, place, named=False))
 
 
-def merge_opinions(opinions: Iterable[Opinion]) -> tuple[Opinion, ...]:
+def merge_opinions(*places: Iterable[Opinion]) -> tuple[Opinion, ...]:
     """Return the labels of an answer from several places: of a person's own the last; of those without a name all.
 
-    Two people who do not say who they are are two people: where their labels differ, neither replaces the other.
-    The same label without a name in two places is one.
+    Two people who do not say who they are are two people: neither replaces the other. A label without a name that
+    stands in two places, a row and a file of labels, is one.
     """
-    merged: dict[tuple[str, str | None], Opinion] = {}
-    for opinion in opinions:
-        opinions_of_split = [one for one in merged.values() if one.split == opinion.split]
-        if not opinion.is_named:
-            if any(
-                not one.is_named and (one.by, one.rating) == (opinion.by, opinion.rating)
-                for one in opinions_of_split
-            ):
-                continue
-            taken = {one.by for one in opinions_of_split}
-            free = (
-                f"rater {number}"
-                for number in range(1, len(opinions_of_split) + 2)
-                if f"rater {number}" not in taken
-            )
-            opinion = opinion if opinion.by not in taken else replace(opinion, by=next(free))  # noqa: PLW2901
-        merged[opinion.by, opinion.split] = opinion
+    merged: dict[tuple[str, str | None, bool], Opinion] = {}
+    for place in places:
+        before = Counter((one.rating, one.split) for one in merged.values() if not one.is_named)
+        for opinion in place:
+            by = opinion.by
+            if not opinion.is_named:
+                if before[opinion.rating, opinion.split]:
+                    before[opinion.rating, opinion.split] -= 1
+                    continue
+                taken = {one.by for one in merged.values() if one.split == opinion.split}
+                free = (f"rater {number}" for number in range(1, len(taken) + 2))
+                by = by if by not in taken else next(name for name in free if name not in taken)
+            merged[by, opinion.split, opinion.is_named] = replace(opinion, by=by)
     return tuple(merged.values())
 
 
 def _opinion(label: object, by: str, split: str | None, place: str, *, named: bool) -> Iterator[Opinion]:
     at = None
     if isinstance(label, Mapping):
-        named = named or bool(label.get("by"))
-        by, split = str(label.get("by") or by), _text(label.get("split")) or split
+        name = str(label.get("by") or "").strip()
+        named = named or bool(name)
+        by, split = name or by, _text(label.get("split")) or split
         at = _text(label.get("at"))
         label = next((label[name] for name in _RATING_NAMES if label.get(name) is not None), None)
     if label is None or label == "":
@@ -491,17 +489,35 @@ _LABELLED_TEXTS = frozenset({"user_input", "response"})
 
 
 def read_labels(source: RowSource) -> list[JudgedAnswer]:
-    """Return labels as rows: those of `labels` in a row or, in a row with `by`, its own `rating` or `up`.
+    """Return labels as rows: those of `labels` in a row or, in a label's own row, its `rating` or `up`.
 
     Raises:
-        ConfigurationError: If they cannot be read.
+        ConfigurationError: If they cannot be read, or all are ratings of which nobody says whose they are.
     """
-    return _read([_label_row(row) for row in _rows_in(source)])
+    rows = _read([_label_row(row) for row in _rows_in(source)])
+    rated = any(mark.scored for row in rows for mark in row.marks.values())
+    if rated and not any(row.opinions for row in rows):
+        raise ConfigurationError(
+            "no label says whose it is, and a rating alone may be the judge's; a label has by beside its rating, "
+            'or stands under labels: [{"by": ..., "rating": ...}]'
+        )
+    return rows
+
+
+def _is_label(row: Mapping[Any, Any]) -> bool:
+    """Return whether a row is a label: it says by whom, or up or down, or nothing but how an outcome is rated."""
+    if not row.keys().isdisjoint(LABEL_NAMES):
+        return False
+    return (
+        bool(row.get("by"))
+        or row.get("up") not in (None, "")
+        or row.keys() <= {*_OWN_LABEL, "outcome_id", "attempt"}
+    )
 
 
 def _label_row(row: object) -> object:
     """Return a row with its own label among `labels`."""
-    if not isinstance(row, Mapping) or not row.get("by") or not row.keys().isdisjoint(LABEL_NAMES):
+    if not isinstance(row, Mapping) or not _is_label(row):
         return row
     opinion = {name: value for name, value in row.items() if name in _OWN_LABEL}
     rest = {name: value for name, value in row.items() if name not in _OWN_LABEL}
@@ -547,22 +563,22 @@ def _of_samples(indices: Iterable[int], samples: Sequence[Sample]) -> Iterator[J
 def _of_sample(index: int, sample: Sample, answer: str | None) -> JudgedAnswer:
     data = sample.metadata
     question = _question(sample)
-    attempt = data.get("attempt")
     place = f"row {index}: "
+    attempt, drawn = (_number_in(data.get(name), name, place) for name in ("attempt", "drawn"))
     split = data.get("split")
     labels = next((data[name] for name in LABEL_NAMES if data.get(name) is not None), None)
     return JudgedAnswer(
         index=index,
-        key=_key_of(question, f"#{attempt or index}" if answer is None else answer),
+        key=_key_of(question, f"#{int(attempt or index)}" if answer is None else answer),
         question_id=str(data.get("question_id") or question),
         marks=_marks_in(data, place),
         opinions=opinions_in(_parsed(labels), split=None if split is None else str(split), place=place),
         length=len(answer or ""),
         weight=_number_in(data.get("weight"), "weight", place) or 1.0,
         probability=_probability_in(data, place),
-        drawn=None if data.get("drawn") is None else int(str(data["drawn"])),
-        attempt=None if attempt is None else int(str(attempt)),
-        outcome_id=None if data.get("outcome_id") is None else str(data["outcome_id"]),
+        drawn=None if drawn is None else int(drawn),
+        attempt=None if attempt is None else int(attempt),
+        outcome_id=_text(data.get("outcome_id")),
         stop_reason=None if data.get("stop_reason") is None else str(data["stop_reason"]),
         metadata=data,
         sample=sample,
