@@ -61,8 +61,8 @@ _ASKED = re.compile(
 """A question, also one that another begins: "Is it short and does it name the price?" """
 
 _TWO_THINGS = re.compile(
-    r"\b(?:name|give|mention|state|contain|include|list|show|quote)s? (?:the|an?|its|their) [\w-]+(?: [\w-]+)?,? and "
-    r"(?:the|an?|its|their) ",
+    r"\b(?:name|give|mention|state|contain|include|list|show|quote)s? (?:the|an?|its|their) [\w-]+(?: [\w-]+)?"
+    r",? and (?:the|an?|its|their) ",
     re.IGNORECASE,
 )
 """In a requirement: "Does it name the price and the time?" """
