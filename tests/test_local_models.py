@@ -19,8 +19,9 @@ from openai import OpenAI
 
 from judges import ConfigurationError, OpenAICompatible, Rubric, as_judge
 from judges.authoring import as_model
+from judges.models.providers import llama
 from judges.models.providers.http_errors import EndpointStatusError
-from judges.models.providers.llama import serve_locally
+from judges.models.providers.llama import LocalModel, serve_locally
 from refine import SelfRefine
 from refine.server import RunningGuard
 from tests.guarding import guarding, wait_until
@@ -112,6 +113,21 @@ def test_an_upstream_that_died_is_started_again(
     lines = [record.getMessage() for record in caplog.records if "started again" in record.getMessage()]
     assert lines[0] == f"the server of {name} ended (exit status -9); it is started again"
     assert len([line for line in lines if line == lines[0]]) == 3
+
+
+def test_busy_processors_are_left_to_others(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that starts beside other work has fewer threads, at least one, unless the variable says more."""
+    monkeypatch.delenv("LLAMA_ARG_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(llama, "_siblings", str)
+    monkeypatch.setattr(llama, "_share_of_container", lambda: sys.maxsize)
+    threads = []
+    for idle in (1.0, 0.5, 0.0):
+        monkeypatch.setattr(llama, "_idle_share", lambda idle=idle: idle)
+        threads.append(llama._settings(LocalModel.named(f"local:{tiny}"), "key")["threads"])
+    assert threads == [8, 4, 1]
+    monkeypatch.setenv("LLAMA_ARG_THREADS", "6")
+    assert llama._settings(LocalModel.named(f"local:{tiny}"), "key")["threads"] == 6
 
 
 def test_strangers_are_not_served(model: OpenAICompatible) -> None:

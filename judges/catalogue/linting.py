@@ -35,7 +35,7 @@ _LONGEST_CRITERION = 400
 _WORD = re.compile(r"[\u4e00-\u9fff]|[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+(?:[.,]\d+)*%?")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _NUMBER = r"(\d+(?:\.\d+)?)"
-_UNIT = r"\s*(%|[^\W\d_]+)"
+_UNIT = r"(?:\s*(%|[^\W\d_]+))?"
 _BETWEEN = re.compile(
     rf"(?:{_NUMBER}\s*(?:-|–|to|bis|至|到|до)|between {_NUMBER} and)\s*{_NUMBER}{_UNIT}", re.IGNORECASE
 )
@@ -59,6 +59,13 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 """A question, also one that another begins: "Is it short and does it name the price?" """
+
+_TWO_THINGS = re.compile(
+    r"\b(?:name|give|mention|state|contain|include|list|show|quote)s? (?:the|an?|its|their) [\w-]+(?: [\w-]+)?"
+    r",? and (?:the|an?|its|their) ",
+    re.IGNORECASE,
+)
+"""In a requirement: "Does it name the price and the time?" """
 
 _UNASKED = "none:unasked"
 """Names a model, so that a judge can be made; one that is named is created when it is asked, and this never is."""
@@ -224,6 +231,9 @@ def _doubled(key: str, text: str) -> Iterator[_Fault]:
     if max(len(re.findall(r"[?？]", text)), len(_ASKED.findall(text))) > 1:
         yield _Fault(key, text, "it asks two questions", remedy)
         return
+    if ".items." in key and _TWO_THINGS.search(text):
+        yield _Fault(key, text, "it asks for two things", "write one item for each")
+        return
     joined = _plain(text)
     qualities = _listed("qualities")
     named_qualities = sorted({one for one in qualities if _is_in(one, joined)}, key=joined.find)
@@ -273,20 +283,20 @@ def _of_ranges(key: str, levels: Mapping[int, str]) -> Iterator[_Fault]:
     for level, text in levels.items():
         for word, lowest, highest in _ranges_in(text):
             ranges.setdefault(_unit(word), []).append((lowest, highest, level))
-            units.setdefault(_unit(word), word)
+            units.setdefault(_unit(word), f" {word}".rstrip())
     for kind, listed in ranges.items():
         ordered, unit = sorted(listed), units[kind]
         for (low, high, one), (next_low, _, other) in pairwise(ordered):
             remedy = "let each number belong to exactly one level"
             if one != other and (next_low <= high or next_low == low):
-                fault = f"levels {one} and {other} overlap: {_number(next_low)} {unit} is in both"
+                fault = f"levels {one} and {other} overlap: {_number(next_low)}{unit} is in both"
                 yield _Fault(f"{key}.{other}", levels[other], fault, remedy)
             elif next_low > high + 1:
-                fault = f"between {_number(high)} and {_number(next_low)} {unit} there is no level"
+                fault = f"between {_number(high)} and {_number(next_low)}{unit} there is no level"
                 yield _Fault(f"{key}.{other}", levels[other], fault, remedy)
         if len({level for *_, level in ordered}) > 1 and max(high for _, high, _ in ordered) < inf:
             highest, last = max((high, level) for _, high, level in ordered)
-            fault = f"it is unbounded: more than {_number(highest)} {unit} belong to no level"
+            fault = f"it is unbounded: more than {_number(highest)}{unit} belong to no level"
             yield _Fault(f"{key}.{last}", levels[last], fault, "let a level say 'more than' or 'at least'")
 
 
@@ -294,17 +304,17 @@ def _ranges_in(text: str) -> Iterator[tuple[str, float, float]]:
     """Yield the ranges of whole numbers that a text names, each with what is counted."""
     rest = text
     for match in _BETWEEN.finditer(text):
-        yield match[4], float(match[1] or match[2]), float(match[3])
+        yield match[4] or "", float(match[1] or match[2]), float(match[3])
         rest = rest.replace(match[0], " ")
     for match in _BELOW.finditer(rest):
-        yield match[3], 0, float(match[2]) - (1 if match[1] else 0)
+        yield match[3] or "", 0, float(match[2]) - (1 if match[1] else 0)
         rest = rest.replace(match[0], " ")  # "no more than 5" is not "more than 5"
     for match in _OR_LESS.finditer(rest):
-        yield match[2], 0, float(match[1])
+        yield match[2] or "", 0, float(match[1])
     for match in _OR_MORE.finditer(rest):
-        yield match[2], float(match[1]), inf
+        yield match[2] or "", float(match[1]), inf
     for match in _ABOVE.finditer(rest):
-        yield match[3], float(match[2]) + (1 if match[1] else 0), inf
+        yield match[3] or "", float(match[2]) + (1 if match[1] else 0), inf
 
 
 def _unit(word: str) -> str:

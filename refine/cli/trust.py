@@ -26,6 +26,7 @@ from judges.offline.trust.rows import JudgedAnswer, RowSource, read_judged
 from refine.cli.judge_specs import load_judge
 from refine.cli.loops import is_database, loop_source, open_database
 from refine.cli.options import AlignOptions, CertifyOptions, TryJudgeOptions
+from refine.cli.runs import show_progress
 from refine.cli.tables import Column, print_json, print_result, print_table, print_text, text_console
 
 if TYPE_CHECKING:
@@ -334,7 +335,10 @@ def run_try_judge(options: TryJudgeOptions) -> int:
     name = default_registry().qualified(options.judge.partition(":")[0])
     cases = None if options.pairs is None else [_pair_in(row, place) for place, row in _pair_rows(options.pairs)]
     judge = load_judge(_as_the_cases_want(options.judge, name) if cases is None else options.judge, options.asks)
-    trial = try_judge(judge, cases, name=name, max_concurrency=options.max_concurrency)
+    with show_progress() as on_progress:
+        trial = try_judge(
+            judge, cases, name=name, max_concurrency=options.max_concurrency, on_progress=on_progress
+        )
     print_result(trial, trial.to_dict(), as_json=options.as_json)
     return 0 if trial.is_usable else 1
 

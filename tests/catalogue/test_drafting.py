@@ -182,6 +182,12 @@ def faults(tmp_path: Path, text: str) -> list[str]:
         ),
         (rubric(levels='{ 1 = "2 to 5 typos", 2 = "at most 1 typo" }'), "it is unbounded: more than 5 typos"),
         (rubric(levels='{ 1 = "at most 9 words", 2 = "8 words or more" }'), "1 and 2 overlap: 8 words"),
+        (rubric(levels='{ 1 = "fewer than 2", 2 = "2 to 5", 3 = "5 or more" }'), "2 and 3 overlap: 5 is in both"),
+        (
+            '[judges.checklist]\nitems = ["Does it name the price and the delivery time?"]\n',
+            "items.1: it asks for two things",
+        ),
+        (rubric("Did the user like the answer?"), "what comes after the answer is not shown"),
         (rubric("Does the bot answer within two seconds?"), "limit it by `latency`"),
         ('[judges.checklist]\nitems = ["Is it kind?", "Is it very kind?"]\n', "items.2: it asks the same as 'Is"),
         (rubric().replace("criteria", "critera"), "unexpected keyword argument 'critera'"),

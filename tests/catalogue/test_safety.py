@@ -469,12 +469,20 @@ WALLET = "army van defense carry jealous true garbage claim echo media make crun
 
 
 def test_a_seed_phrase_is_found_where_nothing_names_it() -> None:
-    """Alone on a line, in quotes, or numbered behind a label; no sentence and no list of other things is one."""
+    """However it is written; no sentence, no list of other things, and no part of the list of all words is one."""
     numbered = " ".join(f"{number}. {word}" for number, word in enumerate(WALLET.split(), 1))
     row = f"Your seed phrase is: {WALLET}. Backup phrase\n\n| {WALLET.replace(' ', ' | ')} |"
     texts = [f"Here you are:\n{WALLET}\nKeep it.", f'It is "{WALLET}".', f"Seed phrase: {numbered}"]
     assert [kinds_in(text) for text in (*texts, row)] == [["private_key"]] * 3 + [["private_key"] * 2]
+    lined = "\n".join(f"{number}. {word}" for number, word in enumerate(WALLET.split(), 1))
+    texts += [f"Wallet: {numbered}", f"My backup\n{lined}\nKeep it.", f"It is {WALLET} and I wrote it down."]
+    texts += [WALLET.upper(), f"Take {WALLET.replace(' ', ', ')}.", f"<li>{WALLET.replace(' ', '</li><li>')}</li>"]
+    texts += [f"Кошелёк: {' '.join(WALLET.split()[::-1])}.", "助记词：的 一 是 在 不 了 有 和 人 这 中 大"]
+    assert [kinds_in(text) for text in texts] == [["private_key"]] * len(texts)
     clean_texts = [
+        f"It is {' '.join(WALLET.split()[::-1])} and so on.",
+        " ".join(sorted(WALLET.split())),
+        lined.replace("army", "gherkins"),
         "she walks along the river and then turns left near the old stone bridge",
         "cats dogs birds horses apples pears trees houses cars boats trains planes",
         SEED.rpartition(" ")[0],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -292,6 +293,41 @@ def test_what_is_beyond_the_length_is_cut(model: MiniLM) -> None:
     one, other, shorter = model.embed(["cat " * 254, "cat " * 254 + "dog " * 50, "cat " * 253]).vectors
     assert one == pytest.approx(other, abs=1e-6)
     assert one != pytest.approx(shorter, abs=1e-6)
+
+
+@there
+def test_a_bound_of_tokens_cuts_what_is_beyond_it() -> None:
+    """Ten tokens, two of them marks; a bound beyond what the model knows is refused, and a copy keeps it."""
+    model = MiniLM(layers=[0, 5], tokens=10)
+    copy: MiniLM = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
+    one, other, shorter = copy.embed(["cat " * 8, "cat " * 8 + "dog", "cat " * 7]).vectors
+    assert one == pytest.approx(other, abs=1e-6)
+    assert one != pytest.approx(shorter, abs=1e-6)
+    assert model.name == "all-MiniLM-L6-v2, layers [0, 5], 10 tokens"
+    for bounds in ({"tokens": 257}, {"tokens": 2}, {"layers": 7}, {"layers": [6]}, {"layers": -1}):
+        with pytest.raises(ConfigurationError, match="is a whole number from"):
+            MiniLM(**bounds)
+
+
+@there
+def test_few_texts_are_embedded_in_one_thread(model: MiniLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More would spin where the cores have other work; afterwards, and for many, numpy has as many as before."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
+    seen: list[int] = []
+    real = local_models._Bert._states
+
+    def states(self: Any, *arguments: Any) -> Any:
+        seen.extend(one["num_threads"] for one in controller.info())
+        return real(self, *arguments)
+
+    monkeypatch.setattr(local_models._Bert, "_states", states)
+    with controller.limit(limits=2):
+        model.embed(["a few words"])
+        few = set(seen)
+        seen.clear()
+        model.embed(["word " * 300, "other " * 300])
+    assert (few, set(seen)) == ({1}, {2})
 
 
 @there

@@ -12,7 +12,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from judges import BadSample, ConfigurationError, Panel, Sample, Verdict, as_judge, catalogue, load
-from judges.offline import TrialPair, try_judge
+from judges.offline import Progress, TrialPair, try_judge
 from judges.offline.trust.judge_trial import judges_with_cases, settings_of_cases, worked_cases
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import Arm, Trial, trial
@@ -402,7 +402,9 @@ def test_the_finding_is_one_line() -> None:
 def test_what_is_not_scored_is_not_right() -> None:
     """An answer without a verdict is counted, with its reason; what went wrong says why it is a case."""
     unscored = Verdict.without_score("judge_failed")
-    trial = try_judge(ScriptedJudge([unscored, 1], cycle=True), name="helpfulness", max_concurrency=1)
+    judge, told = ScriptedJudge([unscored, 1], cycle=True), list[Progress]()
+    trial = try_judge(judge, name="helpfulness", max_concurrency=1, on_progress=told.append)
+    assert [(one.done, one.total, one.unscored) for one in told[::43]] == [(1, 44, 1), (44, 44, 22)]
     assert trial.headline == "scripted: 18 of 44 worked cases right, 22 not scored: do not use it"
     assert "  not scored (judge_failed), should pass (an honest abstention: the evidence lacks it): What" in str(
         trial

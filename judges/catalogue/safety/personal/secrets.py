@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 
-from judges.catalogue.safety.personal.finding import Finding, Plain, words
+from judges.catalogue.safety.personal.finding import Finding, Plain
 from judges.entry import own_tables
 
 _WORDS = own_tables(__file__, "words.toml")
@@ -39,23 +41,35 @@ _PRIVATE = re.compile(
     r"|[^\n]{0,200}(?:\n[A-Za-z0-9+/=]{40,}){0,200})"
     r"|PuTTY-User-Key-File-\d: [^\n]{0,100}"
 )
+_SEED_NAMES = (
+    r"seed phrase|seed words|(?:recovery|backup|wallet|secret) (?:phrase|words)|mnemonic(?: phrase)?"
+    r"|助记词|助記詞|сид[- ]фраза|мнемоническая фраза"
+)
 _SEED_PHRASE = re.compile(
-    r"(?:seed phrase|seed words|(?:recovery|backup|wallet) (?:phrase|words)|mnemonic(?: phrase)?"
-    r"|助记词|сид[- ]фраза|мнемоническая фраза)"
+    rf"(?:{_SEED_NAMES})"
     r"[\"'`*]{0,3}\s{0,3}(?:(?:\bis\b|是)?\s{0,2}[:：=|]|\bis\b|是|—)\s{0,3}[\"'`*]{0,3}"
-    r"(?P<words>(?:(?:\d{1,2}[.)] ?)?[a-z]{3,8}[ ,|\n]{1,3}){11,23}(?:\d{1,2}[.)] ?)?[a-z]{3,8})\b",
+    r"(?P<words>(?:(?:\d{1,2}[.)] ?)?[a-z]{3,8}[ ,|\n]{1,3}){11,24}(?:\d{1,2}[.)] ?)?[a-z]{3,8}\b"
+    r"|(?:[\u4e00-\u9fff][ ,，、|\n]{1,3}){11,23}[\u4e00-\u9fff])",
     re.IGNORECASE,
 )
-"""Twelve to 24 English words, each of three to eight letters, which open a wallet."""
+"""Twelve to 25 English words, each of three to eight letters, or Chinese signs, which open a wallet."""
 
-_SEED_ALONE = re.compile(
-    r"(?:^|[\"'`])[ \t]{0,8}(?P<words>(?:[a-z]{3,8}[ \t]{1,2}){11,23}[a-z]{3,8})[ \t]{0,8}(?=$|[\"'`])",
-    re.MULTILINE,
+_SEED_RUN = re.compile(
+    r"(?<![A-Za-z])(?:[A-Za-z]{3,8}(?:[\s\d,;:|.)\]\"'`*_>•·#–-]|</?\w{1,6}>|word(?=\s?#?\d)){1,14}){11,}"
+    r"[A-Za-z]{3,8}(?![A-Za-z])",
+    re.IGNORECASE,
 )
-"""The same in lower case, alone on a line or in quotes, which nothing names."""
+"""Words that may be such without a name: as a line, a list or a table."""
+
+_SEED_HINT = re.compile(
+    rf"{_SEED_NAMES}|wallet|\bseed\b|mnemonic|recover|metamask|ledger|trezor|钱包|кошел|сид|мнемон", re.IGNORECASE
+)
+_HINT_REACH = 80
+_SEED_WORD = re.compile(r"\b(?<![</])(?!word\s?#?\d)[A-Za-z]+", re.IGNORECASE)
+_MOST_AROUND = 2
+"""Words of the list around a phrase, such as "phrase"."""
 
 _SEED_LENGTHS = (12, 15, 18, 21, 24)
-
 _JWT = re.compile(
     r"(?<![A-Za-z0-9_-])(eyJ[A-Za-z0-9_-]{8,})\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+){0,2}"
 )
@@ -122,9 +136,7 @@ def secrets(plain: Plain) -> Iterator[Finding]:
         yield Finding("private_key", match.start(), match.end())
     for match in _SEED_PHRASE.finditer(text):
         yield Finding("private_key", *match.span("words"))
-    for match in _SEED_ALONE.finditer(text):
-        if _is_seed_phrase(match["words"].split()):
-            yield Finding("private_key", *match.span("words"))
+    yield from _seed_phrases(text)
     for match in _keys().finditer(text):
         if _is_random(match.group(), 8) and not _SAMPLE.search(match.group()):
             yield Finding("api_key", match.start(), match.end())
@@ -138,19 +150,57 @@ def secrets(plain: Plain) -> Iterator[Finding]:
     yield from _named(text)
 
 
-def _is_seed_phrase(listed: list[str]) -> bool:
-    """Whether words can be those of a wallet: so many, hardly any twice, and none that holds a sentence together.
+@cache
+def _seed_places() -> dict[str, int]:
+    return {word: place for place, word in enumerate(_WORDS["seed"].split())}
 
-    The four first letters tell the words of such lists apart, and hardly any has a grammatical ending.
+
+def _seed_phrases(text: str) -> Iterator[Finding]:
+    """Find as many words of the list as open a wallet, hardly any twice, and not in its order.
+
+    Their checksum is right, or they are all of a list, stand alone on lines or in quotes, or behind a word for it.
     """
-    endings = sum(word.endswith(("ing", "ed", "ly", "s")) and not word.endswith("ss") for word in listed)
-    beginnings = {word[:4] for word in listed}
+    places = _seed_places()
+    for run in _SEED_RUN.finditer(text):
+        for known, group in groupby(
+            _SEED_WORD.finditer(text, *run.span()), lambda word: word[0].lower() in places
+        ):
+            stretch = list(group) if known else []
+            parts = [part for count in _SEED_LENGTHS[::-1] for part in (stretch[:count], stretch[-count:])]
+            for part in parts:
+                numbers = [places[word[0].lower()] for word in part]
+                if (
+                    len(part) not in _SEED_LENGTHS
+                    or len(set(numbers)) < len(part) - 1
+                    or numbers == sorted(numbers)
+                ):
+                    continue
+                start, end = part[0].start(), part[-1].end()
+                if not _has_checksum(numbers):
+                    start, end = stretch[0].start(), stretch[-1].end()
+                    if len(stretch) > len(part) + _MOST_AROUND or not _stands_out(text, start, end):
+                        continue
+                yield Finding("private_key", start, end)
+                break
+
+
+def _stands_out(text: str, start: int, end: int) -> bool:
+    """Whether a part is a list, fills its lines or quotes, or a word of wallets stands before it."""
+    edges = "\n\"'`"
+    before, behind = text[:start].rstrip(" \t")[-1:], text[end:].lstrip(" \t")[:1]
     return (
-        len(listed) in _SEED_LENGTHS
-        and not words("no_seed").intersection(listed)
-        and len(beginnings) >= len(listed) - 1
-        and endings <= len(listed) // 6
+        (before in edges and behind in edges)
+        or not re.search("[A-Za-z] {1,3}[A-Za-z]", text[start:end])
+        or bool(_SEED_HINT.search(text, max(0, start - _HINT_REACH), start))
     )
+
+
+def _has_checksum(numbers: list[int]) -> bool:
+    """Whether the last bits, one for each three words, are the first ones of the digest of the others."""
+    checked = len(numbers) // 3
+    whole = int("".join(f"{number:011b}" for number in numbers), 2)
+    entropy = (whole >> checked).to_bytes(checked * 4, "big")
+    return hashlib.sha256(entropy).digest()[0] >> (8 - checked) == whole & ((1 << checked) - 1)
 
 
 def _in_urls(text: str) -> Iterator[Finding]:
