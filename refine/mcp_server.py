@@ -41,7 +41,7 @@ from judges.verdict import Usage, Verdict
 from refine.server.access import Caller, Incoming, ServedGuard
 from refine.server.assembly import DEADLINE_S, judge_model, make_service
 from refine.server.config import ServerSettings
-from refine.server.dialects import chat
+from refine.server.dialects import CHAT
 from refine.server.dialects.protocol import Json, JudgedRequest
 from refine.server.errors import ApiError, openai_error
 from refine.server.judge_models import connect_models
@@ -275,11 +275,11 @@ class McpServer:
             "messages": [{"role": "user", "content": question}],
             **({"model": model} if model else {}),
         }
-        conversation = chat.conversation(payload)
-        headers = upstream.headers({"content-type": "application/json"}, uuid.uuid4().hex, own, chat.KEY_HEADER)
+        conversation = CHAT.conversation(payload)
+        headers = upstream.headers({"content-type": "application/json"}, uuid.uuid4().hex, own, CHAT.KEY_HEADER)
         generator = UpstreamGenerator(
             upstream,
-            chat,
+            CHAT,
             JudgedRequest(payload=payload, model=model, streamed=False, refine={}),
             length=len(conversation),
             headers=headers,

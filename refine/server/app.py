@@ -32,7 +32,7 @@ from judges.sample import Sample, canonical_field
 from judges.verdict import Verdict
 from refine.server.access import Caller, Incoming, ServedGuard, request_headers, request_id
 from refine.server.answers import OutcomeRecord
-from refine.server.dialects import DIALECTS, chat
+from refine.server.dialects import CHAT, DIALECTS
 from refine.server.dialects.protocol import (
     GuardReply,
     Json,
@@ -210,7 +210,7 @@ class _CheckedText:
     async def outcome(self, records: list[OutcomeRecord]) -> Outcome:
         """Judge it, and have it written again; whatever comes of it is kept in a list."""
         messages = list(self.messages) or [{"role": "user", "content": _UNKNOWN_QUESTION}]
-        conversation = chat.conversation({"messages": messages})
+        conversation = CHAT.conversation({"messages": messages})
         loop = self.guard.loop.with_generator(_FirstDraft(self.text, self._make_mender(messages, conversation)))
         begun = loop.begin({"messages": conversation})
         if not self.messages and loop.policy.augment in ("restated", "fresh"):  # the text is all that there is
@@ -234,7 +234,7 @@ class _CheckedText:
         request = JudgedRequest(payload=payload, model=self.model, streamed=False, refine={})
         return UpstreamGenerator(
             self.guard.upstream,
-            chat,
+            CHAT,
             request,
             length=len(conversation),
             headers=self.headers,
@@ -293,7 +293,7 @@ class _LiteLLMRoute(PostRoute):
         """Check the texts of a response; see the base class."""
         guard = exchange.choose_guard("", caller, _read_guard_name(body))
         _check_spending(guard, exchange.incoming, self._service)
-        headers = {} if guard.upstream is None else exchange.upstream_headers(guard, caller, chat)
+        headers = {} if guard.upstream is None else exchange.upstream_headers(guard, caller, CHAT)
         headers = {**headers, "content-type": "application/json"}
         most = self._service.limits.max_texts
         work = _check_texts(guard, body, headers, exchange.records, most=most)
@@ -301,7 +301,7 @@ class _LiteLLMRoute(PostRoute):
 
 
 async def _respond(work: Coroutine[Any, Any, GuardReply], client: Client, service: Service) -> GuardReply | None:
-    return await respond(work, client, chat, keep_alive_s=None, running=service.running)
+    return await respond(work, client, CHAT, keep_alive_s=None, running=service.running)
 
 
 def _operations(service: Service, metrics: Metrics | None) -> list[Route]:

@@ -35,7 +35,8 @@ from refine.server.access import ServedGuard
 from refine.server.app import make_guard_app
 from refine.server.assembly import make_service
 from refine.server.config import ServerSettings, load_settings, unknown_variables
-from refine.server.dialects import chat, messages
+from refine.server.dialects import CHAT, MESSAGES
+from refine.server.dialects.protocol import ApiDialect
 from refine.server.errors import ApiError
 from refine.server.labels import LabelRoute
 from refine.server.notices import WebhookCollector, describe_webhooks, make_notices, open_webhooks
@@ -250,8 +251,8 @@ async def _ask_upstream(guard: ServedGuard) -> str:
     upstream = guard.upstream
     if upstream is None:
         return "is not set"
-    dialect = messages if guard.api == messages.API else chat
-    version = {"anthropic-version": "2023-06-01"} if dialect is messages else {}
+    dialect: ApiDialect = MESSAGES if guard.api == MESSAGES.API else CHAT
+    version = {"anthropic-version": "2023-06-01"} if dialect is MESSAGES else {}
     headers = upstream.headers(version, "check", {}, dialect.KEY_HEADER)
     try:
         async with upstream.open("GET", "/models", "", headers, None) as response:
