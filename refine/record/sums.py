@@ -75,7 +75,7 @@ def bucket_of(seconds: float) -> int:
     return round(math.log(seconds) / _STEP) if seconds > 1e-6 else round(math.log(1e-6) / _STEP)  # noqa: PLR2004 - a microsecond
 
 
-def seconds_of(bucket: int) -> float:
+def _seconds_of(bucket: int) -> float:
     """Return the time that a bucket stands for."""
     return math.exp(bucket * _STEP)
 
@@ -418,5 +418,5 @@ def percentile(tally: Mapping[int, int], share: float) -> float | None:
     for bucket in sorted(tally):
         answers_so_far += tally[bucket]
         if answers_so_far >= max(1, wanted):
-            return seconds_of(bucket)
+            return _seconds_of(bucket)
     return None

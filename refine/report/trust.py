@@ -41,7 +41,7 @@ class TrustSources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class _Trust:
     """What is known of how far verdicts can be believed.
 
     Args:
@@ -61,7 +61,7 @@ class Trust:
     notes: tuple[str, ...] = ()
 
 
-def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) -> Trust | None:
+def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) -> _Trust | None:
     """Return how far the verdicts of a run can be believed; None where nothing was given to tell it from.
 
     Args:
@@ -79,7 +79,7 @@ def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) ->
     notes: list[str] = []
     alignments = _alignments(evaluation, sources.labels, notes, seed) if has_labels else ()
     certificate = _certificate_of(sources, alignments, notes)
-    return Trust(
+    return _Trust(
         alignments=alignments,
         replay=_replay(sources, seed),
         certificate=certificate,
@@ -160,7 +160,7 @@ def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, b
 _EFFECTS: dict[str, doc.Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
 
 
-def _benefit_section(trust: Trust) -> doc.Section | None:
+def _benefit_section(trust: _Trust) -> doc.Section | None:
     """Return the section on whether the loop helps: that of recorded attempts, else that of labelled rows."""
     reports = [] if trust.replay is None else [trust.replay.benefit]
     reports += [one.benefit for one in trust.alignments]
@@ -312,7 +312,7 @@ _NO_CHANGE = 0.0
 _TINY = 0.001
 
 
-def trust_sections(trust: Trust) -> Iterator[doc.Section]:
+def trust_sections(trust: _Trust) -> Iterator[doc.Section]:
     """Yield the sections for which there are data, the first on whether the loop helps."""
     benefit = _benefit_section(trust)
     if benefit is not None:

@@ -238,7 +238,7 @@ def try_judge(
         ConfigurationError: If no cases are shipped for this judge, or it cannot be used.
     """
     tried = as_judge(judge)
-    listed = worked_cases(name or catalogue_name(tried)) if cases is None else _expanded(cases)
+    listed = worked_cases(name or _catalogue_name(tried)) if cases is None else _expanded(cases)
     if not listed:
         raise ConfigurationError(
             f"no cases are shipped for the judge {shortened(name or tried.name)}; there are some for every judge "
@@ -255,7 +255,7 @@ def _expanded(cases: Sequence[WorkedCase | TrialPair]) -> list[WorkedCase]:
     return [case for part in parts for case in part]
 
 
-def catalogue_name(judge: Judge) -> str:
+def _catalogue_name(judge: Judge) -> str:
     """Return the qualified name of a judge of the catalogue; of another one its own name."""
     entry = getattr(type(judge), "entry", None)
     return str(getattr(entry, "name", None) or judge.name)
