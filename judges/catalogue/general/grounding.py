@@ -11,18 +11,7 @@ from unicodedata import normalize
 from pydantic import JsonValue
 
 from judges.catalogue.metric import ModelJudge
-from judges.catalogue.parts.claims import (
-    YesNo,
-    YesNos,
-    bullets,
-    cut,
-    grounded_verdict,
-    in_order,
-    one_each,
-    reasons,
-    share,
-    support_feedback,
-)
+from judges.catalogue.parts import claims
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_of
 from judges.catalogue.parts.text import sentences
 from judges.catalogue.ragas.faithfulness import Faithfulness
@@ -49,12 +38,12 @@ class Hallucination(Faithfulness):
 
     def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
         """Return the verdict, with the share of claims that nothing supports as its value."""
-        advice = support_feedback(self, sample, items, called="claims", absent="unsupported")
+        advice = claims.support_feedback(self, sample, items, called="claims", absent="unsupported")
         failed = sum(not item.passed for item in items) / len(items)
-        return grounded_verdict(self, items, value=failed, feedback=advice)
+        return claims.grounded_verdict(self, items, value=failed, feedback=advice)
 
 
-_SUPPORTING: Question[YesNos] = Question(prompt="citations", reply=YesNos)
+_SUPPORTING: Question[claims.YesNos] = Question(prompt="citations", reply=claims.YesNos)
 
 _MARK = re.compile(r"\[\^?(?P<inner>[^\[\]\n]{1,80})\](?!\()|【(?P<wide>[^【】\n]{1,80})】")
 _RAISED = re.compile(
@@ -127,11 +116,11 @@ class Citations(ModelJudge):
             rationale = "The answer cites no source."
             return self.verdict(0.0, rationale=rationale, feedback=self.say("none", sample))
         resolved = [citation for citation in citations if citation.source is not None]
-        replies: Iterator[YesNo] = iter(())
+        replies: Iterator[claims.YesNo] = iter(())
         if resolved:
             data = {**question_of(sample), **_rendered(resolved)}
-            reply = yield from self.ask(_SUPPORTING, sample, data, check=one_each(len(resolved)))
-            replies = iter(in_order(reply.items))
+            reply = yield from self.ask(_SUPPORTING, sample, data, check=claims.one_each(len(resolved)))
+            replies = iter(claims.in_order(reply.items))
         items = [
             _unresolved(citation)
             if citation.source is None
@@ -141,7 +130,10 @@ class Citations(ModelJudge):
             for citation in citations
         ]
         return self.verdict(
-            share(items), items=tuple(items), rationale=reasons(items), feedback=self._feedback(sample, items)
+            claims.share(items),
+            items=tuple(items),
+            rationale=claims.reasons(items),
+            feedback=self._feedback(sample, items),
         )
 
     def _feedback(self, sample: Sample, items: Sequence[Verdict]) -> str:
@@ -153,7 +145,7 @@ class Citations(ModelJudge):
         ]
         parts = {"unresolved": unresolved, "unsupported": unsupported}
         return "\n".join(
-            self.say(phrase, sample, citations=bullets(texts, longest=600))
+            self.say(phrase, sample, citations=claims.bullets(texts, longest=600))
             for phrase, texts in parts.items()
             if texts
         )
@@ -232,7 +224,7 @@ def _rendered(citations: Sequence[_Citation]) -> dict[str, JsonValue]:
 
 
 def _subject(citation: _Citation) -> str:
-    return f"[{citation.mark}] {cut(citation.claim)}"
+    return f"[{citation.mark}] {claims.cut(citation.claim)}"
 
 
 def _unresolved(citation: _Citation) -> Verdict:

@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.catalogue.safety.harm import chosen
+from judges.catalogue.safety.personal import identifiers
 from judges.catalogue.safety.personal.finding import (
     BY_MODEL,
     KINDS,
@@ -20,15 +21,6 @@ from judges.catalogue.safety.personal.finding import (
     Kind,
     Plain,
     without_overlaps,
-)
-from judges.catalogue.safety.personal.identifiers import (
-    cards,
-    emails,
-    ibans,
-    ip_addresses,
-    known_countries,
-    national_ids,
-    phones,
 )
 from judges.catalogue.safety.personal.secrets import secrets
 from judges.entry import Entry, own_entry, own_tables
@@ -55,7 +47,7 @@ def find(
     """
     plain = Plain(text)
     regions = _PHONE_REGIONS if countries is None else tuple(sorted(countries))
-    packs = known_countries() if countries is None else countries
+    packs = identifiers.known_countries() if countries is None else countries
     findings = without_overlaps(one for one in _all(plain, regions, packs) if one.kind in kinds)
     places = [(finding, plain.original(finding.start, finding.end)) for finding in findings]
     return [replace(finding, start=start, end=end) for finding, (start, end) in places]
@@ -63,13 +55,13 @@ def find(
 
 def _all(plain: Plain, regions: Collection[str], packs: Collection[str]) -> Iterator[Finding]:
     yield from secrets(plain)
-    yield from emails(plain)
+    yield from identifiers.emails(plain)
     if any(character.isdecimal() for character in plain.text):
-        yield from ibans(plain)
-        yield from cards(plain)
-        yield from national_ids(plain, packs)
-        yield from phones(plain, tuple(regions))
-        yield from ip_addresses(plain)
+        yield from identifiers.ibans(plain)
+        yield from identifiers.cards(plain)
+        yield from identifiers.national_ids(plain, packs)
+        yield from identifiers.phones(plain, tuple(regions))
+        yield from identifiers.ip_addresses(plain)
 
 
 _TAIL = 8
@@ -333,7 +325,9 @@ def _places(item: _Person, answer: str) -> list[tuple[int, int]]:
 def _checked_countries(countries: Collection[str] | None) -> frozenset[str] | None:
     if countries is None:
         return None
-    return frozenset(chosen(countries, sorted({*known_countries(), *_PHONE_REGIONS}), setting="countries"))
+    return frozenset(
+        chosen(countries, sorted({*identifiers.known_countries(), *_PHONE_REGIONS}), setting="countries")
+    )
 
 
 def _check_extra() -> None:

@@ -19,7 +19,7 @@ from judges.model import Distribution, LlmRun, ModelRequest, ModelResponse, Prom
 from judges.models import retry
 from judges.models.likelihood import ALTERNATIVES
 from judges.models.prompt_and_reply import texts_in
-from judges.models.providers import llm_runs
+from judges.models.providers import llm_runs, openai_fields
 from judges.models.providers.http import Connected, Endpoint
 from judges.models.providers.http_errors import (
     EndpointResponse,
@@ -28,21 +28,6 @@ from judges.models.providers.http_errors import (
     error_in,
 )
 from judges.models.providers.llama import TIMEOUT_S, LlamaEndpoint, LocalModel
-from judges.models.providers.openai_fields import (
-    GENERATING,
-    SETTINGS,
-    address_for,
-    checked_bound,
-    checked_endings,
-    checked_extra,
-    checked_name,
-    checked_temperature,
-    encoded,
-    local_name,
-    names_direct_client,
-    parsed_name,
-    tool_fields,
-)
 from judges.models.providers.openai_replies import (
     OK,
     ChunkReader,
@@ -105,13 +90,13 @@ class _ChatSettings:
 
     def bound(self, fields: Mapping[str, Any]) -> Self:
         """Return these settings with further fields, which replace those of the same name."""
-        checked = checked_bound(fields)
-        others = {name: value for name, value in checked.items() if name not in SETTINGS}
-        generating = {name: value for name, value in others.items() if name in GENERATING}
-        extra = {name: value for name, value in others.items() if name not in GENERATING}
+        checked = openai_fields.checked_bound(fields)
+        others = {name: value for name, value in checked.items() if name not in openai_fields.SETTINGS}
+        generating = {name: value for name, value in others.items() if name in openai_fields.GENERATING}
+        extra = {name: value for name, value in others.items() if name not in openai_fields.GENERATING}
         return replace(
             self,
-            model=checked_name(checked.get("model", self.model)),
+            model=openai_fields.checked_name(checked.get("model", self.model)),
             temperature=_number(checked, "temperature", self.temperature),
             max_tokens=_number(checked, "max_tokens", self.max_tokens),
             stream=bool(checked.get("stream", self.stream)),
@@ -230,7 +215,7 @@ class _ChatCalls:
         return is_ours and is_refused and self.limit == "max_tokens"
 
     def _deliver(self, fields: Fields) -> Fields:
-        body, reader = encoded(fields), self._reader()
+        body, reader = openai_fields.encoded(fields), self._reader()
 
         def post() -> Fields:
             on_part = None if reader is None else reader.feed
@@ -244,7 +229,7 @@ class _ChatCalls:
             return retry.persist(post, first, self._retries)
 
     async def _adeliver(self, fields: Fields) -> Fields:
-        body, reader = encoded(fields), self._reader()
+        body, reader = openai_fields.encoded(fields), self._reader()
 
         async def post() -> Fields:
             on_part = None if reader is None else reader.feed
@@ -349,15 +334,15 @@ class OpenAICompatible(Connected):
     ) -> None:
         temperature, judging_at = (None, 0.0) if isinstance(temperature, EllipsisType) else (temperature,) * 2
         self._chat = _ChatSettings(
-            model=checked_name(model),
-            temperature=checked_temperature(temperature),
+            model=openai_fields.checked_name(model),
+            temperature=openai_fields.checked_temperature(temperature),
             max_tokens=None if max_tokens is None else whole_number(max_tokens, setting="max_tokens"),
             stream=stream,
-            extra=checked_extra({} if extra is None else extra),
+            extra=openai_fields.checked_extra({} if extra is None else extra),
         )
         self.retries = whole_number(retries, setting="retries", least=0)
-        self._endings = checked_endings(endings)
-        is_local = local_name(base_url) is not None
+        self._endings = openai_fields.checked_endings(endings)
+        is_local = openai_fields.local_name(base_url) is not None
         timeout_s = (TIMEOUT_S if is_local else _TIMEOUT_S) if timeout_s is None else timeout_s
         self._endpoint = (
             LlamaEndpoint(LocalModel.named(base_url), timeout_s)
@@ -393,13 +378,13 @@ class OpenAICompatible(Connected):
         Raises:
             ConfigurationError: If the name has another form, or there is no address.
         """
-        if local_name(name) is not None:
+        if openai_fields.local_name(name) is not None:
             return cls(name, **{"model": name.strip(), **settings})
-        parts = parsed_name(name)
+        parts = openai_fields.parsed_name(name)
         if parts is None or not parts[0]:
             raise unfit("a model behind an endpoint is named 'openai-compatible:MODEL@BASE_URL'", name)
         model, address = parts
-        return cls(address_for(name, address), **{"model": model, **settings})
+        return cls(openai_fields.address_for(name, address), **{"model": model, **settings})
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._endpoint.origin!r}, model={self.name!r})"
@@ -524,11 +509,11 @@ class OpenAICompatible(Connected):
         Raises:
             ConfigurationError: If a tool cannot be offered, or a field cannot be bound.
         """
-        return self.bind(**tool_fields(tools, tool_choice, strict=strict), **fields)
+        return self.bind(**openai_fields.tool_fields(tools, tool_choice, strict=strict), **fields)
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` uses this model: at this address, or through LangChain under the same name."""
-        if names_direct_client(other):
+        if openai_fields.names_direct_client(other):
             other = OpenAICompatible.named(other)
         if isinstance(other, OpenAICompatible):
             return (other.base_url, other.name) == (self.base_url, self.name)

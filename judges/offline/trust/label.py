@@ -19,16 +19,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.messages import WITHOUT_MEDIA
 from judges.offline.dataset.reading import DRAW_NAMES
 from judges.offline.statistics import active_probabilities, neyman
-from judges.offline.trust.calibration import (
-    CalibrationRun,
-    checked_thresholds,
-    draw_place,
-    of_one_loop,
-    one_per_question,
-    recorded_attempts,
-    replay_chain,
-    runs_of,
-)
+from judges.offline.trust import calibration
 from judges.offline.trust.certify import GOOD
 from judges.offline.trust.loops import read_labelled, with_labels
 from judges.offline.trust.rows import (
@@ -361,7 +352,11 @@ def _unsure(mark: JudgeMark, errors: Mapping[int, float]) -> float:
 
 
 def _to_certify(
-    runs: Sequence[CalibrationRun], released: Iterable[Sequence[int | None]], *, budget: int, seed: int = 0
+    runs: Sequence[calibration.CalibrationRun],
+    released: Iterable[Sequence[int | None]],
+    *,
+    budget: int,
+    seed: int = 0,
 ) -> list[NextLabel]:
     """Choose a simple random sample of runs, and of these every answer that some policy would release.
 
@@ -379,7 +374,7 @@ def _to_certify(
             if attempt is not None:
                 needed[place].add(attempt)
     drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
-    order = sorted(range(len(runs)), key=lambda place: draw_place(runs[place], seed))
+    order = sorted(range(len(runs)), key=lambda place: calibration.draw_place(runs[place], seed))
     chosen: list[JudgedAnswer] = []
     for place in order:
         missing = [runs[place].rows[n - 1] for n in sorted(needed[place]) if runs[place].bad[n - 1] is None]
@@ -492,13 +487,13 @@ def labels_to_certify(
     """
     rows = read_labelled(attempts, labels).rows
     name = judge_among(rows, judge)
-    recorded, subject, _ = of_one_loop(runs_of(rows, good=good, split=None))
-    runs = recorded if estimand == "traffic" else one_per_question(recorded)
-    most = recorded_attempts(rows, subject, max_attempts, independent=False)
+    recorded, subject, _ = calibration.of_one_loop(calibration.runs_of(rows, good=good, split=None))
+    runs = recorded if estimand == "traffic" else calibration.one_per_question(recorded)
+    most = calibration.recorded_attempts(rows, subject, max_attempts, independent=False)
     waits = subject.patience if patience is None else patience
-    replays = replay_chain(
+    replays = calibration.replay_chain(
         runs,
-        checked_thresholds(thresholds, on_scores=False),
+        calibration.checked_thresholds(thresholds, on_scores=False),
         judge=name,
         on_scores=False,
         max_attempts=most,
