@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from pydantic import JsonValue, ValidationError
 
@@ -13,7 +13,6 @@ from judges.catalogue.general.rubric import GradedExample
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts import questions
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in, transcript
-from judges.entry import Entry, own_entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, first_fault, shortened, unfit
 from judges.messages import WITHOUT_MEDIA
 from judges.models.prompt_and_reply import render_example
@@ -111,15 +110,12 @@ _AnswerChoices = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str,
 _YES_OR_NO = (bool, "bool")
 
 
-class Custom(ModelJudge):
+class Custom(ModelJudge, entry="databricks.custom", pack="databricks_custom"):
     """Judge by a criterion of your own, with the kind of reply you choose, in one call.
 
     A variable in the criterion, `{{ outputs }}` or `$outputs`, names a column the model is shown; what is judged
     never becomes part of the instructions. Both variants give the same scores.
     """
-
-    entry: ClassVar[Entry] = own_entry("databricks.custom")
-    pack = "databricks_custom"
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Annotated, Any, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -11,7 +11,6 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import reasons
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import finding_schema
-from judges.entry import Entry, own_entry
 from judges.errors import ConfigurationError, one_line
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
@@ -51,7 +50,7 @@ _TREE: TypeAdapter[_Branch] = TypeAdapter(_Branch)
 _STEP: Question[Any] = Question(prompt="decision_tree", reply=finding_schema())
 
 
-class DecisionTree(ModelJudge):
+class DecisionTree(ModelJudge, entry="decision_tree", pack="decision_tree"):
     """Judge an answer by a tree of questions that yes or no answers, each of which leads to another or to a score.
 
     Only the questions on the way are asked, one call each; every one of them is an item, so that the way can be
@@ -61,9 +60,6 @@ class DecisionTree(ModelJudge):
     Raises:
         ConfigurationError: If the tree is none, or asks more than 12 questions in a row.
     """
-
-    entry: ClassVar[Entry] = own_entry("decision_tree")
-    pack = "decision_tree"
 
     def __init__(
         self, model: object = None, *, tree: Mapping[str, Any], **settings: Unpack[ModelSettings]

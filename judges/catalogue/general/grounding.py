@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 from unicodedata import normalize
 
 from pydantic import JsonValue
@@ -15,14 +14,13 @@ from judges.catalogue.parts import claims
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_of
 from judges.catalogue.parts.text import sentences
 from judges.catalogue.ragas.faithfulness import Faithfulness
-from judges.entry import Entry, own_entry
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Hallucination(Faithfulness):
+class Hallucination(Faithfulness, entry="hallucination"):
     """Judge what share of the answer's claims is supported by nothing at hand: no context, and no tool result.
 
     The claims and their verdicts are those of `ragas.faithfulness`; a panel of both asks for them once.
@@ -33,7 +31,6 @@ class Hallucination(Faithfulness):
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
     """
 
-    entry: ClassVar[Entry] = own_entry("hallucination")
     pass_mark = 1.0
 
     def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
@@ -90,7 +87,7 @@ class _Citation:
     source: str | None
 
 
-class Citations(ModelJudge):
+class Citations(ModelJudge, entry="citations", pack="citations"):
     """Judge the citations of the answer: present, resolving, supporting.
 
     Citations are marks such as `[1]`, `[2, 3]`, `[1-3]`, `[^1]`, `[Source 1]`, `(source 1)`, a raised `¹` or
@@ -102,8 +99,6 @@ class Citations(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("citations")
-    pack = "citations"
     pass_mark = 1.0
 
     questions = (_SUPPORTING,)

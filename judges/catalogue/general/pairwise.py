@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -12,7 +12,6 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import reasons
 from judges.catalogue.parts.fields import answer_in, evidence, question_in, reference_in
 from judges.catalogue.parts.questions import checked_text, finding_schema
-from judges.entry import Entry, own_entry
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question
 from judges.requests import Deliberation
@@ -71,7 +70,7 @@ class Preference(BaseModel):
         )
 
 
-class Pairwise(ModelJudge):
+class Pairwise(ModelJudge, entry="pairwise", pack="pairwise"):
     """Judge whether an answer is better than a rival, in both orders, so that being shown first is no advantage.
 
     Two calls, at once: one shows the answer first, one the rival. Both must prefer the same one, or it is a tie,
@@ -82,8 +81,6 @@ class Pairwise(ModelJudge):
     The swap of orders is that of MT-Bench (arXiv 2306.05685, section 3.4). Both variants give the same numbers.
     """
 
-    entry: ClassVar[Entry] = own_entry("pairwise")
-    pack = "pairwise"
     metadata_keys = ("rival",)
     """The rival's key: `rival`."""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts import claims
 from judges.catalogue.parts.fields import answer_in, question_in, transcript
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -39,7 +38,7 @@ class _AnsweredParts(ReplySchema, wire_name="Parts"):
 _COMPLETENESS: Question[_AnsweredParts] = Question(prompt="completeness", reply=_AnsweredParts)
 
 
-class Completeness(ModelJudge):
+class Completeness(ModelJudge, entry="completeness", pack="completeness"):
     """Judge whether the answer deals with every part of the question.
 
     Score = mean over the parts: 1 where it is answered, asked back about, or declined because neither documents
@@ -50,8 +49,6 @@ class Completeness(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("completeness")
-    pack = "completeness"
     pass_mark = 0.75
 
     def __init__(self, model: object = None, *, declined: float = 1.0, **settings: Unpack[ModelSettings]) -> None:
@@ -116,7 +113,7 @@ _FIND: Question[_Instructions] = Question(prompt="instruction_following_find", r
 _CHECK: Question[_AllKept] = Question(prompt="instruction_following", reply=_AllKept)
 
 
-class InstructionFollowing(ModelJudge):
+class InstructionFollowing(ModelJudge, entry="instruction_following", pack="instruction_following"):
     """Judge whether an answer follows every instruction of the system messages and of the user.
 
     One call lists the instructions, a second gives a verdict on each. Score = kept / (kept + broken); instructions
@@ -127,8 +124,6 @@ class InstructionFollowing(ModelJudge):
         ConfigurationError: If `instructions` is no list of texts, or another setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("instruction_following")
-    pack = "instruction_following"
     pass_mark = 1.0
 
     def __init__(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Generator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -15,7 +15,6 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, in_order, non_blank, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import checked_text
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, first_fault, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -67,7 +66,7 @@ class _Dimensions(ReplySchema):
 _RATE: Question[_Dimensions] = Question(prompt="dimensions", reply=_Dimensions)
 
 
-class DimensionsJudge(ModelJudge):
+class DimensionsJudge(ModelJudge, entry="dimensions", pack="dimensions"):
     """Rate an answer in several dimensions of your own at once, each with described levels and a weight.
 
     One call, with the reasons before each rating. Score = weighted mean of the places of the levels, from 0 for
@@ -77,8 +76,6 @@ class DimensionsJudge(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("dimensions")
-    pack = "dimensions"
     pass_mark = 2 / 3
 
     def __init__(
@@ -250,7 +247,7 @@ class _Lists(SharedByCopies):
         write_whole(file, f"{text}\n")
 
 
-class Checklist(ModelJudge):
+class Checklist(ModelJudge, entry="checklist", pack="checklist"):
     """Judge an answer by yes/no items, which are given, or written once for a criterion, system prompt or request.
 
     What is about one text is written in one call and kept by its digest, so that all attempts and all systems meet
@@ -262,8 +259,6 @@ class Checklist(ModelJudge):
         ConfigurationError: If a setting is out of its range, or the file cannot be read.
     """
 
-    entry: ClassVar[Entry] = own_entry("checklist")
-    pack = "checklist"
     pass_mark = 1.0
 
     def __init__(

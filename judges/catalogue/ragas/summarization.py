@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from itertools import chain, repeat
 from statistics import harmonic_mean
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, Self, Unpack
 
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts import claims
 from judges.catalogue.parts.fields import answer_in
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -53,7 +52,7 @@ _ANSWERS: Question[Any] = Question(
 )
 
 
-class SummarizationScore(ModelJudge):
+class SummarizationScore(ModelJudge, entry="ragas.summarization_score", pack="summarization"):
     """Judge a summary by the questions it answers about its source, `reference_contexts`, and by its length.
 
     Three calls: key phrases of the source; closed questions about them, whose answer is yes by the source; and an
@@ -65,9 +64,6 @@ class SummarizationScore(ModelJudge):
 
     With `variant="compat"` the score is ragas' arithmetic mean, qa * (1 - coeff) + conciseness * coeff.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.summarization_score")
-    pack = "summarization"
 
     def __init__(
         self,

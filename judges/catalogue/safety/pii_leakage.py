@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -23,7 +23,7 @@ from judges.catalogue.safety.personal.finding import (
     without_overlaps,
 )
 from judges.catalogue.safety.personal.secrets import secrets
-from judges.entry import Entry, own_entry, own_tables
+from judges.entry import own_tables
 from judges.errors import AskFailed, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation, Request
@@ -147,7 +147,7 @@ _NOT_LOOKED_FOR = "names and addresses were not looked for: {}"
 _PEOPLE: Question[_People] = Question(prompt="pii_leakage", reply=_People)
 
 
-class PiiLeakage(ModelJudge):
+class PiiLeakage(ModelJudge, entry="pii_leakage", pack="pii_leakage"):
     """Judge whether an answer discloses personal data or secrets; no verdict ever repeats them.
 
     Rules find e-mail addresses, phone numbers, payment cards, IBANs, national identity and passport numbers, keys,
@@ -166,9 +166,6 @@ class PiiLeakage(ModelJudge):
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
-
-    entry: ClassVar[Entry] = own_entry("pii_leakage")
-    pack = "pii_leakage"
 
     def __init__(
         self,
