@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -81,10 +80,8 @@ _REMEDIES = {
 }
 
 
-class FrozenSettings(HintedModel):
+class FrozenSettings(HintedModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
     """Frozen settings whose errors are reported in one line."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def __init__(self, **settings: Any) -> None:
         try:

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
-from pydantic import ConfigDict, Field, JsonValue, SkipValidation
+from pydantic import Field, JsonValue, SkipValidation
 
 from graphs import answers
 from graphs.policy import OnRefusal, Policy
@@ -36,7 +36,7 @@ def evolve(record: T, **changes: Any) -> T:
     return twin
 
 
-class Piece(Frozen):
+class Piece(Frozen, frozen=True, extra="forbid"):
     """A stretch of an answer that was judged by itself.
 
     Args:
@@ -46,15 +46,13 @@ class Piece(Frozen):
         at_s: Seconds from the question until it went out; None where it did not.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     text: str
     verdict: Verdict | None = None
     released: bool = False
     at_s: float | None = None
 
 
-class Attempt(Frozen):
+class Attempt(Frozen, frozen=True, extra="forbid"):
     """One generated answer and its verdict.
 
     Args:
@@ -80,7 +78,6 @@ class Attempt(Frozen):
         is_withheld: Whether it was refused where refused drafts are mended or blocked, and is never released.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     _guesses_at: ClassVar[str] = "an attempt"
 
     number: int = Field(ge=1)

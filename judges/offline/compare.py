@@ -12,7 +12,7 @@ from random import Random
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any, TextIO, overload
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from judges.catalogue.general.pairwise import CHOICES, Pairwise, Winner
 from judges.catalogue.names import one_judge
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
-class Comparison(BaseModel):
+class Comparison(BaseModel, frozen=True, extra="forbid", validate_by_name=True):
     """How the answers of one system, `a`, compare with those of another, `b`; `str()` gives a readable report.
 
     Args:
@@ -58,8 +58,6 @@ class Comparison(BaseModel):
         usage: Usage of the judge in total.
         rows: The judged pairs; empty if they were not kept.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True)
 
     a: str
     b: str
@@ -343,7 +341,7 @@ _CLOSE = 1e-6
 """Relative change at which resampled strengths count as converged, far below what an interval shows."""
 
 
-class RankedSystem(BaseModel):
+class RankedSystem(BaseModel, frozen=True, extra="forbid"):
     """A system's rating among those it was compared with.
 
     Args:
@@ -354,8 +352,6 @@ class RankedSystem(BaseModel):
         win_rate: (wins + ties / 2) / games, 0 to 1.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: str
     rating: float
     interval: tuple[float, float]
@@ -363,15 +359,13 @@ class RankedSystem(BaseModel):
     win_rate: float = Field(ge=0, le=1)
 
 
-class SystemRanking(BaseModel):
+class SystemRanking(BaseModel, frozen=True, extra="forbid"):
     """Systems by strength; `str()` gives a readable table.
 
     Args:
         systems: The systems, strongest first, equals by name.
         games: Number of games counted.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     systems: tuple[RankedSystem, ...]
     games: int

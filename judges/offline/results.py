@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_serializer
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, field_serializer
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
@@ -36,7 +36,7 @@ _MOST_USAGES = 256
 _FOUND_BY_ANY_NAME = AfterValidator(partial(ByJudge, qualified=qualified_name))
 
 
-class Row(BaseModel):
+class Row(BaseModel, frozen=True, extra="forbid"):
     """One row of a dataset, judged.
 
     Args:
@@ -46,8 +46,6 @@ class Row(BaseModel):
             found by any of its names.
         error: Why the row could not be read; empty if it could.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     index: int = Field(ge=0)
     sample: Sample | None = None
@@ -73,7 +71,7 @@ class Row(BaseModel):
             return json.dumps(self.model_dump(mode="json"))
 
 
-class Summary(BaseModel):
+class Summary(BaseModel, frozen=True, extra="forbid"):
     """The results of one judge over all rows.
 
     Args:
@@ -96,8 +94,6 @@ class Summary(BaseModel):
         latency_percentiles_s: The median and the 90th and 99th percentile of those seconds, by percentage.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     n: int
     scored: int
     mean: float | None
@@ -114,7 +110,7 @@ class Summary(BaseModel):
     contradicted: int = 0
 
 
-class Evaluation(HintedModel):
+class Evaluation(HintedModel, frozen=True, extra="forbid"):
     """The result of judging a dataset; `evaluation["judge"]` is that judge's summary, `len` the number of rows.
 
     Args:
@@ -122,7 +118,6 @@ class Evaluation(HintedModel):
         summary: Summaries by judge, found as the verdicts of a row are.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     _guesses_at: ClassVar[str] = "an evaluation"
 
     rows: tuple[Row, ...]

@@ -15,20 +15,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Table,
-    and_,
-    delete,
-    func,
-    literal,
-    or_,
-    select,
-    true,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa
 
 from refine.record.schema import (
     ATTEMPT,
@@ -141,7 +128,7 @@ class Sums:
             self.series[series_id] = dimensions
         return series_id
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: sa.Connection) -> None:
         """Add these sums to those of the database, in an order that lets no two writers wait for each other."""
         if not self.series:
             return
@@ -171,91 +158,93 @@ class Sums:
         return [dict(zip(names, (*place, wide[place]), strict=True)) for place in sorted(wide)]
 
 
-def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows: list[dict[str, Any]]) -> None:
+def _add_to(
+    connection: sa.Connection, table: sa.Table, measures: Sequence[str], rows: list[dict[str, Any]]
+) -> None:
     upsert = insert_into(connection, table)
     grown = {name: table.c[name] + upsert.excluded[name] for name in measures}
     if rows:
         connection.execute(upsert.on_conflict_do_update(index_elements=list(table.primary_key), set_=grown), rows)
 
 
-def take_away(connection: Connection, identifiers: Sequence[str]) -> None:
+def take_away(connection: sa.Connection, identifiers: Sequence[str]) -> None:
     """Take outcomes that are about to be removed out of the sums they are in."""
     cursor = min(_summed_up_to(connection), (_sealed_since(connection), ""))
-    rows = connection.execute(select(*_NEEDED).where(OUTCOME.c.id.in_(identifiers))).mappings().all()
+    rows = connection.execute(sa.select(*_NEEDED).where(OUTCOME.c.id.in_(identifiers))).mappings().all()
     counted = [row for row in rows if _is_counted(row, cursor)]
     Sums.of(_with_attempts(connection, counted), -1).write(connection)
     for table, count in ((SUMS, SUMS.c.outcomes), (TALLY, TALLY.c.n)):
         last = max((row["at"] for row in counted), default=0)
-        connection.execute(delete(table).where(table.c.start <= last, count == 0))
+        connection.execute(sa.delete(table).where(table.c.start <= last, count == 0))
 
 
 def _is_counted(row: Stored, cursor: tuple[int, str]) -> bool:
     return row["chain"] is not None or (row["at"], row["id"]) <= cursor
 
 
-def _sealed_since(connection: Connection) -> int:
+def _sealed_since(connection: sa.Connection) -> int:
     """Return since when outcomes are sealed; what an older version writes after that is in no sums."""
-    return int(connection.execute(select(STATE.c.at).where(STATE.c.name == "sealed")).scalar() or 0)
+    return int(connection.execute(sa.select(STATE.c.at).where(STATE.c.name == "sealed")).scalar() or 0)
 
 
-def _with_attempts(connection: Connection, rows: Sequence[Stored]) -> Iterator[Pair]:
+def _with_attempts(connection: sa.Connection, rows: Sequence[Stored]) -> Iterator[Pair]:
     attempts: dict[str, list[Stored]] = defaultdict(list)
     names = ("outcome", "generate_s", "judge_s", "cost", "judge_cost", "judge", "rating")
     for begin in range(0, len(rows), _SLICE):
         outcome_ids = [row["id"] for row in rows[begin : begin + _SLICE]]
-        query = select(*(ATTEMPT.c[name] for name in names)).where(ATTEMPT.c.outcome.in_(outcome_ids))
+        query = sa.select(*(ATTEMPT.c[name] for name in names)).where(ATTEMPT.c.outcome.in_(outcome_ids))
         for attempt in connection.execute(query).mappings():
             attempts[attempt["outcome"]].append(attempt)
     return ((row, attempts[row["id"]]) for row in rows)
 
 
-def _summed_up_to(connection: Connection) -> tuple[int, str]:
-    row = connection.execute(select(STATE.c.at, STATE.c.id).where(STATE.c.name == "summed")).first()
+def _summed_up_to(connection: sa.Connection) -> tuple[int, str]:
+    row = connection.execute(sa.select(STATE.c.at, STATE.c.id).where(STATE.c.name == "summed")).first()
     return (SUMS_OF_NONE, "") if row is None else (row.at, row.id)
 
 
-def is_summed(connection: Connection) -> bool:
+def is_summed(connection: sa.Connection) -> bool:
     """Check whether the sums are those of all outcomes."""
     return _summed_up_to(connection)[0] >= SUMS_OF_ALL
 
 
-def sum_up_older(connection: Connection) -> bool:
+def sum_up_older(connection: sa.Connection) -> bool:
     """Add some outcomes of an older version, which kept no sums; return whether there are more."""
     if is_summed(connection):
         return False
     lock_tables(connection)
     at, identifier = _summed_up_to(connection)
-    place = tuple_(OUTCOME.c.at, OUTCOME.c.id)
-    older = and_(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= at, OUTCOME.c.at < _sealed_since(connection))
-    query = select(*_NEEDED).where(older, place > (at, identifier))
+    place = sa.tuple_(OUTCOME.c.at, OUTCOME.c.id)
+    older = sa.and_(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= at, OUTCOME.c.at < _sealed_since(connection))
+    query = sa.select(*_NEEDED).where(older, place > (at, identifier))
     rows = connection.execute(query.order_by(OUTCOME.c.at, OUTCOME.c.id).limit(_SLICE)).mappings().all()
     Sums.of(_with_attempts(connection, rows)).write(connection)
     more = len(rows) == _SLICE
     now = {"at": rows[-1]["at"], "id": rows[-1]["id"]} if more else {"at": SUMS_OF_ALL, "id": ""}
-    connection.execute(update(STATE).where(STATE.c.name == "summed").values(**now))
+    connection.execute(sa.update(STATE).where(STATE.c.name == "summed").values(**now))
     return more
 
 
 # Verifying
 
 
-def sum_faults(connection: Connection) -> Iterator[str]:
+def sum_faults(connection: sa.Connection) -> Iterator[str]:
     """Yield a line for each hour or day whose sums are not those of its outcomes, and for each changed series.
 
     Days in which a process of an older version, which keeps no sums, may have written are left out.
     """
     of_series = Sums()
-    for row in connection.execute(select(SERIES)).mappings():
+    for row in connection.execute(sa.select(SERIES)).mappings():
         if of_series._series_of(tuple(map(row.get, _DIMENSIONS))) != row["id"]:  # noqa: SLF001 - its own
             yield f"a series of the sums was changed: {row['id']}"
     times = (SUMS.c.start, TALLY.c.start, OUTCOME.c.at)
-    found = (connection.execute(select(time - time % DAY).distinct()).scalars() for time in times)
-    late = select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(
+    found = (connection.execute(sa.select(time - time % DAY).distinct()).scalars() for time in times)
+    late = sa.select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(
         OUTCOME.c.chain.is_(None), OUTCOME.c.at >= _sealed_since(connection)
     )
     for day in sorted(set().union(*found) - set(connection.execute(late.distinct()).scalars())):
         total, cursor = Sums(), _summed_up_to(connection)
-        query = select(*_NEEDED).where(OUTCOME.c.at >= day, OUTCOME.c.at < day + DAY)
+        query = sa.select(*_NEEDED).where(OUTCOME.c.at >= day, OUTCOME.c.at < day + DAY)
         for rows in connection.execute(query, execution_options={"yield_per": _SLICE}).mappings().partitions():
             for pair in _with_attempts(connection, [row for row in rows if _is_counted(row, cursor)]):
                 total._add(*pair, 1)  # noqa: SLF001 - its own
@@ -263,7 +252,7 @@ def sum_faults(connection: Connection) -> Iterator[str]:
             yield f"a series of the sums of {_name_of(DAY, day)} is missing"
         wrong = set[tuple[int, int]]()
         for table, rows_of in ((SUMS, total._sum_rows()), (TALLY, total._tally_rows())):  # noqa: SLF001 - likewise
-            kept = connection.execute(select(table).where(table.c.start >= day, table.c.start < day + DAY))
+            kept = connection.execute(sa.select(table).where(table.c.start >= day, table.c.start < day + DAY))
             different = {tuple(row.values()) for row in rows_of} ^ set(map(tuple, kept))
             wrong |= {(max(HOUR, width), start - start % max(HOUR, width)) for width, start, *_ in different}
         yield from (f"the sums of {_name_of(*one)} are not those of its outcomes" for one in sorted(wrong))
@@ -296,23 +285,23 @@ def _spans(since: int, until: int, widths: Sequence[int]) -> Iterator[tuple[int,
         yield 0, since, until
 
 
-def _within(table: Table, where: OutcomeFilter, widths: Sequence[int]) -> ColumnElement[bool]:
+def _within(table: sa.Table, where: OutcomeFilter, widths: Sequence[int]) -> sa.ColumnElement[bool]:
     since, until = where.since or 0, _LAST if where.until is None else where.until
     spans = [
-        and_(table.c.width == width, table.c.start >= first, table.c.start < last)
+        sa.and_(table.c.width == width, table.c.start >= first, table.c.start < last)
         for width, first, last in _spans(since, until, widths)
         if width
     ]
-    return or_(*spans) if spans else table.c.width == -1
+    return sa.or_(*spans) if spans else table.c.width == -1
 
 
-def _of_filter(where: OutcomeFilter) -> ColumnElement[bool]:
+def _of_filter(where: OutcomeFilter) -> sa.ColumnElement[bool]:
     """Return a filter as a condition on the series."""
     named = (SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None)
-    return and_(true() if where.labelled is None else SERIES.c.attempts > 0, *named)
+    return sa.and_(sa.true() if where.labelled is None else SERIES.c.attempts > 0, *named)
 
 
-def read_edges(connection: Connection, where: OutcomeFilter, conditions: Any) -> Sums:
+def read_edges(connection: sa.Connection, where: OutcomeFilter, conditions: Any) -> Sums:
     """Return what the sums of whole minutes lack: the parts of minutes at the ends of a time.
 
     Where those without a label are wanted, the labelled ones are taken away from the sums of all.
@@ -330,14 +319,14 @@ def read_edges(connection: Connection, where: OutcomeFilter, conditions: Any) ->
         inside = where.model_copy(
             update={"since": first, "until": last, "labelled": "yes" if width else where.labelled}
         )
-        rows = connection.execute(select(*_NEEDED).where(conditions(inside))).mappings().all()
+        rows = connection.execute(sa.select(*_NEEDED).where(conditions(inside))).mappings().all()
         for pair in _with_attempts(connection, rows):
             total._add(*pair, -1 if width else 1)  # noqa: SLF001 - its own
     return total
 
 
 def summed(
-    connection: Connection, where: OutcomeFilter, width: int, edges: Sums, *, by: str = "passed"
+    connection: sa.Connection, where: OutcomeFilter, width: int, edges: Sums, *, by: str = "passed"
 ) -> list[dict[str, Any]]:
     """Return the sums of a filter's outcomes: a row for each bucket of time, and how they ended.
 
@@ -351,8 +340,8 @@ def summed(
     widths = [one for one in _WIDTHS if width % one == 0]
     bucket = (SUMS.c.start - SUMS.c.start % width).label("bucket")
     dimensions = [SERIES.c[name] for name in dict.fromkeys((*_ENDS, by))]
-    measures = [func.sum(SUMS.c[name]).label(name) for name in MEASURES]
-    query = select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
+    measures = [sa.func.sum(SUMS.c[name]).label(name) for name in MEASURES]
+    query = sa.select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
     query = query.where(_within(SUMS, where, widths), _of_filter(where)).group_by(bucket, *dimensions)
     rows = [{name: plain(value) for name, value in row.items()} for row in connection.execute(query).mappings()]
     for (start, series), values in edges.sums.items():
@@ -362,7 +351,7 @@ def summed(
 
 
 def tallied(
-    connection: Connection, where: OutcomeFilter, by: str | None, edges: Sums
+    connection: sa.Connection, where: OutcomeFilter, by: str | None, edges: Sums
 ) -> dict[str, dict[str, Counter[int]]]:
     """Return how often each value was seen, by the value of a dimension and by judge; "" is for times.
 
@@ -372,22 +361,22 @@ def tallied(
     tallies: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     wanted = _of_filter(where)
     if where.stop_reason is None:
-        wanted = and_(wanted, ~of_requests(SERIES.c.stop_reason))
+        wanted = sa.and_(wanted, ~of_requests(SERIES.c.stop_reason))
     dimension = SERIES.c[by or "refiner"]
-    rank = literal(0) if by is None else func.dense_rank().over(order_by=dimension)
-    ranked = select(SERIES.c.id, dimension.label("name"), rank.label("rank")).where(wanted).cte("ranked")
+    rank = sa.literal(0) if by is None else sa.func.dense_rank().over(order_by=dimension)
+    ranked = sa.select(SERIES.c.id, dimension.label("name"), rank.label("rank")).where(wanted).cte("ranked")
     names = (
         {}
         if by is None
-        else {row.rank: row.name for row in connection.execute(select(ranked.c.rank, ranked.c.name).distinct())}
+        else {row.rank: row.name for row in connection.execute(sa.select(ranked.c.rank, ranked.c.name).distinct())}
     )
     source = TALLY if by is None else TALLY.join(ranked, ranked.c.id == TALLY.c.series)
-    chosen = TALLY.c.series.in_(select(ranked.c.id)) if by is None else true()
-    by_rank, ranks = (literal(0), []) if by is None else (ranked.c.rank, [ranked.c.rank])
-    of_times = (literal(_LATENCY), ranks, TALLY.c.judge == _LATENCY)
+    chosen = TALLY.c.series.in_(sa.select(ranked.c.id)) if by is None else sa.true()
+    by_rank, ranks = (sa.literal(0), []) if by is None else (ranked.c.rank, [ranked.c.rank])
+    of_times = (sa.literal(_LATENCY), ranks, TALLY.c.judge == _LATENCY)
     of_ratings = (TALLY.c.judge, [TALLY.c.judge], TALLY.c.judge != _LATENCY)
     for by_judge, groups, of_kind in (of_times, of_ratings) if by is None else (of_times,):
-        query = select(by_rank, by_judge, TALLY.c.value, func.sum(TALLY.c.n)).select_from(source)
+        query = sa.select(by_rank, by_judge, TALLY.c.value, sa.func.sum(TALLY.c.n)).select_from(source)
         query = query.where(_within(TALLY, where, _WIDTHS), of_kind, chosen).group_by(*groups, TALLY.c.value)
         for one, judge, value, count in connection.execute(query):
             tallies[names.get(one) or ""][judge][value] += int(count)
@@ -398,11 +387,11 @@ def tallied(
     return tallies
 
 
-def spent_by_key(connection: Connection, day: int) -> dict[str, tuple[int, int, float]]:
+def spent_by_key(connection: sa.Connection, day: int) -> dict[str, tuple[int, int, float]]:
     """Return the requests that were let in, tokens and dollars of each key in a day, which begins at `day`."""
-    measures = [func.sum(SUMS.c[name]) for name in ("outcomes", "input_tokens", "output_tokens", "cost")]
-    query = select(SERIES.c.key, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
-    let_in = and_(SERIES.c.key.is_not(None), SERIES.c.stop_reason != "error_429")
+    measures = [sa.func.sum(SUMS.c[name]) for name in ("outcomes", "input_tokens", "output_tokens", "cost")]
+    query = sa.select(SERIES.c.key, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
+    let_in = sa.and_(SERIES.c.key.is_not(None), SERIES.c.stop_reason != "error_429")
     rows = connection.execute(query.where(SUMS.c.width == DAY, SUMS.c.start == day, let_in).group_by(SERIES.c.key))
     return {key: (int(many), int(read + written), int(cost) / 1e9) for key, many, read, written, cost in rows}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import reasons
@@ -20,19 +20,15 @@ from judges.verdict import Verdict
 _DEEPEST = 12
 
 
-class _Leaf(BaseModel):
+class _Leaf(BaseModel, extra="forbid", frozen=True):
     """Where a way through the tree ends."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     score: Annotated[float, Field(ge=0, le=1)]
     feedback: str = ""
 
 
-class _Branch(BaseModel):
+class _Branch(BaseModel, extra="forbid", frozen=True):
     """A question of the tree, and what follows from either answer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ask: Annotated[str, Field(min_length=1)]
     yes: _Node

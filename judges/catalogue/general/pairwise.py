@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, Self, Unpack
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import reasons
@@ -31,7 +31,7 @@ _OUTCOMES: Mapping[float, Literal["win", "tie", "loss"]] = {1.0: "win", 0.5: "ti
 _WINNERS: Mapping[float, Winner] = {1.0: "a", 0.5: "tie", 0.0: "b"}
 
 
-class Preference(BaseModel):
+class Preference(BaseModel, frozen=True, extra="forbid"):
     """Which of two answers is better.
 
     Args:
@@ -43,8 +43,6 @@ class Preference(BaseModel):
         unscored: Reason code, or None where there is a winner or a tie.
         usage: Usage of both orders together.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     winner: Winner | None
     consistent: bool = False

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, Unpack
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
 
 from judges.catalogue.general.verifiable import VerifiableInstructions
 from judges.catalogue.metric import ModelJudge, ModelSettings
@@ -28,10 +28,8 @@ _MOST_LISTS = 10_000
 """Lists that are kept in memory where no file holds them; the oldest goes first."""
 
 
-class _Dimension(BaseModel):
+class _Dimension(BaseModel, extra="forbid", frozen=True):
     """One criterion, its levels and its weight."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     criteria: Annotated[str, Field(min_length=1)]
     levels: Annotated[dict[int, Annotated[str, Field(min_length=1)]], Field(min_length=2)]
@@ -189,10 +187,8 @@ _ANSWER: Question[_CheckedItems] = Question(prompt="checklist", reply=_CheckedIt
 _Source = Literal["request", "system"]
 
 
-class _Item(BaseModel):
+class _Item(BaseModel, extra="forbid", frozen=True):
     """One item of a checklist: a question, and, where a program can decide it, the instruction to check."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ask: Annotated[str, Field(min_length=1)]
     check: dict[str, Any] | None = None

@@ -20,7 +20,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, BinaryIO, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from judges.errors import AskFailed, ConfigurationError
 from judges.judge import Judge
@@ -45,7 +45,7 @@ from judges.verdict import Usage
 _FOLDER = "batches"
 
 
-class BatchedCall(BaseModel):
+class BatchedCall(BaseModel, frozen=True):
     """A call in a batch.
 
     Args:
@@ -53,13 +53,11 @@ class BatchedCall(BaseModel):
         nonce: Random number of the request, which is removed from its reply.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     place: CallPlace
     nonce: str
 
 
-class FailedCall(BaseModel):
+class FailedCall(BaseModel, frozen=True):
     """A call that a batch has not answered.
 
     Args:
@@ -69,15 +67,13 @@ class FailedCall(BaseModel):
         counts: Whether it counts as a try.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     place: CallPlace
     reason: str
     again: bool
     counts: bool = True
 
 
-class BatchRecord(BaseModel):
+class BatchRecord(BaseModel, frozen=True, extra="forbid"):
     """What is known of a batch.
 
     Args:
@@ -91,8 +87,6 @@ class BatchRecord(BaseModel):
         failures: The calls that it has not answered.
         deleted: Whether its uploaded file is gone from the provider.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int
     name: str
