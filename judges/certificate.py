@@ -615,6 +615,3 @@ def _json_of(path: Path) -> object:
 def _digest(content: Mapping[str, object]) -> str:
     text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]
-
-
-__all__ = ["CertifiedRow", "IssuedCertificate", "Subject"]

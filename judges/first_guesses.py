@@ -7,10 +7,11 @@ import re
 import sys
 import tomllib
 from abc import ABCMeta
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from opcode import opmap
@@ -149,7 +150,7 @@ def nearest(name: str, public_names: Collection[str]) -> str:
 
 
 def no_such_name(package: str, name: str, hint: str) -> Exception:
-    """Return the error for a name that a package does not have, for its `__getattr__` to raise.
+    """Return the error for a name that a package does not have, for its `__getattr__` alone to raise.
 
     `from package import name` drops what an AttributeError says, but not what an ImportError says.
 
@@ -163,6 +164,25 @@ def no_such_name(package: str, name: str, hint: str) -> Exception:
         hint = hint or f"it has {listed(sys.modules[package].__all__)}"
         return ImportError(f"cannot import name {name!r} from {package!r}; {hint}", name=package)
     return AttributeError(f"module {package!r} has no attribute {name!r}{hint and '; '}{hint}")
+
+
+def names_of(package: str, names: Collection[str], homes: Mapping[str, str] | None = None) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package, which loads what is imported on first use, and hints at the rest.
+
+    Args:
+        package: The package.
+        names: Its public names.
+        homes: The module of each name that is not imported with the package, from the package on after a dot.
+    """
+
+    def find(name: str) -> Any:
+        home = None if homes is None else homes.get(name)
+        if home is None:
+            raise no_such_name(package, name, "" if name.startswith("_") else of_package(package, name, names))
+        value = vars(sys.modules[package])[name] = getattr(import_module(home, package), name)
+        return value
+
+    return find
 
 
 def listed(names: Collection[str]) -> str:

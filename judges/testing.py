@@ -27,7 +27,7 @@ from pydantic import BaseModel, Field
 
 from judges.compose.coerce import verdict_of
 from judges.errors import ConfigurationError, shortened
-from judges.first_guesses import HintsAtGuesses, no_such_name, of_package
+from judges.first_guesses import HintsAtGuesses, names_of
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.models.retry import pause
@@ -47,9 +47,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
-    raise no_such_name(__name__, name, hint)
+__getattr__ = names_of(__name__, __all__)
 
 
 T = TypeVar("T")

@@ -56,7 +56,7 @@ class MetricSettings(TypedDict, total=False):
     prompts: str | Path | None
 
 
-class Metric(Judge, pack=""):
+class Metric(Judge):
     """Base class of the catalogue's judges.
 
     Raises:
@@ -73,6 +73,7 @@ class Metric(Judge, pack=""):
     """
 
     entry: ClassVar[Entry]
+    pack: ClassVar[str] = ""
     pack_folder: ClassVar[Path | None] = None
     pass_mark: ClassVar[float] = 0.5
     own_places: ClassVar[frozenset[str]] = frozenset({"_folder"})
