@@ -112,7 +112,7 @@ def answering_model(refinement: Refinement) -> str | None:
     return name if isinstance(name, str) else None
 
 
-class Outcome(Frozen, frozen=True, extra="forbid"):
+class Outcome(Frozen, extra="forbid"):
     """The result of a question: the answer, whether it passed, and every attempt with its draft and verdict.
 
     Args:

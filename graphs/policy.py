@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import (
     BaseModel,
     BeforeValidator,
+    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -80,8 +81,10 @@ _REMEDIES = {
 }
 
 
-class FrozenSettings(HintedModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+class FrozenSettings(HintedModel):
     """Frozen settings whose errors are reported in one line."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def __init__(self, **settings: Any) -> None:
         try:

@@ -36,7 +36,7 @@ def evolve(record: T, **changes: Any) -> T:
     return twin
 
 
-class Piece(Frozen, frozen=True, extra="forbid"):
+class Piece(Frozen, extra="forbid"):
     """A stretch of an answer that was judged by itself.
 
     Args:
@@ -52,7 +52,7 @@ class Piece(Frozen, frozen=True, extra="forbid"):
     at_s: float | None = None
 
 
-class Attempt(Frozen, frozen=True, extra="forbid"):
+class Attempt(Frozen, extra="forbid"):
     """One generated answer and its verdict.
 
     Args:

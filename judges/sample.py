@@ -67,7 +67,7 @@ def _field(*names: str) -> Any:
     return Field(default=None, validation_alias=AliasChoices(*names))
 
 
-class Sample(Frozen, frozen=True, validate_by_name=True, validate_by_alias=True):
+class Sample(Frozen, validate_by_name=True, validate_by_alias=True):
     """What was asked, what was answered, and any evidence.
 
     Field names are those of ragas; those of LangChain (`question`, `answer`), Databricks and mlflow (`request`,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from judges.first_guesses import HintsAtClassGuesses, HintsAtKeys, guesses, nearest
 
@@ -25,8 +25,10 @@ class HintedModel(HintsAtKeys, _Model):
     """A pydantic model whose missing attributes, and those of its class, say what to use instead."""
 
 
-class Frozen(HintedModel, frozen=True):
+class Frozen(HintedModel):
     """A pydantic model that cannot be changed, and whose copies cost a third of pydantic's own."""
+
+    model_config = ConfigDict(frozen=True)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, as pydantic does; changes are not checked."""
@@ -128,7 +130,7 @@ Rating = Annotated[Literal[1, 2, 3, 4], BeforeValidator(strict_integer)]
 """A rating: the integer 1, 2, 3 or 4; lookalikes such as `True`, `4.0` and `"4"` are rejected."""
 
 
-class Usage(Frozen, frozen=True, extra="forbid"):
+class Usage(Frozen, extra="forbid"):
     """What model calls consumed. Usages add up with `+`.
 
     Args:
@@ -233,7 +235,7 @@ def _token_count(reported: object) -> int | None:
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class MaskedSpan(Frozen, frozen=True, extra="forbid"):
+class MaskedSpan(Frozen, extra="forbid"):
     """A place of an answer that a judge would have masked; never its text.
 
     Args:
@@ -281,7 +283,7 @@ def _fault_of(error: ValidationError) -> str:
     return f"{name} of a verdict: {message[0].lower()}{message[1:]}, not {shown}; {_MADE_BY}"
 
 
-class Verdict(Frozen, frozen=True, extra="forbid"):
+class Verdict(Frozen, extra="forbid"):
     """The result of judging one sample.
 
     Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep

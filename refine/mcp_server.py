@@ -33,8 +33,7 @@ from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge, ajudge_within
 from judges.models.providers.openai_fields import names_direct_client
 from judges.models.resolve import as_model
-from judges.offline.trust.label import Label, LabelItem, Labelling, items_of
-from judges.offline.trust.label_file import labels_in
+from judges.offline.trust.label import Label, LabelItem, Labelling, items_of, labels_in
 from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged
 from judges.settings import settings_of
 from judges.verdict import Usage, Verdict

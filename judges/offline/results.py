@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
 
-from pydantic import AfterValidator, BaseModel, Field, JsonValue, field_serializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_serializer
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
@@ -110,13 +110,15 @@ class Summary(BaseModel, frozen=True, extra="forbid"):
     contradicted: int = 0
 
 
-class Evaluation(HintedModel, frozen=True, extra="forbid"):
+class Evaluation(HintedModel):
     """The result of judging a dataset; `evaluation["judge"]` is that judge's summary, `len` the number of rows.
 
     Args:
         rows: The rows in the order of the dataset; empty if they were not kept.
         summary: Summaries by judge, found as the verdicts of a row are.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     _guesses_at: ClassVar[str] = "an evaluation"
 

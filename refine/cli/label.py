@@ -27,8 +27,7 @@ from rich.text import Text
 from judges import ConfigurationError, Sample
 from judges.errors import plural
 from judges.messages import Message
-from judges.offline.trust.label import Label, LabelItem, Labelling, LabelStore, items_of
-from judges.offline.trust.label_file import LabelFile, labels_in
+from judges.offline.trust.label import Label, LabelFile, LabelItem, Labelling, LabelStore, items_of, labels_in
 from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged
 from refine.cli.loops import is_database, open_database
 from refine.cli.options import LabelOptions

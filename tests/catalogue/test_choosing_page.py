@@ -16,8 +16,8 @@ import judges
 from judges import BadSample, Entry, Sample, catalogue, load
 from judges.catalogue.reference_page import PAGE, page
 from judges.catalogue.registry import entry_called
-from judges.hints import translate_settings
 from judges.sample import FIELD_NAMES, canonical_field
+from judges.settings import translate_settings
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.kit import Shown, items, replying
 from tests.laws import for_every

@@ -25,8 +25,7 @@ from typer.testing import CliRunner
 
 from judges import ConfigurationError, Sample
 from judges.offline import certify, monitor, replay
-from judges.offline.trust.label import Labelling, choose_rows, items_of
-from judges.offline.trust.label_file import LabelFile, labels_in
+from judges.offline.trust.label import LabelFile, Labelling, choose_rows, items_of, labels_in
 from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge
 from refine import SelfRefine

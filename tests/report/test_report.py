@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
+from refine.report.wording import dollars, moment, p_value, percent
 from typer.testing import CliRunner
 
 from judges import Cascade, ConfigurationError, Helpfulness, Sample, Usage, Verdict
@@ -25,7 +26,6 @@ from refine.report.document import Document, WorstRow
 from refine.report.file import _csv_cell, _csv_rows, _escape_markup, markdown
 from refine.report.page import page
 from refine.report.trust import TrustSources
-from refine.report.wording import dollars, moment, p_value, percent
 from tests.loops.recorded import V_B, write_loops
 from tests.runs.commands import line_of, refine
 

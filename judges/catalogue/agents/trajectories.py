@@ -28,11 +28,11 @@ from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.ragas.tool_calls import ToolCalls
 from judges.errors import CannotJudge, first_fault, one_line, unfit
-from judges.hints import other_word
 from judges.judge import Judge
 from judges.messages import Conversation, Message
 from judges.rows.columns import TRAJECTORY_KEYS
 from judges.sample import Sample
+from judges.settings import other_word
 from judges.verdict import Verdict
 
 _REFERENCE_KEYS = TRAJECTORY_KEYS

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, Unpack
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.fields import answer_in
@@ -31,8 +31,10 @@ _Count = Annotated[int, Field(ge=0)]
 _Text = Annotated[str, Field(min_length=1)]
 
 
-class _Rule(BaseModel, ABC, extra="forbid", frozen=True):
+class _Rule(BaseModel, ABC):
     """One instruction; `fault` says what an answer does not keep."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @abstractmethod
     def fault(self, answer: str) -> str | None:

@@ -21,10 +21,10 @@ from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.tables import TableComparison, by_position, by_value, table_in, unpaired_rows
 from judges.catalogue.parts.text import f_score, strip_fence
 from judges.errors import ConfigurationError, one_line, unfit
-from judges.hints import other_word
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample
+from judges.settings import other_word
 from judges.verdict import Verdict
 
 Database = str | Path | Callable[[], sqlite3.Connection]

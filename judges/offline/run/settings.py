@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    ConfigDict,
     Field,
     PlainValidator,
     SkipValidation,
@@ -69,8 +70,10 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}"
 
 
-class _CheckedSettings(BaseModel, frozen=True, extra="forbid", strict=True, allow_inf_nan=False):
+class _CheckedSettings(BaseModel):
     """Frozen settings; the error about a wrong one is a line that says what it is, in the words of its `title`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     def __init__(self, **settings: Any) -> None:
         try:
