@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
-from refine.report.wording import dollars, moment, p_value, percent
 from typer.testing import CliRunner
 
 from judges import Cascade, ConfigurationError, Helpfulness, Sample, Usage, Verdict
@@ -22,7 +21,7 @@ from judges.offline.results import percentiles, summarise_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine.cli.app import app
 from refine.report.contents import RunData, build_report
-from refine.report.document import Document, WorstRow
+from refine.report.document import Document, WorstRow, dollars, moment, p_value, percent
 from refine.report.file import _csv_cell, _csv_rows, _escape_markup, markdown
 from refine.report.page import page
 from refine.report.trust import TrustSources
