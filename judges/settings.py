@@ -83,7 +83,7 @@ def translate_settings(settings: Mapping[str, Any], setting_names: Collection[st
     return result
 
 
-def instead_of(name: str, setting_names: Collection[str]) -> str:
+def _instead_of(name: str, setting_names: Collection[str]) -> str:
     """Return what to use instead of a setting that a judge does not have; empty where nothing is known of it."""
     near = get_close_matches(name, _PASS_MARKS, n=1, cutoff=_ALIKE)
     mark = near[0] if near else name
@@ -99,7 +99,7 @@ def instead_of(name: str, setting_names: Collection[str]) -> str:
     return _INSTEAD.get(name, "")
 
 
-def own_name(name: str, setting_names: Collection[str]) -> str:
+def _own_name(name: str, setting_names: Collection[str]) -> str:
     """Return what a setting of another library is called here; empty where the judge has none such."""
     return next((candidate for candidate in _SAME.get(name, ()) if candidate in setting_names), "")
 
@@ -107,7 +107,7 @@ def own_name(name: str, setting_names: Collection[str]) -> str:
 def _own_setting(name: str, value: Any, setting_names: Collection[str]) -> tuple[str, Any]:
     if name == "strict_mode" and isinstance(value, bool) and "threshold" in setting_names:
         return ("threshold", 1.0 if value else None)
-    setting_name = own_name(name, setting_names) or name
+    setting_name = _own_name(name, setting_names) or name
     return setting_name, other_word(setting_name, value)
 
 
@@ -290,7 +290,7 @@ def setting_called(kind: type, name: str) -> str:
         SettingsError: If the judge has no such setting.
     """
     parameter_names = tuple(_signature_of(kind).parameters)
-    parameter_name = name if name in parameter_names else own_name(name, parameter_names)
+    parameter_name = name if name in parameter_names else _own_name(name, parameter_names)
     if not parameter_name:
         raise SettingsError(
             f"the judge {_called(kind)!r} has no setting {name!r}; {_about_unknown(name, parameter_names)}"
@@ -615,8 +615,8 @@ def _about_missing(name: str, one: _Parameter) -> str:
 
 def _about_unknown(name: str, setting_names: Collection[str]) -> str:
     listed = f"known are {', '.join(setting_names)}"
-    setting_name = own_name(name, setting_names)
-    instead = f"here it is {setting_name}=..." if setting_name else instead_of(name, setting_names)
+    setting_name = _own_name(name, setting_names)
+    instead = f"here it is {setting_name}=..." if setting_name else _instead_of(name, setting_names)
     if instead:
         return f"{instead}; {listed}"
     hint = suggestion(name, setting_names)

@@ -93,24 +93,6 @@ _MOST_SUBTRACTED = 2_000
 """Labels of which the outcomes are taken away from the sums of all, where those without are wanted."""
 
 
-def newest(connection: sa.Connection, where: OutcomeFilter, *, by: str, most: int = _NEWEST) -> OutcomeFilter:
-    """Return a filter without what is older than its newest outcomes; see `DatabaseRecord.newest`."""
-    labels = sa.select(LABEL.c.outcome).limit(_MOST_SUBTRACTED + 1).subquery()
-    are_labels_few = where.labelled is None or (
-        connection.execute(sa.select(sa.func.count()).select_from(labels)).scalar_one() <= _MOST_SUBTRACTED
-    )
-    if sums.can_sum(where) and by in SERIES.c and are_labels_few:
-        return where
-    looked, order = where, OUTCOME.c.at.desc()
-    if where.text is not None:  # each is searched, whether the words are in it or not
-        looked = OutcomeFilter(**{name: getattr(where, name) for name in ("since", "until", *CALLER[1:])})
-    elif where.labelled in {"yes", "disagree"}:
-        order = (OUTCOME.c.at + 0).desc()  # labels are few: all outcomes by time would take seconds
-    query = sa.select(OUTCOME.c.at).where(_conditions(looked)).order_by(order).offset(most).limit(1)
-    last = connection.execute(query).scalar()
-    return where if last is None else where.model_copy(update={"since": last + 1})
-
-
 def _chosen(connection: sa.Connection, where: OutcomeFilter) -> sa.ColumnElement[bool]:
     """Return a filter as a condition for several queries: labels that differ, dear to find, are found once."""
     condition = _conditions(where)
@@ -131,96 +113,12 @@ _ORDERS = {
 ORDERS = tuple(_ORDERS)
 
 
-def outcomes(
-    connection: sa.Connection,
-    where: OutcomeFilter,
-    *,
-    limit: int,
-    before: tuple[int, str] | None,
-    order: str,
-    skip: int,
-) -> list[Row]:
-    """Return outcomes in an order, with an excerpt of the question and the number of labels."""
-    labels = sa.select(sa.func.count()).where(LABEL.c.outcome == OUTCOME.c.id).scalar_subquery()
-    excerpt = sa.func.substr(OUTCOME.c.question, 1, _EXCERPT)
-    columns = [*(OUTCOME.c[name] for name in _LISTED), excerpt.label("question"), labels.label("labels")]
-    query = sa.select(*columns).where(_conditions(where))
-    if before is not None:
-        query = query.where(sa.tuple_(OUTCOME.c.at, OUTCOME.c.id) < before)
-    ordered = query.order_by(_ORDERS[order], OUTCOME.c.at.desc(), OUTCOME.c.id.desc())
-    query = ordered.limit(min(max(limit, 1), _MOST_LISTED)).offset(skip)
-    return [dict(row) for row in connection.execute(query).mappings()]
-
-
-def outcome(connection: sa.Connection, identifier: str) -> Row | None:
-    """Return an outcome with its attempts and labels, JSON columns as data; None where there is none."""
-    row = connection.execute(sa.select(OUTCOME).where(OUTCOME.c.id == identifier)).mappings().first()
-    if row is None:
-        return None
-    attempts = sa.select(ATTEMPT).where(ATTEMPT.c.outcome == identifier).order_by(ATTEMPT.c.number)
-    labels = sa.select(LABEL).where(LABEL.c.outcome == identifier).order_by(LABEL.c.number, LABEL.c.by)
-    return {
-        **_parse(row, "conversation", "evidence"),
-        "attempts": [
-            _parse(attempt, "steps", "evidence", "items", "probabilities")
-            for attempt in connection.execute(attempts).mappings()
-        ],
-        "labels": [dict(label) for label in connection.execute(labels).mappings()],
-    }
-
-
 def _parse(row: sa.RowMapping, *names: str) -> Row:
     return {**row, **{name: _data(row[name]) for name in names}}
 
 
 def _data(text: str | None) -> Any:
     return None if text is None else json.loads(text)
-
-
-def choices(connection: sa.Connection) -> dict[str, list[str]]:
-    """Return the values that occur among recent outcomes, for a person to choose from."""
-    names = ("refiner", "model", "judge", "stop_reason", "key")
-    latest = (
-        sa.select(*(OUTCOME.c[name] for name in names)).order_by(OUTCOME.c.at.desc()).limit(_RECENT).subquery()
-    )
-    return {
-        name: sorted(
-            value for value in connection.execute(sa.select(latest.c[name]).distinct()).scalars() if value
-        )
-        for name in names
-    }
-
-
-def dataset_rows(connection: sa.Connection, where: OutcomeFilter) -> Iterator[Row]:
-    """Yield every attempt as a row of a dataset, oldest first.
-
-    Raises:
-        ConfigurationError: If outcomes are chosen and none has texts.
-    """
-    chosen = _conditions(where)
-    has_texts = sa.select(OUTCOME.c.id).where(chosen, OUTCOME.c.question.is_not(None)).limit(1)
-    if connection.execute(has_texts).first() is None and _any(connection, chosen):
-        raise ConfigurationError(
-            "the outcomes were recorded without texts, so there is nothing to judge; record with texts=True"
-        )
-    labels = _labels(connection, chosen)
-    ordered = _attempts(chosen & ATTEMPT.c.draft.is_not(None))
-    for row in connection.execution_options(yield_per=100).execute(ordered).mappings():
-        yield _dataset_row(row, labels.get((row["id"], row["attempt_number"]), []))
-
-
-def attempt_rows(connection: sa.Connection, where: OutcomeFilter, *, texts: bool = False) -> Iterator[Row]:
-    """Yield what is known of every attempt, oldest outcome first, with labels, and on demand with texts."""
-    chosen = _chosen(connection, where)
-    labels = _labels(connection, chosen, times=True)
-    query = _attempts(chosen, texts=texts)
-    for row in connection.execution_options(yield_per=500).execute(query).mappings():
-        attempt_labels = labels.get((row["id"], row["attempt_number"]), [])
-        texts_of_row: Row = {}
-        if texts:
-            data = {"user_input": _data(row["conversation"]) or row["question"], "response": row["attempt_draft"]}
-            texts_of_row = {name: value for name, value in data.items() if value is not None}
-        yield {**_metadata(row), **({"labels": attempt_labels} if attempt_labels else {}), **texts_of_row}
 
 
 _ATTEMPT_NAMES = tuple(column.name for column in ATTEMPT.columns)
@@ -292,49 +190,6 @@ _FEW = 5_000
 """Outcomes that are counted one by one, so that their percentiles are exact."""
 
 
-def figures(connection: sa.Connection, where: OutcomeFilter, *, buckets: int) -> Row:
-    """Return what the chosen outcomes come to; see `DatabaseRecord.figures`. Of many, times are to 1.5 %."""
-    are_many = _are_many(connection, where)
-    start, end = _axis(connection, where)
-    least = sums.MINUTE if are_many else _SECOND
-    fitting = (width for width in _WIDTHS if width >= least and (end - start) / width <= buckets)
-    width = next(fitting, _WIDTHS[-1])
-    starts = range(start - start % width, end + 1, width)
-    if are_many:
-        edges = sums.read_edges(connection, where, _conditions)
-        every = sums.summed(connection, where, width, edges)
-        tally: Mapping[str, Mapping[int, int]] = sums.tallied(connection, where, None, edges)[""]
-        latency = {name: sums.percentile(tally.get("", {}), share) for name, share in _PERCENTILES.items()}
-    else:
-        chosen = _chosen(connection, where)
-        answers = chosen if where.stop_reason else chosen & ~of_requests(OUTCOME.c.stop_reason)
-        every, tally = _summed(connection, chosen, width), _ratings(connection, answers)
-        latency = _latency(connection, answers)
-    rows = [row for row in every if where.stop_reason or not is_request(row["stop_reason"])]
-    total = Counter[str]()
-    for row in rows:
-        total.update({name: row[name] for name in MEASURES})
-    return {
-        "requests": _counted([row for row in every if is_request(row["stop_reason"])], "stop_reason"),
-        "outcomes": total["outcomes"],
-        "passed": sum(row["outcomes"] for row in rows if row["passed"]),
-        "mean_attempts": _weighted(rows, "attempts"),
-        "mean_rating": _weighted([row for row in rows if row["rating"] is not None], "rating"),
-        **{name: total[name] if rows else None for name in ("calls", "input_tokens", "output_tokens")},
-        "cost": total["cost"] / 1e9 if total["outcomes"] > total["cost_unknown"] else None,
-        "cost_unknown": total["cost_unknown"],
-        **latency,
-        "stop_reasons": _counted(rows, "stop_reason"),
-        "passed_at": _counted([row for row in rows if row["passed"]], "attempts"),
-        "ratings": {
-            judge: {("unscored" if value == 0 else str(value)): counts[value] for value in sorted(counts)}
-            for judge, counts in tally.items()
-            if judge
-        },
-        "series": {"width": width if rows else None, "buckets": _buckets_of(rows, starts, buckets)},
-    }
-
-
 def _are_many(connection: sa.Connection, where: OutcomeFilter) -> bool:
     """Check whether sums answer a filter, and sooner than its outcomes would be counted."""
     if not sums.can_sum(where) or not sums.is_summed(connection):
@@ -379,26 +234,6 @@ def _buckets_of(rows: list[Row], starts: range, buckets: int) -> list[Row]:
 _GROUPS = ("refiner", "model", "judge", "stop_reason", "key", "user", "session", "thread")
 _UNJUDGED = frozenset({"judge_failed", "skipped"})
 _MOST_GROUPS = 100
-
-
-def table(connection: sa.Connection, by: str, where: OutcomeFilter) -> list[Row]:
-    """Return a row for each value of a column; see `DatabaseRecord.table`."""
-    if by not in _GROUPS or by not in OUTCOME.c:
-        groupings = ", ".join(name for name in _GROUPS if name in OUTCOME.c)
-        raise ConfigurationError(f"a table is by one of {groupings}, not by {shortened(by)}")
-    times: Mapping[str, Counter[int]]
-    if by in SERIES.c and _are_many(connection, where):
-        edges = sums.read_edges(connection, where, _conditions)
-        rows = sums.summed(connection, where, _WIDTHS[-1], edges, by=by)
-        tallies = sums.tallied(connection, where, by, edges)
-        times = {name: judges.get("", Counter()) for name, judges in tallies.items()}
-    else:
-        rows, times = _one_by_one(connection, by, where)
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row[by] or ""].append(row)
-    table = [_group(name, group_rows, times.get(name, Counter())) for name, group_rows in groups.items()]
-    return sorted(table, key=lambda row: (-row["outcomes"], row["name"]))[:_MOST_GROUPS]
 
 
 def _one_by_one(
@@ -541,75 +376,241 @@ class Label:
         return self.rating is None and self.up is None and not (self.note or "").strip()
 
 
-def audits(connection: sa.Connection, certificate: IssuedCertificate) -> list[Audit]:
-    """Return the labelled answers that a certificate covers, in the order of their first labels; a tie is bad."""
-    is_covered = OUTCOME.c.passed & (OUTCOME.c.certificate == certificate.id)
-    joined = (
-        sa.select(LABEL, ATTEMPT.c.rating.label("mark"), ATTEMPT.c.score)
-        .join(OUTCOME, (OUTCOME.c.id == LABEL.c.outcome) & (OUTCOME.c.released == LABEL.c.number))
-        .join(ATTEMPT, (ATTEMPT.c.outcome == LABEL.c.outcome) & (ATTEMPT.c.number == LABEL.c.number))
-        .where(
-            is_covered,
-            LABEL.c.split.is_distinct_from("tune"),
-            sa.or_(LABEL.c.rating.is_not(None), LABEL.c.up.is_not(None)),
-        )
-        .order_by(LABEL.c.at, LABEL.c.outcome, LABEL.c.by)
-    )
-    marks: dict[str, tuple[float | None, float | None]] = {}
-    votes: dict[str, list[bool]] = defaultdict(list)
-    for row in connection.execute(joined).mappings():
-        marks[row["outcome"]] = row["mark"], row["score"]
-        votes[row["outcome"]].append(row["up"] if row["rating"] is None else row["rating"] >= certificate.good)
-    return [
-        Audit.of(certificate, *marks[key], bad=2 * sum(opinions) <= len(opinions))
-        for key, opinions in votes.items()
-    ]
-
-
-def last_alarm(connection: sa.Connection, name: str) -> str | None:
-    """Return to what the alarm of a promise moved the threshold; None where there was none."""
-    row = connection.execute(sa.select(STATE.c.id).filter_by(name=name)).first()
-    return None if row is None else str(row[0])
-
-
-def keep_alarm(connection: sa.Connection, name: str, moved_to: str) -> None:
-    """Keep an alarm, which stays when its labels go; the last one counts."""
-    lock_tables(connection)
-    connection.execute(sa.delete(STATE).filter_by(name=name))
-    connection.execute(STATE.insert().values(name=name, at=now_ms(), id=moved_to))
-
-
 _USE = "label_use:"
 
 
-def label_uses(connection: sa.Connection) -> list[str]:
-    """Return what was kept of the use of labels, the oldest first."""
-    recorded_uses = sa.select(STATE.c.id).where(STATE.c.name.startswith(_USE, autoescape=True))
-    return list(connection.execute(recorded_uses.order_by(STATE.c.at, STATE.c.name)).scalars())
+class Queries:
+    """What is asked of a record, and kept in it, over one connection.
 
-
-def keep_label_use(connection: sa.Connection, line: str) -> None:
-    """Keep that labels were used; it stays when the labels go."""
-    lock_tables(connection)
-    name = f"{_USE}{blake2b(line.encode(), digest_size=16).hexdigest()}"
-    connection.execute(sa.delete(STATE).filter_by(name=name))
-    connection.execute(STATE.insert().values(name=name, at=now_ms(), id=line))
-
-
-def save(connection: sa.Connection, label: Label) -> None:
-    """Save a label in place of an earlier one of the same person; an empty one only deletes that.
-
-    Raises:
-        ConfigurationError: If there is no such attempt.
+    Args:
+        connection: The connection.
     """
-    key = {"outcome": label.outcome, "number": label.number}
-    attempt = sa.select(ATTEMPT.c.number).filter_by(**key)
-    if connection.execute(attempt).first() is None:
-        raise ConfigurationError(f"there is no attempt {label.number} of outcome {shortened(label.outcome)}")
-    by = name_of(label.by.strip())
-    connection.execute(sa.delete(LABEL).filter_by(**key, by=by))
-    if not label.is_empty:
-        note = text_of(label.note, _LONGEST_NOTE) if label.note else None
-        values = {**key, "by": by, "at": now_ms(), "rating": label.rating, "up": label.up, "note": note}
-        values["split"] = label.split
-        connection.execute(LABEL.insert().values(values))
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+
+    def newest(self, where: OutcomeFilter, *, by: str, most: int = _NEWEST) -> OutcomeFilter:
+        """Return a filter without what is older than its newest outcomes; see `DatabaseRecord.newest`."""
+        labels = sa.select(LABEL.c.outcome).limit(_MOST_SUBTRACTED + 1).subquery()
+        are_labels_few = where.labelled is None or (
+            self.connection.execute(sa.select(sa.func.count()).select_from(labels)).scalar_one()
+            <= _MOST_SUBTRACTED
+        )
+        if sums.can_sum(where) and by in SERIES.c and are_labels_few:
+            return where
+        looked, order = where, OUTCOME.c.at.desc()
+        if where.text is not None:  # each is searched, whether the words are in it or not
+            looked = OutcomeFilter(**{name: getattr(where, name) for name in ("since", "until", *CALLER[1:])})
+        elif where.labelled in {"yes", "disagree"}:
+            order = (OUTCOME.c.at + 0).desc()  # labels are few: all outcomes by time would take seconds
+        query = sa.select(OUTCOME.c.at).where(_conditions(looked)).order_by(order).offset(most).limit(1)
+        last = self.connection.execute(query).scalar()
+        return where if last is None else where.model_copy(update={"since": last + 1})
+
+    def outcomes(
+        self,
+        where: OutcomeFilter,
+        *,
+        limit: int,
+        before: tuple[int, str] | None,
+        order: str,
+        skip: int,
+    ) -> list[Row]:
+        """Return outcomes in an order, with an excerpt of the question and the number of labels."""
+        labels = sa.select(sa.func.count()).where(LABEL.c.outcome == OUTCOME.c.id).scalar_subquery()
+        excerpt = sa.func.substr(OUTCOME.c.question, 1, _EXCERPT)
+        columns = [*(OUTCOME.c[name] for name in _LISTED), excerpt.label("question"), labels.label("labels")]
+        query = sa.select(*columns).where(_conditions(where))
+        if before is not None:
+            query = query.where(sa.tuple_(OUTCOME.c.at, OUTCOME.c.id) < before)
+        ordered = query.order_by(_ORDERS[order], OUTCOME.c.at.desc(), OUTCOME.c.id.desc())
+        query = ordered.limit(min(max(limit, 1), _MOST_LISTED)).offset(skip)
+        return [dict(row) for row in self.connection.execute(query).mappings()]
+
+    def outcome(self, identifier: str) -> Row | None:
+        """Return an outcome with its attempts and labels, JSON columns as data; None where there is none."""
+        row = self.connection.execute(sa.select(OUTCOME).where(OUTCOME.c.id == identifier)).mappings().first()
+        if row is None:
+            return None
+        attempts = sa.select(ATTEMPT).where(ATTEMPT.c.outcome == identifier).order_by(ATTEMPT.c.number)
+        labels = sa.select(LABEL).where(LABEL.c.outcome == identifier).order_by(LABEL.c.number, LABEL.c.by)
+        return {
+            **_parse(row, "conversation", "evidence"),
+            "attempts": [
+                _parse(attempt, "steps", "evidence", "items", "probabilities")
+                for attempt in self.connection.execute(attempts).mappings()
+            ],
+            "labels": [dict(label) for label in self.connection.execute(labels).mappings()],
+        }
+
+    def choices(self) -> dict[str, list[str]]:
+        """Return the values that occur among recent outcomes, for a person to choose from."""
+        names = ("refiner", "model", "judge", "stop_reason", "key")
+        latest = (
+            sa.select(*(OUTCOME.c[name] for name in names)).order_by(OUTCOME.c.at.desc()).limit(_RECENT).subquery()
+        )
+        return {
+            name: sorted(
+                value for value in self.connection.execute(sa.select(latest.c[name]).distinct()).scalars() if value
+            )
+            for name in names
+        }
+
+    def dataset_rows(self, where: OutcomeFilter) -> Iterator[Row]:
+        """Yield every attempt as a row of a dataset, oldest first.
+
+        Raises:
+            ConfigurationError: If outcomes are chosen and none has texts.
+        """
+        chosen = _conditions(where)
+        has_texts = sa.select(OUTCOME.c.id).where(chosen, OUTCOME.c.question.is_not(None)).limit(1)
+        if self.connection.execute(has_texts).first() is None and _any(self.connection, chosen):
+            raise ConfigurationError(
+                "the outcomes were recorded without texts, so there is nothing to judge; record with texts=True"
+            )
+        labels = _labels(self.connection, chosen)
+        ordered = _attempts(chosen & ATTEMPT.c.draft.is_not(None))
+        for row in self.connection.execution_options(yield_per=100).execute(ordered).mappings():
+            yield _dataset_row(row, labels.get((row["id"], row["attempt_number"]), []))
+
+    def attempt_rows(self, where: OutcomeFilter, *, texts: bool = False) -> Iterator[Row]:
+        """Yield what is known of every attempt, oldest outcome first, with labels, and on demand with texts."""
+        chosen = _chosen(self.connection, where)
+        labels = _labels(self.connection, chosen, times=True)
+        query = _attempts(chosen, texts=texts)
+        for row in self.connection.execution_options(yield_per=500).execute(query).mappings():
+            attempt_labels = labels.get((row["id"], row["attempt_number"]), [])
+            texts_of_row: Row = {}
+            if texts:
+                data = {
+                    "user_input": _data(row["conversation"]) or row["question"],
+                    "response": row["attempt_draft"],
+                }
+                texts_of_row = {name: value for name, value in data.items() if value is not None}
+            yield {**_metadata(row), **({"labels": attempt_labels} if attempt_labels else {}), **texts_of_row}
+
+    def figures(self, where: OutcomeFilter, *, buckets: int) -> Row:
+        """Return what the chosen outcomes come to; see `DatabaseRecord.figures`. Of many, times are to 1.5 %."""
+        are_many = _are_many(self.connection, where)
+        start, end = _axis(self.connection, where)
+        least = sums.MINUTE if are_many else _SECOND
+        fitting = (width for width in _WIDTHS if width >= least and (end - start) / width <= buckets)
+        width = next(fitting, _WIDTHS[-1])
+        starts = range(start - start % width, end + 1, width)
+        if are_many:
+            edges = sums.read_edges(self.connection, where, _conditions)
+            every = sums.summed(self.connection, where, width, edges)
+            tally: Mapping[str, Mapping[int, int]] = sums.tallied(self.connection, where, None, edges)[""]
+            latency = {name: sums.percentile(tally.get("", {}), share) for name, share in _PERCENTILES.items()}
+        else:
+            chosen = _chosen(self.connection, where)
+            answers = chosen if where.stop_reason else chosen & ~of_requests(OUTCOME.c.stop_reason)
+            every, tally = _summed(self.connection, chosen, width), _ratings(self.connection, answers)
+            latency = _latency(self.connection, answers)
+        rows = [row for row in every if where.stop_reason or not is_request(row["stop_reason"])]
+        total = Counter[str]()
+        for row in rows:
+            total.update({name: row[name] for name in MEASURES})
+        return {
+            "requests": _counted([row for row in every if is_request(row["stop_reason"])], "stop_reason"),
+            "outcomes": total["outcomes"],
+            "passed": sum(row["outcomes"] for row in rows if row["passed"]),
+            "mean_attempts": _weighted(rows, "attempts"),
+            "mean_rating": _weighted([row for row in rows if row["rating"] is not None], "rating"),
+            **{name: total[name] if rows else None for name in ("calls", "input_tokens", "output_tokens")},
+            "cost": total["cost"] / 1e9 if total["outcomes"] > total["cost_unknown"] else None,
+            "cost_unknown": total["cost_unknown"],
+            **latency,
+            "stop_reasons": _counted(rows, "stop_reason"),
+            "passed_at": _counted([row for row in rows if row["passed"]], "attempts"),
+            "ratings": {
+                judge: {("unscored" if value == 0 else str(value)): counts[value] for value in sorted(counts)}
+                for judge, counts in tally.items()
+                if judge
+            },
+            "series": {"width": width if rows else None, "buckets": _buckets_of(rows, starts, buckets)},
+        }
+
+    def table(self, by: str, where: OutcomeFilter) -> list[Row]:
+        """Return a row for each value of a column; see `DatabaseRecord.table`."""
+        if by not in _GROUPS or by not in OUTCOME.c:
+            groupings = ", ".join(name for name in _GROUPS if name in OUTCOME.c)
+            raise ConfigurationError(f"a table is by one of {groupings}, not by {shortened(by)}")
+        times: Mapping[str, Counter[int]]
+        if by in SERIES.c and _are_many(self.connection, where):
+            edges = sums.read_edges(self.connection, where, _conditions)
+            rows = sums.summed(self.connection, where, _WIDTHS[-1], edges, by=by)
+            tallies = sums.tallied(self.connection, where, by, edges)
+            times = {name: judges.get("", Counter()) for name, judges in tallies.items()}
+        else:
+            rows, times = _one_by_one(self.connection, by, where)
+        groups: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            groups[row[by] or ""].append(row)
+        table = [_group(name, group_rows, times.get(name, Counter())) for name, group_rows in groups.items()]
+        return sorted(table, key=lambda row: (-row["outcomes"], row["name"]))[:_MOST_GROUPS]
+
+    def audits(self, certificate: IssuedCertificate) -> list[Audit]:
+        """Return the labelled answers that a certificate covers, by time of the first label; a tie is bad."""
+        is_covered = OUTCOME.c.passed & (OUTCOME.c.certificate == certificate.id)
+        joined = (
+            sa.select(LABEL, ATTEMPT.c.rating.label("mark"), ATTEMPT.c.score)
+            .join(OUTCOME, (OUTCOME.c.id == LABEL.c.outcome) & (OUTCOME.c.released == LABEL.c.number))
+            .join(ATTEMPT, (ATTEMPT.c.outcome == LABEL.c.outcome) & (ATTEMPT.c.number == LABEL.c.number))
+            .where(
+                is_covered,
+                LABEL.c.split.is_distinct_from("tune"),
+                sa.or_(LABEL.c.rating.is_not(None), LABEL.c.up.is_not(None)),
+            )
+            .order_by(LABEL.c.at, LABEL.c.outcome, LABEL.c.by)
+        )
+        marks: dict[str, tuple[float | None, float | None]] = {}
+        votes: dict[str, list[bool]] = defaultdict(list)
+        for row in self.connection.execute(joined).mappings():
+            marks[row["outcome"]] = row["mark"], row["score"]
+            votes[row["outcome"]].append(row["up"] if row["rating"] is None else row["rating"] >= certificate.good)
+        return [
+            Audit.of(certificate, *marks[key], bad=2 * sum(opinions) <= len(opinions))
+            for key, opinions in votes.items()
+        ]
+
+    def last_alarm(self, name: str) -> str | None:
+        """Return to what the alarm of a promise moved the threshold; None where there was none."""
+        row = self.connection.execute(sa.select(STATE.c.id).filter_by(name=name)).first()
+        return None if row is None else str(row[0])
+
+    def keep_alarm(self, name: str, moved_to: str) -> None:
+        """Keep an alarm, which stays when its labels go; the last one counts."""
+        lock_tables(self.connection)
+        self.connection.execute(sa.delete(STATE).filter_by(name=name))
+        self.connection.execute(STATE.insert().values(name=name, at=now_ms(), id=moved_to))
+
+    def label_uses(self) -> list[str]:
+        """Return what was kept of the use of labels, the oldest first."""
+        recorded_uses = sa.select(STATE.c.id).where(STATE.c.name.startswith(_USE, autoescape=True))
+        return list(self.connection.execute(recorded_uses.order_by(STATE.c.at, STATE.c.name)).scalars())
+
+    def keep_label_use(self, line: str) -> None:
+        """Keep that labels were used; it stays when the labels go."""
+        lock_tables(self.connection)
+        name = f"{_USE}{blake2b(line.encode(), digest_size=16).hexdigest()}"
+        self.connection.execute(sa.delete(STATE).filter_by(name=name))
+        self.connection.execute(STATE.insert().values(name=name, at=now_ms(), id=line))
+
+    def save(self, label: Label) -> None:
+        """Save a label in place of an earlier one of the same person; an empty one only deletes that.
+
+        Raises:
+            ConfigurationError: If there is no such attempt.
+        """
+        key = {"outcome": label.outcome, "number": label.number}
+        attempt = sa.select(ATTEMPT.c.number).filter_by(**key)
+        if self.connection.execute(attempt).first() is None:
+            raise ConfigurationError(f"there is no attempt {label.number} of outcome {shortened(label.outcome)}")
+        by = name_of(label.by.strip())
+        self.connection.execute(sa.delete(LABEL).filter_by(**key, by=by))
+        if not label.is_empty:
+            note = text_of(label.note, _LONGEST_NOTE) if label.note else None
+            values = {**key, "by": by, "at": now_ms(), "rating": label.rating, "up": label.up, "note": note}
+            values["split"] = label.split
+            self.connection.execute(LABEL.insert().values(values))
