@@ -16,17 +16,9 @@ from judges.entry import own_tables
 from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.messages import MediaKind
 from judges.model import JudgeModel, ModelRequest, ModelResponse, PromptRole
+from judges.models import prompt_and_reply
 from judges.models.identity import identity_of, unread_settings
 from judges.models.likelihood import Levels, levels_in
-from judges.models.prompt_and_reply import (
-    Dialect,
-    Unreadable,
-    dialect_of,
-    encode,
-    parse_reply,
-    render_data,
-    takes_media,
-)
 from judges.models.resolve import as_model
 from judges.requests import Ask
 
@@ -121,12 +113,12 @@ def _judged_and_rest(data: Mapping[str, JsonValue]) -> tuple[str, dict[str, Json
 
 def _quote(value: JsonValue) -> str:
     """Return a value as JSON on one line, with the tags and marks of judge models' formats escaped."""
-    return _escape_marks(encode(value))
+    return _escape_marks(prompt_and_reply.encode(value))
 
 
 def _fence(value: JsonValue, nonce: str) -> str:
     """Put a text, or the fields of an object, between two marks with the nonce; see `_quote`."""
-    body = _escape_marks(render_data(value)) if isinstance(value, dict) else _quote(value)
+    body = _escape_marks(prompt_and_reply.render_data(value)) if isinstance(value, dict) else _quote(value)
     return f"<<<{nonce}\n{body}\n{nonce}>>>"
 
 
@@ -141,10 +133,10 @@ def _text_of(response: ModelResponse) -> str:
         Unreadable: If the reply was cut, filtered or refused, is empty, or calls a tool.
     """
     if response.calls or response.broken_calls:
-        raise Unreadable("a tool was called where text was asked for")
-    parse_reply(replace(response, text="{}"), _FinishedReply)
+        raise prompt_and_reply.Unreadable("a tool was called where text was asked for")
+    prompt_and_reply.parse_reply(replace(response, text="{}"), _FinishedReply)
     if not response.text.strip():
-        raise Unreadable("the reply is empty")
+        raise prompt_and_reply.Unreadable("the reply is empty")
     return response.text.strip()
 
 
@@ -160,7 +152,7 @@ def _build_reply(schema: type[T], level: int, *, reasons: str, feedback: str) ->
     texts = dict.fromkeys(levels.texts, reasons)
     if "feedback" in texts:
         texts["feedback"] = "" if level == levels.choices[-1] else feedback
-    return parse_reply(ModelResponse(text=json.dumps({**texts, levels.field: level})), schema)
+    return prompt_and_reply.parse_reply(ModelResponse(text=json.dumps({**texts, levels.field: level})), schema)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,10 +225,10 @@ class _Graded:
         text = _text_of(response)
         match = self.reply.fullmatch(text)
         if match is None or len(self.marks.findall(text)) != self.number or not match["reasons"].strip():
-            raise Unreadable(f"it has not exactly this form: {self.form}")
+            raise prompt_and_reply.Unreadable(f"it has not exactly this form: {self.form}")
         score = int(match["score"])
         if score not in scores:
-            raise Unreadable(f"the score {score} is not one of {', '.join(map(str, scores))}")
+            raise prompt_and_reply.Unreadable(f"the score {score} is not one of {', '.join(map(str, scores))}")
         reasons = match["reasons"].strip()
         return _build_reply(schema, _level_at(score, scores, levels), reasons=reasons, feedback=reasons)
 
@@ -304,7 +296,7 @@ class MiniCheck:
         """
         match = _REPLY.fullmatch(_text_of(response))
         if match is None:
-            raise Unreadable("it is neither Yes nor No")
+            raise prompt_and_reply.Unreadable("it is neither Yes nor No")
         choices = _numbers_of(_levels_of(schema))
         if match[1].lower() == "yes":
             return _build_reply(schema, choices[-1], reasons=_YES, feedback="")
@@ -365,7 +357,7 @@ class Wrapped:
 
     model: JudgeModel
     middleware: _Middleware = _PassThrough()
-    own_dialect: Dialect | None = None
+    own_dialect: prompt_and_reply.Dialect | None = None
 
     @property
     def name(self) -> str:
@@ -383,9 +375,9 @@ class Wrapped:
         return self.model.retries
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> prompt_and_reply.Dialect:
         """Format of the model's requests and replies."""
-        return dialect_of(self.model) if self.own_dialect is None else self.own_dialect
+        return prompt_and_reply.dialect_of(self.model) if self.own_dialect is None else self.own_dialect
 
     @property
     def scripted(self) -> bool:
@@ -412,7 +404,7 @@ class Wrapped:
 
     def takes(self, kind: MediaKind) -> bool:
         """Return whether the model may be sent images, or audio."""
-        return takes_media(self.model, kind)
+        return prompt_and_reply.takes_media(self.model, kind)
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` is the model."""
@@ -422,14 +414,16 @@ class Wrapped:
 DialectName = Literal["flow_judge", "glider", "minicheck", "prometheus"]
 
 
-def _own_dialect(name: str) -> Dialect | None:
+def _own_dialect(name: str) -> prompt_and_reply.Dialect | None:
     """Return the dialect of this name, if there is one."""
     if name not in get_args(DialectName):
         return None
     return MiniCheck() if name == "minicheck" else _graded(name)
 
 
-def speaking(model: object, dialect: DialectName | Dialect, *, temperature: float | None = 0.0) -> JudgeModel:
+def speaking(
+    model: object, dialect: DialectName | prompt_and_reply.Dialect, *, temperature: float | None = 0.0
+) -> JudgeModel:
     """Return a model that is asked in the format of its own that it was trained to judge in.
 
     The result goes wherever a judge takes a model, for instance
