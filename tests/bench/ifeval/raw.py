@@ -13,10 +13,10 @@ from typing import Any
 from graphs import Policy
 from judges import Sample, load
 from refine import Trial
-from refine.trials.engine import TrialRun
 from refine.trials.manifest import TrialManifest
 from refine.trials.results import TrialRow, read_arms
 from refine.trials.store import TrialPlan
+from refine.trials.trial import TrialRun
 
 RAW = Path(__file__).with_name("raw")
 
