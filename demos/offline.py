@@ -188,7 +188,7 @@ class _SupportQuestion:
     answers: tuple[_SupportAnswer, ...]
 
 
-def support_questions() -> list[_SupportQuestion]:
+def _support_questions() -> list[_SupportQuestion]:
     """Return the shipped questions with answers, ratings and labels."""
     with _FILE.open(encoding="utf-8") as lines:
         return [TypeAdapter(_SupportQuestion).validate_python(json.loads(line)) for line in lines]
@@ -207,7 +207,7 @@ def chatbot(questions: Sequence[_SupportQuestion]) -> ScriptedModel:
     return ScriptedModel(reply, name="support-bot-1")
 
 
-def support_judge(
+def _support_judge(
     questions: Sequence[_SupportQuestion], *, model: str = "judge-model-1", criteria: str = _CRITERIA
 ) -> Rubric:
     """Return the judge: a rubric with its real prompt, asked of a model whose ratings are shipped.
@@ -286,13 +286,13 @@ def demonstrate(folder: Path, *, seed: int = 0, judge: Judge | None = None) -> i
     if (folder / _RECORD).exists():
         raise ConfigurationError(f"{folder / _RECORD} is there already; choose another --out, or delete it first")
     folder.mkdir(parents=True, exist_ok=True)
-    questions = support_questions()
+    questions = _support_questions()
     stage = _Stage(
         display=screen(),
         folder=folder,
         questions=questions,
         bot=chatbot(questions),
-        judge=judge or support_judge(questions),
+        judge=judge or _support_judge(questions),
         seed=seed,
     )
     stage.display.line("Scripted chatbot and judge, shipped labels; no key, no network.", "dim")
@@ -463,8 +463,8 @@ def _change(stage: _Stage) -> bool:
         "loop does not start.",
     )
     changes: dict[str, Callable[[], SelfRefine]] = {
-        "prompt": lambda: _certified(stage, support_judge(stage.questions, criteria="Is the answer polite?")),
-        "model": lambda: _certified(stage, support_judge(stage.questions, model="judge-model-2")),
+        "prompt": lambda: _certified(stage, _support_judge(stage.questions, criteria="Is the answer polite?")),
+        "model": lambda: _certified(stage, _support_judge(stage.questions, model="judge-model-2")),
         "attempts": lambda: _certified(stage, stage.judge, max_attempts=_MAX_ATTEMPTS + 2),
     }
     refused = 0

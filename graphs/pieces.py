@@ -195,7 +195,7 @@ class PieceSplitter:
         return _is_end(text[:cut], text[cut:after], text[after : blank.start() if blank else after + _WORD])
 
 
-def split(text: str, *, least: int, most: int) -> list[str]:
+def _split(text: str, *, least: int, most: int) -> list[str]:
     """Return the pieces of a whole answer."""
     splitter = PieceSplitter(least=least, most=most)
     return [*splitter.feed(text), *splitter.close()]

@@ -449,7 +449,7 @@ def catalogue() -> tuple[Entry, ...]:
     return tuple(registry.entries.values())
 
 
-def entry_called(name: str) -> Entry:
+def _entry_called(name: str) -> Entry:
     """Return the entry of the judge that has this name or alias.
 
     Raises:

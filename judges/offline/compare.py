@@ -414,7 +414,7 @@ def rank(
     table = _PointsTable.of(outcomes)
     table.check_linked()
     best = table.strengths(table.counts, prior)
-    draws = resample(table.counts, bootstrap, Random(seed))  # noqa: S311 - statistics, no secret
+    draws = _resample(table.counts, bootstrap, Random(seed))  # noqa: S311 - statistics, no secret
     ratings = [_ratings(table.strengths(counts, prior, start=best, exact=_CLOSE)) for counts in draws]
     systems = [
         _system(table, place, rating, [draw[place] for draw in ratings])
@@ -572,7 +572,7 @@ def _round(estimates: list[float], opponents: Sequence[Sequence[tuple[int, float
     return change
 
 
-def resample(counts: Sequence[int], times: int, random: Random) -> Iterator[list[int]]:
+def _resample(counts: Sequence[int], times: int, random: Random) -> Iterator[list[int]]:
     """Yield `times` bootstrap samples of games, drawn with replacement, each as counts per cell of the table."""
     for _ in range(times):
         left = rest = sum(counts)

@@ -192,11 +192,11 @@ def _lines_of(sample: Sample, width: int) -> list[_Line]:
         if wrapped:
             wrapped.append(("", ""))
         wrapped.append(("class:title", title))
-        wrapped += [(style, f"{_INDENT}{line}") for line in wrap(text, width - len(_INDENT))]
+        wrapped += [(style, f"{_INDENT}{line}") for line in _wrap(text, width - len(_INDENT))]
     return wrapped
 
 
-def wrap(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     """Return a text in lines of at most so many columns; wide characters take two."""
     width = max(_LEAST_WIDTH, width)
     console = Console(width=width)

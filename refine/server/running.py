@@ -339,7 +339,7 @@ _NEEDS = {
 _SERVICE = "refine-guard"
 
 
-def trace_as_the_environment_says(environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
+def _trace_as_the_environment_says(environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
     """Set up tracing where `OTEL_TRACES_EXPORTER` or an address of OTLP is set, and return what ends it.
 
     Everything else, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER`, `OTEL_EXPORTER_OTLP_HEADERS` and so on, means what
@@ -441,9 +441,9 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
     service = make_service(settings)
     _require_upstream(service)
     settings, of_record = choose_record(settings)
-    app = make_app(settings, service, on_close=(lambda: None) if check else trace_as_the_environment_says())
+    app = _make_app(settings, service, on_close=(lambda: None) if check else _trace_as_the_environment_says())
     doubts = [doubt for guard in service.guards for doubt in guard.doubts]
-    _say(*map(describe, service.guards), *doubts, of_record, *describe_webhooks(settings.webhooks))
+    _say(*map(_describe, service.guards), *doubts, of_record, *describe_webhooks(settings.webhooks))
     _say(_exposure(settings, service))
     _say(*(f"warning: {doubt}" for doubt in _doubts_about(settings, list(service.guards))))
     if check:
@@ -455,8 +455,8 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
         _say("the configuration can be used")
         return
     sock = listening_socket(settings.host, settings.port)
-    begin_log(settings.log_level)
-    keep_for_good()
+    _begin_log(settings.log_level)
+    _keep_for_good()
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
     if app.page is not None:
         _say(f"the page is at {address(sock).removesuffix('v1')}{app.page}")
@@ -489,12 +489,12 @@ def begin(file: Path, *, is_asked: bool, ask: Callable[[str, str], str]) -> None
     _write_configuration(file, ask if is_asked else lambda _, default: default)
     _say(f"wrote {file}; start it by `refine serve --config {file}`")
     try:
-        _say(*map(describe, make_service(load_settings(file, {})).guards))
+        _say(*map(_describe, make_service(load_settings(file, {})).guards))
     except ConfigurationError as error:
         _say(f"warning: it does not start yet: {error}")
 
 
-def keep_for_good() -> None:
+def _keep_for_good() -> None:
     """Keep for the life of the process what was made until now: a server that has not begun to serve.
 
     The modules' objects are many: a full collection, of which there are some in a thousand requests, would look at
@@ -525,7 +525,7 @@ def _use_large_pages() -> None:
             advise(ctypes.c_void_p((first + 1) * _LARGE_PAGE), ctypes.c_size_t(size), _COLLAPSE)
 
 
-def begin_log(name: str) -> None:
+def _begin_log(name: str) -> None:
     """Write the log; at `info` one line a request, and not the steps of each, which `debug` shows."""
     level = getattr(logging, name.upper())
     log_json_lines(level=level)
@@ -552,7 +552,7 @@ def _resume_budgets(service: Service, record: DatabaseRecord) -> None:
         _log.warning("budgets of keys begin anew, since the record cannot be read: %s", error)
 
 
-def make_app(
+def _make_app(
     settings: ServerSettings, service: Service, *, on_close: Callable[[], None] = lambda: None
 ) -> GuardApp:
     """Return the application that settings describe; `on_close` is called after it has ended.
@@ -606,7 +606,7 @@ def address(sock: Any) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
-def describe(guard: ServedGuard) -> str:
+def _describe(guard: ServedGuard) -> str:
     """Return a line that says what a guard does."""
     policy = guard.loop.policy
     models = ", ".join(model.name for model in guard.judge.models)
@@ -672,7 +672,7 @@ class RunningGuard:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = load_settings(None, {"port": 0, **settings})
         self.service = make_service(self._settings)
-        self._app = make_app(self._settings, self.service)
+        self._app = _make_app(self._settings, self.service)
         self._socket = listening_socket(self._settings.host, self._settings.port)
         self._server = GuardServer(self._app, self._settings)
         self._started = threading.Event()

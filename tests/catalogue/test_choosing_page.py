@@ -15,7 +15,7 @@ import pytest
 import judges
 from judges import BadSample, Entry, Sample, catalogue, load
 from judges.catalogue.reference_page import PAGE, page
-from judges.catalogue.registry import entry_called
+from judges.catalogue.registry import _entry_called
 from judges.sample import FIELD_NAMES, canonical_field
 from judges.settings import translate_settings
 from judges.testing import ScriptedEmbeddings, ScriptedModel
@@ -35,7 +35,7 @@ def test_the_judges_to_begin_with_are_described_as_the_catalogue_does() -> None:
     """What they need, what they cost, and whether they can stand in the loop; three for each beginning."""
     listed = rows("| you have | judge | needs | calls | loop |")
     for _, name, needs, calls, loop in listed:
-        entry = entry_called(name.strip("`"))
+        entry = _entry_called(name.strip("`"))
         assert name == f"`{entry.name}`"
         assert needs == ", ".join("`{}`".format(need.replace(" or ", "` or `")) for need in entry.needs)
         assert (calls, loop) == (entry.calls, entry.in_loop), name
@@ -54,7 +54,7 @@ def test_the_four_of_groundedness_are_told_apart() -> None:
     listed = rows("| judge | unit | passes | calls | take it |")
     model = ScriptedModel([])
     marks = {name.strip("`"): calls for name, _, _, calls, _ in listed}
-    assert {name: entry_called(name).calls for name in marks} == marks
+    assert {name: _entry_called(name).calls for name in marks} == marks
     passes = {name: judges.load(name, model).threshold for name in marks}  # type: ignore[attr-defined]  # of a Metric
     assert list(passes.values()) == [0.5, 1.0, 1.0, 0.5]
     assert set(marks) <= {

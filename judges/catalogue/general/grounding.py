@@ -106,7 +106,7 @@ class Citations(ModelJudge, entry="citations", pack="citations"):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find the citations, look them up, and ask of those that resolve."""
         contexts = contexts_in(sample)
-        citations = citations_in(answer_in(sample), contexts, sample.retrieved_context_ids or ())
+        citations = _citations_in(answer_in(sample), contexts, sample.retrieved_context_ids or ())
         if not citations:
             rationale = "The answer cites no source."
             return self.verdict(0.0, rationale=rationale, feedback=self.say("none", sample))
@@ -146,7 +146,7 @@ class Citations(ModelJudge, entry="citations", pack="citations"):
         )
 
 
-def citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tuple[_Citation, ...]:
+def _citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tuple[_Citation, ...]:
     """Return the citations of an answer in their order; a list of sources at its end is none.
 
     Args:

@@ -54,7 +54,7 @@ _READING = frozenset(
 _NOT_THERE = re.compile(r"no such (?:column|table)")
 
 
-def same_text(a: str, b: str) -> bool:
+def _same_text(a: str, b: str) -> bool:
     """Return whether two queries of standard SQL differ at most in blanks, comments and capital letters.
 
     Quoted text must be identical, and so must queries that dialects interpret differently.
@@ -270,7 +270,7 @@ class LLMSQLEquivalence(ModelJudge, entry="ragas.llm_sql_equivalence", pack="sql
         if response == reference:
             return True
         if self._parse is None:
-            return same_text(response, reference)
+            return _same_text(response, reference)
         trees = self._parse(response)
         return bool(trees) and trees == self._parse(reference)
 

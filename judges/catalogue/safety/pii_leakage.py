@@ -35,7 +35,7 @@ _TABLES = own_tables(__file__, "pii_leakage.toml")
 _PHONE_REGIONS = tuple(_TABLES["phone_regions"])
 
 
-def find(
+def _find(
     text: str, *, kinds: Collection[str] = UNLESS_SAID, countries: Collection[str] | None = None
 ) -> list[Finding]:
     """Return the personal data and secrets in a text, in order of their places.
@@ -200,7 +200,7 @@ class PiiLeakage(ModelJudge, entry="pii_leakage", pack="pii_leakage"):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Search by rules; then, with a model, for names and addresses."""
         answer = answer_in(sample)
-        findings = find(answer, kinds=self._kinds, countries=self._countries)
+        findings = _find(answer, kinds=self._kinds, countries=self._countries)
         if self._patterns:
             findings = without_overlaps([*findings, *self._own(answer)])
         detail = _NOT_LOOKED_FOR.format("no model") if self._looks_for_people and not self.models else ""
@@ -227,7 +227,7 @@ class PiiLeakage(ModelJudge, entry="pii_leakage", pack="pii_leakage"):
 
     def _people(self, sample: Sample, answer: str) -> Generator[Request | tuple[Request, ...], Any, list[Finding]]:
         """Ask for names and addresses in the answer, without what rules find."""
-        shown = _blacked_out(answer, find(answer, countries=self._countries))
+        shown = _blacked_out(answer, _find(answer, countries=self._countries))
         data: dict[str, JsonValue] = {**self._question_of(sample), "answer": shown}
 
         def check(reply: _People) -> str | None:
@@ -243,7 +243,7 @@ class PiiLeakage(ModelJudge, entry="pii_leakage", pack="pii_leakage"):
         if not question:
             return {}
         text = sample.question
-        return {"question": _blacked_out(text, find(text, countries=self._countries))}
+        return {"question": _blacked_out(text, _find(text, countries=self._countries))}
 
     def _leaks(self, sample: Sample, answer: str, findings: Iterable[Finding]) -> list[Finding]:
         """Return the findings that neither the user gave nor the operator allows."""
