@@ -48,7 +48,7 @@ _FINDINGS = {
 }
 
 
-def doubled(labels: Path) -> tuple[int, int]:
+def _doubled(labels: Path) -> tuple[int, int]:
     """Return how many answers two people labelled, and on how many they agree whether it is good."""
     people: dict[object, list[bool]] = {}
     for line in labels.read_text(encoding="utf-8").splitlines():
@@ -194,7 +194,7 @@ def _support_questions() -> list[_SupportQuestion]:
         return [TypeAdapter(_SupportQuestion).validate_python(json.loads(line)) for line in lines]
 
 
-def chatbot(questions: Sequence[_SupportQuestion]) -> ScriptedModel:
+def _chatbot(questions: Sequence[_SupportQuestion]) -> ScriptedModel:
     """Return a chat model that answers the questions: after each refusal with the next of its answers."""
     answers = {question.question: question.answers for question in questions}
 
@@ -291,7 +291,7 @@ def demonstrate(folder: Path, *, seed: int = 0, judge: Judge | None = None) -> i
         display=screen(),
         folder=folder,
         questions=questions,
-        bot=chatbot(questions),
+        bot=_chatbot(questions),
         judge=judge or _support_judge(questions),
         seed=seed,
     )
@@ -364,7 +364,7 @@ def _label(stage: _Stage) -> None:
         ]
         labels = stage.folder / file.replace(".jsonl", ".labels.jsonl")
         labels.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-    twice, same = doubled(stage.folder / _LABELS)
+    twice, same = _doubled(stage.folder / _LABELS)
     stage.display.entry(
         "here", f"shipped labels; two people labelled {twice} answers, and agree on {same} of them"
     )

@@ -161,7 +161,7 @@ def no_such_name(package: str, name: str, hint: str) -> Exception:
     """
     asking = sys._getframe(2)  # noqa: SLF001 - who asks is to be told
     if not name.startswith("_") and asking.f_code.co_code[asking.f_lasti] == opmap["IMPORT_FROM"]:
-        hint = hint or f"it has {listed(sys.modules[package].__all__)}"
+        hint = hint or f"it has {_listed(sys.modules[package].__all__)}"
         return ImportError(f"cannot import name {name!r} from {package!r}; {hint}", name=package)
     return AttributeError(f"module {package!r} has no attribute {name!r}{hint and '; '}{hint}")
 
@@ -185,7 +185,7 @@ def names_of(package: str, names: Collection[str], homes: Mapping[str, str] | No
     return find
 
 
-def listed(names: Collection[str]) -> str:
+def _listed(names: Collection[str]) -> str:
     """Return names for an error, the first ones where they are many."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _MOST_NAMES} more" if len(ordered) > _MOST_NAMES else ""
@@ -217,7 +217,7 @@ class _HintsAtModules:
         hint = f"it is {door}: from {door} import ..." if door else guesses("modules").get(last, "")
         named = ((door, name) for door in _DOORS for name in _public_names(door) if name.lower() == last)
         hint = hint or next((f"from {door} import {name}" for door, name in sorted(named)), "")
-        hint = hint or f"from refine import SelfRefine is the loop; the packages are {listed(_DOORS)}"
+        hint = hint or f"from refine import SelfRefine is the loop; the packages are {_listed(_DOORS)}"
         raise ModuleNotFoundError(f"No module named {name!r}; {hint}", name=name)
 
 
@@ -314,7 +314,7 @@ class HintsAtKeys(HintsAtGuesses):
             if name.startswith("_") or name in {*fields, *guesses(self._guesses_at)} or hasattr(type(self), name):
                 return super().__getattr__(name)
             properties = [own for own, value in vars(type(self)).items() if isinstance(value, property)]
-            hint = nearest(name, [*fields, *properties]) or f"it has {listed(fields)}"
+            hint = nearest(name, [*fields, *properties]) or f"it has {_listed(fields)}"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}; {hint}")
 
         def __getitem__(self, key: object) -> Any:

@@ -321,7 +321,7 @@ def _check_values(kind: type, values: Mapping[str, object]) -> None:
     parameters = _signature_of(kind).parameters
     try:
         checked = {name: other_word(name, values[name]) for name in parameters if name in values}
-        settings_model(kind).model_validate(checked)
+        _settings_model(kind).model_validate(checked)
     except ValidationError as error:
         fault = next((one for one in error.errors(include_url=False) if one["type"] != "missing"), None)
         if fault is None:
@@ -331,7 +331,7 @@ def _check_values(kind: type, values: Mapping[str, object]) -> None:
 
 
 @lru_cache(maxsize=_MOST_CLASSES)
-def settings_model(make: Callable[..., object]) -> type[BaseModel]:
+def _settings_model(make: Callable[..., object]) -> type[BaseModel]:
     """Return the model of a judge's settings, whose fields are its parameters; `model_json_schema` describes them.
 
     Plain values are checked strictly: 1 is no truth, and "1" no number. What a list, a mapping or a function holds

@@ -73,7 +73,7 @@ class _ArmLimits:
         return None
 
 
-class TrialRun:
+class _TrialRun:
     """Fills the journal of a trial, and reads what came of it.
 
     Args:
@@ -493,7 +493,7 @@ async def atrial(
     named = _baseline(plan.arms, baseline)
     manifest = _manifest(plan, named, temperature, command)
     with _folder(out) as folder, _opened(folder, manifest):
-        run = TrialRun(
+        run = _TrialRun(
             plan,
             folder,
             _loops(plan),
@@ -509,7 +509,7 @@ async def atrial(
         return result
 
 
-def _result(run: TrialRun, plan: TrialPlan, baseline: str, folder: Path | None) -> Trial:
+def _result(run: _TrialRun, plan: TrialPlan, baseline: str, folder: Path | None) -> Trial:
     return Trial(
         rows=tuple(run.rows()),
         arms=tuple(arm.name for arm in plan.arms),

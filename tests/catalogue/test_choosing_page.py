@@ -14,7 +14,7 @@ import pytest
 
 import judges
 from judges import BadSample, Entry, Sample, catalogue, load
-from judges.catalogue.reference_page import PAGE, page
+from judges.catalogue.reference_page import PAGE, _page
 from judges.catalogue.registry import _entry_called
 from judges.sample import FIELD_NAMES, canonical_field
 from judges.settings import translate_settings
@@ -97,7 +97,7 @@ every = for_every("entry", catalogue())
 
 def test_the_page_is_the_one_generated() -> None:
     """Whoever changes an entry writes the page anew, with `python -m judges.catalogue.reference_page`."""
-    assert (ROOT / PAGE).read_text(encoding="utf-8") == page()
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == _page()
 
 
 @every
@@ -114,14 +114,14 @@ def test_an_entry_is_complete(entry: Entry) -> None:
 @every
 def test_every_judge_is_on_the_page(entry: Entry) -> None:
     """Its name stands at the beginning of a row, and the aliases behind it."""
-    row = next(line for line in page().splitlines() if line.startswith(f"| **`{entry.name}`**"))
+    row = next(line for line in _page().splitlines() if line.startswith(f"| **`{entry.name}`**"))
     assert all(f"`{alias}`" in row for alias in entry.aliases)
     assert entry.asks in row
 
 
 def test_a_row_is_a_row_whatever_the_texts() -> None:
     """Bars and line ends in a text break no table."""
-    told = page([Entry(name="x.y", asks="a | b?", needs=("response",), differs="one\ntwo", better="low")])
+    told = _page([Entry(name="x.y", asks="a | b?", needs=("response",), differs="one\ntwo", better="low")])
     (row,) = (line for line in told.splitlines() if "x.y" in line)
     assert "a \\| b?" in row
     assert "one two" in row
@@ -134,7 +134,7 @@ def test_the_command_prints_the_page(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "judges.catalogue.reference_page"]
     printed = subprocess.run(run, cwd=ROOT, capture_output=True, check=True).stdout.decode()
     subprocess.run([*run, str(tmp_path / "docs/page.md")], cwd=ROOT, check=True)
-    assert printed == (tmp_path / "docs/page.md").read_text(encoding="utf-8") == page()
+    assert printed == (tmp_path / "docs/page.md").read_text(encoding="utf-8") == _page()
 
 
 COMPAT = (Path(__file__).resolve().parents[2] / "docs/compat.md").read_text(encoding="utf-8")
