@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 from openai import OpenAI
 from playwright.sync_api import Browser, Page
 
-from demos.guard import _serving_guard, serving_upstream
+from demos.guard import _serving_guard
 from demos.offline import demonstrate
+from demos.scripted_upstream import serving_upstream
 from tests.browsers import open_browser
 from tests.snippets import ROOT
 
