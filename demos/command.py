@@ -64,7 +64,7 @@ def _say(name: str, message: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
+class _Models:
     """The real models chosen; None stands for the demo's own script or rule."""
 
     generator: BaseChatModel | None
@@ -79,7 +79,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server that has these models")
 
 
-def models_of(options: argparse.Namespace) -> Models:
+def models_of(options: argparse.Namespace) -> _Models:
     """Create the models now, so that a missing package or key is reported before anything begins.
 
     Raises:
@@ -91,7 +91,7 @@ def models_of(options: argparse.Namespace) -> Models:
     if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
         raise ConfigurationError(f"--base-url is an http address such as http://localhost:8000/v1, not {url!r}")
     names = (options.generator, options.judge)
-    return Models(*(None if name is None else chat_model(name, base_url=url) for name in names))
+    return _Models(*(None if name is None else chat_model(name, base_url=url) for name in names))
 
 
 def describe_models(options: argparse.Namespace, *, rule: str = "rule judge") -> str:

@@ -30,7 +30,7 @@ _LONGEST = 160
 
 
 @dataclass(frozen=True)
-class Request:
+class _Request:
     """A request with a rule that a program checks.
 
     Args:
@@ -42,7 +42,7 @@ class Request:
     judge: Judge
 
 
-def has_title_and_author(answer: str) -> Verdict:
+def _has_title_and_author(answer: str) -> Verdict:
     """Check that an answer is one JSON object with the keys title and author, and nothing else."""
     try:
         keys = sorted(json.loads(answer))
@@ -59,19 +59,19 @@ def _rule(**instruction: Any) -> Judge:
 
 
 REQUESTS = (
-    Request("Explain in at most 25 words why the sky is blue.", _rule(kind="words", at_most=25)),
-    Request(
+    _Request("Explain in at most 25 words why the sky is blue.", _rule(kind="words", at_most=25)),
+    _Request(
         "Write a short birthday greeting for a gardener. Use the words 'tulip' and 'sunshine'.",
         _rule(kind="keywords", words=["tulip", "sunshine"]),
     ),
-    Request(
+    _Request(
         "List exactly 3 things to take on a hike, each on a line of its own that begins with '* '.",
         _rule(kind="bullets", at_least=3, at_most=3),
     ),
-    Request("Say in one sentence what a library is, in lower-case letters only.", _rule(kind="lower_case")),
-    Request(
+    _Request("Say in one sentence what a library is, in lower-case letters only.", _rule(kind="lower_case")),
+    _Request(
         "Describe the book Moby Dick as a JSON object with the keys title and author, and nothing else.",
-        as_judge(has_title_and_author),
+        as_judge(_has_title_and_author),
     ),
 )
 

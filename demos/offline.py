@@ -48,7 +48,7 @@ _FINDINGS = {
 }
 
 
-def doubled(labels: Path) -> tuple[int, int]:
+def _doubled(labels: Path) -> tuple[int, int]:
     """Return how many answers two people labelled, and on how many they agree whether it is good."""
     people: dict[object, list[bool]] = {}
     for line in labels.read_text(encoding="utf-8").splitlines():
@@ -188,13 +188,13 @@ class _SupportQuestion:
     answers: tuple[_SupportAnswer, ...]
 
 
-def support_questions() -> list[_SupportQuestion]:
+def _support_questions() -> list[_SupportQuestion]:
     """Return the shipped questions with answers, ratings and labels."""
     with _FILE.open(encoding="utf-8") as lines:
         return [TypeAdapter(_SupportQuestion).validate_python(json.loads(line)) for line in lines]
 
 
-def chatbot(questions: Sequence[_SupportQuestion]) -> ScriptedModel:
+def _chatbot(questions: Sequence[_SupportQuestion]) -> ScriptedModel:
     """Return a chat model that answers the questions: after each refusal with the next of its answers."""
     answers = {question.question: question.answers for question in questions}
 
@@ -207,7 +207,7 @@ def chatbot(questions: Sequence[_SupportQuestion]) -> ScriptedModel:
     return ScriptedModel(reply, name="support-bot-1")
 
 
-def support_judge(
+def _support_judge(
     questions: Sequence[_SupportQuestion], *, model: str = "judge-model-1", criteria: str = _CRITERIA
 ) -> Rubric:
     """Return the judge: a rubric with its real prompt, asked of a model whose ratings are shipped.
@@ -286,13 +286,13 @@ def demonstrate(folder: Path, *, seed: int = 0, judge: Judge | None = None) -> i
     if (folder / _RECORD).exists():
         raise ConfigurationError(f"{folder / _RECORD} is there already; choose another --out, or delete it first")
     folder.mkdir(parents=True, exist_ok=True)
-    questions = support_questions()
+    questions = _support_questions()
     stage = _Stage(
         display=screen(),
         folder=folder,
         questions=questions,
-        bot=chatbot(questions),
-        judge=judge or support_judge(questions),
+        bot=_chatbot(questions),
+        judge=judge or _support_judge(questions),
         seed=seed,
     )
     stage.display.line("Scripted chatbot and judge, shipped labels; no key, no network.", "dim")
@@ -364,7 +364,7 @@ def _label(stage: _Stage) -> None:
         ]
         labels = stage.folder / file.replace(".jsonl", ".labels.jsonl")
         labels.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-    twice, same = doubled(stage.folder / _LABELS)
+    twice, same = _doubled(stage.folder / _LABELS)
     stage.display.entry(
         "here", f"shipped labels; two people labelled {twice} answers, and agree on {same} of them"
     )
@@ -463,8 +463,8 @@ def _change(stage: _Stage) -> bool:
         "loop does not start.",
     )
     changes: dict[str, Callable[[], SelfRefine]] = {
-        "prompt": lambda: _certified(stage, support_judge(stage.questions, criteria="Is the answer polite?")),
-        "model": lambda: _certified(stage, support_judge(stage.questions, model="judge-model-2")),
+        "prompt": lambda: _certified(stage, _support_judge(stage.questions, criteria="Is the answer polite?")),
+        "model": lambda: _certified(stage, _support_judge(stage.questions, model="judge-model-2")),
         "attempts": lambda: _certified(stage, stage.judge, max_attempts=_MAX_ATTEMPTS + 2),
     }
     refused = 0

@@ -103,7 +103,7 @@ class _Side:
         changed()
 
 
-def sides(speed: float) -> tuple[_Side, _Side]:
+def _sides(speed: float) -> tuple[_Side, _Side]:
     """Return both chats."""
 
     async def wait(seconds: float) -> None:
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.speed <= 0:
         raise ConfigurationError(f"--speed is a number above 0, not {options.speed:g}")
-    display, both = screen(), sides(options.speed)
+    display, both = screen(), _sides(options.speed)
     display.line(f"> {_QUESTION}", "strong")
     asyncio.run(_watch(both, display, options.speed))
     for side in both:

@@ -28,7 +28,7 @@ from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy, PolicySettings
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Refinement
-from judges.first_guesses import no_such_name, of_package
+from judges.first_guesses import names_of
 
 __all__ = [
     "SUMMARY",
@@ -81,6 +81,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
-    raise no_such_name(__name__, name, hint)
+__getattr__ = names_of(__name__, __all__)

@@ -148,7 +148,7 @@ def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> _Fault | 
 def rejection_for(fault: _Fault, language: Language) -> Verdict:
     """Return the verdict on a faulty answer, with feedback in a language."""
     if fault == "empty":
-        return empty_answer(language)
+        return _empty_answer(language)
     return Verdict.checked(passed=False, judge=LOOP, **_words_on(fault, language))
 
 
@@ -157,7 +157,7 @@ def unread_call(language: Language = "en") -> str:
     return _words_on("invalid_tool_call", language)["feedback"]
 
 
-def empty_answer(language: Language = "en") -> Verdict:
+def _empty_answer(language: Language = "en") -> Verdict:
     """Return the verdict on an empty draft, without asking a judge."""
     words = _words_on("empty", language)
     return Verdict.rated(1, judge=LOOP, rationale=words["rationale"], feedback=words["feedback"])

@@ -20,7 +20,7 @@ from string import Template
 from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, JsonValue
 
 from graphs.answers import draft_message
 from graphs.policy import Augmenter, AugmenterName
@@ -108,7 +108,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _FENCE_END = re.compile(r"<(?=\s*/?\s*(?:feedback|反馈|замечания)\b)", re.IGNORECASE)
 
 
-class _Pack(BaseModel):
+class _Pack(BaseModel, frozen=True, extra="forbid"):
     """The words of a form in one language.
 
     Args:
@@ -119,8 +119,6 @@ class _Pack(BaseModel):
         earlier_no_faults: The same where the judge named no fault.
         keep: The word by which the generator keeps its answer.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     faults: str
     no_faults: str
@@ -261,7 +259,7 @@ def named(name: AugmenterName) -> Augmenter:
     return _AUGMENTERS[name]
 
 
-class _ContinuationWords(BaseModel):
+class _ContinuationWords(BaseModel, frozen=True, extra="forbid"):
     """The words that ask for the rest of an answer, in one language.
 
     Args:
@@ -270,8 +268,6 @@ class _ContinuationWords(BaseModel):
         faults: What stands around the list `$faults`.
         last: What stands at the end.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     begun: str
     amend: str

@@ -125,7 +125,7 @@ _HANDED_ON = frozenset({"tool_call", "invalid_tool_call", "text", "cut", "empty"
 """Kinds of answer that are no worse for having been handed on unjudged."""
 
 
-class CandidateStanding(IntEnum):
+class _CandidateStanding(IntEnum):
     """How far a candidate came; of two, the higher one goes on.
 
     A turn that calls a tool goes before answers that were not accepted, since it is on its way to a better one. A
@@ -139,7 +139,7 @@ class CandidateStanding(IntEnum):
     ACCEPTED = 4
 
 
-def standing_of(candidate: Refinement) -> CandidateStanding:
+def _standing_of(candidate: Refinement) -> _CandidateStanding:
     """Return how far a candidate came that has drafted.
 
     Args:
@@ -147,17 +147,17 @@ def standing_of(candidate: Refinement) -> CandidateStanding:
     """
     attempt = candidate.attempts[-1]
     if candidate.stop_reason == "skipped":
-        return CandidateStanding.HANDED_ON if attempt.kind in _HANDED_ON else CandidateStanding.UNFIT
+        return _CandidateStanding.HANDED_ON if attempt.kind in _HANDED_ON else _CandidateStanding.UNFIT
     verdict = attempt.verdict
     if attempt.is_unfit or attempt.kind in ("empty", "invalid_tool_call"):
-        return CandidateStanding.UNFIT
+        return _CandidateStanding.UNFIT
     if verdict is None or verdict.rating is None:
-        return CandidateStanding.UNJUDGED
+        return _CandidateStanding.UNJUDGED
     is_accepted = candidate.policy.accepts(verdict) and attempt.kind != "cut"
-    return CandidateStanding.ACCEPTED if is_accepted else CandidateStanding.RATED
+    return _CandidateStanding.ACCEPTED if is_accepted else _CandidateStanding.RATED
 
 
-def best_candidate(candidates: Mapping[int, Refinement]) -> int:
+def _best_candidate(candidates: Mapping[int, Refinement]) -> int:
     """Return the number of the candidate that goes on: the one that came farthest, with the highest score.
 
     Args:
@@ -165,9 +165,9 @@ def best_candidate(candidates: Mapping[int, Refinement]) -> int:
             one that was cut off, then the first one.
     """
 
-    def rank(number: int) -> tuple[CandidateStanding, float, int, int]:
+    def rank(number: int) -> tuple[_CandidateStanding, float, int, int]:
         attempt = candidates[number].attempts[-1]
-        return standing_of(candidates[number]), attempt.score, attempt.wholeness, -number
+        return _standing_of(candidates[number]), attempt.score, attempt.wholeness, -number
 
     return max(candidates, key=rank)
 
@@ -323,8 +323,8 @@ class CandidatesLoop(Loop):
     ) -> Transition:
         """Return what the attempt comes to, with the rejected drafts and all that was consumed on record."""
         drafted, handoff = results.drafted, _handoff(results)
-        number = best_candidate(drafted) if drafted else 0
-        if handoff is not None and not (drafted and standing_of(drafted[number]) is CandidateStanding.ACCEPTED):
+        number = _best_candidate(drafted) if drafted else 0
+        if handoff is not None and not (drafted and _standing_of(drafted[number]) is _CandidateStanding.ACCEPTED):
             return replace(handoff, refinement=refinement, warnings=())
         if not drafted:
             return self._without_draft(results, refinement, messages, now)
@@ -362,7 +362,7 @@ class CandidatesLoop(Loop):
                 drafts[number] = drafts[number].model_copy(update={"usage": spent})
             else:
                 lost += spent
-        attempt = drafts[best_candidate(drafted)]
+        attempt = drafts[_best_candidate(drafted)]
         recorded = refinement.add_candidates(list(drafts.values()), attempt, usage=lost, now=now)
         judged = recorded if attempt.verdict is None else recorded.add_verdict(attempt.verdict, now=now)
         add_outcome(error, judged, messages, now=now)
@@ -509,7 +509,7 @@ class _Candidate(Loop):
 
 
 def _is_accepted(results: _AttemptResults) -> bool:
-    return any(standing_of(record) is CandidateStanding.ACCEPTED for record in results.drafted.values())
+    return any(_standing_of(record) is _CandidateStanding.ACCEPTED for record in results.drafted.values())
 
 
 def _handoff(results: _AttemptResults) -> Transition | None:

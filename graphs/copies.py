@@ -17,7 +17,7 @@ from functools import cache, cached_property
 from itertools import accumulate
 
 from langchain_core.messages import BaseMessage
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from graphs.answers import text_of_answer
 from graphs.augment import answers_of, faults_of, keep_words, own_texts, read_pack, verify_first
@@ -213,7 +213,7 @@ def _held(order: _Text, draft: _Text) -> float:
     return _length(order.words[:count]) if next(draft.places(begins), None) is not None else 0.0
 
 
-class _OrderWords(BaseModel):
+class _OrderWords(BaseModel, frozen=True, extra="forbid"):
     """Words that tell an order to a writer from a statement, in one language.
 
     Args:
@@ -226,8 +226,6 @@ class _OrderWords(BaseModel):
         modals: Words that order something, where an answer is spoken of.
         complaints: Words that say what an answer lacks.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     begins: tuple[str, ...]
     begins_ending: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command, Interrupt, StateSnapshot
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from graphs import langgraph_private
+from graphs import langgraph_private, turns
 from graphs.candidates import CandidatesLoop
 from graphs.certificate import CertificateWarning, check_certificate
 from graphs.drivers import Flow, Messages, Node, RunContext, Transition, adrive, drive
@@ -34,18 +34,6 @@ from graphs.policy import Policy, PolicySettings, policy_of
 from graphs.questions import InputJudging, InputMode
 from graphs.refinement import Refinement, Status, evolve
 from graphs.structure import is_structured
-from graphs.turns import (
-    ConcurrentTurns,
-    OnNewQuestion,
-    acheck_current,
-    admit_question,
-    aturn,
-    check_current,
-    check_decision,
-    check_reached,
-    turn,
-    with_status,
-)
 from judges.catalogue.names import named, one_judge
 from judges.compose import JudgeLike
 from judges.compose.of_question import as_input_judge
@@ -238,22 +226,22 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
     _guesses_at = "a graph"
 
     loop: Loop
-    concurrent_turns: ConcurrentTurns
-    on_new_question: OnNewQuestion
+    concurrent_turns: turns.ConcurrentTurns
+    on_new_question: turns.OnNewQuestion
     in_one_step: Callable[[], _Graph] | None
 
     def __init__(
         self,
         *,
         loop: Loop,
-        concurrent_turns: ConcurrentTurns = "queue",
-        on_new_question: OnNewQuestion = "refuse",
+        concurrent_turns: turns.ConcurrentTurns = "queue",
+        on_new_question: turns.OnNewQuestion = "refuse",
         in_one_step: Callable[[], _Graph] | None = None,
         **settings: Any,
     ) -> None:
-        if concurrent_turns not in get_args(ConcurrentTurns):
+        if concurrent_turns not in get_args(turns.ConcurrentTurns):
             raise ConfigurationError(f"concurrent_turns is 'queue' or 'refuse', not {concurrent_turns!r}")
-        if on_new_question not in get_args(OnNewQuestion):
+        if on_new_question not in get_args(turns.OnNewQuestion):
             raise ConfigurationError(f"on_new_question is 'refuse' or 'supersede', not {on_new_question!r}")
         super().__init__(**settings)
         self.loop = loop
@@ -282,11 +270,11 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
 
     def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         """Return the state of a thread; its `status` tells whether the turn is running, waiting or done."""
-        return with_status(super().get_state(config, subgraphs=subgraphs))
+        return turns.with_status(super().get_state(config, subgraphs=subgraphs))
 
     async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         """Return the state of a thread without blocking; otherwise as `get_state`."""
-        return with_status(await super().aget_state(config, subgraphs=subgraphs))
+        return turns.with_status(await super().aget_state(config, subgraphs=subgraphs))
 
     def invoke(
         self,
@@ -317,12 +305,12 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         thread = self._thread(config)
         shown_interrupts = flow.run(self._open_interrupts(input, config, thread), self.get_state)
         config = langgraph_private.with_records(config)
-        with _keeping_outcome(config), turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
+        with _keeping_outcome(config), turns.turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             begin = self._begin(input, config, thread, shown_interrupts)
             input, config, decision = flow.run(begin, self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
             if decision is not None:
-                check_reached(input, decision)
+                turns.check_reached(input, decision)
 
     async def astream(
         self,
@@ -336,7 +324,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         shown_interrupts = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
         config = langgraph_private.with_records(config)
         with _keeping_outcome(config):
-            async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
+            async with turns.aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
                 begun = await flow.arun(self._begin(input, config, thread, shown_interrupts), self.aget_state)
                 input, config, decision = begun  # noqa: A001
                 chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
@@ -344,7 +332,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
                     async for chunk in chunks:
                         yield chunk
                 if decision is not None:
-                    check_reached(input, decision)
+                    turns.check_reached(input, decision)
 
     def _read(
         self, config: RunnableConfig | None, settings: Mapping[str, Any]
@@ -396,11 +384,11 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         if thread is None or turn_input is None:
             return turn_input, config, None
         if isinstance(turn_input, Command):
-            check_decision(turn_input, (yield config).interrupts, shown_interrupts)
+            turns.check_decision(turn_input, (yield config).interrupts, shown_interrupts)
             decision = langgraph_private.Decision()
             return turn_input, langgraph_private.with_decision(config, decision), decision
         if self.loop.can_await_human and not langgraph_private.names_a_checkpoint(config):
-            turn_input = admit_question(turn_input, (yield config), self.on_new_question)
+            turn_input = turns.admit_question(turn_input, (yield config), self.on_new_question)
         return turn_input, config, None
 
     def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
@@ -530,11 +518,11 @@ class _StepNode(Runnable[Any, Any]):
         context = RunContext(config)
         step = self._step(_load(context, self._loop), input["messages"], context)
         if self.name == "finish":  # the answer is announced in this step, so nothing may refuse it afterwards
-            check_current(config)
+            turns.check_current(config)
         with langgraph_private.leaving_the_graph(config):
             transition = drive(step, context)
         if self.name != "finish":
-            check_current(config)
+            turns.check_current(config)
         return self._apply(transition, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
@@ -543,11 +531,11 @@ class _StepNode(Runnable[Any, Any]):
         context = RunContext(config)
         step = self._step(_load(context, self._loop), input["messages"], context)
         if self.name == "finish":  # the answer is announced in this step, so nothing may refuse it afterwards
-            await acheck_current(config)
+            await turns.acheck_current(config)
         with langgraph_private.leaving_the_graph(config):
             transition = await adrive(step, context)
         if self.name != "finish":
-            await acheck_current(config)
+            await turns.acheck_current(config)
         return self._apply(transition, config)
 
     def _step(self, refinement: Refinement, messages: Messages, context: RunContext) -> Flow[Transition]:
@@ -612,8 +600,8 @@ def self_refine(
     checkpointer: LoopCheckpointer = None,
     store: BaseStore | None = None,
     name: str = "self_refine",
-    concurrent_turns: ConcurrentTurns = "queue",
-    on_new_question: OnNewQuestion = "refuse",
+    concurrent_turns: turns.ConcurrentTurns = "queue",
+    on_new_question: turns.OnNewQuestion = "refuse",
     bounds: Bounds | None = None,
     piece_judge: object = None,
     **settings: Unpack[PolicySettings],
@@ -696,8 +684,8 @@ def compile_loop(
     checkpointer: LoopCheckpointer,
     store: BaseStore | None,
     name: str,
-    concurrent_turns: ConcurrentTurns = "queue",
-    on_new_question: OnNewQuestion = "refuse",
+    concurrent_turns: turns.ConcurrentTurns = "queue",
+    on_new_question: turns.OnNewQuestion = "refuse",
     single_node: bool = False,
 ) -> LoopGraph:
     """Compile the graph of a loop; `single_node` runs all attempts in one node, which costs less.

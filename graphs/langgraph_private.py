@@ -248,10 +248,10 @@ def lacks_durability(settings: Mapping[str, Any], config: RunnableConfig, checkp
     configurable = _configurable_of(config)
     around = configurable.get(_DURABILITY)
     is_unheeded = around is None or (around == "exit" and bool(configurable.get(_RESUMING)))
-    return is_unsaid and is_saved(config, checkpointer) and is_unheeded
+    return is_unsaid and _is_saved(config, checkpointer) and is_unheeded
 
 
-def is_saved(config: RunnableConfig, checkpointer: object) -> bool:
+def _is_saved(config: RunnableConfig, checkpointer: object) -> bool:
     """Check whether a run is saved, by the graph's own checkpointer or by that of a graph around."""
     return checkpointer is not False and bool(_configurable_of(config).get(_CHECKPOINTER, checkpointer))
 

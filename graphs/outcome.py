@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
-from pydantic import ConfigDict, Field, JsonValue, SkipValidation
+from pydantic import Field, JsonValue, SkipValidation
 
 from graphs.answers import AnswerKind, reply_without_reasoning
 from graphs.policy import Policy
@@ -112,7 +112,7 @@ def answering_model(refinement: Refinement) -> str | None:
     return name if isinstance(name, str) else None
 
 
-class Outcome(Frozen):
+class Outcome(Frozen, extra="forbid"):
     """The result of a question: the answer, whether it passed, and every attempt with its draft and verdict.
 
     Args:
@@ -139,7 +139,6 @@ class Outcome(Frozen):
         question_verdict: What the input judge said of the question; None where there is none.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     _guesses_at: ClassVar[str] = "an outcome"
 
     answer: AIMessage | None

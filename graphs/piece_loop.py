@@ -21,22 +21,12 @@ from typing import Any, Protocol
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
-from graphs import langchain_private, langgraph_private
+from graphs import langchain_private, langgraph_private, loop
 from graphs.answers import fault_of, rejection_for
 from graphs.augment import added_messages, amendment_messages, continuation_messages
 from graphs.drivers import Effect, Messages, Node, RunContext, Transition
 from graphs.events import Event, drafted_events, finished_events, started_events
 from graphs.generators import Delta, Draft, DraftRequest, OnDelta
-from graphs.loop import (
-    GeneratorCall,
-    Loop,
-    RunningClock,
-    finish_with_answer,
-    release_answer,
-    subject_of,
-    unanswered,
-    usage_of_draft,
-)
 from graphs.outcome import REPLACEMENT, DraftError, add_outcome, piece_sample
 from graphs.overrides import Bounds
 from graphs.policy import Policy
@@ -94,7 +84,7 @@ def whole_judge(judge: Judge, piece_judge: Judge | None) -> Judge:
     return Panel({"whole": judge, "pieces": piece_judge}, name=judge.name)
 
 
-class PieceLoop(Loop):
+class PieceLoop(loop.Loop):
     """The steps of a loop that releases pieces; its step `generate` writes, judges and releases.
 
     Args:
@@ -133,7 +123,7 @@ class PieceLoop(Loop):
         """Write an attempt, judge its pieces, and release those that are accepted."""
         if refinement.policy.release == "answer" or refinement.held_back:
             return (yield from super().generate(refinement, messages, context))
-        clock = RunningClock(refinement)
+        clock = loop.RunningClock(refinement)
         limit = refinement.limit_reached(clock())
         if limit is not None:
             return self._to_finish(refinement.stop(*limit, now=clock()))
@@ -159,7 +149,7 @@ class PieceLoop(Loop):
             return self._stop_writing(error, refinement, messages, spent=effect.spent, recorded=recorded)
         draft = attempt.draft
         if draft is not None and draft.pending and attempt.release.refused is None:
-            usage = usage_of_draft(effect, draft, self.policy) + attempt.void
+            usage = loop.usage_of_draft(effect, draft, self.policy) + attempt.void
             return _hand_on(draft.answer, attempt.release.pieces, refinement, usage, clock())
         recorded = record(clock())
         goto: Node = "finish" if recorded.stop_reason is not None else "judge"
@@ -225,7 +215,7 @@ class PieceLoop(Loop):
             named = AIMessage("", response_metadata={"model_name": name} if name else {})
             draft = Draft(answer=named, steps=attempt.steps)
         else:
-            usage = usage_of_draft(effect, draft, self.policy)
+            usage = loop.usage_of_draft(effect, draft, self.policy)
         if attempt.release.refused is not None:
             draft = Draft(answer=text_alone(draft.answer), steps=draft.steps, evidence=draft.evidence)
         answer = draft.answer
@@ -253,13 +243,13 @@ class PieceLoop(Loop):
         generator, temperature = self._generator_for(refinement.generated)
         prompt = refinement.prompt(messages)
         attempt.prompt_chars = sum(len(str(message.text)) for message in prompt)
-        subject = partial(subject_of, "draft", number, prompt)
+        subject = partial(loop.subject_of, "draft", number, prompt)
         config = context.for_generator(
             self._run_name(number), subject, may_interrupt=generator.may_interrupt, silent=True
         )
         allowance = self._generators_allowance(generator, refinement, now)
         allowance = None if allowance is None else Allowance(prices=self.policy.prices)
-        write = GeneratorCall(generator, DraftRequest(prompt, config, temperature), allowance)
+        write = loop.GeneratorCall(generator, DraftRequest(prompt, config, temperature), allowance)
         calls = _Calls(
             write=write,
             judge=partial(self._judgement_of_piece, attempt, refinement, messages, context),
@@ -288,7 +278,7 @@ class PieceLoop(Loop):
         sample = piece_sample(messages, refinement, "".join(before), piece, attempt.steps)
         nonce = refinement.memo.recall("nonce", (refinement.id,), fresh_nonce)  # of which its writer sees nothing
         begun = BegunAnswer(nonce, tuple(before), sample.response or "")
-        config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
+        config = context.for_judge(partial(loop.subject_of, "judge", refinement.number, (AIMessage(piece),)))
         prices, judge = self.policy.prices, self._piece_judge
         quick = judge if isinstance(judge, Quick) else None
         observed = self._observation(refinement, config, context, Allowance())
@@ -318,7 +308,7 @@ class PieceLoop(Loop):
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Verdict, Transition]:
         """Record what the pieces came to; if all were accepted, ask the closing judge about the whole."""
-        clock, last = RunningClock(refinement), refinement.attempts[-1]
+        clock, last = loop.RunningClock(refinement), refinement.attempts[-1]
         now = clock()
         refused = next((piece for piece in last.pieces if not piece.released), None)
         if refused is not None and refused.verdict is not None:
@@ -341,7 +331,7 @@ class PieceLoop(Loop):
         failed = any(piece.verdict is not None and is_failure(piece.verdict) for piece in last.pieces)
         if self._closing is None or failed:
             return self._record_verdict(refinement, messages, verdict, now)
-        end = yield from Loop.judge(evolve(self._closing, _pieces=last.pieces), refinement, messages, context)
+        end = yield from loop.Loop.judge(evolve(self._closing, _pieces=last.pieces), refinement, messages, context)
         return end
 
     def _with_feedback(
@@ -355,7 +345,7 @@ class PieceLoop(Loop):
         before = "".join(refinement.released_pieces)
         sample = piece_sample(messages, refinement, before, refused.text, refinement.attempts[-1].steps)
         behind: Any = evolve(self, _judge=quick.judge)
-        request = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
+        request = behind.ask_judge(refinement, sample, context, loop.RunningClock(refinement)())
         try:
             reply = yield request
         except DeadlinePassed:
@@ -394,11 +384,11 @@ class PieceLoop(Loop):
         now, (ending, _) = time.time(), refinement.conclusion
         if ending == "raise" or (ending == "nothing" and not refinement.released_pieces):
             events = partial(finished_events, refinement)
-            error = unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
+            error = loop.unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
             return Transition(refinement=refinement, events=events, error=error)
         answer = self._answer(refinement, last, ending)
         refinement = refinement.release(last.number)
-        transition = finish_with_answer(
+        transition = loop.finish_with_answer(
             refinement, messages, answer, now, throttle=self._throttle, id=refinement.message_id
         )
         if refinement.released_pieces and transition.update is not None:
@@ -410,9 +400,9 @@ class PieceLoop(Loop):
     def _replace(self, refinement: Refinement, messages: Messages) -> Transition:
         """Append the answer that takes the place of the one that is out, as a message of its own."""
         last, replaced = refinement.attempts[-1], refinement.message_id
-        answer = release_answer(last, self.policy)
+        answer = loop.release_answer(last, self.policy)
         released = refinement.release(last.number, detail=f"{REFUSED_LATE}; this one takes its place")
-        transition = finish_with_answer(
+        transition = loop.finish_with_answer(
             released, messages, answer, time.time(), throttle=self._throttle, id=f"{replaced}{REPLACEMENT}"
         )
         figures, texts = {"attempt": last.number, "replaces": replaced}, {"text": last.text}
@@ -423,9 +413,9 @@ class PieceLoop(Loop):
         """Return the message of what was released; where that is not all, it says that it was filtered."""
         text = "".join(refinement.released_pieces)
         if refinement.stop_reason == "skipped":
-            return release_answer(last, self.policy)
+            return loop.release_answer(last, self.policy)
         if refinement.passed or refinement.stop_reason == "late_refusal":
-            answer = release_answer(last, self.policy)
+            answer = loop.release_answer(last, self.policy)
             return answer if str(answer.text) == text else answer.model_copy(update={"content": text})
         if ending == "fallback":
             text = "\n\n".join(part for part in (text, self.policy.fallback) if part)
@@ -612,7 +602,7 @@ class _Calls:
         is_last: Whether no attempt follows.
     """
 
-    write: GeneratorCall
+    write: loop.GeneratorCall
     judge: Callable[[int], _Judgement]
     out: _Release
     attempt: PieceAttempt

@@ -58,7 +58,7 @@ _JOINER = "\u200d"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class _Block:
     """A block of Markdown, as far as it was read.
 
     Args:
@@ -72,7 +72,7 @@ class Block:
     is_inside: bool = False
 
 
-_PARAGRAPH = Block("paragraph")
+_PARAGRAPH = _Block("paragraph")
 
 
 class _Undecided(Exception):  # noqa: N818 - what the text is so far
@@ -88,11 +88,11 @@ class PieceSplitter:
         block: The block in which the text goes on; None where it begins one.
     """
 
-    def __init__(self, *, least: int, most: int, block: Block | None = None) -> None:
+    def __init__(self, *, least: int, most: int, block: _Block | None = None) -> None:
         self._least = max(1, least)
         self._most = max(self._least, most)
         self._text = ""
-        self._open: Block | None = block
+        self._open: _Block | None = block
 
     def feed(self, chunk: str) -> list[str]:
         """Return the pieces that are whole now."""
@@ -119,7 +119,7 @@ class PieceSplitter:
             piece, self._text = self._text[:end], self._text[end:]
             yield piece
 
-    def _first_cut(self, *, is_final: bool) -> tuple[int, Block | None] | None:
+    def _first_cut(self, *, is_final: bool) -> tuple[int, _Block | None] | None:
         """Return where the first piece ends, and the block that is open there; None where it goes on."""
         text, block = self._text, self._open
         for line in _LINE.finditer(text):
@@ -145,7 +145,7 @@ class PieceSplitter:
     def _suffices(self, end: int) -> bool:
         return len(self._text[:end].strip()) >= self._least
 
-    def _cut_in_line(self, start: int, end: int, block: Block, *, is_final: bool) -> tuple[int, Block] | None:
+    def _cut_in_line(self, start: int, end: int, block: _Block, *, is_final: bool) -> tuple[int, _Block] | None:
         """Return the end of the first sentence in a line that makes a piece; None where there is none."""
         if block.kind == "paragraph":
             for place in _END.finditer(self._text, start, end):
@@ -156,14 +156,14 @@ class PieceSplitter:
                     return cut, block
         return self._cut_before(start, block)
 
-    def _cut_before(self, start: int, block: Block) -> tuple[int, Block] | None:
+    def _cut_before(self, start: int, block: _Block) -> tuple[int, _Block] | None:
         """Return the end of the lines before `start`, if with the next line the piece would be too long."""
         text = self._text
         ended, end = text.find("\n", start), len(text[:start].rstrip())
         is_long = (len(text) if ended < 0 else ended) > self._most
         return (end, block) if is_long and end and text[end:].strip() else None
 
-    def _cut_anywhere(self, block: Block | None) -> tuple[int, Block | None] | None:
+    def _cut_anywhere(self, block: _Block | None) -> tuple[int, _Block | None] | None:
         """Return the end of a word, or else of a character, in a text that is too long and has no other end."""
         text, most = self._text, self._most
         if len(text) <= most or not text[:most].strip():
@@ -195,15 +195,15 @@ class PieceSplitter:
         return _is_end(text[:cut], text[cut:after], text[after : blank.start() if blank else after + _WORD])
 
 
-def split(text: str, *, least: int, most: int) -> list[str]:
+def _split(text: str, *, least: int, most: int) -> list[str]:
     """Return the pieces of a whole answer."""
     splitter = PieceSplitter(least=least, most=most)
     return [*splitter.feed(text), *splitter.close()]
 
 
-def open_block(text: str) -> Block | None:
+def open_block(text: str) -> _Block | None:
     """Return the fence or the formula that is still open at the end of a text; None where none is."""
-    block: Block | None = None
+    block: _Block | None = None
     for line in _LINE.finditer(text):
         is_open = block is not None and block.kind in ("fence", "formula")
         if not is_open:
@@ -212,7 +212,7 @@ def open_block(text: str) -> Block | None:
     return block if block is not None and block.kind in ("fence", "formula") else None
 
 
-def _block_of(line: str, before: Block | None, *, is_final: bool) -> Block:
+def _block_of(line: str, before: _Block | None, *, is_final: bool) -> _Block:
     """Return the block of a line; `before` itself where the line goes on with that.
 
     Raises:
@@ -223,20 +223,20 @@ def _block_of(line: str, before: Block | None, *, is_final: bool) -> Block:
         raise _Undecided
     beginning = content[:_DECIDED]
     if fence := _FENCE.match(beginning):
-        return Block("fence", fence[1])
+        return _Block("fence", fence[1])
     for opening, closing in _FORMULA.items():
         if beginning.startswith(opening):
-            return Block("formula", closing)
+            return _Block("formula", closing)
     if beginning.startswith("|"):
-        return before if before is not None and before.kind == "table" else Block("table")
+        return before if before is not None and before.kind == "table" else _Block("table")
     if _ITEM.match(beginning):
-        return Block("item")
+        return _Block("item")
     if _HEADING.match(beginning):
-        return Block("heading")
-    return before if before is not None and before.kind in ("paragraph", "item") else Block("paragraph")
+        return _Block("heading")
+    return before if before is not None and before.kind in ("paragraph", "item") else _Block("paragraph")
 
 
-def _after_line(line: str, block: Block | None) -> Block | None:
+def _after_line(line: str, block: _Block | None) -> _Block | None:
     """Return the block that is open after a line; None where the next line begins one."""
     if block is None or not line.endswith("\n"):
         return block

@@ -15,15 +15,8 @@ from graphs.outcome import question_of
 from graphs.refinement import Refinement
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
+from judges.runtime import flow
 from judges.runtime.budget import Allowance
-from judges.runtime.flow import (
-    LAST_WORDS_S,
-    CallInTask,
-    DaemonThreads,
-    DeadlinePassed,
-    leave_unjoined,
-    let_calls_be_left,
-)
 from judges.runtime.observation import current, observing
 from judges.verdict import Usage, Verdict
 
@@ -92,7 +85,7 @@ class InputJudging:
                 return await self.judge.acall(sample)
 
         config, seconds = context.for_judge(lambda: "question"), refinement.seconds_left(now)
-        longest = None if seconds is None else seconds + LAST_WORDS_S
+        longest = None if seconds is None else seconds + flow.LAST_WORDS_S
         return Effect(run=run, arun=arun, config=config, seconds=longest, allowance=allowance)
 
 
@@ -130,30 +123,30 @@ class BothCalls:
     def _judge(self) -> Verdict:
         try:
             verdict: Verdict = perform(self.judging)
-        except DeadlinePassed:
+        except flow.DeadlinePassed:
             return too_late(self.judging)
         return verdict
 
     async def _ajudge(self) -> Verdict:
         try:
             verdict: Verdict = await aperform(self.judging)
-        except DeadlinePassed:
+        except flow.DeadlinePassed:
             return too_late(self.judging)
         return verdict
 
     def _run(self) -> tuple[Any, Verdict]:
-        with DaemonThreads(2) as threads:
+        with flow.DaemonThreads(2) as threads:
             judging, drafting = threads.submit(self._judge), threads.submit(perform, self._drafting)
             verdict = judging.result()
             if self.ends(verdict):
-                leave_unjoined()
+                flow.leave_unjoined()
                 raise self._ended(verdict, drafting)
             error = drafting.exception()
             return (drafting.result() if error is None else error), verdict
 
     async def _arun(self) -> tuple[Any, Verdict]:
-        let_calls_be_left()
-        judging, drafting = CallInTask(self._ajudge()), CallInTask(aperform(self._drafting))
+        flow.let_calls_be_left()
+        judging, drafting = flow.CallInTask(self._ajudge()), flow.CallInTask(aperform(self._drafting))
         try:
             verdict = await judging
             if self.ends(verdict):

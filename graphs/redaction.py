@@ -56,7 +56,7 @@ _BEGINNING = 5
 _KEY = 8
 
 
-def redact(text: str, reference: str | None) -> str:
+def _redact(text: str, reference: str | None) -> str:
     """Replace the reference answer, whole or by sentence, in a text, so that it cannot be copied.
 
     Only letters and digits are compared, from the start of a word to the end of a word: case, accents, spacing,
@@ -67,7 +67,7 @@ def redact(text: str, reference: str | None) -> str:
     if not reference or not reference.strip():
         return text
     if len(text) > LONGEST_TEXT:
-        return f"{redact(text[: LONGEST_TEXT - len(_CUT)], reference)}{_CUT}"
+        return f"{_redact(text[: LONGEST_TEXT - len(_CUT)], reference)}{_CUT}"
     bare = reference.strip()
     secret = _secret(bare)
     if (len(bare) == 1 and bare.isascii()) or not secret.whole:
@@ -231,7 +231,7 @@ def withhold(text: str, evidence: Mapping[str, JsonValue]) -> str:
     That is the reference, its contexts, tool calls and topics, the expected facts and the rubrics. Guidelines and
     retrieved contexts remain: the generator is to follow the ones and has the others.
     """
-    return reduce(redact, _secrets_of(evidence), text) if evidence and text else text
+    return reduce(_redact, _secrets_of(evidence), text) if evidence and text else text
 
 
 def _secrets_of(evidence: Mapping[str, JsonValue]) -> list[str]:

@@ -14,24 +14,9 @@ from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
-from pydantic import ConfigDict, Field, JsonValue, SkipValidation
+from pydantic import Field, JsonValue, SkipValidation
 
-from graphs.answers import (
-    CUT_AS_ASKED,
-    LOOP,
-    NOTES,
-    AnswerKind,
-    Copied,
-    action_on,
-    fault_of,
-    kind_of_answer,
-    mended_answer,
-    misfit_answer,
-    reason_to_skip,
-    rejection_for,
-    text_of_answer,
-    unfit_answer,
-)
+from graphs import answers
 from graphs.policy import OnRefusal, Policy
 from graphs.redaction import withhold
 from judges.prompting.prompts import language_of
@@ -51,7 +36,7 @@ def evolve(record: T, **changes: Any) -> T:
     return twin
 
 
-class Piece(Frozen):
+class Piece(Frozen, extra="forbid"):
     """A stretch of an answer that was judged by itself.
 
     Args:
@@ -61,15 +46,13 @@ class Piece(Frozen):
         at_s: Seconds from the question until it went out; None where it did not.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     text: str
     verdict: Verdict | None = None
     released: bool = False
     at_s: float | None = None
 
 
-class Attempt(Frozen):
+class Attempt(Frozen, extra="forbid"):
     """One generated answer and its verdict.
 
     Args:
@@ -95,7 +78,6 @@ class Attempt(Frozen):
         is_withheld: Whether it was refused where refused drafts are mended or blocked, and is never released.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     _guesses_at: ClassVar[str] = "an attempt"
 
     number: int = Field(ge=1)
@@ -110,7 +92,7 @@ class Attempt(Frozen):
     candidate: int | None = Field(default=None, ge=1)
     unchosen: tuple[Attempt, ...] = ()
     review: str = ""
-    copied: Copied | None = None
+    copied: answers.Copied | None = None
     kept: str = ""
     pieces: tuple[Piece, ...] = ()
     is_estimated: bool = False
@@ -122,24 +104,24 @@ class Attempt(Frozen):
     def text(self) -> str:
         """Text of the draft; of a refusal without one, what the refusal says."""
         text = str(self.answer.text)
-        return text if text.strip() else text_of_answer(self.answer)
+        return text if text.strip() else answers.text_of_answer(self.answer)
 
     @property
-    def kind(self) -> AnswerKind:
+    def kind(self) -> answers.AnswerKind:
         """The kind of the draft: text, a refusal, cut off, an echo, ..."""
         if self.misfit:
             return "invalid_tool_call"
         return "mended" if self.mended else self.copied or self.own_kind
 
     @cached_property
-    def own_kind(self) -> AnswerKind:
+    def own_kind(self) -> answers.AnswerKind:
         """The kind of its answer alone, whatever it copies."""
-        return kind_of_answer(self.answer)
+        return answers.kind_of_answer(self.answer)
 
     @property
     def is_cut_as_asked(self) -> bool:
         """True if it was cut off at the length that the request allows, so that another would be, too."""
-        return self.kind == "cut" and self.answer.response_metadata.get(CUT_AS_ASKED) is True
+        return self.kind == "cut" and self.answer.response_metadata.get(answers.CUT_AS_ASKED) is True
 
     @property
     def rating(self) -> int | None:
@@ -444,16 +426,16 @@ class Refinement:
         A mended draft that does not pass is withheld whatever the reason, since it holds what was refused.
         """
         last = self.attempts[-1]
-        if verdict.judge == LOOP:
+        if verdict.judge == answers.LOOP:
             return self
-        action: OnRefusal = action_on(verdict, self.policy)
+        action: OnRefusal = answers.action_on(verdict, self.policy)
         is_accepted = verdict.reaches(self.policy.success_rating)
         if is_accepted or (not last.mended and (verdict.rating is None or action == "retry")):
             return self
         withheld = last.model_copy(update={"is_withheld": True})
         attempts = (*self.attempts[:-1], withheld)
         can_mend = action.startswith("mend") and not last.mended and last.copied is None and not last.fault
-        answer = mended_answer(last.answer, verdict) if can_mend else None
+        answer = answers.mended_answer(last.answer, verdict) if can_mend else None
         if answer is None:
             return evolve(self, attempts=attempts)
         fields = {"number": last.number + 1, "answer": answer, "raw": None, "verdict": None, "kept": ""}
@@ -509,7 +491,7 @@ class Refinement:
     def release(self, released: int | None, *, detail: str | None = None) -> Self:
         """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
         detail = self.detail if detail is None else detail
-        note = None if released is None else NOTES.get(self.attempts[released - 1].kind)
+        note = None if released is None else answers.NOTES.get(self.attempts[released - 1].kind)
         return evolve(self, released=released, detail=f"{detail}; {note}" if detail and note else note or detail)
 
     def add_candidates(self, drafts: Sequence[Attempt], chosen: Attempt, *, usage: Usage, now: float) -> Self:
@@ -542,7 +524,9 @@ class Refinement:
         if attempt.copied is not None or attempt.misfit:
             return None
         if attempt.kind != "text":
-            reason = reason_to_skip(attempt.kind, attempt.answer, judge_refusals=self.policy.judge_refusals)
+            reason = answers.reason_to_skip(
+                attempt.kind, attempt.answer, judge_refusals=self.policy.judge_refusals
+            )
             if reason is not None:
                 return reason
         if self.policy.skip is None:
@@ -559,7 +543,7 @@ class Refinement:
             return "judge_failed", f"{verdict.unscored}: {detail}".rstrip(": ")
         if self.policy.accepts(verdict) and self.attempts[-1].kind != "cut":
             return "accepted", ""
-        if self.attempts[-1].is_withheld and action_on(verdict, self.policy) in ("block", "mend_or_block"):
+        if self.attempts[-1].is_withheld and answers.action_on(verdict, self.policy) in ("block", "mend_or_block"):
             return "blocked", "a judge refused the answer, and its refusals are final"
         if self.is_last:
             return "max_attempts", ""
@@ -589,16 +573,16 @@ class Refinement:
         """The verdict on the last draft where no judge is needed: it is unfit, empty, cut off, or a copy."""
         last = self.attempts[-1]
         if last.fault:
-            return unfit_answer(last.fault)
+            return answers.unfit_answer(last.fault)
         if last.misfit:
-            return misfit_answer(last.misfit)
+            return answers.misfit_answer(last.misfit)
         if last.kind == "text":
             return None
         twin = self._twin_of(last)
         if twin is not None and twin.verdict is not None:
             return twin.verdict.model_copy(update={"usage": Usage(), "latency_s": 0.0})
-        fault = fault_of(last.kind, last.answer, is_last=self.is_last)
-        return None if fault is None else rejection_for(fault, language_of(self.question or last.text))
+        fault = answers.fault_of(last.kind, last.answer, is_last=self.is_last)
+        return None if fault is None else answers.rejection_for(fault, language_of(self.question or last.text))
 
     def _twin_of(self, draft: Attempt) -> Attempt | None:
         """Return an earlier draft that was judged, not accepted, and is the same; None where there is none.

@@ -1,7 +1,7 @@
 """Release of an answer in pieces, without I/O: what is judged next, what goes out, when writing ends.
 
 A piece goes out once it and every piece before it is accepted. One that is refused ends the attempt: whatever was
-written after it is dropped. The next attempt goes on after what went out, and models repeat themselves: `Seam`
+written after it is dropped. The next attempt goes on after what went out, and models repeat themselves: `_Seam`
 cuts the beginning of a continuation to what is new.
 """
 
@@ -21,7 +21,7 @@ from graphs.refinement import Piece, Refinement, evolve
 from judges.verdict import NOTHING_TO_JUDGE, Usage, Verdict
 
 
-class Fate(Enum):
+class _Fate(Enum):
     """What becomes of a piece."""
 
     WAITS = "waits"
@@ -37,14 +37,14 @@ _HOLDS_NOTHING = NOTHING_TO_JUDGE - _WITHOUT_EVIDENCE
 _LIMITS = ("budget", "deadline")
 
 
-def _fate_of(verdict: Verdict, policy: Policy) -> Fate:
+def _fate_of(verdict: Verdict, policy: Policy) -> _Fate:
     """Return what becomes of a piece by its verdict."""
     if verdict.unscored is None:
-        return Fate.ACCEPTED if policy.accepts(verdict) else Fate.REFUSED
+        return _Fate.ACCEPTED if policy.accepts(verdict) else _Fate.REFUSED
     if verdict.unscored in _HOLDS_NOTHING:
-        return Fate.ACCEPTED
+        return _Fate.ACCEPTED
     is_open = policy.on_judge_error == "accept" and verdict.unscored not in _LIMITS
-    return Fate.ACCEPTED if is_open else Fate.REFUSED
+    return _Fate.ACCEPTED if is_open else _Fate.REFUSED
 
 
 def is_failure(verdict: Verdict) -> bool:
@@ -55,12 +55,12 @@ def is_failure(verdict: Verdict) -> bool:
 @dataclass(slots=True)
 class _Written:
     text: str
-    fate: Fate = Fate.WAITS
+    fate: _Fate = _Fate.WAITS
     verdict: Verdict | None = None
     at_s: float | None = None
 
 
-class PieceRelease:
+class _PieceRelease:
     """The pieces of one attempt, in order.
 
     Args:
@@ -83,20 +83,20 @@ class PieceRelease:
     def add(self, pieces: Sequence[str]) -> None:
         """Take pieces that were written; after a refused one they are dropped."""
         if self.refused is None:
-            fate = Fate.ACCEPTED if self._most_judged is None else Fate.WAITS
+            fate = _Fate.ACCEPTED if self._most_judged is None else _Fate.WAITS
             self._written += [_Written(text, fate) for text in pieces]
 
     def drop(self, pieces: Sequence[str]) -> None:
         """Take what was written last, and is neither judged nor released."""
         if self.refused is None:
-            self._written += [_Written(text, Fate.DROPPED) for text in pieces]
+            self._written += [_Written(text, _Fate.DROPPED) for text in pieces]
 
     def take_due(self) -> range:
         """Return the numbers of the pieces that are to be judged now."""
         if self._most_judged is None or self.refused is not None:
             return range(0)
         waiting = self._written[self._asked :]
-        written = self._asked + sum(piece.fate is not Fate.DROPPED for piece in waiting)
+        written = self._asked + sum(piece.fate is not _Fate.DROPPED for piece in waiting)
         end = min(written, self._asked + self._most_judged(self._has_verdict) - self._in_flight)
         due = range(self._asked, end)
         self._asked, self._in_flight = max(self._asked, end), self._in_flight + len(due)
@@ -115,7 +115,7 @@ class PieceRelease:
     def take_released(self, at_s: float) -> list[str]:
         """Return the pieces that go out now."""
         released = []
-        while self._out < len(self._written) and self._written[self._out].fate is Fate.ACCEPTED:
+        while self._out < len(self._written) and self._written[self._out].fate is _Fate.ACCEPTED:
             self._written[self._out].at_s = at_s
             released.append(self._written[self._out].text)
             self._out += 1
@@ -125,7 +125,7 @@ class PieceRelease:
     def refused(self) -> int | None:
         """The number of the first piece that is refused, as far as is known."""
         not_out = range(self._out, len(self._written))
-        return next((at for at in not_out if self._written[at].fate is Fate.REFUSED), None)
+        return next((at for at in not_out if self._written[at].fate is _Fate.REFUSED), None)
 
     @property
     def is_begun(self) -> bool:
@@ -136,7 +136,7 @@ class PieceRelease:
     def is_settled(self) -> bool:
         """True if nothing more can go out: all is out, or what comes next is refused."""
         if self._out < len(self._written):
-            return self._written[self._out].fate in (Fate.REFUSED, Fate.DROPPED)
+            return self._written[self._out].fate in (_Fate.REFUSED, _Fate.DROPPED)
         return self.is_complete
 
     @property
@@ -209,7 +209,7 @@ _LONGEST_COMPARED = 20_000
 """Characters at the end of what was released in which a continuation is looked for."""
 
 
-class Seam:
+class _Seam:
     """Cuts what a continuation repeats, and mends the white space before what is new.
 
     Args:
@@ -281,7 +281,7 @@ def _normalise(text: str) -> tuple[str, list[int]]:
     return "".join(written), ends
 
 
-class AnswerText:
+class _AnswerText:
     """The text of an attempt on its way to pieces: without thoughts, without what is repeated.
 
     Args:
@@ -294,7 +294,7 @@ class AnswerText:
         self._splitter = PieceSplitter(
             least=policy.piece_chars, most=policy.piece_chars_most, block=open_block("".join(released))
         )
-        self._seam = Seam(released, blank)
+        self._seam = _Seam(released, blank)
         self._thought: str | None = ""
         self.has_thought = False
         """Whether the text began with thoughts, which are no part of the answer."""
@@ -340,8 +340,8 @@ class PieceAttempt:
     """One attempt while it is written: its text on the way to pieces, and what goes out of it.
 
     Args:
-        policy: As for `PieceRelease`, like `most_judged`.
-        released: The pieces that went out before, as for `AnswerText`, like `blank`.
+        policy: As for `_PieceRelease`, like `most_judged`.
+        released: The pieces that went out before, as for `_AnswerText`, like `blank`.
         clock: Returns the seconds since the question.
         steps: What led to the answer, as far as it is known before.
 
@@ -363,8 +363,8 @@ class PieceAttempt:
         clock: Callable[[], float],
         steps: tuple[AnyMessage, ...],
     ) -> None:
-        def begin() -> tuple[PieceRelease, AnswerText]:
-            return PieceRelease(policy, most_judged=most_judged), AnswerText(policy, released, blank)
+        def begin() -> tuple[_PieceRelease, _AnswerText]:
+            return _PieceRelease(policy, most_judged=most_judged), _AnswerText(policy, released, blank)
 
         self._begin = begin
         self.release, self.text = begin()

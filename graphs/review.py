@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import ParentCommand
 from langgraph.types import Command, Send, interrupt
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, ValidationError
+from pydantic import BaseModel, Field, JsonValue, RootModel, ValidationError
 
 from graphs.augment import MARK
 from graphs.events import Event, WarningThrottle
@@ -24,18 +24,14 @@ _FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"
 _ALL_FORMS = f"{_FINAL_FORMS}, or {{'feedback': 'what to change'}} for another attempt"
 
 
-class WrittenAnswer(BaseModel):
+class WrittenAnswer(BaseModel, strict=True, extra="forbid"):
     """A text that a reviewer wrote instead of the draft."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     answer: str = Field(pattern=r"\S")
 
 
-class SentBack(BaseModel):
+class SentBack(BaseModel, strict=True, extra="forbid"):
     """What a reviewer asks to change, in one more attempt."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     feedback: str = Field(pattern=r"\S")
 

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from judges.errors import ConfigurationError, shortened
 from judges.runtime.faults import write_whole
 from judges.verdict import HIGHEST
 
 
-class Subject(BaseModel):
+class Subject(BaseModel, frozen=True, extra="forbid"):
     """The loop that a certificate is about: whatever its promise depends on, as far as that can be known.
 
     Args:
@@ -36,8 +36,6 @@ class Subject(BaseModel):
             `feedback`, a digest of what the generator is shown on a retry. What has no influence on the answers
             that pass is left out.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     judge: str = ""
     judge_digest: str = ""
@@ -129,7 +127,7 @@ _TINY = 0.001
 TestMethod = Literal["sequence", "fallback", "anytime", "assisted", "weighted"]
 
 
-class CertifiedRow(BaseModel):
+class CertifiedRow(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What the calibration said of one policy of the chain.
 
     Args:
@@ -150,8 +148,6 @@ class CertifiedRow(BaseModel):
         broken: Of these, runs whose released answer is bad.
         broken_upper: Exact upper bound of their share.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     policy: float | tuple[float, ...]
     released: int = Field(ge=0)
@@ -239,7 +235,7 @@ Risk = Literal["released", "per_question"]
 Estimand = Literal["traffic", "questions"]
 
 
-class IssuedCertificate(BaseModel):
+class IssuedCertificate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """A certificate, or the finding that nothing is certified, as it is written to a file.
 
     Args:
@@ -279,8 +275,6 @@ class IssuedCertificate(BaseModel):
         issued_at: When it was issued, in ISO format.
         written_by: Version of the library.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     format: Literal["selfrefine certificate"] = _FORMAT
     version: Literal[1] = _VERSION
@@ -623,6 +617,3 @@ def _json_of(path: Path) -> object:
 def _digest(content: Mapping[str, object]) -> str:
     text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]
-
-
-__all__ = ["CertifiedRow", "IssuedCertificate", "Subject"]

@@ -7,10 +7,11 @@ import re
 import sys
 import tomllib
 from abc import ABCMeta
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from opcode import opmap
@@ -149,7 +150,7 @@ def nearest(name: str, public_names: Collection[str]) -> str:
 
 
 def no_such_name(package: str, name: str, hint: str) -> Exception:
-    """Return the error for a name that a package does not have, for its `__getattr__` to raise.
+    """Return the error for a name that a package does not have, for its `__getattr__` alone to raise.
 
     `from package import name` drops what an AttributeError says, but not what an ImportError says.
 
@@ -160,12 +161,31 @@ def no_such_name(package: str, name: str, hint: str) -> Exception:
     """
     asking = sys._getframe(2)  # noqa: SLF001 - who asks is to be told
     if not name.startswith("_") and asking.f_code.co_code[asking.f_lasti] == opmap["IMPORT_FROM"]:
-        hint = hint or f"it has {listed(sys.modules[package].__all__)}"
+        hint = hint or f"it has {_listed(sys.modules[package].__all__)}"
         return ImportError(f"cannot import name {name!r} from {package!r}; {hint}", name=package)
     return AttributeError(f"module {package!r} has no attribute {name!r}{hint and '; '}{hint}")
 
 
-def listed(names: Collection[str]) -> str:
+def names_of(package: str, names: Collection[str], homes: Mapping[str, str] | None = None) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package, which loads what is imported on first use, and hints at the rest.
+
+    Args:
+        package: The package.
+        names: Its public names.
+        homes: The module of each name that is not imported with the package, from the package on after a dot.
+    """
+
+    def find(name: str) -> Any:
+        home = None if homes is None else homes.get(name)
+        if home is None:
+            raise no_such_name(package, name, "" if name.startswith("_") else of_package(package, name, names))
+        value = vars(sys.modules[package])[name] = getattr(import_module(home, package), name)
+        return value
+
+    return find
+
+
+def _listed(names: Collection[str]) -> str:
     """Return names for an error, the first ones where they are many."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _MOST_NAMES} more" if len(ordered) > _MOST_NAMES else ""
@@ -197,7 +217,7 @@ class _HintsAtModules:
         hint = f"it is {door}: from {door} import ..." if door else guesses("modules").get(last, "")
         named = ((door, name) for door in _DOORS for name in _public_names(door) if name.lower() == last)
         hint = hint or next((f"from {door} import {name}" for door, name in sorted(named)), "")
-        hint = hint or f"from refine import SelfRefine is the loop; the packages are {listed(_DOORS)}"
+        hint = hint or f"from refine import SelfRefine is the loop; the packages are {_listed(_DOORS)}"
         raise ModuleNotFoundError(f"No module named {name!r}; {hint}", name=name)
 
 
@@ -294,7 +314,7 @@ class HintsAtKeys(HintsAtGuesses):
             if name.startswith("_") or name in {*fields, *guesses(self._guesses_at)} or hasattr(type(self), name):
                 return super().__getattr__(name)
             properties = [own for own, value in vars(type(self)).items() if isinstance(value, property)]
-            hint = nearest(name, [*fields, *properties]) or f"it has {listed(fields)}"
+            hint = nearest(name, [*fields, *properties]) or f"it has {_listed(fields)}"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}; {hint}")
 
         def __getitem__(self, key: object) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from judges.verdict import assembled
 
@@ -27,7 +27,7 @@ _LONGEST_HEAD = 200
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
 
 
-class Media(BaseModel):
+class Media(BaseModel, frozen=True):
     """An image or a sound of a message.
 
     Args:
@@ -37,8 +37,6 @@ class Media(BaseModel):
         data: The content in base64; empty if there is an address.
         mime_type: Type of the data, such as `image/png`.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     kind: MediaKind
     place: int = 0
@@ -163,10 +161,8 @@ _ARGUMENTS = ("args", "arguments", "input", "parameters", "input_parameters", "i
 """Names that the arguments of a call have, the first that is there."""
 
 
-class ToolCall(BaseModel):
+class ToolCall(BaseModel, frozen=True, from_attributes=True):
     """A tool call of the assistant: the tool's name, its JSON arguments and the call's id."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
 
     name: str
     args: dict[str, JsonValue] = Field(default_factory=dict)
@@ -194,7 +190,7 @@ def _arguments(raw: Any) -> Any:
         raise ValueError("tool arguments are JSON") from None
 
 
-class Message(BaseModel):
+class Message(BaseModel, frozen=True):
     """One message of a conversation.
 
     Args:
@@ -207,8 +203,6 @@ class Message(BaseModel):
         tool_call_id: On a tool's message, the call it answers.
         name: On a tool's message, the tool.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     role: Role
     content: str = ""

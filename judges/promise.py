@@ -317,15 +317,3 @@ def certified_grid(certificate: IssuedCertificate) -> Sequence[float]:
         if row.status == "certified" and isinstance(row.policy, float | int) and row.policy > taken
     }
     return sorted({float(taken), *stricter})
-
-
-__all__ = [
-    "Audit",
-    "AuditedPromise",
-    "OnAlarm",
-    "Standing",
-    "ThresholdEvidence",
-    "certified_grid",
-    "follow",
-    "promises_share",
-]

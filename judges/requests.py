@@ -189,7 +189,7 @@ def ask(
     return reply
 
 
-def put(schema: type[T], question: Ask) -> Generator[Request | tuple[Request, ...], Any, T]:
+def _put(schema: type[T], question: Ask) -> Generator[Request | tuple[Request, ...], Any, T]:
     """Ask a prepared question, with `yield from`, typed by its schema; `reply = yield question` does the same."""
     del schema
     reply: T = yield question

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import (
     AliasChoices,
     BeforeValidator,
-    ConfigDict,
     Field,
     JsonValue,
     ValidationError,
@@ -68,7 +67,7 @@ def _field(*names: str) -> Any:
     return Field(default=None, validation_alias=AliasChoices(*names))
 
 
-class Sample(Frozen):
+class Sample(Frozen, validate_by_name=True, validate_by_alias=True):
     """What was asked, what was answered, and any evidence.
 
     Field names are those of ragas; those of LangChain (`question`, `answer`), Databricks and mlflow (`request`,
@@ -95,7 +94,6 @@ class Sample(Frozen):
         metadata: Anything else, including unknown columns of a dataset.
     """
 
-    model_config = ConfigDict(frozen=True, validate_by_name=True, validate_by_alias=True)
     _guesses_at: ClassVar[str] = "a sample"
 
     user_input: str | Conversation | None = _field(

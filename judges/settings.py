@@ -15,6 +15,8 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import (
@@ -44,8 +46,75 @@ from pydantic.fields import FieldInfo
 
 from judges.entry import Entry, Setting, own_tables
 from judges.errors import ConfigurationError, one_line, unfit
-from judges.hints import instead_of, other_word, own_name
 from judges.runtime.validation import SharedByCopies, suggestion
+
+_TABLES = own_tables(__file__, "hints.toml")
+_SAME: Mapping[str, list[str]] = {
+    name: called.split(", ") for called, names in _TABLES["same"].items() for name in names
+}
+_INSTEAD: Mapping[str, str] = {
+    name: hint.replace("{name}", name) for hint, names in _TABLES["instead"].items() for name in names
+}
+_WORDS = {name: word for word, names in _TABLES["words"].items() for name in names}
+
+_MARKS = {"success_rating": "the rating", "threshold": "the score"}
+_PASS_MARKS = (*_MARKS, "strict_mode")
+_ALIKE = 0.8
+
+
+def translate_settings(settings: Mapping[str, Any], setting_names: Collection[str]) -> dict[str, Any]:
+    """Return settings by the names that they have here.
+
+    Args:
+        settings: Settings as they were given; what the judge has itself, or nobody knows, stays as it is.
+        setting_names: The settings of the judge.
+
+    Raises:
+        ConfigurationError: If one setting is given under two names.
+    """
+    result = {name: value for name, value in settings.items() if name in setting_names}
+    for name, value in settings.items():
+        if name in setting_names:
+            continue
+        setting_name, setting_value = _own_setting(name, value, setting_names)
+        if setting_name in result:
+            raise ConfigurationError(f"{name} and {setting_name} are one setting here; leave out {name}")
+        result[setting_name] = setting_value
+    return result
+
+
+def _instead_of(name: str, setting_names: Collection[str]) -> str:
+    """Return what to use instead of a setting that a judge does not have; empty where nothing is known of it."""
+    near = get_close_matches(name, _PASS_MARKS, n=1, cutoff=_ALIKE)
+    mark = near[0] if near else name
+    if mark in _PASS_MARKS and mark not in setting_names:
+        hints = (
+            f"{setting_name}=... is {what} from which it passes"
+            for setting_name, what in _MARKS.items()
+            if setting_name in setting_names
+        )
+        hint = next(hints, "")
+        if hint:
+            return hint if mark == name else f"did you mean {mark!r}? Here {hint}"
+    return _INSTEAD.get(name, "")
+
+
+def _own_name(name: str, setting_names: Collection[str]) -> str:
+    """Return what a setting of another library is called here; empty where the judge has none such."""
+    return next((candidate for candidate in _SAME.get(name, ()) if candidate in setting_names), "")
+
+
+def _own_setting(name: str, value: Any, setting_names: Collection[str]) -> tuple[str, Any]:
+    if name == "strict_mode" and isinstance(value, bool) and "threshold" in setting_names:
+        return ("threshold", 1.0 if value else None)
+    setting_name = _own_name(name, setting_names) or name
+    return setting_name, other_word(setting_name, value)
+
+
+def other_word(name: str, value: Any) -> Any:
+    """Return what another library's word for a value is called here; a member of an enumeration is its value."""
+    plain = value.value if isinstance(value, Enum) else value
+    return _WORDS.get(plain, plain) if name in ("mode", "match") and isinstance(plain, str) else plain
 
 
 class NamedJudgeError(ConfigurationError):
@@ -221,7 +290,7 @@ def setting_called(kind: type, name: str) -> str:
         SettingsError: If the judge has no such setting.
     """
     parameter_names = tuple(_signature_of(kind).parameters)
-    parameter_name = name if name in parameter_names else own_name(name, parameter_names)
+    parameter_name = name if name in parameter_names else _own_name(name, parameter_names)
     if not parameter_name:
         raise SettingsError(
             f"the judge {_called(kind)!r} has no setting {name!r}; {_about_unknown(name, parameter_names)}"
@@ -252,7 +321,7 @@ def _check_values(kind: type, values: Mapping[str, object]) -> None:
     parameters = _signature_of(kind).parameters
     try:
         checked = {name: other_word(name, values[name]) for name in parameters if name in values}
-        settings_model(kind).model_validate(checked)
+        _settings_model(kind).model_validate(checked)
     except ValidationError as error:
         fault = next((one for one in error.errors(include_url=False) if one["type"] != "missing"), None)
         if fault is None:
@@ -262,7 +331,7 @@ def _check_values(kind: type, values: Mapping[str, object]) -> None:
 
 
 @lru_cache(maxsize=_MOST_CLASSES)
-def settings_model(make: Callable[..., object]) -> type[BaseModel]:
+def _settings_model(make: Callable[..., object]) -> type[BaseModel]:
     """Return the model of a judge's settings, whose fields are its parameters; `model_json_schema` describes them.
 
     Plain values are checked strictly: 1 is no truth, and "1" no number. What a list, a mapping or a function holds
@@ -546,8 +615,8 @@ def _about_missing(name: str, one: _Parameter) -> str:
 
 def _about_unknown(name: str, setting_names: Collection[str]) -> str:
     listed = f"known are {', '.join(setting_names)}"
-    setting_name = own_name(name, setting_names)
-    instead = f"here it is {setting_name}=..." if setting_name else instead_of(name, setting_names)
+    setting_name = _own_name(name, setting_names)
+    instead = f"here it is {setting_name}=..." if setting_name else _instead_of(name, setting_names)
     if instead:
         return f"{instead}; {listed}"
     hint = suggestion(name, setting_names)

@@ -23,11 +23,11 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from judges.compose.coerce import verdict_of
 from judges.errors import ConfigurationError, shortened
-from judges.first_guesses import HintsAtGuesses, no_such_name, of_package
+from judges.first_guesses import HintsAtGuesses, names_of
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.models.retry import pause
@@ -47,9 +47,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
-    raise no_such_name(__name__, name, hint)
+__getattr__ = names_of(__name__, __all__)
 
 
 T = TypeVar("T")
@@ -154,7 +152,7 @@ class Likely:
         return [*([before] if head else []), *tokens, *([behind] if tail else [])]
 
 
-class ScriptedModel(HintsAtGuesses, BaseChatModel):
+class ScriptedModel(HintsAtGuesses, BaseChatModel, arbitrary_types_allowed=True):
     """A real LangChain chat model whose replies come from a script.
 
     A line of the script is one of: a text; an `AIMessage`; a `ToolCall` or a list of them; a mapping or a
@@ -174,8 +172,6 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel):
         prompts: The messages of every call so far, in order.
         settings: The keyword settings of every call so far (temperature, tool choice, ...), in order.
     """
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     _guesses_at: ClassVar[str] = "a scripted model"
     model_name: str = "scripted"

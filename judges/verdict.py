@@ -130,7 +130,7 @@ Rating = Annotated[Literal[1, 2, 3, 4], BeforeValidator(strict_integer)]
 """A rating: the integer 1, 2, 3 or 4; lookalikes such as `True`, `4.0` and `"4"` are rejected."""
 
 
-class Usage(Frozen):
+class Usage(Frozen, extra="forbid"):
     """What model calls consumed. Usages add up with `+`.
 
     Args:
@@ -146,7 +146,6 @@ class Usage(Frozen):
         tokens_known: Whether the tokens are all; False where a provider reported none, or none that can be.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     _guesses_at: ClassVar[str] = "a usage"
 
     calls: int = Field(default=0, ge=0)
@@ -236,7 +235,7 @@ def _token_count(reported: object) -> int | None:
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class MaskedSpan(Frozen):
+class MaskedSpan(Frozen, extra="forbid"):
     """A place of an answer that a judge would have masked; never its text.
 
     Args:
@@ -244,8 +243,6 @@ class MaskedSpan(Frozen):
         start: Index of its first character in the answer.
         end: Index behind its last character.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
     start: int = Field(ge=0)
@@ -286,7 +283,7 @@ def _fault_of(error: ValidationError) -> str:
     return f"{name} of a verdict: {message[0].lower()}{message[1:]}, not {shown}; {_MADE_BY}"
 
 
-class Verdict(Frozen):
+class Verdict(Frozen, extra="forbid"):
     """The result of judging one sample.
 
     Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep
@@ -321,7 +318,6 @@ class Verdict(Frozen):
         masked: The places that are masked in it, by what stands there.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     _guesses_at: ClassVar[str] = "a verdict"
 
     judge: str = ""

@@ -33,15 +33,14 @@ from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge, ajudge_within
 from judges.models.providers.openai_fields import names_direct_client
 from judges.models.resolve import as_model
-from judges.offline.trust.label import Label, LabelItem, Labelling, items_of
-from judges.offline.trust.label_file import labels_in
+from judges.offline.trust.label import Label, LabelItem, Labelling, items_of, labels_in
 from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged
 from judges.settings import settings_of
 from judges.verdict import Usage, Verdict
 from refine.server.access import Caller, Incoming, ServedGuard
 from refine.server.assembly import DEADLINE_S, judge_model, make_service
 from refine.server.config import ServerSettings
-from refine.server.dialects import chat
+from refine.server.dialects import CHAT
 from refine.server.dialects.protocol import Json, JudgedRequest
 from refine.server.errors import ApiError, openai_error
 from refine.server.judge_models import connect_models
@@ -275,11 +274,11 @@ class McpServer:
             "messages": [{"role": "user", "content": question}],
             **({"model": model} if model else {}),
         }
-        conversation = chat.conversation(payload)
-        headers = upstream.headers({"content-type": "application/json"}, uuid.uuid4().hex, own, chat.KEY_HEADER)
+        conversation = CHAT.conversation(payload)
+        headers = upstream.headers({"content-type": "application/json"}, uuid.uuid4().hex, own, CHAT.KEY_HEADER)
         generator = UpstreamGenerator(
             upstream,
-            chat,
+            CHAT,
             JudgedRequest(payload=payload, model=model, streamed=False, refine={}),
             length=len(conversation),
             headers=headers,

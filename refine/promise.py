@@ -129,6 +129,3 @@ def watch_promise(record: object, loop: Loop) -> PromiseWatch | None:
         watch.read()
     watch.start()
     return watch
-
-
-__all__ = ["PromiseWatch", "watch_promise"]

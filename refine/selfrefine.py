@@ -17,21 +17,11 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, Durability
 
-from graphs import Bounds, Outcome, Overrides, Policy, langchain_private, langgraph_private, outcome_of
+from graphs import Bounds, Outcome, Overrides, Policy, graph, langchain_private, langgraph_private, outcome_of
 from graphs.augment import added_messages
 from graphs.certificate import subject_of
 from graphs.drivers import Flow, RunContext, adrive, drive
 from graphs.generators import GeneratorLike
-from graphs.graph import (
-    Checkpointer,
-    LoopCheckpointer,
-    LoopGraph,
-    build_loop,
-    compile_loop,
-    input_judging,
-    judge_for,
-    recall_step,
-)
 from graphs.loop import Loop, arun, run
 from graphs.policy import PolicySettings, fail_closed, policy_of
 from graphs.questions import InputMode
@@ -251,7 +241,7 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
         judge: JudgeLike,
         *,
         policy: Policy | Mapping[str, Any] | None = None,
-        checkpointer: LoopCheckpointer = None,
+        checkpointer: graph.LoopCheckpointer = None,
         store: BaseStore | None = None,
         record: str | Path | Recorder | None = None,
         durability: Durability | None = None,
@@ -269,15 +259,15 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
         self.name = name
         self._generator_name = _name_of(generator)
         self.policy = policy_of(policy, settings)
-        judge = judge_for(generator, judge)
-        self._loop = build_loop(
+        judge = graph.judge_for(generator, judge)
+        self._loop = graph.build_loop(
             generator,
             judge,
             self.policy,
             name=name,
             bounds=bounds,
             piece_judge=piece_judge,
-            questions=input_judging(input_judge, input_mode, generator=generator),
+            questions=graph.input_judging(input_judge, input_mode, generator=generator),
         )
         parts = {"generator": generator, "judge": judge, "policy": self.policy, "store": store}
         self._parts: dict[str, Any] = parts
@@ -306,11 +296,11 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
         self._explorer = _Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
         self._warned_of_memory = False
 
-    def _compile(self, durability: Durability | None) -> LoopGraph:
+    def _compile(self, durability: Durability | None) -> graph.LoopGraph:
         """Return the graph of the loop, which is one node where nothing is saved before the turn ends."""
         if durability is not None:
             one_of(Durability, durability, setting="durability")
-        return compile_loop(
+        return graph.compile_loop(
             self._loop,
             checkpointer=self._settings["checkpointer"],
             store=self._parts["store"],
@@ -364,7 +354,7 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
         return type(self)(**{**self._parts, **parts}, **self._settings)
 
     @property
-    def checkpointer(self) -> Checkpointer:
+    def checkpointer(self) -> graph.Checkpointer:
         """The checkpointer that keeps its conversations, or None."""
         return self.graph.checkpointer
 
@@ -493,7 +483,7 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
     def _final_outcome(self, state: Mapping[str, Any], config: RunnableConfig) -> Outcome:
         """Return the outcome that the graph's final state holds."""
         data = state[langgraph_private.RECORD]
-        written = recall_step(data, config)
+        written = graph.recall_step(data, config)
         refinement = self._loop.read(data) if written is None else written.refinement
         if refinement.decision == "rejected":
             raise rejection(Outcome.of(refinement, state["messages"], None, now=time.time()))

@@ -53,7 +53,7 @@ _SERVER_ERROR = 500
 _CLOSING_S = 5.0
 
 
-def key_of(secret: str) -> bytes:
+def _key_of(secret: str) -> bytes:
     """Return the key in a secret of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64.
 
     Raises:
@@ -71,7 +71,7 @@ def key_of(secret: str) -> bytes:
     return key
 
 
-def sign(key: bytes, identifier: str, timestamp: int, body: bytes) -> str:
+def _sign(key: bytes, identifier: str, timestamp: int, body: bytes) -> str:
     """Return the signature of an event, as it stands in the header `webhook-signature`."""
     digest = hmac.digest(key, b"%s.%d.%s" % (identifier.encode(), timestamp, body), hashlib.sha256)
     return f"v1,{base64.b64encode(digest).decode()}"
@@ -137,7 +137,7 @@ class Webhook:
         self.host = parts.hostname
         self.is_encrypted = parts.scheme == "https"
         self.counts: Counter[tuple[str, Result]] = Counter()
-        self._url, self._key, self._timeout_s, self._most = url, key_of(secret), timeout_s, most_waiting
+        self._url, self._key, self._timeout_s, self._most = url, _key_of(secret), timeout_s, most_waiting
         self._record: Recorder | None = None if record is None else open_record(record)
         self._opener = build_opener(_NoRedirect)
         self._closing, self._stopped = False, threading.Event()
@@ -235,7 +235,7 @@ class Webhook:
             "user-agent": "selfrefine",
             "webhook-id": event.id,
             "webhook-timestamp": str(timestamp),
-            "webhook-signature": sign(self._key, event.id, timestamp, body),
+            "webhook-signature": _sign(self._key, event.id, timestamp, body),
         }
         request = Request(self._url, body, headers, method="POST")  # noqa: S310 - the scheme was checked
         try:

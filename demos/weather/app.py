@@ -75,7 +75,7 @@ def _totals(outcome: Outcome) -> str:
     )
 
 
-def as_json(outcome: Outcome, **settings: str | int | None) -> str:
+def _as_json(outcome: Outcome, **settings: str | int | None) -> str:
     """Return a run and its settings as one JSON object."""
     record = {
         **settings,
@@ -152,7 +152,7 @@ def _run(options: argparse.Namespace) -> int:
         return complain(_PROG, unreachable)
     if display is None:
         settings = {"question": options.question, "generator": options.generator, "judge": options.judge}
-        print(as_json(outcome, seed=options.seed, **settings))
+        print(_as_json(outcome, seed=options.seed, **settings))
     else:
         show_result(display, outcome)
     return 0 if outcome.passed else 1

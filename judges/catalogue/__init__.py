@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from judges.first_guesses import no_such_name, of_package
+from judges.first_guesses import names_of
 
 
 class _Catalogue(ModuleType):
@@ -17,9 +17,7 @@ class _Catalogue(ModuleType):
         return import_module("judges.catalogue.registry").catalogue()
 
 
-def __getattr__(name: str) -> object:
-    hint = "" if name.startswith("_") else of_package(__name__, name)
-    raise no_such_name(__name__, name, hint)
+__getattr__ = names_of(__name__, ())
 
 
 sys.modules[__name__].__class__ = _Catalogue

@@ -13,7 +13,6 @@ from judges.catalogue.parts.claims import YesNos, bullets, cut, in_order, one_ea
 from judges.catalogue.parts.fields import exchange_in, transcript, turns_of, with_numbers
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, unfit
 from judges.messages import Conversation, Role
 from judges.prompting.prompts import Question, ReplySchema
@@ -92,7 +91,9 @@ class _Requests(ReplySchema):
     items: list[_UserRequest] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class ConversationCompleteness(_JudgeOfTurns):
+class ConversationCompleteness(
+    _JudgeOfTurns, entry="mlflow.conversation_completeness", pack="conversation_completeness"
+):
     """Judge whether every request of the user was fully addressed by the end of the conversation.
 
     Score = messages whose requests were all addressed / messages that ask for something; it passes only if all
@@ -101,8 +102,6 @@ class ConversationCompleteness(_JudgeOfTurns):
     With `variant="compat"` the score is mlflow's yes or no: 1 if all were addressed, else 0.
     """
 
-    entry: ClassVar[Entry] = own_entry("mlflow.conversation_completeness")
-    pack = "conversation_completeness"
     side: ClassVar[Role] = "user"
     reply: ClassVar[type[Any]] = _Requests
 
@@ -120,21 +119,18 @@ class ConversationCompleteness(_JudgeOfTurns):
         return super().conclude(sample, items)
 
 
-class KnowledgeRetention(_JudgeOfTurns):
+class KnowledgeRetention(_JudgeOfTurns, entry="mlflow.knowledge_retention", pack="knowledge_retention"):
     """Judge whether the assistant ever forgets or contradicts what the user said earlier.
 
     The worst answer decides: score = 1 if none forgets or contradicts anything, else 0.
     """
-
-    entry: ClassVar[Entry] = own_entry("mlflow.knowledge_retention")
-    pack = "knowledge_retention"
 
     def score(self, items: Sequence[Verdict]) -> float:
         """Return 1 if every answer passed, else 0."""
         return float(all(item.passed for item in items))
 
 
-class RoleAdherence(_JudgeOfTurns):
+class RoleAdherence(_JudgeOfTurns, entry="mlflow.role_adherence", pack="role_adherence"):
     """Judge whether every answer of the assistant keeps to the role it was given.
 
     Score = answers in the role / answers; it passes only if all are, unless `threshold` says otherwise. Where no
@@ -146,8 +142,6 @@ class RoleAdherence(_JudgeOfTurns):
         ConfigurationError: If the role is blank, or another setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("mlflow.role_adherence")
-    pack = "role_adherence"
     metadata_keys = ("role",)
     """The key of the role that a sample's assistant plays."""
 
@@ -177,14 +171,12 @@ def _role_in(sample: Sample) -> str:
     return instructions
 
 
-class UserFrustration(OneQuestion):
+class UserFrustration(OneQuestion, entry="mlflow.user_frustration", pack="user_frustration"):
     """Judge whether the user becomes frustrated with the assistant, and whether that is resolved by the end.
 
     The value is `"none"`, `"resolved"` or `"unresolved"`; the score, high where things are good, 1, 0.5 or 0.
     """
 
-    entry: ClassVar[Entry] = own_entry("mlflow.user_frustration")
-    pack = "user_frustration"
     labels: ClassVar[Mapping[str, float]] = MappingProxyType({"none": 1.0, "resolved": 0.5, "unresolved": 0.0})
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
@@ -214,18 +206,12 @@ class _PerTurn(_JudgeOfTurns):
         return mean if self._aggregate == "mean" else float(mean == 1)
 
 
-class TurnRelevancy(_PerTurn):
+class TurnRelevancy(_PerTurn, entry="turn_relevancy", pack="turn_relevancy"):
     """Judge whether every answer of a conversation is relevant to what the user wrote before it."""
 
-    entry: ClassVar[Entry] = own_entry("turn_relevancy")
-    pack = "turn_relevancy"
 
-
-class TurnFaithfulness(_PerTurn):
+class TurnFaithfulness(_PerTurn, entry="turn_faithfulness", pack="turn_faithfulness"):
     """Judge whether every answer of a conversation is faithful to the contexts and tool results."""
-
-    entry: ClassVar[Entry] = own_entry("turn_faithfulness")
-    pack = "turn_faithfulness"
 
     def data(self, sample: Sample, messages: Conversation) -> Mapping[str, JsonValue]:
         """Return the documents and the conversation with its answers numbered.
@@ -239,14 +225,12 @@ class TurnFaithfulness(_PerTurn):
         return {"documents": documents, "conversation": with_numbers(messages, on="assistant")}
 
 
-class TurnRetrieval(_PerTurn):
+class TurnRetrieval(_PerTurn, entry="turn_retrieval", pack="turn_retrieval"):
     """Judge whether every retrieval of a conversation brought what its turn needed.
 
     What was retrieved are the results of tools, each with the question of the user before it.
     """
 
-    entry: ClassVar[Entry] = own_entry("turn_retrieval")
-    pack = "turn_retrieval"
     side: ClassVar[Role] = "tool"
     absent = "no_contexts"
 

@@ -22,9 +22,8 @@ from judges.catalogue.names import JudgesFile, JudgeSpec, is_reference
 from judges.catalogue.registry import default_registry
 from judges.entry import own_tables
 from judges.errors import ConfigurationError, one_line, shortened
-from judges.hints import translate_settings
 from judges.prompting.prompts import Prompt
-from judges.settings import settings_of
+from judges.settings import settings_of, translate_settings
 
 _SAME_WORDS = 0.8
 """Share of common words from which two levels say the same."""

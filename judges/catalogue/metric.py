@@ -17,7 +17,7 @@ from judges.catalogue.before_judging import Looking, OwnAnswers, as_tools
 from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.parts.fields import attach
 from judges.compose.quick import weigh
-from judges.entry import Entry, Explanation
+from judges.entry import Entry, Explanation, own_entry
 from judges.errors import AskFailed, ConfigurationError, first_fault, one_line
 from judges.judge import Judge
 from judges.model import JudgeModel
@@ -77,6 +77,14 @@ class Metric(Judge):
     pack_folder: ClassVar[Path | None] = None
     pass_mark: ClassVar[float] = 0.5
     own_places: ClassVar[frozenset[str]] = frozenset({"_folder"})
+
+    def __init_subclass__(cls, *, entry: str = "", pack: str | None = None, **options: object) -> None:
+        """Take what `entries.toml` has of a judge of this package, by its name there, and the name of its pack."""
+        super().__init_subclass__(**options)
+        if entry:
+            cls.entry = own_entry(entry)
+        if pack is not None:
+            cls.pack = pack
 
     def __init__(
         self,

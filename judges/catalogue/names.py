@@ -20,10 +20,16 @@ from judges.catalogue.registry import default_registry, registry_for
 from judges.compose import FileJudges
 from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, one_line, shortened, unfit
-from judges.hints import translate_settings
 from judges.judge import Judge
 from judges.runtime.validation import naming_settings, suggestion
-from judges.settings import NamedJudgeError, check_settings, missing_settings, needs_setting, settings_of
+from judges.settings import (
+    NamedJudgeError,
+    check_settings,
+    missing_settings,
+    needs_setting,
+    settings_of,
+    translate_settings,
+)
 
 _REFERENCE = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
 _FIRST = re.compile(rf"({_REFERENCE.pattern})(?::(.*))?", re.DOTALL)

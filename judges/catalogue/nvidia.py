@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
 from judges.catalogue.parts.fields import answer_in, non_blank_contexts_in, question_in, reference_in
 from judges.catalogue.parts.questions import TwoGraders
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry, own_entry
 from judges.prompting.prompts import ReplySchema
 from judges.sample import Sample
 from judges.verdict import Verdict, strict_integer
@@ -39,15 +38,13 @@ class _Extent(ReplySchema):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class AnswerAccuracy(TwoGraders):
+class AnswerAccuracy(TwoGraders, entry="nvidia.answer_accuracy", pack="answer_accuracy"):
     """Judge how far the answer agrees with the reference: two graders rate 0, 2 or 4.
 
     Score = mean of rating / 4. Both graders see the answer as the answer and the reference as the reference; the
     order alone is swapped for the second one.
     """
 
-    entry: ClassVar[Entry] = own_entry("nvidia.answer_accuracy")
-    pack = "answer_accuracy"
     reply = _AnswerAgreement
     highest = 4
 
@@ -57,15 +54,13 @@ class AnswerAccuracy(TwoGraders):
         return {"question": question_in(sample), "answer": answer, "reference": reference}
 
 
-class ContextRelevance(TwoGraders):
+class ContextRelevance(TwoGraders, entry="nvidia.context_relevance", pack="context_relevance"):
     """Judge how far the retrieved contexts, taken together, help to answer the question: two graders rate 0 to 2.
 
     Score = mean of rating / 2. With `variant="compat"` the score is 0 without a call where there is no question
     or no context, and where the joined contexts stand word for word in the question, as in ragas.
     """
 
-    entry: ClassVar[Entry] = own_entry("nvidia.context_relevance")
-    pack = "context_relevance"
     reply = _Extent
     highest = 2
 
@@ -88,15 +83,13 @@ class ContextRelevance(TwoGraders):
         return self.verdict(0.0, rationale=rationale, feedback=advice)
 
 
-class ResponseGroundedness(TwoGraders):
+class ResponseGroundedness(TwoGraders, entry="nvidia.response_groundedness", pack="response_groundedness"):
     """Judge how far the retrieved contexts bear out the answer: two graders rate 0 to 2.
 
     Score = mean of rating / 2. With `variant="compat"` the score is 1 without a call where the answer stands word
     for word in the joined contexts, and 0 where there is no answer or no context, as in ragas.
     """
 
-    entry: ClassVar[Entry] = own_entry("nvidia.response_groundedness")
-    pack = "response_groundedness"
     reply = _Extent
     highest = 2
 

@@ -28,7 +28,7 @@ _COLUMNS = ("judge", "asks", "needs", "calls", "loop", "pieces", "value", "sourc
 _SETTING_COLUMNS = ("setting", "type", "default", "meaning", "example")
 
 
-def page(entries: Iterable[Entry] | None = None) -> str:
+def _page(entries: Iterable[Entry] | None = None) -> str:
     """Return the page as Markdown.
 
     Args:
@@ -131,9 +131,9 @@ def main() -> None:
     if len(sys.argv) > 1:
         file = Path(sys.argv[1])
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(page(), encoding="utf-8", newline="\n")
+        file.write_text(_page(), encoding="utf-8", newline="\n")
     else:
-        sys.stdout.write(page())
+        sys.stdout.write(_page())
 
 
 if __name__ == "__main__":

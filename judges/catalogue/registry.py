@@ -20,12 +20,11 @@ from typing import Any
 
 from judges.entry import Entry, Subject, own_tables
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
-from judges.hints import translate_settings
 from judges.judge import Judge
 from judges.models.providers.local_models import alike, finest_likeness, whole_minilm
 from judges.runtime.validation import judge_name, one_of, suggestion
 from judges.sample import FIELD_NAMES, canonical_field
-from judges.settings import NamedJudgeError, settings_of
+from judges.settings import NamedJudgeError, settings_of, translate_settings
 
 _LONGEST_WHOLE = 3
 """Characters up to which a word must be a whole word: `rag` must not find `ragas`."""
@@ -450,7 +449,7 @@ def catalogue() -> tuple[Entry, ...]:
     return tuple(registry.entries.values())
 
 
-def entry_called(name: str) -> Entry:
+def _entry_called(name: str) -> Entry:
     """Return the entry of the judge that has this name or alias.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -14,22 +14,18 @@ from judges.catalogue.parts.claims import SUPPORT, reasons, share, support_feedb
 from judges.catalogue.parts.fields import answer_in, non_blank_contexts_in, question_in, reference_in
 from judges.catalogue.parts.questions import OneQuestion, YesOrNo, yes_or_no_question
 from judges.catalogue.parts.text import sentences
-from judges.entry import Entry, own_entry
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict, rating_of
 
 
-class RelevancyEvaluator(YesOrNo):
+class RelevancyEvaluator(YesOrNo, entry="spring.relevancy_evaluator", pack="spring_relevancy_evaluator"):
     """Judge whether an answer agrees with its contexts; whether it suits the question does not count.
 
     With `variant="compat"` the model replies in words, and nothing but "yes" passes, in any case and between
     blanks, as in Spring AI.
     """
-
-    entry: ClassVar[Entry] = own_entry("spring.relevancy_evaluator")
-    pack = "spring_relevancy_evaluator"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the question, the contexts and the answer."""
@@ -52,7 +48,7 @@ _SUPPORTED: Question[Any] = yes_or_no_question("fact_checking")
 """Asks whether the contexts support the answer, or one sentence of it, as a whole."""
 
 
-class FactCheckingEvaluator(ModelJudge):
+class FactCheckingEvaluator(ModelJudge, entry="spring.fact_checking_evaluator", pack="fact_checking"):
     """Judge whether every sentence of the answer is supported by the document: the retrieved contexts.
 
     The answer is split into sentences without a model, repeated ones counting once, and one call classifies each
@@ -66,8 +62,6 @@ class FactCheckingEvaluator(ModelJudge):
         ConfigurationError: If there is no such prompt.
     """
 
-    entry: ClassVar[Entry] = own_entry("spring.fact_checking_evaluator")
-    pack = "fact_checking"
     pass_mark = 1.0
 
     def __init__(
@@ -172,14 +166,13 @@ class _Marking(OneQuestion):
         )
 
 
-class AnswerCorrectnessEvaluator(YesOrNo):
+class AnswerCorrectnessEvaluator(
+    YesOrNo, entry="alibaba.answer_correctness_evaluator", pack="spring_relevancy_evaluator"
+):
     """Judge whether an answer agrees with its contexts; no reference answer takes part, in spite of the name.
 
     With `variant="compat"` the model replies in words, and whatever contains "yes" passes ("not yes" too).
     """
-
-    entry: ClassVar[Entry] = own_entry("alibaba.answer_correctness_evaluator")
-    pack = "spring_relevancy_evaluator"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the question, the contexts and the answer."""
@@ -190,11 +183,10 @@ class AnswerCorrectnessEvaluator(YesOrNo):
         return "YES" in word.upper()
 
 
-class AnswerFaithfulnessEvaluator(_Marking):
+class AnswerFaithfulnessEvaluator(
+    _Marking, entry="alibaba.answer_faithfulness_evaluator", pack="alibaba_answer_faithfulness"
+):
     """Mark from 0 to 1 how far an answer keeps to the facts of its contexts; the question is not shown."""
-
-    entry: ClassVar[Entry] = own_entry("alibaba.answer_faithfulness_evaluator")
-    pack = "alibaba_answer_faithfulness"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the facts and the answer."""
@@ -202,14 +194,13 @@ class AnswerFaithfulnessEvaluator(_Marking):
         return {"facts": non_blank_contexts_in(sample), "answer": answer}
 
 
-class AnswerRelevancyEvaluator(_Marking):
+class AnswerRelevancyEvaluator(
+    _Marking, entry="alibaba.answer_relevancy_evaluator", pack="alibaba_answer_relevancy"
+):
     """Mark from 0 to 1 how far an answer agrees with the reference answer, in spite of its name.
 
     Where there is no reference, the contexts are it: so the original takes the ground truth, as its `dataList`.
     """
-
-    entry: ClassVar[Entry] = own_entry("alibaba.answer_relevancy_evaluator")
-    pack = "alibaba_answer_relevancy"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the question, the reference and the answer."""

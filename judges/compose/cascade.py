@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from judges.compose.panel import (
-    CompositeJudge,
-    as_refusal,
-    checked_success,
-    judges_by_name,
-    lacking,
-    without_missing,
-)
+from judges.compose import panel
 from judges.errors import unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
@@ -19,7 +12,7 @@ from judges.sample import Sample
 from judges.verdict import LOWEST, Verdict
 
 
-class Cascade(CompositeJudge):
+class Cascade(panel.CompositeJudge):
     """Ask judges one after another, cheapest first, and stop at the first that does not pass.
 
     The verdict is that of the deciding level: the first failure, or the last level if all pass; it passes if it
@@ -39,8 +32,8 @@ class Cascade(CompositeJudge):
         model: object = None,
     ) -> None:
         self.name = name
-        self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
-        self._success = checked_success(success_rating)
+        self.judges: Mapping[str, Judge] = panel.judges_by_name(judges, model)
+        self._success = panel.checked_success(success_rating)
 
     _asks = "Does it pass judge after judge?"
 
@@ -54,7 +47,7 @@ class Cascade(CompositeJudge):
         return not verdict.reaches(self._success)
 
 
-class Escalation(CompositeJudge):
+class Escalation(panel.CompositeJudge):
     """Ask judges one after another, cheapest first, and stop at the first that is sure.
 
     A judge is sure if its rating reaches `sure`, or is at most `sure_bad`; with shares in place of ratings, if its
@@ -79,9 +72,9 @@ class Escalation(CompositeJudge):
         model: object = None,
     ) -> None:
         self.name = name
-        self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
+        self.judges: Mapping[str, Judge] = panel.judges_by_name(judges, model)
         by_share = type(sure) is float and 0 < sure < 1
-        self._sure: int | float = sure if by_share else checked_success(sure, setting="sure")  # type: ignore[arg-type]
+        self._sure: int | float = sure if by_share else panel.checked_success(sure, setting="sure")  # type: ignore[arg-type]
         lowest, kind = (0.0, "a p_pass from 0") if by_share else (LOWEST, "a rating from 1")
         if sure_bad is not None and not (type(sure_bad) is type(sure) and lowest <= sure_bad < sure):
             raise unfit(f"sure_bad is {kind}, below sure={sure}, or None", sure_bad)
@@ -92,12 +85,12 @@ class Escalation(CompositeJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult judge after judge until one is sure."""
         verdict = yield from self.first_to_decide(sample, self._is_sure, called="judge")
-        missing = lacking(verdict.items[:-1])
+        missing = panel.lacking(verdict.items[:-1])
         if self._sure_bad is None or not missing or verdict.rating is None:
             return verdict
         if self._refuses(verdict):
-            return as_refusal(verdict)
-        return without_missing(verdict.items, missing).model_copy(update={"judge": self.name})
+            return panel.as_refusal(verdict)
+        return panel.without_missing(verdict.items, missing).model_copy(update={"judge": self.name})
 
     def _is_sure(self, verdict: Verdict) -> bool:
         if type(self._sure) is float:

@@ -118,7 +118,7 @@ def _policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:
     stop: stop_base = stop_after_attempt(retries + 1)
     return {
         "retry": retry_if_exception(is_transient),
-        "stop": stop_at_limits(stop),
+        "stop": _stop_at_limits(stop),
         "wait": _wait_retry_after(_OWN_PACE),
         "sleep": sleep,
         "reraise": True,
@@ -286,7 +286,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-class stop_at_limits(stop_base):  # noqa: N801 - tenacity's strategies are named like functions
+class _stop_at_limits(stop_base):  # noqa: N801 - tenacity's strategies are named like functions
     """Stop retrying when `other` says so, no repeat is left, or the next wait would pass the deadline."""
 
     def __init__(self, other: stop_base) -> None:

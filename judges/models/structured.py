@@ -16,17 +16,7 @@ from pydantic import BaseModel
 
 from judges.errors import AskFailed, ConfigurationError, unfit
 from judges.model import Distribution, JudgeModel, ModelRequest, ModelResponse
-from judges.models import retry
-from judges.models.prompt_and_reply import (
-    Dialect,
-    Unreadable,
-    dialect_of,
-    ending_of,
-    fresh_nonce,
-    in_pieces,
-    repair_request,
-    without_quotes,
-)
+from judges.models import prompt_and_reply, retry
 from judges.models.providers.http_errors import error_in
 from judges.requests import Ask, Completion
 from judges.runtime import flow
@@ -103,9 +93,9 @@ async def acomplete(ask: Ask, here: Observation) -> Completion:
 
 def _exchange(ask: Ask, here: Observation) -> Generator[_Send, ModelResponse, Completion]:
     allowance, begun = here.allowance, here.begun
-    nonce = fresh_nonce() if begun is None else begun.nonce
-    ask = ask if begun is None else in_pieces(ask, begun)
-    dialect = dialect_of(ask.model, is_digit=ask.rated == "digit")
+    nonce = prompt_and_reply.fresh_nonce() if begun is None else begun.nonce
+    ask = ask if begun is None else prompt_and_reply.in_pieces(ask, begun)
+    dialect = prompt_and_reply.dialect_of(ask.model, is_digit=ask.rated == "digit")
     request = _composed(dialect, ask, nonce)
     usage = _NOTHING
     repairs = REPAIRS
@@ -117,13 +107,13 @@ def _exchange(ask: Ask, here: Observation) -> Generator[_Send, ModelResponse, Co
             raise AskFailed(failure.reason, failure.detail, usage=usage + failure.usage, raw=raw) from failure
         usage = response.usage if usage is _NOTHING else usage + response.usage
         try:
-            value = _checked(dialect.read(without_quotes(response, ask), ask.schema), ask)
-        except Unreadable as unreadable:
+            value = _checked(dialect.read(prompt_and_reply.without_quotes(response, ask), ask.schema), ask)
+        except prompt_and_reply.Unreadable as unreadable:
             fault, raw = _without(nonce, str(unreadable)), _without(nonce, _raw_text(response))
             if not unreadable.mendable or repairs == 0:
                 raise AskFailed("invalid_output", fault, usage=usage, raw=raw) from None
             repairs -= 1
-            request = repair_request(request, raw, fault)
+            request = prompt_and_reply.repair_request(request, raw, fault)
         else:
             if _copies_example(value, ask):
                 if repairs == 0:
@@ -140,7 +130,7 @@ def _exchange(ask: Ask, here: Observation) -> Generator[_Send, ModelResponse, Co
 _COPIED = "the rationale is that of a worked example of the prompt, word for word"
 
 
-def _composed(dialect: Dialect, ask: Ask, nonce: str) -> ModelRequest:
+def _composed(dialect: prompt_and_reply.Dialect, ask: Ask, nonce: str) -> ModelRequest:
     request = dialect.compose(ask, nonce)
     return replace(request, is_rated=True) if ask.rated == "likelihood" and not request.text else request
 
@@ -187,7 +177,7 @@ def _repeated(
 def _checked(value: Any, ask: Ask) -> BaseModel:
     fault = None if ask.check is None else ask.check(value)
     if fault:
-        raise Unreadable(fault)
+        raise prompt_and_reply.Unreadable(fault)
     assert isinstance(value, BaseModel)  # noqa: S101 - what a dialect reads
     return value
 
@@ -384,7 +374,7 @@ class RequestPlan:
 
         It did not work if the model ignored it, or if the arguments of a tool call were lost on the way.
         """
-        if self.proven or response.refusal or ending_of(response.finish_reason) != "finished":
+        if self.proven or response.refusal or prompt_and_reply.ending_of(response.finish_reason) != "finished":
             return self
         lost = not response.broken_calls and any(arguments is None for _, arguments in response.calls)
         if not lost and (response.calls or response.text.lstrip().startswith("{")):

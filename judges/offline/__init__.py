@@ -1,9 +1,8 @@
 """Offline evaluation: the same judges, mapped over a dataset."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from judges.first_guesses import no_such_name, of_package
+from judges.first_guesses import names_of
 from judges.offline.compare import Comparison, RankedSystem, SystemRanking, acompare, compare, rank
 from judges.offline.dataset.reading import read_rows
 from judges.offline.results import Evaluation, Row, Summary, paired
@@ -25,27 +24,27 @@ if TYPE_CHECKING:
     from judges.offline.tuning.tune import Tuning, tune
 
 _HOMES = {
-    "Alignment": "trust.align",
-    "Change": "run_comparison",
-    "IssuedCertificate": "trust.certify",
-    "JudgeTrial": "trust.judge_trial",
-    "Learning": "tuning.learn",
-    "LoopReplay": "trust.replay",
-    "MonitorReport": "trust.monitor",
-    "RayEvaluation": "run.ray",
-    "RunComparison": "run_comparison",
-    "align": "trust.align",
-    "TrialPair": "trust.judge_trial",
-    "Tuning": "tuning.tune",
-    "WorkedCase": "trust.judge_trial",
-    "certify": "trust.certify",
-    "compare_runs": "run_comparison",
-    "evaluate_ray": "run.ray",
-    "learn": "tuning.learn",
-    "monitor": "trust.monitor",
-    "replay": "trust.replay",
-    "try_judge": "trust.judge_trial",
-    "tune": "tuning.tune",
+    "Alignment": ".trust.align",
+    "Change": ".run_comparison",
+    "IssuedCertificate": ".trust.certify",
+    "JudgeTrial": ".trust.judge_trial",
+    "Learning": ".tuning.learn",
+    "LoopReplay": ".trust.replay",
+    "MonitorReport": ".trust.monitor",
+    "RayEvaluation": ".run.ray",
+    "RunComparison": ".run_comparison",
+    "align": ".trust.align",
+    "TrialPair": ".trust.judge_trial",
+    "Tuning": ".tuning.tune",
+    "WorkedCase": ".trust.judge_trial",
+    "certify": ".trust.certify",
+    "compare_runs": ".run_comparison",
+    "evaluate_ray": ".run.ray",
+    "learn": ".tuning.learn",
+    "monitor": ".trust.monitor",
+    "replay": ".trust.replay",
+    "try_judge": ".trust.judge_trial",
+    "tune": ".tuning.tune",
 }
 """What needs numpy and scipy, or Ray, and is loaded when it is used."""
 
@@ -92,10 +91,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
-        raise no_such_name(__name__, name, hint)
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
+__getattr__ = names_of(__name__, __all__, _HOMES)

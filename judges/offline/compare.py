@@ -12,7 +12,7 @@ from random import Random
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any, TextIO, overload
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from judges.catalogue.general.pairwise import CHOICES, Pairwise, Winner
 from judges.catalogue.names import one_judge
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
-class Comparison(BaseModel):
+class Comparison(BaseModel, frozen=True, extra="forbid", validate_by_name=True):
     """How the answers of one system, `a`, compare with those of another, `b`; `str()` gives a readable report.
 
     Args:
@@ -58,8 +58,6 @@ class Comparison(BaseModel):
         usage: Usage of the judge in total.
         rows: The judged pairs; empty if they were not kept.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True)
 
     a: str
     b: str
@@ -356,7 +354,7 @@ _CLOSE = 1e-6
 """Relative change at which resampled strengths count as converged, far below what an interval shows."""
 
 
-class RankedSystem(BaseModel):
+class RankedSystem(BaseModel, frozen=True, extra="forbid"):
     """A system's rating among those it was compared with.
 
     Args:
@@ -367,8 +365,6 @@ class RankedSystem(BaseModel):
         win_rate: (wins + ties / 2) / games, 0 to 1.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: str
     rating: float
     interval: tuple[float, float]
@@ -376,15 +372,13 @@ class RankedSystem(BaseModel):
     win_rate: float = Field(ge=0, le=1)
 
 
-class SystemRanking(BaseModel):
+class SystemRanking(BaseModel, frozen=True, extra="forbid"):
     """Systems by strength; `str()` gives a readable table.
 
     Args:
         systems: The systems, strongest first, equals by name.
         games: Number of games counted.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     systems: tuple[RankedSystem, ...]
     games: int
@@ -433,7 +427,7 @@ def rank(
     table = _PointsTable.of(outcomes)
     table.check_linked()
     best = table.strengths(table.counts, prior)
-    draws = resample(table.counts, bootstrap, Random(seed))  # noqa: S311 - statistics, no secret
+    draws = _resample(table.counts, bootstrap, Random(seed))  # noqa: S311 - statistics, no secret
     ratings = [_ratings(table.strengths(counts, prior, start=best, exact=_CLOSE)) for counts in draws]
     systems = [
         _system(table, place, rating, [draw[place] for draw in ratings])
@@ -591,7 +585,7 @@ def _round(estimates: list[float], opponents: Sequence[Sequence[tuple[int, float
     return change
 
 
-def resample(counts: Sequence[int], times: int, random: Random) -> Iterator[list[int]]:
+def _resample(counts: Sequence[int], times: int, random: Random) -> Iterator[list[int]]:
     """Yield `times` bootstrap samples of games, drawn with replacement, each as counts per cell of the table."""
     for _ in range(times):
         left = rest = sum(counts)

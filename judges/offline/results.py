@@ -38,7 +38,7 @@ _MOST_USAGES = 256
 _FOUND_BY_ANY_NAME = AfterValidator(partial(ByJudge, qualified=qualified_name))
 
 
-class Row(BaseModel):
+class Row(BaseModel, frozen=True, extra="forbid"):
     """One row of a dataset, judged.
 
     Args:
@@ -48,8 +48,6 @@ class Row(BaseModel):
             found by any of its names.
         error: Why the row could not be read; empty if it could.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     index: int = Field(ge=0)
     sample: Sample | None = None
@@ -75,7 +73,7 @@ class Row(BaseModel):
             return json.dumps(self.model_dump(mode="json"))
 
 
-class Summary(BaseModel):
+class Summary(BaseModel, frozen=True, extra="forbid"):
     """The results of one judge over all rows.
 
     Args:
@@ -97,8 +95,6 @@ class Summary(BaseModel):
         latency_s: Mean seconds from sample to verdict, scored or not; None where no row could be read.
         latency_percentiles_s: The median and the 90th and 99th percentile of those seconds, by percentage.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int
     scored: int
@@ -125,6 +121,7 @@ class Evaluation(HintedModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
     _guesses_at: ClassVar[str] = "an evaluation"
 
     rows: tuple[Row, ...]

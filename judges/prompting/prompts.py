@@ -39,23 +39,19 @@ _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 _LATIN = re.compile(r"[A-Za-z]")
 
 
-class Example(BaseModel):
+class Example(BaseModel, frozen=True, extra="forbid"):
     """A worked example: the data of a request, and the expected reply."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: dict[str, JsonValue]
     reply: dict[str, JsonValue]
 
 
-class Prompt(BaseModel):
+class Prompt(BaseModel, frozen=True, extra="forbid"):
     """One file of a pack: a question to a model, phrases of feedback, or both.
 
     With `nearest` the examples are cases to choose from: a request has so many of them, those most like what is
     judged, the most alike last; `likeness` says by what.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str = ""
     reminder: str = ""

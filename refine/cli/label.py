@@ -27,8 +27,7 @@ from rich.text import Text
 from judges import ConfigurationError, Sample
 from judges.errors import plural
 from judges.messages import Message
-from judges.offline.trust.label import Label, LabelItem, Labelling, LabelStore, items_of
-from judges.offline.trust.label_file import LabelFile, labels_in
+from judges.offline.trust.label import Label, LabelFile, LabelItem, Labelling, LabelStore, items_of, labels_in
 from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged
 from refine.cli.loops import is_database, open_database
 from refine.cli.options import LabelOptions
@@ -193,11 +192,11 @@ def _lines_of(sample: Sample, width: int) -> list[_Line]:
         if wrapped:
             wrapped.append(("", ""))
         wrapped.append(("class:title", title))
-        wrapped += [(style, f"{_INDENT}{line}") for line in wrap(text, width - len(_INDENT))]
+        wrapped += [(style, f"{_INDENT}{line}") for line in _wrap(text, width - len(_INDENT))]
     return wrapped
 
 
-def wrap(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     """Return a text in lines of at most so many columns; wide characters take two."""
     width = max(_LEAST_WIDTH, width)
     console = Console(width=width)

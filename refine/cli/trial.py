@@ -21,10 +21,9 @@ from refine.cli.options import FileOptions, GateOptions, ModelOptions, ResumeOpt
 from refine.cli.runs import read_prices, rows_file, show_progress
 from refine.cli.tables import Column, print_table, print_text, text_console
 from refine.process import see_modules_here
-from refine.trials.engine import resolve_generator
 from refine.trials.manifest import TrialManifest
 from refine.trials.results import ANSWERS, Trial, read_trial
-from refine.trials.trial import trial
+from refine.trials.trial import resolve_generator, trial
 
 _OF_ONE_START = ("as_json", "max_calls", "max_cost", "out", "retry_failed")
 """Options that `refine resume` does not take over."""

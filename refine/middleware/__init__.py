@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from judges import ConfigurationError
-from judges.first_guesses import no_such_name, of_package
+from judges.first_guesses import names_of
 
 try:
     import langchain.agents  # noqa: F401 - only looked for
@@ -15,6 +15,4 @@ from refine.middleware.agent import SelfRefineMiddleware
 __all__ = ["SelfRefineMiddleware"]
 
 
-def __getattr__(name: str) -> object:
-    hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
-    raise no_such_name(__name__, name, hint)
+__getattr__ = names_of(__name__, __all__)

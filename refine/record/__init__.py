@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from graphs import Outcome
 from judges import ConfigurationError
 from judges.errors import shortened
-from judges.first_guesses import no_such_name, of_package
+from judges.first_guesses import names_of
 from judges.runtime import faults
 from refine.record.rows import Origin, Record
 
@@ -32,13 +31,7 @@ _HOMES = {
 __all__ = ["DatabaseRecord", "Origin", "OutcomeFilter", "RecordStats", "Recorder", "open_record"]
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
-        raise no_such_name(__name__, name, hint)
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+__getattr__ = names_of(__name__, __all__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -19,23 +19,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import orjson
-from sqlalchemy import (
-    Boolean,
-    Connection,
-    Float,
-    Integer,
-    RowMapping,
-    Table,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-    true,
-    tuple_,
-    type_coerce,
-    update,
-)
+import sqlalchemy as sa
 
 from judges import ConfigurationError
 from refine.record.rows import OutcomeRows, now_ms
@@ -69,11 +53,11 @@ class _SealedColumns:
         table: The table.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: sa.Table) -> None:
         columns = [column for column in table.columns if column.name not in SEAL]
         self._names = tuple(column.name for column in columns)
         self._values_of = itemgetter(*self._names)
-        self._floats = tuple(at for at, column in enumerate(columns) if isinstance(column.type, Float))
+        self._floats = tuple(at for at, column in enumerate(columns) if isinstance(column.type, sa.Float))
 
     def values(self, row: Stored) -> list[Any]:
         """Return what the table holds of a row, but for what is empty at its end: later columns change no hash."""
@@ -198,7 +182,7 @@ def _row_of(entry: _Anchor | _Gap, key: bytes, kind: str) -> Row:
     return {**asdict(entry), "seal": _seal_of(entry, key, kind)}
 
 
-def _read(kind: type[_Entry], row: RowMapping) -> _Entry:
+def _read(kind: type[_Entry], row: sa.RowMapping) -> _Entry:
     """Return the anchor or gap of a row; what is no number any more, as SQLite allows, is 0: no seal fits."""
     ways: dict[object, Callable[[object], Any]] = {"int": _number, "str": str, "bool": bool}
     return kind(**{one.name: ways[one.type](row[one.name]) for one in fields(kind)})
@@ -218,7 +202,7 @@ class Chain:
         self._kind = _ANCHOR
 
     @contextmanager
-    def extended(self, connection: Connection) -> Iterator[Links]:
+    def extended(self, connection: sa.Connection) -> Iterator[Links]:
         """Yield what seals outcomes in a transaction; the anchor moves with it.
 
         After a failure the database says where the chain stands: a transaction may have been kept or not.
@@ -228,7 +212,7 @@ class Chain:
         yield links
         if links.anchor is not anchor:
             changed = connection.execute(
-                update(ANCHOR).where(ANCHOR.c.chain == self._id).values(**self._row_of(links.anchor))
+                sa.update(ANCHOR).where(ANCHOR.c.chain == self._id).values(**self._row_of(links.anchor))
             )
             if not changed.rowcount:
                 connection.execute(ANCHOR.insert().values(**self._row_of(links.anchor)))
@@ -240,16 +224,16 @@ class Chain:
     def _row_of(self, anchor: _Anchor) -> Row:
         return _row_of(anchor, self._key, self._kind)
 
-    def _read(self, connection: Connection) -> _Anchor:
-        sealed = connection.execute(select(STATE.c.id).filter_by(name="sealed")).scalar()
+    def _read(self, connection: sa.Connection) -> _Anchor:
+        sealed = connection.execute(sa.select(STATE.c.id).filter_by(name="sealed")).scalar()
         self._kind = _FIRST_ANCHOR if sealed else _ANCHOR
-        row = connection.execute(select(ANCHOR).where(ANCHOR.c.chain == self._id)).mappings().first()
+        row = connection.execute(sa.select(ANCHOR).where(ANCHOR.c.chain == self._id)).mappings().first()
         if row is not None:
             return _read(_Anchor, row)
         lock_tables(connection)  # two processes that begin at once have different numbers
-        number = connection.execute(select(func.coalesce(func.max(ANCHOR.c.number), 0))).scalar_one() + 1
-        if self._key and connection.execute(select(STATE).filter_by(name=_KEYED)).first() is None:
-            bare = select(func.coalesce(func.max(ANCHOR.c.number), 0)).where(~ANCHOR.c.keyed)
+        number = connection.execute(sa.select(sa.func.coalesce(sa.func.max(ANCHOR.c.number), 0))).scalar_one() + 1
+        if self._key and connection.execute(sa.select(STATE).filter_by(name=_KEYED)).first() is None:
+            bare = sa.select(sa.func.coalesce(sa.func.max(ANCHOR.c.number), 0)).where(~ANCHOR.c.keyed)
             first = connection.execute(bare).scalar_one() + 1
             connection.execute(STATE.insert().values(name=_KEYED, at=first, id=_seal_of_first(first, self._key)))
         anchor = _Anchor(chain=self._id, number=number, begun=now_ms(), keyed=bool(self._key))
@@ -288,10 +272,10 @@ class Links:
         return outcome_hash
 
 
-def leave_gaps(connection: Connection, identifiers: Sequence[str], key: bytes) -> None:
+def leave_gaps(connection: sa.Connection, identifiers: Sequence[str], key: bytes) -> None:
     """Note that outcomes are about to be removed, so that their places in the chains are known to be empty."""
     columns = (OUTCOME.c[name] for name in SEAL)
-    chosen = select(*columns).where(OUTCOME.c.id.in_(identifiers), OUTCOME.c.chain.is_not(None))
+    chosen = sa.select(*columns).where(OUTCOME.c.id.in_(identifiers), OUTCOME.c.chain.is_not(None))
     ordered = chosen.order_by(OUTCOME.c.chain, OUTCOME.c.position)
     gaps: list[_Gap] = []
     for chain, position, previous, outcome_hash in connection.execute(ordered):
@@ -306,15 +290,15 @@ def leave_gaps(connection: Connection, identifiers: Sequence[str], key: bytes) -
         _save_gap(connection, gap, key)
 
 
-def _save_gap(connection: Connection, gap: _Gap, key: bytes) -> None:
+def _save_gap(connection: sa.Connection, gap: _Gap, key: bytes) -> None:
     """Write a gap, joined with those that it touches."""
-    touching = or_(GAP.c.last == gap.first - 1, GAP.c.first == gap.last + 1)
-    touching_gaps = select(GAP).where(GAP.c.chain == gap.chain, touching)
+    touching = sa.or_(GAP.c.last == gap.first - 1, GAP.c.first == gap.last + 1)
+    touching_gaps = sa.select(GAP).where(GAP.c.chain == gap.chain, touching)
     for row in connection.execute(touching_gaps).mappings().all():
         other = _read(_Gap, row)
         if _seal_of(other, key, _GAP) != row["seal"]:
             continue  # not ours, and not to be vouched for
-        connection.execute(delete(GAP).where(GAP.c.chain == other.chain, GAP.c.first == other.first))
+        connection.execute(sa.delete(GAP).where(GAP.c.chain == other.chain, GAP.c.first == other.first))
         if other.last < gap.first:
             gap = replace(gap, first=other.first, previous=other.previous)
         else:
@@ -323,7 +307,7 @@ def _save_gap(connection: Connection, gap: _Gap, key: bytes) -> None:
 
 
 def verify_record(
-    connection: Connection, key: bytes, heads: Mapping[str, Sequence[Any]] | None = None
+    connection: sa.Connection, key: bytes, heads: Mapping[str, Sequence[Any]] | None = None
 ) -> Verification:
     """Return whether every outcome in a database is as it was written, and none is missing.
 
@@ -339,7 +323,7 @@ def verify_record(
     anchors, fits, is_first = _anchors(connection, key, result)
     keys = {chain: key if anchor.keyed else b"" for chain, anchor in anchors.items()}
     gaps: dict[str, list[_Gap]] = defaultdict(list)
-    for row in connection.execute(select(GAP).order_by(GAP.c.chain, GAP.c.first)).mappings():
+    for row in connection.execute(sa.select(GAP).order_by(GAP.c.chain, GAP.c.first)).mappings():
         gap = _read(_Gap, row)
         gaps[gap.chain].append(gap)
         if row["seal"] not in {_seal_of(gap, one, _GAP) for one in (key, keys.get(gap.chain, key))}:
@@ -368,14 +352,14 @@ def verify_record(
     return result
 
 
-def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[dict[str, _Anchor], bool, bool]:
+def _anchors(connection: sa.Connection, key: bytes, result: Verification) -> tuple[dict[str, _Anchor], bool, bool]:
     """Return the anchors by chain, whether any fits the key, and whether any says that every outcome is sealed.
 
     Those that were changed or are missing are noted.
     """
-    rows = connection.execute(select(ANCHOR).order_by(ANCHOR.c.number)).mappings().all()
+    rows = connection.execute(sa.select(ANCHOR).order_by(ANCHOR.c.number)).mappings().all()
     anchors = {row["chain"]: _read(_Anchor, row) for row in rows}
-    state = connection.execute(select(STATE.c.at, STATE.c.id).filter_by(name=_KEYED)).first()
+    state = connection.execute(sa.select(STATE.c.at, STATE.c.id).filter_by(name=_KEYED)).first()
     first = state.at if state is not None and state.id == _seal_of_first(state.at, key) else 1
     fits = is_first = False
     for row in rows:
@@ -396,12 +380,12 @@ def _anchors(connection: Connection, key: bytes, result: Verification) -> tuple[
     return anchors, fits, is_first
 
 
-def _outcomes(connection: Connection) -> Iterator[tuple[RowMapping, list[RowMapping]]]:
+def _outcomes(connection: sa.Connection) -> Iterator[tuple[sa.RowMapping, list[sa.RowMapping]]]:
     """Yield the sealed outcomes with their attempts, chain by chain, in the order of the chains."""
     last: tuple[str, int, str] | None = None
-    place = tuple_(OUTCOME.c.chain, OUTCOME.c.position, OUTCOME.c.id)
+    place = sa.tuple_(OUTCOME.c.chain, OUTCOME.c.position, OUTCOME.c.id)
     while True:
-        query = select(OUTCOME).where(OUTCOME.c.chain.is_not(None), OUTCOME.c.position.is_not(None))
+        query = sa.select(OUTCOME).where(OUTCOME.c.chain.is_not(None), OUTCOME.c.position.is_not(None))
         if last is not None:
             query = query.where(OUTCOME.c.chain >= last[0], place > last)  # the first part uses the index
         ordered = query.order_by(OUTCOME.c.chain, OUTCOME.c.position, OUTCOME.c.id).limit(_SLICE)
@@ -413,9 +397,9 @@ def _outcomes(connection: Connection) -> Iterator[tuple[RowMapping, list[RowMapp
         last = (rows[-1]["chain"], rows[-1]["position"], rows[-1]["id"])
 
 
-def _attempts_of(connection: Connection, identifiers: Sequence[str]) -> dict[str, list[RowMapping]]:
-    attempts: dict[str, list[RowMapping]] = defaultdict(list)
-    query = select(ATTEMPT).where(ATTEMPT.c.outcome.in_(identifiers))
+def _attempts_of(connection: sa.Connection, identifiers: Sequence[str]) -> dict[str, list[sa.RowMapping]]:
+    attempts: dict[str, list[sa.RowMapping]] = defaultdict(list)
+    query = sa.select(ATTEMPT).where(ATTEMPT.c.outcome.in_(identifiers))
     for row in connection.execute(query.order_by(ATTEMPT.c.outcome, ATTEMPT.c.number)).mappings():
         attempts[row["outcome"]].append(row)
     return attempts
@@ -438,7 +422,7 @@ class _Walk:
         head = heads.get(chain)
         self._head = None if head is None else (int(head[0]), str(head[1]))
 
-    def along(self, outcomes: Iterator[tuple[RowMapping, list[RowMapping]]], gaps: Sequence[_Gap]) -> None:
+    def along(self, outcomes: Iterator[tuple[sa.RowMapping, list[sa.RowMapping]]], gaps: Sequence[_Gap]) -> None:
         """Go along outcomes and gaps in the order of their positions."""
         gaps_ahead = list(gaps)
         for row, attempts in outcomes:
@@ -465,7 +449,7 @@ class _Walk:
         self._result.removed += gap.last - gap.first + 1
         self._step(gap.first, gap.last, gap.previous, gap.hash, f"the gap {gap.first} to {gap.last}")
 
-    def _pass_outcome(self, row: RowMapping, attempts: Sequence[RowMapping]) -> None:
+    def _pass_outcome(self, row: sa.RowMapping, attempts: Sequence[sa.RowMapping]) -> None:
         self._result.sealed += 1
         link = (row["chain"], row["position"], row["previous"])
         outcome_hash = str(row["hash"])
@@ -493,27 +477,31 @@ class _Walk:
 _STATES = ("sealed", "summed")
 
 
-def _look_at_the_rest(connection: Connection, result: Verification, *, is_first: bool) -> None:
+def _look_at_the_rest(connection: sa.Connection, result: Verification, *, is_first: bool) -> None:
     """Count outcomes without a seal, and note those that are younger than seals are; likewise lone attempts."""
     bare = OUTCOME.c.chain.is_(None)
-    kept = select(STATE).where(STATE.c.name.in_(_STATES))
+    kept = sa.select(STATE).where(STATE.c.name.in_(_STATES))
     states = {name: (_number(at), identifier) for name, at, identifier in connection.execute(kept)}
     for name in set(_STATES) - states.keys():
         result.add(f"the record does not say any more since when, or how far, it is {name}")
     at, identifier = states.get("sealed", (now_ms(), "unknown"))
     if is_first and not identifier:
         result.add("the record says that it was not sealed from the first outcome on, as it was")
-    result.unsealed = connection.execute(select(func.count()).where(bare)).scalar_one()
-    begun = connection.execute(select(ANCHOR.c.begun)).scalars()  # sealed itself, unlike the state
+    result.unsealed = connection.execute(sa.select(sa.func.count()).where(bare)).scalar_one()
+    begun = connection.execute(sa.select(ANCHOR.c.begun)).scalars()  # sealed itself, unlike the state
     since = min([at, *map(_number, begun)])
-    late = true() if identifier or is_first else OUTCOME.c.at > since + _GRACE_MS
-    if young := connection.execute(select(func.count()).where(bare, late)).scalar_one():
+    late = sa.true() if identifier or is_first else OUTCOME.c.at > since + _GRACE_MS
+    if young := connection.execute(sa.select(sa.func.count()).where(bare, late)).scalar_one():
         result.add(f"{young} outcomes have no seal, though they are younger than the record's seals")
     for table in (OUTCOME, ATTEMPT) if connection.dialect.name == "sqlite" else ():
-        truths = [type_coerce(one, Integer) for one in table.columns if isinstance(one.type, Boolean)]
-        odd = select(func.count()).select_from(table).where(or_(*(one.not_in((0, 1)) for one in truths)))
-        if number := connection.execute(odd).scalar_one():  # a 2 is read as true, and no query finds it
+        truths = [sa.type_coerce(one, sa.Integer) for one in table.columns if isinstance(one.type, sa.Boolean)]
+        odd = sa.select(sa.func.count()).select_from(table).where(sa.or_(*(one.not_in((0, 1)) for one in truths)))
+        if number := connection.execute(odd).scalar_one():  # a 2 is read as sa.true, and no query finds it
             result.add(f"{number} rows of {table.name} have a truth that is neither 0 nor 1")
-    alone = select(func.count()).select_from(ATTEMPT).where(~exists().where(OUTCOME.c.id == ATTEMPT.c.outcome))
+    alone = (
+        sa.select(sa.func.count())
+        .select_from(ATTEMPT)
+        .where(~sa.exists().where(OUTCOME.c.id == ATTEMPT.c.outcome))
+    )
     if lone := connection.execute(alone).scalar_one():
         result.add(f"{lone} attempts belong to no outcome")

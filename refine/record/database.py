@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -20,8 +19,8 @@ from judges.certificate import IssuedCertificate
 from judges.errors import shortened
 from judges.promise import OnAlarm, Standing, follow
 from judges.runtime.validation import SharedByCopies, finite_number, naming_settings
-from refine.record import queries
 from refine.record.chains import verify_record
+from refine.record.queries import ORDERS, Label, Queries
 from refine.record.rows import Origin, Redact, check_outcome
 from refine.record.schema import OutcomeFilter
 from refine.record.seals import Row, Verification, seal_key_of, sealed_rows
@@ -218,7 +217,7 @@ class DatabaseRecord(SharedByCopies):
 
     def is_summed(self) -> bool:
         """Check whether the sums are those of all outcomes."""
-        return self._read(is_summed)
+        return self._read(lambda asked: is_summed(asked.connection))
 
     def outcomes(
         self,
@@ -241,21 +240,17 @@ class DatabaseRecord(SharedByCopies):
         Raises:
             ConfigurationError: If there is no such order, or the database cannot be read.
         """
-        if order not in queries.ORDERS:
-            raise ConfigurationError(f"order is one of {', '.join(queries.ORDERS)}, not {shortened(order)}")
-        return self._read(
-            lambda connection: queries.outcomes(
-                connection, where, limit=limit, before=before, order=order, skip=skip
-            )
-        )
+        if order not in ORDERS:
+            raise ConfigurationError(f"order is one of {', '.join(ORDERS)}, not {shortened(order)}")
+        return self._read(lambda asked: asked.outcomes(where, limit=limit, before=before, order=order, skip=skip))
 
     def outcome(self, identifier: str) -> Row | None:
         """Return an outcome with its `attempts` and `labels`, or None."""
-        return self._read(lambda connection: queries.outcome(connection, identifier))
+        return self._read(lambda asked: asked.outcome(identifier))
 
     def figures(self, where: OutcomeFilter = _EVERYTHING, *, buckets: int = 48) -> Row:
         """Return the sums, the distribution of ratings, and a series over time of the outcomes chosen."""
-        return self._read(lambda connection: queries.figures(connection, where, buckets=buckets))
+        return self._read(lambda asked: asked.figures(where, buckets=buckets))
 
     def table(self, by: str = "refiner", where: OutcomeFilter = _EVERYTHING) -> list[Row]:
         """Return a row for each guard, key or the like: how many answers, what became of them, time and cost.
@@ -267,7 +262,7 @@ class DatabaseRecord(SharedByCopies):
         Raises:
             ConfigurationError: If it is none of these.
         """
-        return self._read(lambda connection: queries.table(connection, by, where))
+        return self._read(lambda asked: asked.table(by, where))
 
     def newest(self, where: OutcomeFilter, *, by: str = "refiner", most: int = 5_000) -> OutcomeFilter:
         """Return a filter whose figures are quick: without what is older than the newest of very many outcomes.
@@ -280,11 +275,11 @@ class DatabaseRecord(SharedByCopies):
             by: The column of a table of them.
             most: How many are looked at.
         """
-        return self._read(lambda connection: queries.newest(connection, where, by=by, most=most))
+        return self._read(lambda asked: asked.newest(where, by=by, most=most))
 
     def choices(self) -> dict[str, list[str]]:
         """Return the values that occur in the columns that a filter can name."""
-        return self._read(queries.choices)
+        return self._read(Queries.choices)
 
     def rows(self, where: OutcomeFilter = _EVERYTHING) -> Generator[Row, None, None]:
         """Yield every attempt, oldest first, as a row of a dataset that `refine evaluate` reads.
@@ -293,7 +288,7 @@ class DatabaseRecord(SharedByCopies):
             ConfigurationError: If outcomes are chosen and none has texts, so that there is nothing to judge.
         """
         with self._tables.reading() as connection:
-            yield from queries.dataset_rows(connection, where)
+            yield from Queries(connection).dataset_rows(where)
 
     def attempts(self, where: OutcomeFilter = _EVERYTHING, *, texts: bool = False) -> Generator[Row, None, None]:
         """Yield what is known of every attempt besides the texts, oldest outcome first, with its labels.
@@ -302,7 +297,7 @@ class DatabaseRecord(SharedByCopies):
         answer are in it where they were recorded, which people need who label them.
         """
         with self._tables.reading() as connection:
-            yield from queries.attempt_rows(connection, where, texts=texts)
+            yield from Queries(connection).attempt_rows(where, texts=texts)
 
     def export(self, where: OutcomeFilter = _EVERYTHING) -> Generator[Row, None, None]:
         """Yield what `rows` does, with a seal in the metadata of each row, which `refine verify` reads."""
@@ -351,9 +346,9 @@ class DatabaseRecord(SharedByCopies):
         Raises:
             ConfigurationError: If there is no such attempt, or a value is out of range.
         """
-        label = queries.Label(outcome=outcome, number=number, by=by, rating=rating, up=up, note=note, split=split)
+        label = Label(outcome=outcome, number=number, by=by, rating=rating, up=up, note=note, split=split)
         with self._tables.writing() as connection:
-            queries.save(connection, label)
+            Queries(connection).save(label)
 
     def standing(self, certificate: IssuedCertificate, on_alarm: OnAlarm = "stricter") -> Standing:
         """Return where the promise of a certificate stands, by the labels of the answers that it covers.
@@ -365,29 +360,29 @@ class DatabaseRecord(SharedByCopies):
         """
         name = f"promise:{certificate.id}:{on_alarm}"
         with self._tables.reading() as connection:
-            audits = queries.audits(connection, certificate)
-            before = queries.last_alarm(connection, name)
+            audits = Queries(connection).audits(certificate)
+            before = Queries(connection).last_alarm(name)
         standing = follow(certificate, audits, on_alarm)
         if before is not None:
             standing = standing.after(None if before == _WITHDRAWN else float(before))
         moved_to = _WITHDRAWN if standing.threshold is None else f"{standing.threshold:g}"
         if standing.moves and moved_to != before:
             with self._tables.writing() as connection:
-                queries.keep_alarm(connection, name, moved_to)
+                Queries(connection).keep_alarm(name, moved_to)
         return standing
 
     def label_uses(self) -> Sequence[str]:
         """Return for which certificates labels of this record were used, the oldest first; see `certify`."""
-        return self._read(queries.label_uses)
+        return self._read(Queries.label_uses)
 
     def keep_label_use(self, line: str) -> None:
         """Keep that labels were used, for everyone who certifies by this record; copies of it have it, too."""
         with self._tables.writing() as connection:
-            queries.keep_label_use(connection, line)
+            Queries(connection).keep_label_use(line)
 
-    def _read(self, query: Callable[[Connection], T]) -> T:
+    def _read(self, query: Callable[[Queries], T]) -> T:
         with self._tables.reading() as connection:
-            return query(connection)
+            return query(Queries(connection))
 
     @property
     def _tables(self) -> Tables:

@@ -9,21 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    RowMapping,
-    Select,
-    and_,
-    case,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-    true,
-    tuple_,
-)
+import sqlalchemy as sa
 
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
@@ -57,46 +43,46 @@ _DEFAULT_SUCCESS = 3
 _FAR = 2
 
 
-def _conditions(where: OutcomeFilter) -> ColumnElement[bool]:
+def _conditions(where: OutcomeFilter) -> sa.ColumnElement[bool]:
     """Return a filter as a condition on the table `outcome`."""
     names = ("id", "passed", "rating", "stop_reason", "refiner", "model", "judge", *CALLER)
     same = {name: getattr(where, name) for name in names}
-    parts: list[ColumnElement[bool]] = [true()]
+    parts: list[sa.ColumnElement[bool]] = [sa.true()]
     parts += [OUTCOME.c[name] == value for name, value in same.items() if value is not None]
     if where.since is not None:
         parts.append(OUTCOME.c.at >= where.since)
     if where.until is not None:
         parts.append(OUTCOME.c.at < where.until)
     if where.text is not None:
-        in_draft = exists().where(
+        in_draft = sa.exists().where(
             _ATTEMPT.c.outcome == OUTCOME.c.id, _ATTEMPT.c.draft.icontains(where.text, autoescape=True)
         )
-        parts.append(or_(OUTCOME.c.question.icontains(where.text, autoescape=True), in_draft))
+        parts.append(sa.or_(OUTCOME.c.question.icontains(where.text, autoescape=True), in_draft))
     if where.labelled is not None:
         parts.append(_has_label(where.labelled))
-    return and_(*parts)
+    return sa.and_(*parts)
 
 
-def _has_label(which: str) -> ColumnElement[bool]:
+def _has_label(which: str) -> sa.ColumnElement[bool]:
     """Return whether an outcome has a label, or one that differs; labels are few, and read first."""
-    labelled = select(_LABEL.c.outcome)
+    labelled = sa.select(_LABEL.c.outcome)
     if which != "disagree":
         return OUTCOME.c.id.in_(labelled) if which == "yes" else OUTCOME.c.id.not_in(labelled) & _HAS_ATTEMPTS
-    success = func.coalesce(_OUTCOME.c.success_rating, _DEFAULT_SUCCESS)
+    success = sa.func.coalesce(_OUTCOME.c.success_rating, _DEFAULT_SUCCESS)
     by_score = (_OUTCOME.c.success_score.is_not(None), _ATTEMPT.c.score >= _OUTCOME.c.success_score)
-    by_rating = (_ATTEMPT.c.rating >= success) & or_(_ATTEMPT.c.rated_natively, _ATTEMPT.c.passed.is_not(False))
+    by_rating = (_ATTEMPT.c.rating >= success) & sa.or_(_ATTEMPT.c.rated_natively, _ATTEMPT.c.passed.is_not(False))
     is_shadow = _ATTEMPT.c.number > _OUTCOME.c.attempts  # of which the loop did not decide
-    passed = case(
+    passed = sa.case(
         (_ATTEMPT.c.rating.is_(None) & _ATTEMPT.c.score.is_(None), None),
-        (is_shadow, case(by_score, else_=by_rating)),
+        (is_shadow, sa.case(by_score, else_=by_rating)),
         else_=_OUTCOME.c.passed & _ATTEMPT.c.released,
     )
-    differ = or_(
-        func.abs(_LABEL.c.rating - _ATTEMPT.c.rating) >= _FAR,
+    differ = sa.or_(
+        sa.func.abs(_LABEL.c.rating - _ATTEMPT.c.rating) >= _FAR,
         (_LABEL.c.rating >= success) != passed,
         _LABEL.c.up != passed,
     )
-    same_attempt = and_(_ATTEMPT.c.outcome == _LABEL.c.outcome, _ATTEMPT.c.number == _LABEL.c.number)
+    same_attempt = sa.and_(_ATTEMPT.c.outcome == _LABEL.c.outcome, _ATTEMPT.c.number == _LABEL.c.number)
     labelled = labelled.join(_ATTEMPT, same_attempt).join(_OUTCOME, _OUTCOME.c.id == _LABEL.c.outcome)
     return OUTCOME.c.id.in_(labelled.where(differ))
 
@@ -107,30 +93,12 @@ _MOST_SUBTRACTED = 2_000
 """Labels of which the outcomes are taken away from the sums of all, where those without are wanted."""
 
 
-def newest(connection: Connection, where: OutcomeFilter, *, by: str, most: int = _NEWEST) -> OutcomeFilter:
-    """Return a filter without what is older than its newest outcomes; see `DatabaseRecord.newest`."""
-    labels = select(LABEL.c.outcome).limit(_MOST_SUBTRACTED + 1).subquery()
-    are_labels_few = where.labelled is None or (
-        connection.execute(select(func.count()).select_from(labels)).scalar_one() <= _MOST_SUBTRACTED
-    )
-    if sums.can_sum(where) and by in SERIES.c and are_labels_few:
-        return where
-    looked, order = where, OUTCOME.c.at.desc()
-    if where.text is not None:  # each is searched, whether the words are in it or not
-        looked = OutcomeFilter(**{name: getattr(where, name) for name in ("since", "until", *CALLER[1:])})
-    elif where.labelled in {"yes", "disagree"}:
-        order = (OUTCOME.c.at + 0).desc()  # labels are few: all outcomes by time would take seconds
-    query = select(OUTCOME.c.at).where(_conditions(looked)).order_by(order).offset(most).limit(1)
-    last = connection.execute(query).scalar()
-    return where if last is None else where.model_copy(update={"since": last + 1})
-
-
-def _chosen(connection: Connection, where: OutcomeFilter) -> ColumnElement[bool]:
+def _chosen(connection: sa.Connection, where: OutcomeFilter) -> sa.ColumnElement[bool]:
     """Return a filter as a condition for several queries: labels that differ, dear to find, are found once."""
     condition = _conditions(where)
     if where.labelled != "disagree":
         return condition
-    chosen_ids = select(OUTCOME.c.id).where(condition).limit(_NEWEST + 1)
+    chosen_ids = sa.select(OUTCOME.c.id).where(condition).limit(_NEWEST + 1)
     identifiers = connection.execute(chosen_ids).scalars().all()
     return OUTCOME.c.id.in_(identifiers) if len(identifiers) <= _NEWEST else condition
 
@@ -145,45 +113,7 @@ _ORDERS = {
 ORDERS = tuple(_ORDERS)
 
 
-def outcomes(
-    connection: Connection,
-    where: OutcomeFilter,
-    *,
-    limit: int,
-    before: tuple[int, str] | None,
-    order: str,
-    skip: int,
-) -> list[Row]:
-    """Return outcomes in an order, with an excerpt of the question and the number of labels."""
-    labels = select(func.count()).where(LABEL.c.outcome == OUTCOME.c.id).scalar_subquery()
-    excerpt = func.substr(OUTCOME.c.question, 1, _EXCERPT)
-    columns = [*(OUTCOME.c[name] for name in _LISTED), excerpt.label("question"), labels.label("labels")]
-    query = select(*columns).where(_conditions(where))
-    if before is not None:
-        query = query.where(tuple_(OUTCOME.c.at, OUTCOME.c.id) < before)
-    ordered = query.order_by(_ORDERS[order], OUTCOME.c.at.desc(), OUTCOME.c.id.desc())
-    query = ordered.limit(min(max(limit, 1), _MOST_LISTED)).offset(skip)
-    return [dict(row) for row in connection.execute(query).mappings()]
-
-
-def outcome(connection: Connection, identifier: str) -> Row | None:
-    """Return an outcome with its attempts and labels, JSON columns as data; None where there is none."""
-    row = connection.execute(select(OUTCOME).where(OUTCOME.c.id == identifier)).mappings().first()
-    if row is None:
-        return None
-    attempts = select(ATTEMPT).where(ATTEMPT.c.outcome == identifier).order_by(ATTEMPT.c.number)
-    labels = select(LABEL).where(LABEL.c.outcome == identifier).order_by(LABEL.c.number, LABEL.c.by)
-    return {
-        **_parse(row, "conversation", "evidence"),
-        "attempts": [
-            _parse(attempt, "steps", "evidence", "items", "probabilities")
-            for attempt in connection.execute(attempts).mappings()
-        ],
-        "labels": [dict(label) for label in connection.execute(labels).mappings()],
-    }
-
-
-def _parse(row: RowMapping, *names: str) -> Row:
+def _parse(row: sa.RowMapping, *names: str) -> Row:
     return {**row, **{name: _data(row[name]) for name in names}}
 
 
@@ -191,67 +121,25 @@ def _data(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def choices(connection: Connection) -> dict[str, list[str]]:
-    """Return the values that occur among recent outcomes, for a person to choose from."""
-    names = ("refiner", "model", "judge", "stop_reason", "key")
-    latest = select(*(OUTCOME.c[name] for name in names)).order_by(OUTCOME.c.at.desc()).limit(_RECENT).subquery()
-    return {
-        name: sorted(value for value in connection.execute(select(latest.c[name]).distinct()).scalars() if value)
-        for name in names
-    }
-
-
-def dataset_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
-    """Yield every attempt as a row of a dataset, oldest first.
-
-    Raises:
-        ConfigurationError: If outcomes are chosen and none has texts.
-    """
-    chosen = _conditions(where)
-    has_texts = select(OUTCOME.c.id).where(chosen, OUTCOME.c.question.is_not(None)).limit(1)
-    if connection.execute(has_texts).first() is None and _any(connection, chosen):
-        raise ConfigurationError(
-            "the outcomes were recorded without texts, so there is nothing to judge; record with texts=True"
-        )
-    labels = _labels(connection, chosen)
-    ordered = _attempts(chosen & ATTEMPT.c.draft.is_not(None))
-    for row in connection.execution_options(yield_per=100).execute(ordered).mappings():
-        yield _dataset_row(row, labels.get((row["id"], row["attempt_number"]), []))
-
-
-def attempt_rows(connection: Connection, where: OutcomeFilter, *, texts: bool = False) -> Iterator[Row]:
-    """Yield what is known of every attempt, oldest outcome first, with labels, and on demand with texts."""
-    chosen = _chosen(connection, where)
-    labels = _labels(connection, chosen, times=True)
-    query = _attempts(chosen, texts=texts)
-    for row in connection.execution_options(yield_per=500).execute(query).mappings():
-        attempt_labels = labels.get((row["id"], row["attempt_number"]), [])
-        texts_of_row: Row = {}
-        if texts:
-            data = {"user_input": _data(row["conversation"]) or row["question"], "response": row["attempt_draft"]}
-            texts_of_row = {name: value for name, value in data.items() if value is not None}
-        yield {**_metadata(row), **({"labels": attempt_labels} if attempt_labels else {}), **texts_of_row}
-
-
 _ATTEMPT_NAMES = tuple(column.name for column in ATTEMPT.columns)
 _TEXTS = frozenset({"question", "conversation", "evidence", "answer", "draft", "steps"})
 
 
-def _attempts(chosen: ColumnElement[bool], *, texts: bool = True) -> Select[Any]:
+def _attempts(chosen: sa.ColumnElement[bool], *, texts: bool = True) -> sa.Select[Any]:
     attempt = (
         column.label(f"attempt_{column.name}") for column in ATTEMPT.c if texts or column.name not in _TEXTS
     )
     outcome = (column for column in OUTCOME.c if texts or column.name not in _TEXTS)
-    joined = select(*outcome, *attempt).join(ATTEMPT, ATTEMPT.c.outcome == OUTCOME.c.id).where(chosen)
+    joined = sa.select(*outcome, *attempt).join(ATTEMPT, ATTEMPT.c.outcome == OUTCOME.c.id).where(chosen)
     return joined.order_by(OUTCOME.c.at, OUTCOME.c.id, ATTEMPT.c.number)
 
 
 def _labels(
-    connection: Connection, chosen: ColumnElement[bool], *, times: bool = False
+    connection: sa.Connection, chosen: sa.ColumnElement[bool], *, times: bool = False
 ) -> dict[tuple[str, int], list[Row]]:
     """Return what people think of the attempts of the chosen outcomes, by outcome and number, oldest first."""
     labels = defaultdict(list)
-    joined = select(LABEL).join(OUTCOME, OUTCOME.c.id == LABEL.c.outcome).where(chosen)
+    joined = sa.select(LABEL).join(OUTCOME, OUTCOME.c.id == LABEL.c.outcome).where(chosen)
     for label in connection.execute(joined.order_by(LABEL.c.at)).mappings():
         names = ("by", "rating", "up", "note", "split")
         opinion = {name: label[name] for name in names if label[name] is not None}
@@ -261,11 +149,11 @@ def _labels(
     return labels
 
 
-def _any(connection: Connection, chosen: ColumnElement[bool]) -> bool:
-    return connection.execute(select(OUTCOME.c.id).where(chosen).limit(1)).first() is not None
+def _any(connection: sa.Connection, chosen: sa.ColumnElement[bool]) -> bool:
+    return connection.execute(sa.select(OUTCOME.c.id).where(chosen).limit(1)).first() is not None
 
 
-def _dataset_row(row: RowMapping, labels: list[Row]) -> Row:
+def _dataset_row(row: sa.RowMapping, labels: list[Row]) -> Row:
     evidence = {**(_data(row["attempt_evidence"]) or {}), **(_data(row["evidence"]) or {})}
     metadata = {**evidence.get("metadata", {}), **_metadata(row), **({"labels": labels} if labels else {})}
     data = {
@@ -278,7 +166,7 @@ def _dataset_row(row: RowMapping, labels: list[Row]) -> Row:
     return {name: value for name, value in data.items() if value is not None}
 
 
-def _metadata(row: RowMapping) -> Row:
+def _metadata(row: sa.RowMapping) -> Row:
     columns = dict(row)
     return metadata_of(columns, {name: columns.get(f"attempt_{name}") for name in _ATTEMPT_NAMES})
 
@@ -302,58 +190,15 @@ _FEW = 5_000
 """Outcomes that are counted one by one, so that their percentiles are exact."""
 
 
-def figures(connection: Connection, where: OutcomeFilter, *, buckets: int) -> Row:
-    """Return what the chosen outcomes come to; see `DatabaseRecord.figures`. Of many, times are to 1.5 %."""
-    are_many = _are_many(connection, where)
-    start, end = _axis(connection, where)
-    least = sums.MINUTE if are_many else _SECOND
-    fitting = (width for width in _WIDTHS if width >= least and (end - start) / width <= buckets)
-    width = next(fitting, _WIDTHS[-1])
-    starts = range(start - start % width, end + 1, width)
-    if are_many:
-        edges = sums.read_edges(connection, where, _conditions)
-        every = sums.summed(connection, where, width, edges)
-        tally: Mapping[str, Mapping[int, int]] = sums.tallied(connection, where, None, edges)[""]
-        latency = {name: sums.percentile(tally.get("", {}), share) for name, share in _PERCENTILES.items()}
-    else:
-        chosen = _chosen(connection, where)
-        answers = chosen if where.stop_reason else chosen & ~of_requests(OUTCOME.c.stop_reason)
-        every, tally = _summed(connection, chosen, width), _ratings(connection, answers)
-        latency = _latency(connection, answers)
-    rows = [row for row in every if where.stop_reason or not is_request(row["stop_reason"])]
-    total = Counter[str]()
-    for row in rows:
-        total.update({name: row[name] for name in MEASURES})
-    return {
-        "requests": _counted([row for row in every if is_request(row["stop_reason"])], "stop_reason"),
-        "outcomes": total["outcomes"],
-        "passed": sum(row["outcomes"] for row in rows if row["passed"]),
-        "mean_attempts": _weighted(rows, "attempts"),
-        "mean_rating": _weighted([row for row in rows if row["rating"] is not None], "rating"),
-        **{name: total[name] if rows else None for name in ("calls", "input_tokens", "output_tokens")},
-        "cost": total["cost"] / 1e9 if total["outcomes"] > total["cost_unknown"] else None,
-        "cost_unknown": total["cost_unknown"],
-        **latency,
-        "stop_reasons": _counted(rows, "stop_reason"),
-        "passed_at": _counted([row for row in rows if row["passed"]], "attempts"),
-        "ratings": {
-            judge: {("unscored" if value == 0 else str(value)): counts[value] for value in sorted(counts)}
-            for judge, counts in tally.items()
-            if judge
-        },
-        "series": {"width": width if rows else None, "buckets": _buckets_of(rows, starts, buckets)},
-    }
-
-
-def _are_many(connection: Connection, where: OutcomeFilter) -> bool:
+def _are_many(connection: sa.Connection, where: OutcomeFilter) -> bool:
     """Check whether sums answer a filter, and sooner than its outcomes would be counted."""
     if not sums.can_sum(where) or not sums.is_summed(connection):
         return False
     window = _conditions(
         OutcomeFilter(since=where.since, until=where.until)
     )  # a rare key would be looked for long
-    some = select(OUTCOME.c.id).where(window).limit(_FEW + 1).subquery()
-    return bool(connection.execute(select(func.count()).select_from(some)).scalar_one() > _FEW)
+    some = sa.select(OUTCOME.c.id).where(window).limit(_FEW + 1).subquery()
+    return bool(connection.execute(sa.select(sa.func.count()).select_from(some)).scalar_one() > _FEW)
 
 
 def _weighted(rows: list[Row], name: str) -> float | None:
@@ -391,36 +236,12 @@ _UNJUDGED = frozenset({"judge_failed", "skipped"})
 _MOST_GROUPS = 100
 
 
-def table(connection: Connection, by: str, where: OutcomeFilter) -> list[Row]:
-    """Return a row for each value of a column; see `DatabaseRecord.table`."""
-    if by not in _GROUPS or by not in OUTCOME.c:
-        groupings = ", ".join(name for name in _GROUPS if name in OUTCOME.c)
-        raise ConfigurationError(f"a table is by one of {groupings}, not by {shortened(by)}")
-    times: Mapping[str, Counter[int]]
-    if by in SERIES.c and _are_many(connection, where):
-        edges = sums.read_edges(connection, where, _conditions)
-        rows = sums.summed(connection, where, _WIDTHS[-1], edges, by=by)
-        tallies = sums.tallied(connection, where, by, edges)
-        times = {name: judges.get("", Counter()) for name, judges in tallies.items()}
-    else:
-        rows, times = _one_by_one(connection, by, where)
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row[by] or ""].append(row)
-    table = [
-        _group(name, group_rows, times.get(name, Counter()))
-        for name, group_rows in groups.items()
-        if sum(row["outcomes"] for row in group_rows)
-    ]
-    return sorted(table, key=lambda row: (-row["outcomes"], row["name"]))[:_MOST_GROUPS]
-
-
 def _one_by_one(
-    connection: Connection, by: str, where: OutcomeFilter
+    connection: sa.Connection, by: str, where: OutcomeFilter
 ) -> tuple[list[Row], dict[str, Counter[int]]]:
     """Return outcomes as rows of sums, and how long those of each group took."""
     names = dict.fromkeys((by, "passed", "stop_reason", "attempts", "latency_s", "cost"))
-    query = select(*(OUTCOME.c[name] for name in names)).where(_conditions(where))
+    query = sa.select(*(OUTCOME.c[name] for name in names)).where(_conditions(where))
     times: dict[str, Counter[int]] = defaultdict(Counter)
     rows = []
     for row in connection.execute(query).mappings():
@@ -451,15 +272,15 @@ def _group(name: str, every: list[Row], times: Mapping[int, int]) -> Row:
     }
 
 
-def _summed(connection: Connection, chosen: ColumnElement[bool], width: int) -> list[Row]:
+def _summed(connection: sa.Connection, chosen: sa.ColumnElement[bool], width: int) -> list[Row]:
     """Return what `sums.summed` does, counted one by one."""
     ends = (OUTCOME.c.passed, OUTCOME.c.stop_reason, OUTCOME.c.rating, OUTCOME.c.attempts)
     groups = ((OUTCOME.c.at - OUTCOME.c.at % width).label("bucket"), *ends)
     measures = (
-        func.count().label("outcomes"),
-        *(func.sum(OUTCOME.c[name]).label(name) for name in ("calls", "input_tokens", "output_tokens")),
-        func.sum(OUTCOME.c.cost * 1e9).label("cost"),
-        func.count(case((OUTCOME.c.cost.is_(None), 1))).label("cost_unknown"),
+        sa.func.count().label("outcomes"),
+        *(sa.func.sum(OUTCOME.c[name]).label(name) for name in ("calls", "input_tokens", "output_tokens")),
+        sa.func.sum(OUTCOME.c.cost * 1e9).label("cost"),
+        sa.func.count(sa.case((OUTCOME.c.cost.is_(None), 1))).label("cost_unknown"),
     )
     spending = {
         "generate_s": ATTEMPT.c.generate_s * 1e6,
@@ -467,10 +288,10 @@ def _summed(connection: Connection, chosen: ColumnElement[bool], width: int) -> 
         "generate_cost": ATTEMPT.c.cost * 1e9,
         "judge_cost": ATTEMPT.c.judge_cost * 1e9,
     }
-    spent = select(*groups, *(func.sum(column).label(name) for name, column in spending.items()))
+    spent = sa.select(*groups, *(sa.func.sum(column).label(name) for name, column in spending.items()))
     rows: dict[tuple[Any, ...], Row] = defaultdict(lambda: dict.fromkeys(MEASURES, 0))
     for query in (
-        select(*groups, *measures).where(chosen),
+        sa.select(*groups, *measures).where(chosen),
         spent.select_from(_ATTEMPTS_OF_OUTCOMES).where(chosen),
     ):
         for row in connection.execute(query.group_by(*groups)).mappings():
@@ -484,42 +305,42 @@ def _summed(connection: Connection, chosen: ColumnElement[bool], width: int) -> 
 _PERCENTILES = {"latency_p50": 0.5, "latency_p95": 0.95}
 
 
-def _latency(connection: Connection, chosen: ColumnElement[bool]) -> Row:
+def _latency(connection: sa.Connection, chosen: sa.ColumnElement[bool]) -> Row:
     """Return the median and the 95th percentile of the time from question to answer."""
     latency = OUTCOME.c.latency_s
-    place, total = func.row_number().over(order_by=latency), func.count().over()
-    ordered = select(latency, place.label("place"), total.label("total"))
+    place, total = sa.func.row_number().over(order_by=latency), sa.func.count().over()
+    ordered = sa.select(latency, place.label("place"), total.label("total"))
     placed = ordered.where(chosen, latency.is_not(None)).subquery()
     wanted = [(placed.c.total * round(100 * share) + 99) // 100 for share in _PERCENTILES.values()]
-    percentile_times = select(placed.c.latency_s).where(placed.c.place.in_(wanted)).order_by(placed.c.place)
+    percentile_times = sa.select(placed.c.latency_s).where(placed.c.place.in_(wanted)).order_by(placed.c.place)
     times = connection.execute(percentile_times).scalars().all()
     return (
         dict.fromkeys(_PERCENTILES) if not times else dict(zip(_PERCENTILES, [times[0], times[-1]], strict=True))
     )
 
 
-def _ratings(connection: Connection, chosen: ColumnElement[bool]) -> dict[str, dict[int, int]]:
+def _ratings(connection: sa.Connection, chosen: sa.ColumnElement[bool]) -> dict[str, dict[int, int]]:
     """Return how often each judge gave each rating; 0 where it gave none."""
-    rating = func.coalesce(ATTEMPT.c.rating, 0)
+    rating = sa.func.coalesce(ATTEMPT.c.rating, 0)
     groups = (ATTEMPT.c.judge, rating)
-    counted = select(*groups, func.count()).select_from(_ATTEMPTS_OF_OUTCOMES)
+    counted = sa.select(*groups, sa.func.count()).select_from(_ATTEMPTS_OF_OUTCOMES)
     ratings: dict[str, dict[int, int]] = defaultdict(dict)
     for judge, value, count in connection.execute(counted.where(chosen, ATTEMPT.c.judge != "").group_by(*groups)):
         ratings[judge][value] = count
     return ratings
 
 
-def _axis(connection: Connection, where: OutcomeFilter) -> tuple[int, int]:
+def _axis(connection: sa.Connection, where: OutcomeFilter) -> tuple[int, int]:
     """Return where the axis begins and ends: with the window, or in a younger record with its first outcome.
 
     It does not depend on what else is filtered, so that charts of two filters can be compared.
     """
     since = where.since or 0
     last = connection.execute(
-        select(func.max(OUTCOME.c.at)).where(OUTCOME.c.at < (where.until or _FAR_OFF))
+        sa.select(sa.func.max(OUTCOME.c.at)).where(OUTCOME.c.at < (where.until or _FAR_OFF))
     ).scalar()
     end = max(last or 0, now_ms() if where.until is None else where.until)
-    first = connection.execute(select(func.min(OUTCOME.c.at)).where(OUTCOME.c.at >= since)).scalar()
+    first = connection.execute(sa.select(sa.func.min(OUTCOME.c.at)).where(OUTCOME.c.at >= since)).scalar()
     return max(since, min(end - _SHORTEST_AXIS, end if first is None else first)), end
 
 
@@ -555,75 +376,245 @@ class Label:
         return self.rating is None and self.up is None and not (self.note or "").strip()
 
 
-def audits(connection: Connection, certificate: IssuedCertificate) -> list[Audit]:
-    """Return the labelled answers that a certificate covers, in the order of their first labels; a tie is bad."""
-    is_covered = OUTCOME.c.passed & (OUTCOME.c.certificate == certificate.id)
-    joined = (
-        select(LABEL, ATTEMPT.c.rating.label("mark"), ATTEMPT.c.score)
-        .join(OUTCOME, (OUTCOME.c.id == LABEL.c.outcome) & (OUTCOME.c.released == LABEL.c.number))
-        .join(ATTEMPT, (ATTEMPT.c.outcome == LABEL.c.outcome) & (ATTEMPT.c.number == LABEL.c.number))
-        .where(
-            is_covered,
-            LABEL.c.split.is_distinct_from("tune"),
-            or_(LABEL.c.rating.is_not(None), LABEL.c.up.is_not(None)),
-        )
-        .order_by(LABEL.c.at, LABEL.c.outcome, LABEL.c.by)
-    )
-    marks: dict[str, tuple[float | None, float | None]] = {}
-    votes: dict[str, list[bool]] = defaultdict(list)
-    for row in connection.execute(joined).mappings():
-        marks[row["outcome"]] = row["mark"], row["score"]
-        votes[row["outcome"]].append(row["up"] if row["rating"] is None else row["rating"] >= certificate.good)
-    return [
-        Audit.of(certificate, *marks[key], bad=2 * sum(opinions) <= len(opinions))
-        for key, opinions in votes.items()
-    ]
-
-
-def last_alarm(connection: Connection, name: str) -> str | None:
-    """Return to what the alarm of a promise moved the threshold; None where there was none."""
-    row = connection.execute(select(STATE.c.id).filter_by(name=name)).first()
-    return None if row is None else str(row[0])
-
-
-def keep_alarm(connection: Connection, name: str, moved_to: str) -> None:
-    """Keep an alarm, which stays when its labels go; the last one counts."""
-    lock_tables(connection)
-    connection.execute(delete(STATE).filter_by(name=name))
-    connection.execute(STATE.insert().values(name=name, at=now_ms(), id=moved_to))
-
-
 _USE = "label_use:"
 
 
-def label_uses(connection: Connection) -> list[str]:
-    """Return what was kept of the use of labels, the oldest first."""
-    recorded_uses = select(STATE.c.id).where(STATE.c.name.startswith(_USE, autoescape=True))
-    return list(connection.execute(recorded_uses.order_by(STATE.c.at, STATE.c.name)).scalars())
+class Queries:
+    """What is asked of a record, and kept in it, over one connection.
 
-
-def keep_label_use(connection: Connection, line: str) -> None:
-    """Keep that labels were used; it stays when the labels go."""
-    lock_tables(connection)
-    name = f"{_USE}{blake2b(line.encode(), digest_size=16).hexdigest()}"
-    connection.execute(delete(STATE).filter_by(name=name))
-    connection.execute(STATE.insert().values(name=name, at=now_ms(), id=line))
-
-
-def save(connection: Connection, label: Label) -> None:
-    """Save a label in place of an earlier one of the same person; an empty one only deletes that.
-
-    Raises:
-        ConfigurationError: If there is no such attempt.
+    Args:
+        connection: The connection.
     """
-    key = {"outcome": label.outcome, "number": label.number}
-    attempt = select(ATTEMPT.c.number).filter_by(**key)
-    if connection.execute(attempt).first() is None:
-        raise ConfigurationError(f"there is no attempt {label.number} of outcome {shortened(label.outcome)}")
-    by = name_of(label.by.strip())
-    connection.execute(delete(LABEL).filter_by(**key, by=by))
-    if not label.is_empty:
-        note = text_of(label.note, _LONGEST_NOTE) if label.note else None
-        values = {**key, "by": by, "at": now_ms(), "rating": label.rating, "up": label.up, "note": note}
-        values["split"] = label.split
-        connection.execute(LABEL.insert().values(values))
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+
+    def newest(self, where: OutcomeFilter, *, by: str, most: int = _NEWEST) -> OutcomeFilter:
+        """Return a filter without what is older than its newest outcomes; see `DatabaseRecord.newest`."""
+        labels = sa.select(LABEL.c.outcome).limit(_MOST_SUBTRACTED + 1).subquery()
+        are_labels_few = where.labelled is None or (
+            self.connection.execute(sa.select(sa.func.count()).select_from(labels)).scalar_one()
+            <= _MOST_SUBTRACTED
+        )
+        if sums.can_sum(where) and by in SERIES.c and are_labels_few:
+            return where
+        looked, order = where, OUTCOME.c.at.desc()
+        if where.text is not None:  # each is searched, whether the words are in it or not
+            looked = OutcomeFilter(**{name: getattr(where, name) for name in ("since", "until", *CALLER[1:])})
+        elif where.labelled in {"yes", "disagree"}:
+            order = (OUTCOME.c.at + 0).desc()  # labels are few: all outcomes by time would take seconds
+        query = sa.select(OUTCOME.c.at).where(_conditions(looked)).order_by(order).offset(most).limit(1)
+        last = self.connection.execute(query).scalar()
+        return where if last is None else where.model_copy(update={"since": last + 1})
+
+    def outcomes(
+        self,
+        where: OutcomeFilter,
+        *,
+        limit: int,
+        before: tuple[int, str] | None,
+        order: str,
+        skip: int,
+    ) -> list[Row]:
+        """Return outcomes in an order, with an excerpt of the question and the number of labels."""
+        labels = sa.select(sa.func.count()).where(LABEL.c.outcome == OUTCOME.c.id).scalar_subquery()
+        excerpt = sa.func.substr(OUTCOME.c.question, 1, _EXCERPT)
+        columns = [*(OUTCOME.c[name] for name in _LISTED), excerpt.label("question"), labels.label("labels")]
+        query = sa.select(*columns).where(_conditions(where))
+        if before is not None:
+            query = query.where(sa.tuple_(OUTCOME.c.at, OUTCOME.c.id) < before)
+        ordered = query.order_by(_ORDERS[order], OUTCOME.c.at.desc(), OUTCOME.c.id.desc())
+        query = ordered.limit(min(max(limit, 1), _MOST_LISTED)).offset(skip)
+        return [dict(row) for row in self.connection.execute(query).mappings()]
+
+    def outcome(self, identifier: str) -> Row | None:
+        """Return an outcome with its attempts and labels, JSON columns as data; None where there is none."""
+        row = self.connection.execute(sa.select(OUTCOME).where(OUTCOME.c.id == identifier)).mappings().first()
+        if row is None:
+            return None
+        attempts = sa.select(ATTEMPT).where(ATTEMPT.c.outcome == identifier).order_by(ATTEMPT.c.number)
+        labels = sa.select(LABEL).where(LABEL.c.outcome == identifier).order_by(LABEL.c.number, LABEL.c.by)
+        return {
+            **_parse(row, "conversation", "evidence"),
+            "attempts": [
+                _parse(attempt, "steps", "evidence", "items", "probabilities")
+                for attempt in self.connection.execute(attempts).mappings()
+            ],
+            "labels": [dict(label) for label in self.connection.execute(labels).mappings()],
+        }
+
+    def choices(self) -> dict[str, list[str]]:
+        """Return the values that occur among recent outcomes, for a person to choose from."""
+        names = ("refiner", "model", "judge", "stop_reason", "key")
+        latest = (
+            sa.select(*(OUTCOME.c[name] for name in names)).order_by(OUTCOME.c.at.desc()).limit(_RECENT).subquery()
+        )
+        return {
+            name: sorted(
+                value for value in self.connection.execute(sa.select(latest.c[name]).distinct()).scalars() if value
+            )
+            for name in names
+        }
+
+    def dataset_rows(self, where: OutcomeFilter) -> Iterator[Row]:
+        """Yield every attempt as a row of a dataset, oldest first.
+
+        Raises:
+            ConfigurationError: If outcomes are chosen and none has texts.
+        """
+        chosen = _conditions(where)
+        has_texts = sa.select(OUTCOME.c.id).where(chosen, OUTCOME.c.question.is_not(None)).limit(1)
+        if self.connection.execute(has_texts).first() is None and _any(self.connection, chosen):
+            raise ConfigurationError(
+                "the outcomes were recorded without texts, so there is nothing to judge; record with texts=True"
+            )
+        labels = _labels(self.connection, chosen)
+        ordered = _attempts(chosen & ATTEMPT.c.draft.is_not(None))
+        for row in self.connection.execution_options(yield_per=100).execute(ordered).mappings():
+            yield _dataset_row(row, labels.get((row["id"], row["attempt_number"]), []))
+
+    def attempt_rows(self, where: OutcomeFilter, *, texts: bool = False) -> Iterator[Row]:
+        """Yield what is known of every attempt, oldest outcome first, with labels, and on demand with texts."""
+        chosen = _chosen(self.connection, where)
+        labels = _labels(self.connection, chosen, times=True)
+        query = _attempts(chosen, texts=texts)
+        for row in self.connection.execution_options(yield_per=500).execute(query).mappings():
+            attempt_labels = labels.get((row["id"], row["attempt_number"]), [])
+            texts_of_row: Row = {}
+            if texts:
+                data = {
+                    "user_input": _data(row["conversation"]) or row["question"],
+                    "response": row["attempt_draft"],
+                }
+                texts_of_row = {name: value for name, value in data.items() if value is not None}
+            yield {**_metadata(row), **({"labels": attempt_labels} if attempt_labels else {}), **texts_of_row}
+
+    def figures(self, where: OutcomeFilter, *, buckets: int) -> Row:
+        """Return what the chosen outcomes come to; see `DatabaseRecord.figures`. Of many, times are to 1.5 %."""
+        are_many = _are_many(self.connection, where)
+        start, end = _axis(self.connection, where)
+        least = sums.MINUTE if are_many else _SECOND
+        fitting = (width for width in _WIDTHS if width >= least and (end - start) / width <= buckets)
+        width = next(fitting, _WIDTHS[-1])
+        starts = range(start - start % width, end + 1, width)
+        if are_many:
+            edges = sums.read_edges(self.connection, where, _conditions)
+            every = sums.summed(self.connection, where, width, edges)
+            tally: Mapping[str, Mapping[int, int]] = sums.tallied(self.connection, where, None, edges)[""]
+            latency = {name: sums.percentile(tally.get("", {}), share) for name, share in _PERCENTILES.items()}
+        else:
+            chosen = _chosen(self.connection, where)
+            answers = chosen if where.stop_reason else chosen & ~of_requests(OUTCOME.c.stop_reason)
+            every, tally = _summed(self.connection, chosen, width), _ratings(self.connection, answers)
+            latency = _latency(self.connection, answers)
+        rows = [row for row in every if where.stop_reason or not is_request(row["stop_reason"])]
+        total = Counter[str]()
+        for row in rows:
+            total.update({name: row[name] for name in MEASURES})
+        return {
+            "requests": _counted([row for row in every if is_request(row["stop_reason"])], "stop_reason"),
+            "outcomes": total["outcomes"],
+            "passed": sum(row["outcomes"] for row in rows if row["passed"]),
+            "mean_attempts": _weighted(rows, "attempts"),
+            "mean_rating": _weighted([row for row in rows if row["rating"] is not None], "rating"),
+            **{name: total[name] if rows else None for name in ("calls", "input_tokens", "output_tokens")},
+            "cost": total["cost"] / 1e9 if total["outcomes"] > total["cost_unknown"] else None,
+            "cost_unknown": total["cost_unknown"],
+            **latency,
+            "stop_reasons": _counted(rows, "stop_reason"),
+            "passed_at": _counted([row for row in rows if row["passed"]], "attempts"),
+            "ratings": {
+                judge: {("unscored" if value == 0 else str(value)): counts[value] for value in sorted(counts)}
+                for judge, counts in tally.items()
+                if judge
+            },
+            "series": {"width": width if rows else None, "buckets": _buckets_of(rows, starts, buckets)},
+        }
+
+    def table(self, by: str, where: OutcomeFilter) -> list[Row]:
+        """Return a row for each value of a column; see `DatabaseRecord.table`."""
+        if by not in _GROUPS or by not in OUTCOME.c:
+            groupings = ", ".join(name for name in _GROUPS if name in OUTCOME.c)
+            raise ConfigurationError(f"a table is by one of {groupings}, not by {shortened(by)}")
+        times: Mapping[str, Counter[int]]
+        if by in SERIES.c and _are_many(self.connection, where):
+            edges = sums.read_edges(self.connection, where, _conditions)
+            rows = sums.summed(self.connection, where, _WIDTHS[-1], edges, by=by)
+            tallies = sums.tallied(self.connection, where, by, edges)
+            times = {name: judges.get("", Counter()) for name, judges in tallies.items()}
+        else:
+            rows, times = _one_by_one(self.connection, by, where)
+        groups: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            groups[row[by] or ""].append(row)
+        table = [
+            _group(name, group_rows, times.get(name, Counter()))
+            for name, group_rows in groups.items()
+            if sum(row["outcomes"] for row in group_rows)
+        ]
+        return sorted(table, key=lambda row: (-row["outcomes"], row["name"]))[:_MOST_GROUPS]
+
+    def audits(self, certificate: IssuedCertificate) -> list[Audit]:
+        """Return the labelled answers that a certificate covers, by time of the first label; a tie is bad."""
+        is_covered = OUTCOME.c.passed & (OUTCOME.c.certificate == certificate.id)
+        joined = (
+            sa.select(LABEL, ATTEMPT.c.rating.label("mark"), ATTEMPT.c.score)
+            .join(OUTCOME, (OUTCOME.c.id == LABEL.c.outcome) & (OUTCOME.c.released == LABEL.c.number))
+            .join(ATTEMPT, (ATTEMPT.c.outcome == LABEL.c.outcome) & (ATTEMPT.c.number == LABEL.c.number))
+            .where(
+                is_covered,
+                LABEL.c.split.is_distinct_from("tune"),
+                sa.or_(LABEL.c.rating.is_not(None), LABEL.c.up.is_not(None)),
+            )
+            .order_by(LABEL.c.at, LABEL.c.outcome, LABEL.c.by)
+        )
+        marks: dict[str, tuple[float | None, float | None]] = {}
+        votes: dict[str, list[bool]] = defaultdict(list)
+        for row in self.connection.execute(joined).mappings():
+            marks[row["outcome"]] = row["mark"], row["score"]
+            votes[row["outcome"]].append(row["up"] if row["rating"] is None else row["rating"] >= certificate.good)
+        return [
+            Audit.of(certificate, *marks[key], bad=2 * sum(opinions) <= len(opinions))
+            for key, opinions in votes.items()
+        ]
+
+    def last_alarm(self, name: str) -> str | None:
+        """Return to what the alarm of a promise moved the threshold; None where there was none."""
+        row = self.connection.execute(sa.select(STATE.c.id).filter_by(name=name)).first()
+        return None if row is None else str(row[0])
+
+    def keep_alarm(self, name: str, moved_to: str) -> None:
+        """Keep an alarm, which stays when its labels go; the last one counts."""
+        lock_tables(self.connection)
+        self.connection.execute(sa.delete(STATE).filter_by(name=name))
+        self.connection.execute(STATE.insert().values(name=name, at=now_ms(), id=moved_to))
+
+    def label_uses(self) -> list[str]:
+        """Return what was kept of the use of labels, the oldest first."""
+        recorded_uses = sa.select(STATE.c.id).where(STATE.c.name.startswith(_USE, autoescape=True))
+        return list(self.connection.execute(recorded_uses.order_by(STATE.c.at, STATE.c.name)).scalars())
+
+    def keep_label_use(self, line: str) -> None:
+        """Keep that labels were used; it stays when the labels go."""
+        lock_tables(self.connection)
+        name = f"{_USE}{blake2b(line.encode(), digest_size=16).hexdigest()}"
+        self.connection.execute(sa.delete(STATE).filter_by(name=name))
+        self.connection.execute(STATE.insert().values(name=name, at=now_ms(), id=line))
+
+    def save(self, label: Label) -> None:
+        """Save a label in place of an earlier one of the same person; an empty one only deletes that.
+
+        Raises:
+            ConfigurationError: If there is no such attempt.
+        """
+        key = {"outcome": label.outcome, "number": label.number}
+        attempt = sa.select(ATTEMPT.c.number).filter_by(**key)
+        if self.connection.execute(attempt).first() is None:
+            raise ConfigurationError(f"there is no attempt {label.number} of outcome {shortened(label.outcome)}")
+        by = name_of(label.by.strip())
+        self.connection.execute(sa.delete(LABEL).filter_by(**key, by=by))
+        if not label.is_empty:
+            note = text_of(label.note, _LONGEST_NOTE) if label.note else None
+            values = {**key, "by": by, "at": now_ms(), "rating": label.rating, "up": label.up, "note": note}
+            values["split"] = label.split
+            self.connection.execute(LABEL.insert().values(values))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -255,7 +255,7 @@ _Moment = Annotated[int, Field(ge=0, le=_LATEST), BeforeValidator(_milliseconds)
 """A time in milliseconds since the epoch."""
 
 
-class OutcomeFilter(BaseModel):
+class OutcomeFilter(BaseModel, frozen=True, extra="forbid"):
     """Which outcomes; every setting narrows the choice, and without any all are chosen.
 
     Args:
@@ -280,8 +280,6 @@ class OutcomeFilter(BaseModel):
     Raises:
         ConfigurationError: If a setting is unknown or out of range.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str | None = None
     passed: bool | None = None

@@ -17,24 +17,7 @@ from hashlib import blake2b
 from operator import add
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    MetaData,
-    Table,
-    and_,
-    delete,
-    func,
-    literal,
-    or_,
-    select,
-    text,
-    true,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa
 
 from refine.record.schema import (
     ATTEMPT,
@@ -85,7 +68,7 @@ def bucket_of(seconds: float) -> int:
     return round(math.log(seconds) / _STEP) if seconds > 1e-6 else round(math.log(1e-6) / _STEP)  # noqa: PLR2004 - a microsecond
 
 
-def seconds_of(bucket: int) -> float:
+def _seconds_of(bucket: int) -> float:
     """Return the time that a bucket stands for."""
     return math.exp(bucket * _STEP)
 
@@ -162,7 +145,7 @@ class Sums:
         """Return the sign of the widths of a series."""
         return -1 if self.series[series]["key"] is None else 1
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: sa.Connection) -> None:
         """Add these sums to those of the database, in an order that lets no two writers wait for each other."""
         if not self.series:
             return
@@ -199,72 +182,74 @@ def _widths_of(series: Mapping[str, Any]) -> tuple[int, ...]:
     return _OF_ALL_KEYS if series["key"] is None else _WIDTHS
 
 
-def _add_to(connection: Connection, table: Table, measures: Sequence[str], rows: list[dict[str, Any]]) -> None:
+def _add_to(
+    connection: sa.Connection, table: sa.Table, measures: Sequence[str], rows: list[dict[str, Any]]
+) -> None:
     if rows:
         connection.execute(_adding(insert_into(connection, table), table, measures), rows)
 
 
-def _adding(upsert: Any, table: Table, measures: Sequence[str]) -> Any:
+def _adding(upsert: Any, table: sa.Table, measures: Sequence[str]) -> Any:
     """Return an insertion that adds to the rows that are there already."""
     grown = {name: table.c[name] + upsert.excluded[name] for name in measures}
     return upsert.on_conflict_do_update(index_elements=list(table.primary_key), set_=grown)
 
 
-def take_away(connection: Connection, identifiers: Sequence[str]) -> None:
+def take_away(connection: sa.Connection, identifiers: Sequence[str]) -> None:
     """Take outcomes that are about to be removed out of the sums they are in."""
     cursor = min(_summed_up_to(connection), (_sealed_since(connection), ""))
-    rows = connection.execute(select(*_NEEDED).where(OUTCOME.c.id.in_(identifiers))).mappings().all()
+    rows = connection.execute(sa.select(*_NEEDED).where(OUTCOME.c.id.in_(identifiers))).mappings().all()
     counted = [row for row in rows if _is_counted(row, cursor)]
     Sums.of(_with_attempts(connection, counted), -1).write(connection)
     for table, count in ((SUMS, SUMS.c.outcomes), (TALLY, TALLY.c.n)):
         last = max((row["at"] for row in counted), default=0)
-        connection.execute(delete(table).where(table.c.start <= last, count == 0))
+        connection.execute(sa.delete(table).where(table.c.start <= last, count == 0))
 
 
 def _is_counted(row: Stored, cursor: tuple[int, str]) -> bool:
     return row["chain"] is not None or (row["at"], row["id"]) <= cursor
 
 
-def _sealed_since(connection: Connection) -> int:
+def _sealed_since(connection: sa.Connection) -> int:
     """Return since when outcomes are sealed; what an older version writes after that is in no sums."""
-    return int(connection.execute(select(STATE.c.at).where(STATE.c.name == "sealed")).scalar() or 0)
+    return int(connection.execute(sa.select(STATE.c.at).where(STATE.c.name == "sealed")).scalar() or 0)
 
 
-def _with_attempts(connection: Connection, rows: Sequence[Stored]) -> Iterator[Pair]:
+def _with_attempts(connection: sa.Connection, rows: Sequence[Stored]) -> Iterator[Pair]:
     attempts: dict[str, list[Stored]] = defaultdict(list)
     names = ("outcome", "generate_s", "judge_s", "cost", "judge_cost", "judge", "rating")
     for begin in range(0, len(rows), _SLICE):
         outcome_ids = [row["id"] for row in rows[begin : begin + _SLICE]]
-        query = select(*(ATTEMPT.c[name] for name in names)).where(ATTEMPT.c.outcome.in_(outcome_ids))
+        query = sa.select(*(ATTEMPT.c[name] for name in names)).where(ATTEMPT.c.outcome.in_(outcome_ids))
         for attempt in connection.execute(query).mappings():
             attempts[attempt["outcome"]].append(attempt)
     return ((row, attempts[row["id"]]) for row in rows)
 
 
-def _summed_up_to(connection: Connection) -> tuple[int, str]:
-    row = connection.execute(select(STATE.c.at, STATE.c.id).where(STATE.c.name == "summed")).first()
+def _summed_up_to(connection: sa.Connection) -> tuple[int, str]:
+    row = connection.execute(sa.select(STATE.c.at, STATE.c.id).where(STATE.c.name == "summed")).first()
     return (SUMS_OF_NONE, "") if row is None else (row.at, row.id)
 
 
-def is_summed(connection: Connection) -> bool:
+def is_summed(connection: sa.Connection) -> bool:
     """Check whether the sums are those of all outcomes."""
     return _summed_up_to(connection)[0] >= SUMS_OF_ALL
 
 
-def sum_up_older(connection: Connection) -> bool:
+def sum_up_older(connection: sa.Connection) -> bool:
     """Add some outcomes of an older version, which kept no sums; return whether there are more."""
     if is_summed(connection):
         return False
     lock_tables(connection)
     at, identifier = _summed_up_to(connection)
-    place = tuple_(OUTCOME.c.at, OUTCOME.c.id)
-    older = and_(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= at, OUTCOME.c.at < _sealed_since(connection))
-    query = select(*_NEEDED).where(older, place > (at, identifier))
+    place = sa.tuple_(OUTCOME.c.at, OUTCOME.c.id)
+    older = sa.and_(OUTCOME.c.chain.is_(None), OUTCOME.c.at >= at, OUTCOME.c.at < _sealed_since(connection))
+    query = sa.select(*_NEEDED).where(older, place > (at, identifier))
     rows = connection.execute(query.order_by(OUTCOME.c.at, OUTCOME.c.id).limit(_SLICE)).mappings().all()
     Sums.of(_with_attempts(connection, rows)).write(connection)
     more = len(rows) == _SLICE
     now = {"at": rows[-1]["at"], "id": rows[-1]["id"]} if more else {"at": SUMS_OF_ALL, "id": ""}
-    connection.execute(update(STATE).where(STATE.c.name == "summed").values(**now))
+    connection.execute(sa.update(STATE).where(STATE.c.name == "summed").values(**now))
     return more
 
 
@@ -272,34 +257,34 @@ _OLDER = SERIES.c.id >= 0
 """Series in which a process of a version before 0.16 has written."""
 
 
-def adopt_older(connection: Connection) -> None:
+def adopt_older(connection: sa.Connection) -> None:
     """Move what a process of a version before 0.16 has summed up into the series of this version."""
-    if connection.execute(select(SERIES.c.id).where(_OLDER).limit(1)).first() is None:
+    if connection.execute(sa.select(SERIES.c.id).where(_OLDER).limit(1)).first() is None:
         return
     lock_tables(connection)
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SET LOCAL statement_timeout = 0"))
-        connection.execute(text(f"LOCK TABLE {SERIES.name} IN EXCLUSIVE MODE"))  # nobody is in the middle
-    older, sums = connection.execute(select(SERIES).where(_OLDER)).mappings().all(), Sums()
+        connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
+        connection.execute(sa.text(f"LOCK TABLE {SERIES.name} IN EXCLUSIVE MODE"))  # nobody is in the middle
+    older, sums = connection.execute(sa.select(SERIES).where(_OLDER)).mappings().all(), Sums()
     moves = [
         {"old": row["id"], "new": new, "sign": sums.sign_of(new)}
         for row in older
         for new in sums._places_of(_dimensions_of(row))  # noqa: SLF001 - its own
     ]
-    columns = (Column(name, BigInteger) for name in ("old", "new", "sign"))
-    move = Table("record_move", MetaData(), *columns, prefixes=["TEMPORARY"])
+    columns = (sa.Column(name, sa.BigInteger) for name in ("old", "new", "sign"))
+    move = sa.Table("record_move", sa.MetaData(), *columns, prefixes=["TEMPORARY"])
     move.create(connection)
     connection.execute(move.insert(), moves)
     sums.write(connection)
     for table, measures in ((SUMS, MEASURES), (TALLY, ("n",))):
         others = [column for column in table.primary_key if column.name not in {"width", "series"}]
         groups = [(table.c.width * move.c.sign).label("width"), move.c.new.label("series"), *others]
-        totals = [func.sum(table.c[name]).label(name) for name in measures]
-        moved = select(*groups, *totals).join_from(table, move, move.c.old == table.c.series).group_by(*groups)
+        totals = [sa.func.sum(table.c[name]).label(name) for name in measures]
+        moved = sa.select(*groups, *totals).join_from(table, move, move.c.old == table.c.series).group_by(*groups)
         upsert = insert_into(connection, table).from_select([*(one.name for one in groups), *measures], moved)
         connection.execute(_adding(upsert, table, measures))
-        connection.execute(delete(table).where(or_(table.c.series >= 0, table.c[measures[0]] == 0)))
-    connection.execute(delete(SERIES).where(_OLDER))
+        connection.execute(sa.delete(table).where(sa.or_(table.c.series >= 0, table.c[measures[0]] == 0)))
+    connection.execute(sa.delete(SERIES).where(_OLDER))
     move.drop(connection)
 
 
@@ -310,35 +295,35 @@ def _dimensions_of(series: Stored) -> tuple[Any, ...]:
 # Verifying
 
 
-def sum_faults(connection: Connection) -> Iterator[str]:
+def sum_faults(connection: sa.Connection) -> Iterator[str]:
     """Yield a line for each hour or day whose sums are not those of its outcomes, and for each changed series.
 
     Days in which a process of an older version, which keeps no sums, may have written are left out.
     """
     of_series, places = Sums(), dict[int, dict[int, int]]()
-    for row in connection.execute(select(SERIES)).mappings():
+    for row in connection.execute(sa.select(SERIES)).mappings():
         own_id = of_series._series_of(_dimensions_of(row))  # noqa: SLF001 - its own
         if row["id"] not in {own_id, ~own_id}:
             yield f"a series of the sums was changed: {row['id']}"
         others = {own_id} if row["id"] < 0 else of_series._places_of(_dimensions_of(row))  # noqa: SLF001 - likewise
         places[row["id"]] = {one: 1 if row["id"] < 0 else of_series.sign_of(one) for one in others}
     times = (SUMS.c.start, TALLY.c.start, OUTCOME.c.at)
-    found = (connection.execute(select(time - time % DAY).distinct()).scalars() for time in times)
-    late = select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(
+    found = (connection.execute(sa.select(time - time % DAY).distinct()).scalars() for time in times)
+    late = sa.select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(
         OUTCOME.c.chain.is_(None), OUTCOME.c.at >= _sealed_since(connection)
     )
     for day in sorted(set().union(*found) - set(connection.execute(late.distinct()).scalars())):
         total, cursor = Sums(), _summed_up_to(connection)
-        query = select(*_NEEDED).where(OUTCOME.c.at >= day, OUTCOME.c.at < day + DAY)
+        query = sa.select(*_NEEDED).where(OUTCOME.c.at >= day, OUTCOME.c.at < day + DAY)
         for rows in connection.execute(query, execution_options={"yield_per": _SLICE}).mappings().partitions():
             for pair in _with_attempts(connection, [row for row in rows if _is_counted(row, cursor)]):
                 total._add(*pair, 1)  # noqa: SLF001 - its own
         wrong, is_missing = set[tuple[int, int]](), False
         for table, rows_of in ((SUMS, total._sum_rows()), (TALLY, total._tally_rows())):  # noqa: SLF001 - likewise
-            kept = connection.execute(select(table).where(table.c.start >= day, table.c.start < day + DAY))
-            rows = list(map(tuple, kept))
-            is_missing |= any(row[_SERIES] not in places for row in rows)
-            different = {tuple(row.values()) for row in rows_of} ^ _adopted(table, rows, places)
+            kept = connection.execute(sa.select(table).where(table.c.start >= day, table.c.start < day + DAY))
+            entries = [tuple(entry) for entry in kept]
+            is_missing |= any(row[_SERIES] not in places for row in entries)
+            different = {tuple(row.values()) for row in rows_of} ^ _adopted(table, entries, places)
             widths = ((max(HOUR, abs(width)), start) for width, start, *_ in different)
             wrong |= {(width, start - start % width) for width, start in widths}
         if is_missing:
@@ -347,7 +332,7 @@ def sum_faults(connection: Connection) -> Iterator[str]:
 
 
 def _adopted(
-    table: Table, rows: Iterable[tuple[Any, ...]], places: Mapping[int, Mapping[int, int]]
+    table: sa.Table, rows: Iterable[tuple[Any, ...]], places: Mapping[int, Mapping[int, int]]
 ) -> set[tuple[Any, ...]]:
     """Return rows of sums as they are once those of an older version are moved; see `adopt_older`."""
     end, total, moved = len(table.primary_key), dict[tuple[Any, ...], tuple[Any, ...]](), set[tuple[Any, ...]]()
@@ -389,23 +374,25 @@ def _spans(since: int, until: int, widths: Sequence[int]) -> Iterator[tuple[int,
         yield 0, since, until
 
 
-def _within(table: Table, where: OutcomeFilter, widths: Sequence[int], by: str | None) -> ColumnElement[bool]:
+def _within(
+    table: sa.Table, where: OutcomeFilter, widths: Sequence[int], by: str | None
+) -> sa.ColumnElement[bool]:
     """Return the time of a filter as a condition: on rows of all keys, of one, or of both, to tell keys apart."""
     signs = (1,) if where.key is not None else (1, -1) if by == "key" else (-1,)
     since, until = where.since or 0, _LAST if where.until is None else where.until
     spans = [
-        and_(table.c.width == sign * width, table.c.start >= first, table.c.start < last)
+        sa.and_(table.c.width == sign * width, table.c.start >= first, table.c.start < last)
         for width, first, last in _spans(since, until, widths)
         if width
         for sign in signs
     ]
-    return or_(*spans) if spans else table.c.width == 0
+    return sa.or_(*spans) if spans else table.c.width == 0
 
 
-def _of_filter(where: OutcomeFilter) -> ColumnElement[bool]:
+def _of_filter(where: OutcomeFilter) -> sa.ColumnElement[bool]:
     """Return a filter as a condition on the series."""
     named = (SERIES.c[name] == value for name, value in where if name in _FILTERS and value is not None)
-    return and_(true() if where.labelled is None else SERIES.c.attempts > 0, *named)
+    return sa.and_(sa.true() if where.labelled is None else SERIES.c.attempts > 0, *named)
 
 
 def _is_of_filter(series: Mapping[str, Any], where: OutcomeFilter, by: str | None) -> bool:
@@ -413,7 +400,7 @@ def _is_of_filter(series: Mapping[str, Any], where: OutcomeFilter, by: str | Non
     return bool(series["key"] == where.key or (where.key is None and by == "key"))
 
 
-def read_edges(connection: Connection, where: OutcomeFilter, conditions: Any) -> Sums:
+def read_edges(connection: sa.Connection, where: OutcomeFilter, conditions: Any) -> Sums:
     """Return what the sums of whole minutes lack: the parts of minutes at the ends of a time.
 
     Where those without a label are wanted, the labelled ones are taken away from the sums of all.
@@ -431,14 +418,14 @@ def read_edges(connection: Connection, where: OutcomeFilter, conditions: Any) ->
         inside = where.model_copy(
             update={"since": first, "until": last, "labelled": "yes" if width else where.labelled}
         )
-        rows = connection.execute(select(*_NEEDED).where(conditions(inside))).mappings().all()
+        rows = connection.execute(sa.select(*_NEEDED).where(conditions(inside))).mappings().all()
         for pair in _with_attempts(connection, rows):
             total._add(*pair, -1 if width else 1)  # noqa: SLF001 - its own
     return total
 
 
 def summed(
-    connection: Connection, where: OutcomeFilter, width: int, edges: Sums, *, by: str = "passed"
+    connection: sa.Connection, where: OutcomeFilter, width: int, edges: Sums, *, by: str = "passed"
 ) -> list[dict[str, Any]]:
     """Return the sums of a filter's outcomes: a row for each bucket of time, and how they ended.
 
@@ -452,8 +439,8 @@ def summed(
     widths = [one for one in _WIDTHS if width % one == 0]
     bucket = (SUMS.c.start - SUMS.c.start % width).label("bucket")
     dimensions = [SERIES.c[name] for name in dict.fromkeys((*_ENDS, by))]
-    measures = [func.sum(SUMS.c[name]).label(name) for name in MEASURES]
-    query = select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
+    measures = [sa.func.sum(SUMS.c[name]).label(name) for name in MEASURES]
+    query = sa.select(bucket, *dimensions, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
     query = query.where(_within(SUMS, where, widths, by), _of_filter(where)).group_by(bucket, *dimensions)
     rows = [{name: plain(value) for name, value in row.items()} for row in connection.execute(query).mappings()]
     for (start, series), values in edges.sums.items():
@@ -466,7 +453,7 @@ def summed(
 
 
 def tallied(
-    connection: Connection, where: OutcomeFilter, by: str | None, edges: Sums
+    connection: sa.Connection, where: OutcomeFilter, by: str | None, edges: Sums
 ) -> dict[str, dict[str, Counter[int]]]:
     """Return how often each value was seen, by the value of a dimension and by judge; "" is for times.
 
@@ -476,22 +463,22 @@ def tallied(
     tallies: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     wanted = _of_filter(where)
     if where.stop_reason is None:
-        wanted = and_(wanted, ~of_requests(SERIES.c.stop_reason))
+        wanted = sa.and_(wanted, ~of_requests(SERIES.c.stop_reason))
     dimension = SERIES.c[by or "refiner"]
-    rank = literal(0) if by is None else func.dense_rank().over(order_by=dimension)
-    ranked = select(SERIES.c.id, dimension.label("name"), rank.label("rank")).where(wanted).cte("ranked")
+    rank = sa.literal(0) if by is None else sa.func.dense_rank().over(order_by=dimension)
+    ranked = sa.select(SERIES.c.id, dimension.label("name"), rank.label("rank")).where(wanted).cte("ranked")
     names = (
         {}
         if by is None
-        else {row.rank: row.name for row in connection.execute(select(ranked.c.rank, ranked.c.name).distinct())}
+        else {row.rank: row.name for row in connection.execute(sa.select(ranked.c.rank, ranked.c.name).distinct())}
     )
     source = TALLY if by is None else TALLY.join(ranked, ranked.c.id == TALLY.c.series)
-    chosen = TALLY.c.series.in_(select(ranked.c.id)) if by is None else true()
-    by_rank, ranks = (literal(0), []) if by is None else (ranked.c.rank, [ranked.c.rank])
-    of_times = (literal(_LATENCY), ranks, TALLY.c.judge == _LATENCY)
+    chosen = TALLY.c.series.in_(sa.select(ranked.c.id)) if by is None else sa.true()
+    by_rank, ranks = (sa.literal(0), []) if by is None else (ranked.c.rank, [ranked.c.rank])
+    of_times = (sa.literal(_LATENCY), ranks, TALLY.c.judge == _LATENCY)
     of_ratings = (TALLY.c.judge, [TALLY.c.judge], TALLY.c.judge != _LATENCY)
     for by_judge, groups, of_kind in (of_times, of_ratings) if by is None else (of_times,):
-        query = select(by_rank, by_judge, TALLY.c.value, func.sum(TALLY.c.n)).select_from(source)
+        query = sa.select(by_rank, by_judge, TALLY.c.value, sa.func.sum(TALLY.c.n)).select_from(source)
         query = query.where(_within(TALLY, where, _WIDTHS, by), of_kind, chosen).group_by(*groups, TALLY.c.value)
         for one, judge, value, count in connection.execute(query):
             tallies[names.get(one) or ""][judge][value] += int(count)
@@ -512,14 +499,14 @@ _SHARES = 100
 """A process takes what is left of a budget in so many parts."""
 
 
-def begin_budgets(connection: Connection, day: int) -> None:
+def begin_budgets(connection: sa.Connection, day: int) -> None:
     """Count what keys consumed in a day, which begins at `day`, before processes shared their budgets."""
     lock_tables(connection)
-    connection.execute(delete(BUDGET).where(BUDGET.c.day < day - DAY))
-    measures = [func.sum(SUMS.c[name]) for name in ("outcomes", "input_tokens", "output_tokens", "cost")]
-    query = select(SERIES.c.key, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
-    shared = select(BUDGET.c.key).where(BUDGET.c.day == day)
-    let_in = and_(SERIES.c.key.is_not(None), SERIES.c.key.not_in(shared), SERIES.c.stop_reason != "error_429")
+    connection.execute(sa.delete(BUDGET).where(BUDGET.c.day < day - DAY))
+    measures = [sa.func.sum(SUMS.c[name]) for name in ("outcomes", "input_tokens", "output_tokens", "cost")]
+    query = sa.select(SERIES.c.key, *measures).join_from(SUMS, SERIES, SERIES.c.id == SUMS.c.series)
+    shared = sa.select(BUDGET.c.key).where(BUDGET.c.day == day)
+    let_in = sa.and_(SERIES.c.key.is_not(None), SERIES.c.key.not_in(shared), SERIES.c.stop_reason != "error_429")
     rows = connection.execute(query.where(SUMS.c.width == DAY, SUMS.c.start == day, let_in).group_by(SERIES.c.key))
     taken = [
         {"day": day, "key": key, "what": what, "process": "", "taken": int(number)}
@@ -531,12 +518,12 @@ def begin_budgets(connection: Connection, day: int) -> None:
 
 
 def share_budgets(
-    connection: Connection, day: int, process: str, asked: Mapping[tuple[str, str], tuple[int, int]]
+    connection: sa.Connection, day: int, process: str, asked: Mapping[tuple[str, str], tuple[int, int]]
 ) -> dict[tuple[str, str], tuple[int, int]]:
     """Take shares of budgets; see `DatabaseRecord.share_budgets`."""
     lock_tables(connection)
     keys = {key for key, _ in asked}
-    query = select(BUDGET.c.key, BUDGET.c.what, func.sum(BUDGET.c.taken))
+    query = sa.select(BUDGET.c.key, BUDGET.c.what, sa.func.sum(BUDGET.c.taken))
     query = query.where(BUDGET.c.day == day, BUDGET.c.process != process, BUDGET.c.key.in_(keys))
     rows = connection.execute(query.group_by(BUDGET.c.key, BUDGET.c.what))
     others = {(key, what): int(taken) for key, what, taken in rows}
@@ -565,5 +552,5 @@ def percentile(tally: Mapping[int, int], share: float) -> float | None:
     for bucket in sorted(tally):
         answers_so_far += tally[bucket]
         if answers_so_far >= max(1, wanted):
-            return seconds_of(bucket)
+            return _seconds_of(bucket)
     return None

@@ -20,7 +20,6 @@ from judges.offline.run.source import JudgeRecord, Manifest
 from judges.offline.statistics.intervals import Figure
 from judges.verdict import Verdict
 from refine.report import document as doc
-from refine.report import wording
 from refine.report.trust import TrustSources, trust_of, trust_sections
 
 if TYPE_CHECKING:
@@ -142,8 +141,8 @@ def _headline(run: RunData) -> str:
     source = f"{run.manifest.dataset.name}, " if run.manifest.dataset is not None else ""
     judges = plural(len(run.evaluation.summary), "judge")
     seconds = run.timing.get("seconds")
-    took = "" if seconds is None else f" (last start took {wording.seconds(seconds)})"
-    return f"{source}{plural(len(run.rows), 'row')}, {judges}, finished {wording.moment(run.finished)}{took}"
+    took = "" if seconds is None else f" (last start took {doc.seconds(seconds)})"
+    return f"{source}{plural(len(run.rows), 'row')}, {judges}, finished {doc.moment(run.finished)}{took}"
 
 
 def _worst_rows(rows: Sequence[doc.RowPair]) -> tuple[doc.WorstRow, ...]:
@@ -163,7 +162,7 @@ def _failed_rows(rows: Sequence[doc.RowPair]) -> Iterator[doc.RowList]:
         for name, verdict in pair.row.verdicts.items():
             if is_failure(verdict.unscored) and pair.row.sample is not None:
                 question = shortened(pair.row.sample.question, longest=_LONGEST_QUESTION)
-                reason = wording.reason(str(verdict.unscored))
+                reason = doc.reason(str(verdict.unscored))
                 faults.setdefault(name, []).append((pair.index, f"{reason}: {question}"))
     for name, failed in faults.items():
         title = f"{name}: judging failed on {plural(len(failed), 'row')}"
@@ -181,9 +180,9 @@ def _judge_cards(run: RunData) -> Iterator[doc.Block]:
         rows.append(
             (
                 doc.TableCell(record.name, record.spec or _made_in_python(record.settings)),
-                doc.TableCell(_model_of(record) or wording.DASH, ", ".join(list(models)[:_SHOWN_MODELS])),
+                doc.TableCell(_model_of(record) or doc.DASH, ", ".join(list(models)[:_SHOWN_MODELS])),
                 doc.TableCell(record.language or record.settings.get("language", "the row's")),
-                doc.TableCell(record.fingerprint[:12] or wording.DASH),
+                doc.TableCell(record.fingerprint[:12] or doc.DASH),
             )
         )
     yield doc.ReportTable(
@@ -270,8 +269,8 @@ def _contradicted_rows(judge: str, run: RunData) -> Iterator[doc.RowList]:
 def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell, ...]:
     unscored = ", ".join(
         [
-            *(f"{wording.count(n)} {wording.reason(code)}" for code, n in summary.unscored.items()),
-            *(f"{wording.count(n)} without {wording.reason(member)}" for member, n in summary.missing.items()),
+            *(f"{doc.count(n)} {doc.reason(code)}" for code, n in summary.unscored.items()),
+            *(f"{doc.count(n)} without {doc.reason(member)}" for member, n in summary.missing.items()),
         ]
     )
     models = list(dict.fromkeys(verdict.model for verdict in run.verdicts(name) if verdict.model))
@@ -282,7 +281,7 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell
         doc.score_cell(_mean_figure(summary)),
         doc.share_cell(_figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")),
         doc.TableCell(
-            wording.percent(summary.scored / summary.n if summary.n else None),
+            doc.percent(summary.scored / summary.n if summary.n else None),
             unscored or "all rows",
             tone="unsure" if unscored else "plain",
         ),
@@ -291,7 +290,7 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell
 
 
 def _ratings_cell(ratings: Mapping[int, int]) -> doc.TableCell:
-    text = ", ".join(f"{rating}: {wording.count(n)}" for rating, n in ratings.items())
+    text = ", ".join(f"{rating}: {doc.count(n)}" for rating, n in ratings.items())
     parts = tuple(doc.BarPart(f"r{rating}", n, f"rated {rating}") for rating, n in ratings.items())
     return doc.TableCell(text, mark=doc.ShareBar(parts))
 
@@ -311,7 +310,7 @@ def _histogram(judge: str, verdicts: Sequence[Verdict]) -> doc.Chart | None:
     parts = tuple(
         doc.BarPart("bin", n, f"{step / _BINS:.1f} to {(step + 1) / _BINS:.1f}") for step, n in enumerate(bins)
     )
-    text = ", ".join(f"{part.name}: {wording.count(part.size)}" for part in parts if part.size)
+    text = ", ".join(f"{part.name}: {doc.count(part.size)}" for part in parts if part.size)
     return doc.Chart(f"Scores of {judge}", doc.Histogram(parts), text)
 
 
@@ -324,7 +323,7 @@ def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[doc.Blo
             n = next(iter(summaries.values())).n
             slice_before = earlier.get(value, {})
             cells = [_slice_cell(summaries[name], slice_before.get(name)) for name in run.evaluation.summary]
-            rows.append((doc.TableCell(value or "(none)"), doc.TableCell(wording.count(n)), *cells))
+            rows.append((doc.TableCell(value or "(none)"), doc.TableCell(doc.count(n)), *cells))
         also = "" if before is None else "; what the run before had stands in brackets"
         yield doc.ReportTable(
             (column, "Rows", *run.evaluation.summary),
@@ -336,10 +335,10 @@ def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[doc.Blo
 
 def _slice_cell(summary: Summary, before: Summary | None) -> doc.TableCell:
     cell = doc.score_cell(_mean_figure(summary))
-    passed = "" if summary.passed is None else f"{wording.percent(summary.passed)} passed"
+    passed = "" if summary.passed is None else f"{doc.percent(summary.passed)} passed"
     if before is None:
         return doc.TableCell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
-    passed_before = "" if before.passed is None else f" ({wording.percent(before.passed)})"
+    passed_before = "" if before.passed is None else f" ({doc.percent(before.passed)})"
     text = f"{cell.text} ({doc.score_cell(_mean_figure(before)).text})"
     return doc.TableCell(
         text, "; ".join(filter(None, [cell.more, f"{passed}{passed_before}"])), cell.mark, cell.tone
@@ -361,12 +360,12 @@ def _cost_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell,
     is_priced = len(costs) == len(usages)
     return (
         doc.TableCell(name),
-        doc.TableCell(wording.count(summary.usage.calls)),
-        _percentile_cell(times.get("latency_percentiles_s", {}), wording.seconds),
-        _percentile_cell(percentiles([usage.tokens for usage in usages]), wording.count),
-        doc.TableCell(wording.count(summary.usage.tokens)),
-        _percentile_cell(percentiles(costs) if is_priced else {}, wording.dollars),
-        doc.TableCell(wording.dollars(summary.usage.cost)) if is_priced else doc.TableCell("unknown", tone="soft"),
+        doc.TableCell(doc.count(summary.usage.calls)),
+        _percentile_cell(times.get("latency_percentiles_s", {}), doc.seconds),
+        _percentile_cell(percentiles([usage.tokens for usage in usages]), doc.count),
+        doc.TableCell(doc.count(summary.usage.tokens)),
+        _percentile_cell(percentiles(costs) if is_priced else {}, doc.dollars),
+        doc.TableCell(doc.dollars(summary.usage.cost)) if is_priced else doc.TableCell("unknown", tone="soft"),
     )
 
 
@@ -473,10 +472,8 @@ def _scatter(judge: str, rows: Sequence[doc.RowPair]) -> doc.Chart | None:
     rose = sum(n for (before, after), n in counts.items() if after > before)
     fell = sum(n for (before, after), n in counts.items() if after < before)
     points = tuple((before, after, n) for (before, after), n in sorted(counts.items()))
-    text = f"{wording.count(rose)} better, above the diagonal, and {wording.count(fell)} worse, below it"
-    return doc.Chart(
-        f"{judge}: {wording.count(rose)} rose, {wording.count(fell)} fell", doc.ScatterPlot(points), text
-    )
+    text = f"{doc.count(rose)} better, above the diagonal, and {doc.count(fell)} worse, below it"
+    return doc.Chart(f"{judge}: {doc.count(rose)} rose, {doc.count(fell)} fell", doc.ScatterPlot(points), text)
 
 
 def _reach(change: Change) -> float:
@@ -486,20 +483,20 @@ def _reach(change: Change) -> float:
 
 def _change_row(change: Change, reach: float) -> tuple[doc.TableCell, ...]:
     excluded = f"{plural(change.excluded, 'row')} scored in one run only" if change.excluded else ""
-    needed = wording.DASH if change.questions_needed is None else wording.count(change.questions_needed)
+    needed = doc.DASH if change.questions_needed is None else doc.count(change.questions_needed)
     counts = (("up", change.wins, "higher"), ("equal", change.ties, "equal"), ("down", change.losses, "lower"))
     return (
         doc.TableCell(change.judge, excluded),
-        doc.TableCell(wording.number(change.mean_a)),
-        doc.TableCell(wording.number(change.mean_b)),
+        doc.TableCell(doc.number(change.mean_a)),
+        doc.TableCell(doc.number(change.mean_b)),
         _difference(change, reach),
         doc.TableCell(
-            f"{wording.count(change.wins)} up, {wording.count(change.losses)} down",
-            f"{wording.count(change.ties)} equal",
+            f"{doc.count(change.wins)} up, {doc.count(change.losses)} down",
+            f"{doc.count(change.ties)} equal",
             doc.ShareBar(tuple(doc.BarPart(*count) for count in counts)),
         ),
         _wins(change),
-        doc.TableCell(wording.p_value(change.adjusted_p), change.test.partition(",")[0]),
+        doc.TableCell(doc.p_value(change.adjusted_p), change.test.partition(",")[0]),
         doc.TableCell(needed, "questions" if change.questions_needed is not None else ""),
     )
 
@@ -510,7 +507,7 @@ def _difference(change: Change, reach: float) -> doc.TableCell:
         return doc.TableCell("no row is scored in both runs", tone="soft")
     tone: doc.Tone = "plain" if not change.is_real else "good" if figure.value > 0 else "bad"
     mark = doc.Scale(value=figure.value, low=figure.low, high=figure.high, least=-reach, most=reach, reference=0.0)
-    interval = wording.span(figure.low, figure.high, "+.3f")
+    interval = doc.span(figure.low, figure.high, "+.3f")
     return doc.TableCell(
         f"{figure.value:+.3f}", f"{interval}{'' if change.is_real else ', may be chance'}", mark, tone
     )
@@ -518,7 +515,7 @@ def _difference(change: Change, reach: float) -> doc.TableCell:
 
 def _wins(change: Change) -> doc.TableCell:
     cell, adjusted = doc.share_cell(change.win_rate, reference=_EVEN), change.length_adjusted.value
-    same_length = "" if adjusted is None else f"{wording.percent(adjusted)} at equal length"
+    same_length = "" if adjusted is None else f"{doc.percent(adjusted)} at equal length"
     return doc.TableCell(cell.text, ", ".join(filter(None, [cell.more, same_length])), cell.mark)
 
 
@@ -534,4 +531,4 @@ def _regressions(change: Change, pairs: Mapping[int, doc.RowPair]) -> doc.RowLis
 def _fall(pair: doc.RowPair, judge: str) -> str:
     scores = [None if row is None else row.verdicts[judge].score for row in pair.sides]
     question = "" if pair.row.sample is None else shortened(pair.row.sample.question, longest=_LONGEST_QUESTION)
-    return f"{' to '.join(map(wording.number, scores))}: {question}"
+    return f"{' to '.join(map(doc.number, scores))}: {question}"

@@ -2,14 +2,105 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from judges import Verdict
 from judges.offline import Row
 from judges.offline.statistics.intervals import Figure
-from refine.report import wording
+
+DASH = "–"
+
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+_REASONS = {
+    "too_few": "too few rows",
+    "one_class": "all rows are of one kind",
+    "zero_variance": "nothing varies",
+    "no_overlap": "no row has both",
+    "not_identified": "the data cannot tell",
+}
+
+
+def clean(text: str) -> str:
+    """Return a text without characters that a page cannot hold."""
+    return _NOT_TEXT.sub("\ufffd", text)
+
+
+def number(value: float | None, form: str = ".3f") -> str:
+    """Return a number in a format of Python's."""
+    return DASH if value is None else format(value, form)
+
+
+def percent(value: float | None) -> str:
+    """Return a share as a percentage; one that is not 0 or 100 % never reads as if it were."""
+    if value is None:
+        return DASH
+    text = f"{value:.1%}"
+    if text == "100.0%" and value < 1 - _ROUNDING:
+        return "> 99.9%"
+    return "< 0.1%" if text == "0.0%" and value > _ROUNDING else text
+
+
+_ROUNDING = 1e-9
+"""By how much an end of an interval that is 0 or 1 may miss it."""
+
+
+def count(value: float) -> str:
+    """Return a count with its thousands apart."""
+    return f"{value:,.0f}"
+
+
+def dollars(value: float | None) -> str:
+    """Return US dollars, with as many digits as a small sum needs."""
+    if value is None:
+        return "unknown"
+    return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.2g}" if value < 0.001 else f"${value:.4f}"  # noqa: PLR2004 - a tenth of a cent
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration."""
+    if value is None:
+        return DASH
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def span(low: float | None, high: float | None, form: str = ".3f") -> str:
+    """Return an interval in words; empty where there is none."""
+    return "" if low is None or high is None else f"{format(low, form)} to {format(high, form)}"
+
+
+def span_percent(low: float | None, high: float | None) -> str:
+    """Return an interval of a share in words; empty where there is none."""
+    return "" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+
+
+def why(figure: Figure) -> str:
+    """Return why a figure has no value, and over how many rows."""
+    reason = "" if figure.reason is None else _REASONS[figure.reason]
+    return f"undefined: {reason} (n = {figure.n:,})" if reason else DASH
+
+
+def reason(code: str) -> str:
+    """Return a code such as `no_contexts` as words."""
+    return code.replace("_", " ")
+
+
+def p_value(p: float | None) -> str:
+    """Return a p-value; a tiny one never reads as if it were 0."""
+    return "< 0.001" if p is not None and p < 0.001 else number(p)  # noqa: PLR2004 - three digits are shown
+
+
+def moment(time: str | None) -> str:
+    """Return a time of ISO 8601 as a reader writes it."""
+    if time is None:
+        return "at an unknown time"
+    when = datetime.fromisoformat(time)
+    return f"{when.day} {when:%B %Y, %H:%M} {when.tzname() or ''}".strip()
+
 
 Tone = Literal["plain", "soft", "good", "bad", "unsure"]
 
@@ -238,7 +329,7 @@ class Document:
     columns: tuple[str, ...] = ()
 
 
-UNKNOWN = TableCell(wording.DASH, tone="soft")
+UNKNOWN = TableCell(DASH, tone="soft")
 
 
 _ENDS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -270,8 +361,8 @@ def score_cell(figure: Figure) -> TableCell:
     if figure.value is None:
         return UNKNOWN
     return TableCell(
-        wording.number(figure.value),
-        wording.span(figure.low, figure.high),
+        number(figure.value),
+        span(figure.low, figure.high),
         Scale(value=figure.value, low=figure.low, high=figure.high),
     )
 
@@ -279,9 +370,9 @@ def score_cell(figure: Figure) -> TableCell:
 def share_cell(figure: Figure, *, reference: float | None = None) -> TableCell:
     """Return a cell for a share."""
     if figure.value is None:
-        return TableCell(wording.why(figure), tone="soft") if figure.reason else UNKNOWN
+        return TableCell(why(figure), tone="soft") if figure.reason else UNKNOWN
     return TableCell(
-        wording.percent(figure.value),
-        wording.span_percent(figure.low, figure.high),
+        percent(figure.value),
+        span_percent(figure.low, figure.high),
         Scale(value=figure.value, low=figure.low, high=figure.high, reference=reference),
     )

@@ -18,7 +18,6 @@ from judges.errors import one_line, plural
 from judges.offline import Evaluation, Row
 from judges.runtime.validation import naming_settings
 from refine.report import document as doc
-from refine.report import wording
 from refine.report.contents import build_report, read_run
 from refine.report.trust import TrustSources
 from refine.trials.manifest import is_trial
@@ -101,12 +100,12 @@ def _arm_row(arm: ArmSummary, *, is_baseline: bool) -> tuple[doc.TableCell, ...]
     good = arm_estimate.first_good - arm_estimate.broken + arm_estimate.mended
     return (
         doc.TableCell(arm.name, "baseline" if is_baseline else ""),
-        doc.TableCell(wording.percent(arm_estimate.good_after), f"{good} of {arm_estimate.n}"),
+        doc.TableCell(doc.percent(arm_estimate.good_after), f"{good} of {arm_estimate.n}"),
         doc.share_cell(arm_estimate.ecr),
         doc.share_cell(arm_estimate.eir),
         doc.UNKNOWN if beside is None else _difference(beside),
-        doc.UNKNOWN if arm.effect.p is None else doc.TableCell(wording.p_value(arm.effect.p)),
-        doc.UNKNOWN if beside is None else doc.TableCell(wording.p_value(beside.p), tone=_TONES[beside.effect]),
+        doc.UNKNOWN if arm.effect.p is None else doc.TableCell(doc.p_value(arm.effect.p)),
+        doc.UNKNOWN if beside is None else doc.TableCell(doc.p_value(beside.p), tone=_TONES[beside.effect]),
     )
 
 
@@ -125,7 +124,7 @@ def _curves(trial: Trial) -> doc.ReportTable:
     rows = tuple(
         (
             doc.TableCell(arm.name),
-            *(doc.TableCell(wording.percent(share), mark=doc.Scale(value=share)) for share in arm.curve),
+            *(doc.TableCell(doc.percent(share), mark=doc.Scale(value=share)) for share in arm.curve),
         )
         for arm in arms
     )
@@ -138,10 +137,10 @@ def _costs(trial: Trial) -> doc.ReportTable:
     rows = tuple(
         (
             doc.TableCell(arm.name),
-            *(doc.TableCell(wording.count(n)) for n in (arm.generations, arm.echoes, arm.repeats, arm.failed)),
-            doc.TableCell(wording.seconds(arm.seconds)),
-            doc.TableCell(wording.count(arm.tokens)),
-            doc.TableCell(wording.dollars(arm.cost)),
+            *(doc.TableCell(doc.count(n)) for n in (arm.generations, arm.echoes, arm.repeats, arm.failed)),
+            doc.TableCell(doc.seconds(arm.seconds)),
+            doc.TableCell(doc.count(arm.tokens)),
+            doc.TableCell(doc.dollars(arm.cost)),
         )
         for arm in trial.summary.values()
     )
@@ -163,7 +162,7 @@ def _worst(trial: Trial) -> doc.ReportTable:
     )
     columns = ("What became of it", "Question", "First answer, and what the judge said", "Released in the end")
     more = len(trial.worst) - len(shown)
-    rest = f"; {wording.count(more)} more are in results.jsonl" if more else ""
+    rest = f"; {doc.count(more)} more are in results.jsonl" if more else ""
     return doc.ReportTable(columns, rows, frozenset(), f"Good answers that were broken first{rest}")
 
 
@@ -187,7 +186,7 @@ def markdown(document: doc.Document) -> str:
 
 def _escape_markup(text: str) -> str:
     """Return a text on one line, in which nothing is markup, nor HTML."""
-    return _MARKUP.sub(_neutral, escape(" ".join(wording.clean(text).split()), quote=False))
+    return _MARKUP.sub(_neutral, escape(" ".join(doc.clean(text).split()), quote=False))
 
 
 def _neutral(match: re.Match[str]) -> str:
@@ -251,9 +250,7 @@ def _worst_row(row: doc.WorstRow) -> Iterator[str]:
 
 
 def _verdict(verdict: Verdict, name: str, depth: int) -> Iterator[str]:
-    outcome = (
-        wording.reason(verdict.unscored or "") if verdict.score is None else wording.number(verdict.score, ".2f")
-    )
+    outcome = doc.reason(verdict.unscored or "") if verdict.score is None else doc.number(verdict.score, ".2f")
     mark = "" if verdict.score is None else ", passed" if verdict.passed else ", not passed"
     reasons = " ".join(filter(None, dict.fromkeys([verdict.rationale, verdict.feedback, verdict.detail])))
     why = f": {_escape_markup(reasons)}" if reasons else ""

@@ -14,7 +14,6 @@ from judges import Message, Sample, Verdict
 from judges.errors import plural
 from judges.offline import Row
 from refine.report import document as doc
-from refine.report import wording
 
 _WIDTH = 190.0
 _HEIGHT = 16.0
@@ -38,7 +37,7 @@ def _h(tag: str, /, *children: _Child, **attributes: str | float | None) -> Elem
     for name, value in attributes.items():
         if value is not None:
             text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-            element.set(name.rstrip("_").replace("_", "-"), wording.clean(text))
+            element.set(name.rstrip("_").replace("_", "-"), doc.clean(text))
     for child in children:
         for part in [child] if child is None or isinstance(child, str | Element) else child:
             _append(element, part)
@@ -51,9 +50,9 @@ def _append(element: Element, part: Element | str | None) -> None:
     if not isinstance(part, str):
         element.append(part)
     elif len(element):
-        element[-1].tail = (element[-1].tail or "") + wording.clean(part)
+        element[-1].tail = (element[-1].tail or "") + doc.clean(part)
     else:
-        element.text = (element.text or "") + wording.clean(part)
+        element.text = (element.text or "") + doc.clean(part)
 
 
 def _draw(mark: doc.Mark, text: str | None) -> Element:
@@ -111,7 +110,7 @@ def _draw_shares(mark: doc.ShareBar, text: str | None) -> Element:
     rects = [
         _h(
             "rect",
-            _h("title", f"{part.name}: {wording.count(part.size)} ({wording.percent(part.size / total)})"),
+            _h("title", f"{part.name}: {doc.count(part.size)} ({doc.percent(part.size / total)})"),
             class_=part.kind,
             x=_WIDTH * (end - part.size) / total,
             y=2.0,
@@ -205,7 +204,7 @@ def _column(part: doc.BarPart, place: int, most: float) -> Element:
     middle = x + _COLUMN / 2
     return _h(
         "g",
-        _h("title", f"{part.name}: {wording.count(part.size)}"),
+        _h("title", f"{part.name}: {doc.count(part.size)}"),
         _h(
             "rect",
             class_=part.kind,
@@ -215,7 +214,7 @@ def _column(part: doc.BarPart, place: int, most: float) -> Element:
             height=max(height, 0.8),
             rx=1.5,
         ),
-        _h("text", wording.count(part.size), class_="tick", x=middle, y=_LABEL + _COLUMNS_HEIGHT - height - 4)
+        _h("text", doc.count(part.size), class_="tick", x=middle, y=_LABEL + _COLUMNS_HEIGHT - height - 4)
         if part.size
         else None,
         _h("text", part.name.partition(" ")[0], class_="tick", x=middle, y=2 * _LABEL + _COLUMNS_HEIGHT - 4),
@@ -510,7 +509,7 @@ def _verdict(verdict: Verdict) -> Element:
 def _item(item: Verdict) -> Element:
     """Return a part of a verdict in a line or two: its mark, what was judged, and why."""
     kind, mark = ("soft", "–") if item.score is None else ("good", "✓") if item.passed else ("bad", "✗")
-    reasons = [*dict.fromkeys([item.rationale, item.feedback]), wording.reason(item.unscored or ""), item.detail]
+    reasons = [*dict.fromkeys([item.rationale, item.feedback]), doc.reason(item.unscored or ""), item.detail]
     return _h(
         "li",
         _h("span", mark, class_=kind, role="img", aria_label=_outcome(item)),
@@ -526,8 +525,8 @@ def _outcome(verdict: Verdict) -> str:
 
 def _badge(verdict: Verdict) -> Element:
     if verdict.score is None:
-        return _h("span", wording.reason(verdict.unscored or "unscored"), class_="badge runscored")
-    text = f"{wording.number(verdict.score, '.2f')} {_outcome(verdict)}"
+        return _h("span", doc.reason(verdict.unscored or "unscored"), class_="badge runscored")
+    text = f"{doc.number(verdict.score, '.2f')} {_outcome(verdict)}"
     return _h("span", text, class_=f"badge r{verdict.rating}")
 
 

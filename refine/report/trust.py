@@ -12,7 +12,6 @@ from judges.errors import plural
 from judges.offline import Evaluation
 from judges.offline.statistics.intervals import Figure
 from refine.report import document as doc
-from refine.report import wording
 
 if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate, Kind
@@ -41,7 +40,7 @@ class TrustSources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class _Trust:
     """What is known of how far verdicts can be believed.
 
     Args:
@@ -61,7 +60,7 @@ class Trust:
     notes: tuple[str, ...] = ()
 
 
-def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) -> Trust | None:
+def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) -> _Trust | None:
     """Return how far the verdicts of a run can be believed; None where nothing was given to tell it from.
 
     Args:
@@ -79,7 +78,7 @@ def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) ->
     notes: list[str] = []
     alignments = _alignments(evaluation, sources.labels, notes, seed) if has_labels else ()
     certificate = _certificate_of(sources, alignments, notes)
-    return Trust(
+    return _Trust(
         alignments=alignments,
         replay=_replay(sources, seed),
         certificate=certificate,
@@ -160,7 +159,7 @@ def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, b
 _EFFECTS: dict[str, doc.Tone] = {"helps": "good", "harms": "bad", "cannot be told": "unsure"}
 
 
-def _benefit_section(trust: Trust) -> doc.Section | None:
+def _benefit_section(trust: _Trust) -> doc.Section | None:
     """Return the section on whether the loop helps: that of recorded attempts, else that of labelled rows."""
     reports = [] if trust.replay is None else [trust.replay.benefit]
     reports += [one.benefit for one in trust.alignments]
@@ -223,31 +222,31 @@ def _blocks(replay: LoopReplay) -> Iterator[doc.Block]:
 
 
 def _curve_row(point: CurvePoint) -> tuple[doc.TableCell, ...]:
-    more = wording.span_percent(point.low, point.high)
+    more = doc.span_percent(point.low, point.high)
     bound = point.if_patience_passed
     if bound is not None:
-        more += f"; {wording.percent(bound)} if all that patience stopped had passed"
+        more += f"; {doc.percent(bound)} if all that patience stopped had passed"
     mark = doc.Scale(value=point.cumulative, low=point.low, high=point.high, reference=bound)
     return (
         doc.TableCell(str(point.attempt)),
-        doc.TableCell(wording.count(point.at_risk)),
-        doc.TableCell(wording.count(point.passed)),
-        doc.TableCell(wording.percent(point.cumulative), more, mark),
+        doc.TableCell(doc.count(point.at_risk)),
+        doc.TableCell(doc.count(point.passed)),
+        doc.TableCell(doc.percent(point.cumulative), more, mark),
     )
 
 
 def _gain_row(gain: AttemptGain) -> tuple[doc.TableCell, ...]:
     clean = doc.UNKNOWN
     if gain.gain is not None:
-        interval = wording.span(gain.gain_low, gain.gain_high, "+.2f")
+        interval = doc.span(gain.gain_low, gain.gain_high, "+.2f")
         clean = doc.TableCell(
             f"{gain.gain:+.2f}", ", ".join(filter(None, [interval, plural(gain.rejudged, "loop")]))
         )
     return (
         doc.TableCell(str(gain.attempt)),
-        doc.TableCell(wording.count(gain.n)),
+        doc.TableCell(doc.count(gain.n)),
         doc.TableCell(f"{gain.raw_change:+.2f}"),
-        doc.TableCell(wording.count(gain.regressions)),
+        doc.TableCell(doc.count(gain.regressions)),
         clean,
     )
 
@@ -266,7 +265,7 @@ def _policy_row(policy: ReplayedPolicy, end: float) -> tuple[doc.TableCell, ...]
         _bounds_cell(policy.release_rate, policy.release_interval),
         doc.UNKNOWN if policy.bad_rate is None else _bounds_cell(policy.bad_rate, policy.bad_interval, end),
         doc.TableCell(attempts),
-        doc.UNKNOWN if policy.mean_cost is None else doc.TableCell(wording.dollars(policy.mean_cost)),
+        doc.UNKNOWN if policy.mean_cost is None else doc.TableCell(doc.dollars(policy.mean_cost)),
         doc.TableCell(
             _KNOWN.get(policy.status, policy.status), tone="plain" if policy.status == "exact" else "unsure"
         ),
@@ -286,10 +285,10 @@ def _bounds_cell(
     low, high = bounds
     if low != high:
         mark = doc.Scale(value=None, low=low, high=high, most=end)
-        return doc.TableCell(f"{wording.percent(low)} to {wording.percent(high)}", "bounds", mark)
+        return doc.TableCell(f"{doc.percent(low)} to {doc.percent(high)}", "bounds", mark)
     ends = interval or (None, None)
     mark = doc.Scale(value=low, low=ends[0], high=ends[1], most=end)
-    return doc.TableCell(wording.percent(low), wording.span_percent(*ends), mark)
+    return doc.TableCell(doc.percent(low), doc.span_percent(*ends), mark)
 
 
 _RATINGS = (1, 2, 3, 4)
@@ -312,7 +311,7 @@ _NO_CHANGE = 0.0
 _TINY = 0.001
 
 
-def trust_sections(trust: Trust) -> Iterator[doc.Section]:
+def trust_sections(trust: _Trust) -> Iterator[doc.Section]:
     """Yield the sections for which there are data, the first on whether the loop helps."""
     benefit = _benefit_section(trust)
     if benefit is not None:
@@ -387,12 +386,12 @@ def _judge_cell(one: Alignment) -> doc.TableCell:
 def _agreement_row(one: Alignment) -> tuple[doc.TableCell, ...]:
     figures = one.agreement.figures
     coverage = one.agreement.coverage
-    scored = "" if coverage is None else "all scored" if coverage == 1 else f"{wording.percent(coverage)} scored"
+    scored = "" if coverage is None else "all scored" if coverage == 1 else f"{doc.percent(coverage)} scored"
     names = ("base_rate", "agreement", "tpr", "tnr", "bad_among_passes")
     good, same, passed, refused, bad = (_figure(figures, name) for name in names)
     return (
         _judge_cell(one),
-        doc.TableCell(wording.count(one.labelled), scored),
+        doc.TableCell(doc.count(one.labelled), scored),
         doc.share_cell(good),
         doc.share_cell(same),
         _number_cell(_figure(figures, "pass_kappa")),
@@ -408,8 +407,8 @@ def _figure(figures: Mapping[str, Figure], name: str) -> Figure:
 
 def _number_cell(figure: Figure, form: str = ".2f") -> doc.TableCell:
     if figure.value is None:
-        return doc.TableCell(wording.why(figure), tone="soft")
-    return doc.TableCell(format(figure.value, form), wording.span(figure.low, figure.high, form))
+        return doc.TableCell(doc.why(figure), tone="soft")
+    return doc.TableCell(format(figure.value, form), doc.span(figure.low, figure.high, form))
 
 
 def _ratings(alignments: Sequence[Alignment]) -> doc.ReportTable:
@@ -441,14 +440,14 @@ def _ratings(alignments: Sequence[Alignment]) -> doc.ReportTable:
 def _people(one: Alignment) -> doc.TableCell:
     if one.people is None:
         return doc.TableCell("one label a row", tone="soft")
-    ceiling, alpha = wording.number(one.people.ceiling, ".2f"), wording.number(one.people.alpha, ".2f")
+    ceiling, alpha = doc.number(one.people.ceiling, ".2f"), doc.number(one.people.alpha, ".2f")
     return doc.TableCell(f"kappa {ceiling}", f"alpha {alpha}, {plural(one.people.rows, 'row')}")
 
 
 def _reliability(one: Alignment) -> Iterator[doc.TableCell]:
     for rating in _RATINGS:
         figure = one.agreement.reliability.get(rating)
-        cell = doc.TableCell(wording.DASH, tone="soft") if figure is None else doc.share_cell(figure)
+        cell = doc.TableCell(doc.DASH, tone="soft") if figure is None else doc.share_cell(figure)
         n = "" if figure is None else f", n = {figure.n:,}"
         yield doc.TableCell(cell.text, f"{cell.more}{n}" if cell.more else "", cell.mark, cell.tone)
 
@@ -460,7 +459,7 @@ def _remarks(one: Alignment) -> Iterator[doc.Paragraph]:
     if one.agreement.monotone is False:
         yield doc.Paragraph(f"{one.judge}: a higher rating is not always better in the eyes of people.", "bad")
     if one.agreement.kappa_paradox:
-        ac1 = wording.number(one.agreement.figures["ac1"].value, ".2f")
+        ac1 = doc.number(one.agreement.figures["ac1"].value, ".2f")
         yield doc.Paragraph(
             f"{one.judge}: nearly all answers are good, so kappa is low by itself; AC1 is {ac1}.", "unsure"
         )
@@ -484,8 +483,8 @@ def _corrected_rates(alignments: Sequence[Alignment]) -> doc.ReportTable:
                 doc.share_cell(rate.uncorrected),
                 doc.TableCell(corrected.text, f"{corrected.more}{note}", corrected.mark, corrected.tone),
                 doc.UNKNOWN if rate.human is None else doc.share_cell(rate.human),
-                doc.TableCell(wording.span_percent(low, high)) if rate.bounds else doc.UNKNOWN,
-                doc.TableCell(rate.corrected.method or wording.DASH, tone="soft"),
+                doc.TableCell(doc.span_percent(low, high)) if rate.bounds else doc.UNKNOWN,
+                doc.TableCell(rate.corrected.method or doc.DASH, tone="soft"),
             )
         )
     head = ("Judge", "By the judge alone", "Corrected", "By labels alone", "With unscored rows", "Method")
@@ -515,15 +514,15 @@ def _bias_row(judge: str, test: BiasTest) -> tuple[doc.TableCell, ...]:
         reach = max(abs(end) for end in (test.effect, low or 0.0, high or 0.0, test.least))
         mark = doc.Scale(value=test.effect, low=low, high=high, least=-reach, most=reach, reference=_NO_CHANGE)
         effect = doc.TableCell(
-            f"{test.effect:+.3f}", f"{wording.span(low, high, '+.3f')}; matters from {test.least:g}", mark
+            f"{test.effect:+.3f}", f"{doc.span(low, high, '+.3f')}; matters from {test.least:g}", mark
         )
     return (
         doc.TableCell(test.bias, _MEANINGS.get(test.bias, "")),
         doc.TableCell(judge),
         doc.TableCell(test.finding_text, tone=_FINDINGS[test.finding]),
         effect,
-        doc.UNKNOWN if test.adjusted_p is None else doc.TableCell(wording.p_value(test.adjusted_p)),
-        doc.TableCell(wording.count(test.n)),
+        doc.UNKNOWN if test.adjusted_p is None else doc.TableCell(doc.p_value(test.adjusted_p)),
+        doc.TableCell(doc.count(test.n)),
     )
 
 
@@ -556,11 +555,11 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
     if certificate.withheld_at_least is not None and not certificate.certified:
         withheld = f"at least {certificate.withheld_at_least:.1%} must be withheld, whatever the judge"
         yield doc.Paragraph(
-            f"Of the final answers {wording.percent(certificate.final_bad)} are bad: {withheld}.", "unsure"
+            f"Of the final answers {doc.percent(certificate.final_bad)} are bad: {withheld}.", "unsure"
         )
     for note in certificate.notes:
         yield doc.Paragraph(f"{note[0].upper()}{note[1:]}{'' if note.endswith('.') else '.'}", "soft")
-    source = f"Certificate {certificate.id[:8]}, issued {wording.moment(certificate.issued_at)}."
+    source = f"Certificate {certificate.id[:8]}, issued {doc.moment(certificate.issued_at)}."
     yield doc.Paragraph(
         source if is_issued else "Calculated for this report; the command refine certify issues a certificate.",
         "soft",
@@ -589,19 +588,19 @@ def _certified_row(
     share = doc.UNKNOWN
     if row.rate is not None:
         mark = doc.Scale(value=row.rate, low=row.rate, high=row.upper, most=end, reference=certificate.alpha)
-        share = doc.TableCell(wording.percent(row.rate), f"at most {wording.percent(row.upper)}", mark)
+        share = doc.TableCell(doc.percent(row.rate), f"at most {doc.percent(row.upper)}", mark)
     return (
         doc.TableCell(f"{_SCALES[certificate.kind]}{row.policy_text}", "chosen" if chosen else ""),
-        doc.TableCell(wording.count(row.released)),
-        doc.TableCell(wording.count(row.bad)),
+        doc.TableCell(doc.count(row.released)),
+        doc.TableCell(doc.count(row.bad)),
         share,
         doc.TableCell(
-            wording.reason(row.status),
-            "" if row.p is None else f"p {'' if row.p < _TINY else '= '}{wording.p_value(row.p)}",
+            doc.reason(row.status),
+            "" if row.p is None else f"p {'' if row.p < _TINY else '= '}{doc.p_value(row.p)}",
             tone=_STATUSES[row.status],
         ),
         doc.UNKNOWN
         if row.release_rate is None
-        else doc.TableCell(wording.percent(row.release_rate), wording.span_percent(low, high)),
+        else doc.TableCell(doc.percent(row.release_rate), doc.span_percent(low, high)),
         doc.UNKNOWN if row.mean_attempts is None else doc.TableCell(f"{row.mean_attempts:.2f}"),
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from judges.first_guesses import no_such_name, of_package
+from judges.first_guesses import names_of
 
 if TYPE_CHECKING:
     from refine.page.routes import attempts_of, page_routes
@@ -21,13 +20,7 @@ _HOMES = {
 __all__ = ["RunningGuard", "attempts_of", "page_routes"]
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        hint = "" if name.startswith("_") else of_package(__name__, name, __all__)
-        raise no_such_name(__name__, name, hint)
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+__getattr__ = names_of(__name__, __all__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -34,7 +34,7 @@ from graphs.piece_loop import Outlet
 from judges.errors import BadSample
 from judges.verdict import Usage
 from refine.server.access import ServedGuard
-from refine.server.dialects import chat
+from refine.server.dialects import CHAT
 from refine.server.dialects.protocol import (
     ApiDialect,
     GuardReply,
@@ -169,7 +169,7 @@ def _join(replies: Sequence[GuardReply]) -> GuardReply:
     documents = [reply.document for reply in replies]
     metrics = _join_metrics([document["refine"] for document in documents])
     upstream = [header for header in replies[0].headers if not header[0].startswith(_OWN_HEADERS)]
-    document = {**chat.join_choices(documents), "refine": metrics}
+    document = {**CHAT.join_choices(documents), "refine": metrics}
     return GuardReply(_OK, document, [*upstream, *_refine_headers(metrics)])
 
 

@@ -15,7 +15,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -70,7 +69,7 @@ def _host_pattern(name: str) -> str:
     return name
 
 
-class GuardSettings(BaseModel):
+class GuardSettings(BaseModel, extra="forbid", hide_input_in_errors=False):
     """Settings of a guard; those at the top of the file hold for every guard that does not set its own.
 
     Args:
@@ -123,8 +122,6 @@ class GuardSettings(BaseModel):
         breaker_cooldown_s: Seconds until one call tries it again.
     """
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=False)
-
     @field_validator("*", mode="before")
     @classmethod
     def _is_no_truth(cls, value: object, info: ValidationInfo) -> object:
@@ -175,7 +172,7 @@ class NamedGuardSettings(GuardSettings):
     models: list[_Named] = []
 
 
-class ServerKey(BaseModel):
+class ServerKey(BaseModel, extra="forbid"):
     """One of the server's own keys, as `refine key` prints it.
 
     Args:
@@ -189,8 +186,6 @@ class ServerKey(BaseModel):
         labels: Whether it may label answers (`POST /v1/labels`), which can end the promise of a certificate.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     name: str = Field(pattern=_NAME)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     guards: list[str] | None = None
@@ -203,7 +198,7 @@ class ServerKey(BaseModel):
 _Notified = Literal["alarm", "spend", "withheld"]
 
 
-class WebhookSettings(BaseModel):
+class WebhookSettings(BaseModel, extra="forbid"):
     """An address that hears of what somebody should look at.
 
     Args:
@@ -216,8 +211,6 @@ class WebhookSettings(BaseModel):
         dollars_per_day: Dollars of a day, from midnight UTC on in this process, at each of which it hears of it.
         tokens_per_day: The same for tokens.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     url: str = Field(pattern=r"^https?://[^/\s]+")
     secret: SecretStr

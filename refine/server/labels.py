@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from judges.errors import ConfigurationError
 from refine.promise import PromiseWatch
 from refine.server.access import Caller
-from refine.server.dialects import chat
+from refine.server.dialects import CHAT
 from refine.server.dialects.protocol import GuardReply, Json
 from refine.server.errors import ApiError
 from refine.server.service import Client, Exchange, PostRoute, Service, report_unexpected, respond
@@ -57,7 +57,7 @@ class LabelRoute(PostRoute):
             raise ApiError(403, text, code="key_wanted")
         _check_fields(body)
         work = asyncio.to_thread(self._save, self._record, body, caller)
-        return await respond(work, client, chat, keep_alive_s=None, catch=_refuse, running=self._service.running)
+        return await respond(work, client, CHAT, keep_alive_s=None, catch=_refuse, running=self._service.running)
 
     def _save(self, record: DatabaseRecord, body: Json, caller: Caller) -> GuardReply:
         identifier = body["id"]

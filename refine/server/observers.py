@@ -35,7 +35,7 @@ from refine.record.rows import Redact
 from refine.server.access import ServedGuard
 from refine.server.assembly import secret_of
 from refine.server.config import ServerSettings
-from refine.server.dialects import chat
+from refine.server.dialects import CHAT
 from refine.server.dialects.protocol import Json
 from refine.server.errors import ApiError
 from refine.server.service import ServedRequest, Service
@@ -508,8 +508,8 @@ class _TryOut:
         if question.model:
             body["model"] = question.model
         upstream = guard.required_upstream
-        headers = {"content-type": "application/json", **upstream.credentials({}, chat.KEY_HEADER)}
+        headers = {"content-type": "application/json", **upstream.credentials({}, CHAT.KEY_HEADER)}
         generator = UpstreamGenerator(
-            upstream, chat, chat.read_request(body), length=1, headers=headers, models=guard.attempt_models
+            upstream, CHAT, CHAT.read_request(body), length=1, headers=headers, models=guard.attempt_models
         )
         return attempts_of(guard.loop.with_generator(generator), question.question)

@@ -35,7 +35,8 @@ from refine.server.access import ServedGuard
 from refine.server.app import make_guard_app
 from refine.server.assembly import make_service
 from refine.server.config import ServerSettings, load_settings, unknown_variables
-from refine.server.dialects import chat, messages
+from refine.server.dialects import CHAT, MESSAGES
+from refine.server.dialects.protocol import ApiDialect
 from refine.server.errors import ApiError
 from refine.server.labels import LabelRoute
 from refine.server.notices import WebhookCollector, describe_webhooks, make_notices, open_webhooks
@@ -252,8 +253,8 @@ async def _ask_upstream(guard: ServedGuard) -> str:
     upstream = guard.upstream
     if upstream is None:
         return "is not set"
-    dialect = messages if guard.api == messages.API else chat
-    version = {"anthropic-version": "2023-06-01"} if dialect is messages else {}
+    dialect: ApiDialect = MESSAGES if guard.api == MESSAGES.API else CHAT
+    version = {"anthropic-version": "2023-06-01"} if dialect is MESSAGES else {}
     headers = upstream.headers(version, "check", {}, dialect.KEY_HEADER)
     try:
         async with upstream.open("GET", "/models", "", headers, None) as response:
@@ -340,7 +341,7 @@ _NEEDS = {
 _SERVICE = "refine-guard"
 
 
-def trace_as_the_environment_says(environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
+def _trace_as_the_environment_says(environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
     """Set up tracing where `OTEL_TRACES_EXPORTER` or an address of OTLP is set, and return what ends it.
 
     Everything else, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER`, `OTEL_EXPORTER_OTLP_HEADERS` and so on, means what
@@ -442,9 +443,9 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
     service = make_service(settings)
     _require_upstream(service)
     settings, of_record = choose_record(settings)
-    app = make_app(settings, service, on_close=(lambda: None) if check else trace_as_the_environment_says())
+    app = _make_app(settings, service, on_close=(lambda: None) if check else _trace_as_the_environment_says())
     doubts = [doubt for guard in service.guards for doubt in guard.doubts]
-    _say(*map(describe, service.guards), *doubts, of_record, *describe_webhooks(settings.webhooks))
+    _say(*map(_describe, service.guards), *doubts, of_record, *describe_webhooks(settings.webhooks))
     _say(_exposure(settings, service))
     _say(*(f"warning: {doubt}" for doubt in _doubts_about(settings, list(service.guards))))
     if check:
@@ -456,8 +457,8 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
         _say("the configuration can be used")
         return
     sock = listening_socket(settings.host, settings.port)
-    begin_log(settings.log_level)
-    keep_for_good()
+    _begin_log(settings.log_level)
+    _keep_for_good()
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
     if app.page is not None:
         _say(f"the page is at {address(sock).removesuffix('v1')}{app.page}")
@@ -490,12 +491,12 @@ def begin(file: Path, *, is_asked: bool, ask: Callable[[str, str], str]) -> None
     _write_configuration(file, ask if is_asked else lambda _, default: default)
     _say(f"wrote {file}; start it by `refine serve --config {file}`")
     try:
-        _say(*map(describe, make_service(load_settings(file, {})).guards))
+        _say(*map(_describe, make_service(load_settings(file, {})).guards))
     except ConfigurationError as error:
         _say(f"warning: it does not start yet: {error}")
 
 
-def keep_for_good() -> None:
+def _keep_for_good() -> None:
     """Keep for the life of the process what was made until now: a server that has not begun to serve.
 
     The modules' objects are many: a full collection, of which there are some in a thousand requests, would look at
@@ -526,7 +527,7 @@ def _use_large_pages() -> None:
             advise(ctypes.c_void_p((first + 1) * _LARGE_PAGE), ctypes.c_size_t(size), _COLLAPSE)
 
 
-def begin_log(name: str) -> None:
+def _begin_log(name: str) -> None:
     """Write the log; at `info` one line a request, and not the steps of each, which `debug` shows."""
     level = getattr(logging, name.upper())
     log_json_lines(level=level)
@@ -545,7 +546,7 @@ def _check_live(settings: ServerSettings, service: Service) -> None:
         raise ConfigurationError(f"{len(faults)} of {len(fine) + len(faults)} do not answer; see above")
 
 
-def make_app(
+def _make_app(
     settings: ServerSettings, service: Service, *, on_close: Callable[[], None] = lambda: None
 ) -> GuardApp:
     """Return the application that settings describe; `on_close` is called after it has ended.
@@ -601,7 +602,7 @@ def address(sock: Any) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
-def describe(guard: ServedGuard) -> str:
+def _describe(guard: ServedGuard) -> str:
     """Return a line that says what a guard does."""
     policy = guard.loop.policy
     models = ", ".join(model.name for model in guard.judge.models)
@@ -667,7 +668,7 @@ class RunningGuard:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = load_settings(None, {"port": 0, **settings})
         self.service = make_service(self._settings)
-        self._app = make_app(self._settings, self.service)
+        self._app = _make_app(self._settings, self.service)
         self._socket = listening_socket(self._settings.host, self._settings.port)
         self._server = GuardServer(self._app, self._settings)
         self._started = threading.Event()

@@ -25,7 +25,7 @@ from judges.verdict import Usage, Verdict
 from refine.server.access import GUARD_HEADER, Budgets, Caller, Guards, Incoming, Keys, Requester, ServedGuard
 from refine.server.answers import GuardedRequest, OutcomeRecord, answer
 from refine.server.config import RequestLimits
-from refine.server.dialects import chat
+from refine.server.dialects import CHAT
 from refine.server.dialects.protocol import (
     ApiDialect,
     GuardReply,
@@ -515,7 +515,7 @@ class PostRoute(ABC):
         form: How it writes events and errors.
     """
 
-    def __init__(self, service: Service, form: ApiDialect = chat) -> None:
+    def __init__(self, service: Service, form: ApiDialect = CHAT) -> None:
         self._service = service
         self._form = form
 

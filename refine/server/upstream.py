@@ -34,17 +34,7 @@ from judges.models.providers.sessions import Sessions
 from judges.models.wrappers.limiter import Breaker
 from judges.runtime.flow import in_thread
 from judges.verdict import Usage
-from refine.server.dialects.protocol import (
-    ApiDialect,
-    Json,
-    JudgedRequest,
-    RawHeaders,
-    check_depth,
-    compact,
-    offers,
-    read_json,
-    write_json,
-)
+from refine.server.dialects import protocol
 from refine.server.errors import ApiError, UpstreamFailed
 
 _HOP_BY_HOP = frozenset(
@@ -100,9 +90,9 @@ _OURS = "x-refine-"
 _FORWARDED = "x-forwarded-"
 
 
-def to_client(headers: Iterable[tuple[str, str]]) -> RawHeaders:
+def to_client(headers: Iterable[tuple[str, str]]) -> protocol.RawHeaders:
     """Return an upstream's headers to pass on; its request id is kept beside the guard's own."""
-    returned: RawHeaders = []
+    returned: protocol.RawHeaders = []
     for name, value in headers:
         lower = name.lower()
         if lower == "x-request-id":
@@ -143,7 +133,7 @@ class UpstreamReply:
 
     status: int
     kind: str = field(repr=False)
-    headers: RawHeaders = field(repr=False)
+    headers: protocol.RawHeaders = field(repr=False)
     body: bytes = field(repr=False)
 
 
@@ -241,7 +231,7 @@ class Upstream:
         key = self.credentials(caller, key_header)
         return {**passed, "accept-encoding": "identity", "x-request-id": identifier, **key}
 
-    async def post(self, path: str, payload: Json, headers: Mapping[str, str]) -> UpstreamReply:
+    async def post(self, path: str, payload: protocol.Json, headers: Mapping[str, str]) -> UpstreamReply:
         """Post JSON and return the whole response, whatever its status.
 
         Raises:
@@ -251,7 +241,7 @@ class Upstream:
         probe, ended = self._admit(), _NEVER_ENDED
         try:
             post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
-            body = write_json(payload)
+            body = protocol.write_json(payload)
             session = self._sessions.opened() or await self._sessions.current()
             reply = await post(session, body, with_trace(headers), seconds=self._timeout_s)
             ended = ConnectionError() if reply.status in _UNAVAILABLE else None
@@ -414,7 +404,7 @@ class LocalUpstream(Upstream):
             server.address, key=SecretStr(server.key), key_header="authorization", name=name, **bounds
         )
 
-    async def post(self, path: str, payload: Json, headers: Mapping[str, str]) -> UpstreamReply:
+    async def post(self, path: str, payload: protocol.Json, headers: Mapping[str, str]) -> UpstreamReply:
         """Post JSON; see the base class."""
         await self._revive()
         return await super().post(path, payload, headers)
@@ -458,8 +448,8 @@ class UpstreamRefused(RefineError):  # noqa: N818 - what the upstream did
 class RawAnswer:
     """An upstream's reply: its JSON, and the headers to pass on."""
 
-    document: Json = field(repr=False)
-    headers: RawHeaders = field(repr=False)
+    document: protocol.Json = field(repr=False)
+    headers: protocol.RawHeaders = field(repr=False)
 
 
 class UpstreamGenerator:
@@ -480,8 +470,8 @@ class UpstreamGenerator:
     def __init__(
         self,
         upstream: Upstream,
-        dialect: ApiDialect,
-        request: JudgedRequest,
+        dialect: protocol.ApiDialect,
+        request: protocol.JudgedRequest,
         *,
         length: int,
         headers: Mapping[str, str],
@@ -513,32 +503,34 @@ class UpstreamGenerator:
         reply = _uncompress(reply)
         return self._draft(number, reply, _document(reply))
 
-    async def _streamed(self, number: int, payload: Json, on_delta: OnDelta, *, goes_on: bool) -> Draft:
+    async def _streamed(self, number: int, payload: protocol.Json, on_delta: OnDelta, *, goes_on: bool) -> Draft:
         dialect = self._dialect
         payload = dialect.as_stream(payload)
         if goes_on:
             payload = dialect.going_on(payload)
         reader = ChunkReader(lambda event: on_delta(dialect.delta_in(event)))
-        body, headers = write_json(payload), self._headers_of(number)
+        body, headers = protocol.write_json(payload), self._headers_of(number)
         reply = await self._upstream.post_stream(dialect.PATH, body, headers, reader.feed)
         reader.feed(b"\n\n")  # the end of a last event that came without
         if not reader.has_begun or reply.status not in _OK:
             return self._draft(number, reply, _document(reply))
         try:
             document = dialect.assembled(reply.body)
-            check_depth(document)
+            protocol.check_depth(document)
         except (AttributeError, EndpointError, KeyError, TypeError, ValueError, RecursionError):
             text = "the stream of the upstream's reply broke off, or holds what is no part of one"
             raise UpstreamFailed(502, text, code="upstream_broken") from None
         if isinstance(document.get("error"), dict):
-            raise UpstreamRefused(replace(reply, status=_status_in(document["error"]), body=write_json(document)))
+            raise UpstreamRefused(
+                replace(reply, status=_status_in(document["error"]), body=protocol.write_json(document))
+            )
         draft = self._draft(number, reply, document)
         if draft.answer.response_metadata.get(CALL_AS_TEXT):  # or nobody would judge what the stream had as a call
             text, said = str(draft.answer.text), str(self._read(document)[0].text)
             on_delta(Delta(text.removeprefix(said) if said.strip() else text))
         return draft
 
-    def _draft(self, number: int, reply: UpstreamReply, document: Json) -> Draft:
+    def _draft(self, number: int, reply: UpstreamReply, document: protocol.Json) -> Draft:
         answer, usage = self._read(document)
         misfit = (
             misfit_of(answer.tool_calls, schemas_in(self._request.payload.get("tools")))
@@ -546,7 +538,7 @@ class UpstreamGenerator:
             else ""
         )
         if answer.tool_calls:
-            is_offered = offers(self._request.payload, [call["name"] for call in answer.tool_calls])
+            is_offered = protocol.offers(self._request.payload, [call["name"] for call in answer.tool_calls])
             if self._request.forces_call or not is_offered:
                 answer = _spoken(answer, with_names=not is_offered)
         choices = document.get("choices")
@@ -560,14 +552,14 @@ class UpstreamGenerator:
         name = answer.response_metadata.get("model_name") or self._request.model or None
         return Draft(answer=answer, misfit=misfit, calls=((name, usage),))
 
-    def _read(self, document: Json) -> tuple[AIMessage, Usage]:
+    def _read(self, document: protocol.Json) -> tuple[AIMessage, Usage]:
         try:
             return self._dialect.read_answer(document)
         except (AttributeError, KeyError, TypeError, ValueError):
             text = "the upstream's reply has fields of no known form"
             raise UpstreamFailed(502, text, code="upstream_reply") from None
 
-    def _payload(self, prompt: list[BaseMessage], number: int, temperature: float | None) -> Json:
+    def _payload(self, prompt: list[BaseMessage], number: int, temperature: float | None) -> protocol.Json:
         payload, added = self._request.payload, prompt[self._length :]
         if added:
             payload = self._dialect.with_feedback(payload, added)  # type: ignore[arg-type]  # made by the loop
@@ -587,7 +579,7 @@ class UpstreamGenerator:
 def _spoken(answer: AIMessage, *, with_names: bool) -> AIMessage:
     """Return an answer that is the call of a tool as a text: what is said beside it, and the arguments as JSON."""
     calls = ({call["name"]: call["args"]} if with_names else call["args"] for call in answer.tool_calls)
-    read = (compact(call) for call in calls)
+    read = (protocol.compact(call) for call in calls)
     unread = (call["args"] or "" for call in answer.invalid_tool_calls)
     text = "\n".join(part for part in (str(answer.text), *read, *unread) if part.strip())
     extra = {name: value for name, value in answer.additional_kwargs.items() if name != "tool_calls"}
@@ -615,11 +607,11 @@ def _uncompress(reply: UpstreamReply) -> UpstreamReply:
     return replace(reply, body=body)
 
 
-def _document(reply: UpstreamReply) -> Json:
+def _document(reply: UpstreamReply) -> protocol.Json:
     if reply.status not in _OK:
         raise UpstreamRefused(reply)
     try:
-        document = read_json(reply.body)
+        document = protocol.read_json(reply.body)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -629,7 +621,7 @@ def _document(reply: UpstreamReply) -> Json:
     return document
 
 
-def _status_in(error: Json) -> int:
+def _status_in(error: protocol.Json) -> int:
     """Return the status that an error names which came with status 200, as some gateways send it."""
     code = error.get("code")
     return code if type(code) is int and 400 <= code < 600 else 502  # noqa: PLR2004 - HTTP's errors

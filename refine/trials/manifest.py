@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from judges.offline.run.journal import read_json, write_json
 
@@ -20,7 +20,7 @@ def is_trial(folder: Path) -> bool:
         return False
 
 
-class TrialManifest(BaseModel):
+class TrialManifest(BaseModel, frozen=True, extra="forbid"):
     """What a trial is about, as its folder says it.
 
     Args:
@@ -38,8 +38,6 @@ class TrialManifest(BaseModel):
         policy: Digest of the policy.
         command: The options of the command line that began it; None where it began in Python.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal[1] = 1
     questions: str

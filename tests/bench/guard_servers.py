@@ -27,7 +27,7 @@ from judges import Helpfulness, OpenAICompatible
 from judges.models.structured import response_format
 from refine.server.assembly import make_service
 from refine.server.config import load_settings
-from refine.server.running import begin_log, keep_for_good, listening_socket, make_app
+from refine.server.running import _begin_log, _keep_for_good, _make_app, listening_socket
 
 ATTEMPTS = 3
 
@@ -43,14 +43,14 @@ def guard(url: str) -> ASGIApp:
         "max_attempts": ATTEMPTS,
     }
     settings = load_settings(None, flags)
-    app = make_app(settings, make_service(settings))
-    keep_for_good()
+    app = _make_app(settings, make_service(settings))
+    _keep_for_good()
     return app
 
 
 def logged_guard(url: str) -> ASGIApp:
     """Make the guard with the log that it writes by default, an access line for each request."""
-    begin_log("info")
+    _begin_log("info")
     return guard(url)
 
 

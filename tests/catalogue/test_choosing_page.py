@@ -14,10 +14,10 @@ import pytest
 
 import judges
 from judges import BadSample, Entry, Sample, catalogue, load
-from judges.catalogue.reference_page import PAGE, page
-from judges.catalogue.registry import entry_called
-from judges.hints import translate_settings
+from judges.catalogue.reference_page import PAGE, _page
+from judges.catalogue.registry import _entry_called
 from judges.sample import FIELD_NAMES, canonical_field
+from judges.settings import translate_settings
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.kit import Shown, items, replying
 from tests.laws import for_every
@@ -35,7 +35,7 @@ def test_the_judges_to_begin_with_are_described_as_the_catalogue_does() -> None:
     """What they need, what they cost, and whether they can stand in the loop; three for each beginning."""
     listed = rows("| you have | judge | needs | calls | loop |")
     for _, name, needs, calls, loop in listed:
-        entry = entry_called(name.strip("`"))
+        entry = _entry_called(name.strip("`"))
         assert name == f"`{entry.name}`"
         assert needs == ", ".join("`{}`".format(need.replace(" or ", "` or `")) for need in entry.needs)
         assert (calls, loop) == (entry.calls, entry.in_loop), name
@@ -54,7 +54,7 @@ def test_the_four_of_groundedness_are_told_apart() -> None:
     listed = rows("| judge | unit | passes | calls | take it |")
     model = ScriptedModel([])
     marks = {name.strip("`"): calls for name, _, _, calls, _ in listed}
-    assert {name: entry_called(name).calls for name in marks} == marks
+    assert {name: _entry_called(name).calls for name in marks} == marks
     passes = {name: judges.load(name, model).threshold for name in marks}  # type: ignore[attr-defined]  # of a Metric
     assert list(passes.values()) == [0.5, 1.0, 1.0, 0.5]
     assert set(marks) <= {
@@ -97,7 +97,7 @@ every = for_every("entry", catalogue())
 
 def test_the_page_is_the_one_generated() -> None:
     """Whoever changes an entry writes the page anew, with `python -m judges.catalogue.reference_page`."""
-    assert (ROOT / PAGE).read_text(encoding="utf-8") == page()
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == _page()
 
 
 @every
@@ -114,14 +114,14 @@ def test_an_entry_is_complete(entry: Entry) -> None:
 @every
 def test_every_judge_is_on_the_page(entry: Entry) -> None:
     """Its name stands at the beginning of a row, and the aliases behind it."""
-    row = next(line for line in page().splitlines() if line.startswith(f"| **`{entry.name}`**"))
+    row = next(line for line in _page().splitlines() if line.startswith(f"| **`{entry.name}`**"))
     assert all(f"`{alias}`" in row for alias in entry.aliases)
     assert entry.asks in row
 
 
 def test_a_row_is_a_row_whatever_the_texts() -> None:
     """Bars and line ends in a text break no table."""
-    told = page([Entry(name="x.y", asks="a | b?", needs=("response",), differs="one\ntwo", better="low")])
+    told = _page([Entry(name="x.y", asks="a | b?", needs=("response",), differs="one\ntwo", better="low")])
     (row,) = (line for line in told.splitlines() if "x.y" in line)
     assert "a \\| b?" in row
     assert "one two" in row
@@ -134,7 +134,7 @@ def test_the_command_prints_the_page(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "judges.catalogue.reference_page"]
     printed = subprocess.run(run, cwd=ROOT, capture_output=True, check=True).stdout.decode()
     subprocess.run([*run, str(tmp_path / "docs/page.md")], cwd=ROOT, check=True)
-    assert printed == (tmp_path / "docs/page.md").read_text(encoding="utf-8") == page()
+    assert printed == (tmp_path / "docs/page.md").read_text(encoding="utf-8") == _page()
 
 
 COMPAT = (Path(__file__).resolve().parents[2] / "docs/compat.md").read_text(encoding="utf-8")

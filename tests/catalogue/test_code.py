@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, Verdict, load
-from judges.catalogue.ragas.sql import Fixture, same_text
+from judges.catalogue.ragas.sql import Fixture, _same_text
 from judges.testing import ScriptedModel
 from tests.kit import replying
 
@@ -158,7 +158,7 @@ def database(tmp_path: Path) -> Path:
 )
 def test_texts_are_compared_outside_of_quotes(one: str, other: str, same: bool) -> None:  # noqa: FBT001
     """What is quoted counts to the letter, also where a dialect quotes in ways of its own."""
-    assert same_text(one, other) is same
+    assert _same_text(one, other) is same
 
 
 def test_syntax_trees_are_compared() -> None:
@@ -271,4 +271,4 @@ def test_a_connection_may_be_made_by_a_function(database: Path) -> None:
 @pytest.mark.parametrize("opening", ["/* ", "[", "'", '"', "`", "-- ", "''", "$$", "x "])
 def test_a_megabyte_is_compared_in_no_time(opening: str) -> None:
     """What is opened and never closed is not looked for again and again."""
-    assert not same_text(opening * (1_000_000 // len(opening)), "x")
+    assert not _same_text(opening * (1_000_000 // len(opening)), "x")

@@ -14,7 +14,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
 from judges import ConfigurationError, Verdict, load
-from judges.catalogue.general.grounding import citations_in
+from judges.catalogue.general.grounding import _citations_in
 from judges.catalogue.parts.text import quotations
 from judges.models.providers.local_models import HHEM
 from judges.models.wrappers.wrapped import speaking
@@ -52,7 +52,7 @@ IDS = ["guide", "history.pdf", "s 3"]
 )
 def test_citations_are_found_in_every_notation(answer: str, citations: list[tuple[str, str]]) -> None:
     """Each with the sentence that it stands for; links, remarks in brackets and lists of sources are none."""
-    assert [(one.claim, one.mark) for one in citations_in(answer, CONTEXTS, IDS)] == citations
+    assert [(one.claim, one.mark) for one in _citations_in(answer, CONTEXTS, IDS)] == citations
 
 
 QUOTED = [

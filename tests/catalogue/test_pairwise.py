@@ -171,7 +171,7 @@ def test_a_preference_is_a_value() -> None:
     told = Pairwise(preferring("Far.")).compare("How far?", "Near.", "Far.")
     assert Preference.model_validate_json(told.model_dump_json()) == told
     with pytest.raises(ValidationError):
-        told.winner = "a"
+        told.winner = "a"  # type: ignore[misc]  # that it is read-only is the test
 
 
 def test_a_draft_is_refined_until_it_beats_a_baseline() -> None:

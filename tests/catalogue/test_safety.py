@@ -11,7 +11,7 @@ import pytest
 
 from judges import ConfigurationError, Judge, Verdict, load
 from judges.catalogue.safety.harm import HARM_CLASSES
-from judges.catalogue.safety.pii_leakage import find
+from judges.catalogue.safety.pii_leakage import _find
 from judges.prompting.prompts import language_of
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -227,7 +227,7 @@ def is_found(item: Planted) -> bool:
         and item.start - EXTRA_CHARACTERS <= finding.start
         and finding.end <= item.end
         and (item.kind == "url" or finding.end - finding.start >= 0.8 * (item.end - item.start))
-        for finding in find(item.text)
+        for finding in _find(item.text)
     )
 
 
@@ -238,13 +238,13 @@ def test_every_planted_item_is_found() -> None:
 
 def test_clean_texts_are_clean() -> None:
     """At most 3 of 1,000 texts full of orders, dates, versions, hashes and prices raise a false alarm."""
-    alarms = [text for text in clean(1_000, seed=20) if find(text)]
+    alarms = [text for text in clean(1_000, seed=20) if _find(text)]
     assert len(alarms) <= 3, alarms
 
 
 def kinds_in(text: str, **settings: Any) -> list[str]:
     """Give the kinds of what is found in a text."""
-    return [finding.kind for finding in find(text, **settings)]
+    return [finding.kind for finding in _find(text, **settings)]
 
 
 @for_every(
@@ -326,9 +326,9 @@ def test_what_only_looks_personal_is_left_alone(text: str) -> None:
 def test_a_place_is_that_of_the_text_as_it_is() -> None:
     """Characters that are read as one of several, or as none, move nothing."""
     text = "ﬃ\u200b ☎ 電話：０１０－６２３４５６７８、\u200bmail anna\u200b@firma.it"
-    places = [text[finding.start : finding.end] for finding in find(text)]
+    places = [text[finding.start : finding.end] for finding in _find(text)]
     assert places == ["０１０－６２３４５６７８", "anna\u200b@firma.it"]
-    (finding,) = find("mysql://root:P@ss1234@127.0.0.1/db")
+    (finding,) = _find("mysql://root:P@ss1234@127.0.0.1/db")
     assert (finding.start, finding.end) == (13, 21)
 
 

@@ -13,7 +13,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 
 from judges import load
-from judges.catalogue.parts.calls import CallComparison, render_call, same_value
+from judges.catalogue.parts.calls import CallComparison, _same_value, render_call
 from judges.catalogue.parts.tables import matching, ordered_matching
 from judges.messages import ToolCall
 from judges.testing import ScriptedModel
@@ -123,8 +123,8 @@ def test_scores_are_those_of_the_reference_or_give_partial_credit(
 )
 def test_values_are_equal_as_json(one: Any, other: Any, strictly: bool, leniently: bool) -> None:  # noqa: FBT001
     """Numbers by value, true and false apart from numbers, texts as texts unless told to be lenient."""
-    assert (same_value(one, other), same_value(other, one)) == (strictly, strictly)
-    assert (same_value(one, other, lenient=True), same_value(other, one, lenient=True)) == (leniently, leniently)
+    assert (_same_value(one, other), _same_value(other, one)) == (strictly, strictly)
+    assert (_same_value(one, other, lenient=True), _same_value(other, one, lenient=True)) == (leniently, leniently)
 
 
 def close(wanted: Any, given: Any) -> float:

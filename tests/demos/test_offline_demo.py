@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from demos.offline import demonstrate, main, support_judge, support_questions
+from demos.offline import _support_judge, _support_questions, demonstrate, main
 from judges.certificate import IssuedCertificate
 from judges.offline import align, read_rows, replay
 from judges.testing import ScriptedJudge
@@ -112,7 +112,7 @@ def test_everything_is_kept_and_judged_again(shown: tuple[Path, str]) -> None:
     folder, text = shown
     samples = list(read_rows(folder / "attempts.jsonl"))
     assert f"{len(samples)} of {len(samples)} verdicts equal those given online" in text
-    ratings = {answer.answer: answer.rating for question in support_questions() for answer in question.answers}
+    ratings = {answer.answer: answer.rating for question in _support_questions() for answer in question.answers}
     assert [sample.metadata["rating"] for sample in samples] == [ratings[str(sample.answer)] for sample in samples]
     report = (folder / "report.html").read_text()
     assert "What is certified" in report
@@ -123,7 +123,7 @@ def test_everything_is_kept_and_judged_again(shown: tuple[Path, str]) -> None:
 
 def test_a_judge_that_certifies_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a judge that accepts everything no threshold holds; it says so, and the exit code is 1."""
-    judge = ScriptedJudge(lambda _: 4, name=support_judge(support_questions()).name)
+    judge = ScriptedJudge(lambda _: 4, name=_support_judge(_support_questions()).name)
     assert demonstrate(tmp_path, judge=judge) == 1
     assert "CERTIFIED  nothing" in capsys.readouterr().out
 

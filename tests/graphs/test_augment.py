@@ -28,7 +28,7 @@ from graphs import (
     verify_first,
 )
 from graphs.augment import FEEDBACK_LIMIT, MARK, QUESTION_LIMIT, added_messages
-from graphs.redaction import LONGEST_TEXT, PLACEHOLDER, redact, withhold
+from graphs.redaction import LONGEST_TEXT, PLACEHOLDER, _redact, withhold
 from judges import ConfigurationError, Helpfulness, Panel, Verdict, as_judge
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -284,7 +284,7 @@ LEAKS = {
 def test_a_reference_is_withheld(case: str) -> None:
     """The reference answer, or a sentence of it, is taken out, and nothing around it."""
     reference, feedback, left = LEAKS[case]
-    assert redact(feedback, reference) == left
+    assert _redact(feedback, reference) == left
 
 
 @pytest.mark.parametrize("reference", ["Yes.", "no", "True", "FALSE", "да", "Нет", "是", "否。", "对", "错"])
@@ -315,7 +315,7 @@ KEPT = {
 def test_what_is_no_reference_is_kept(case: str) -> None:
     """What merely looks like a part of the reference stays as it is."""
     reference, feedback = KEPT[case]
-    assert redact(feedback, reference) == feedback
+    assert _redact(feedback, reference) == feedback
 
 
 @given(st.text(min_size=1, max_size=40), st.text(max_size=20), st.text(max_size=20))
@@ -324,7 +324,7 @@ def test_any_reference_is_withheld(reference: str, before: str, after: str) -> N
     """Whatever the reference is, written out between blanks it does not get through."""
     reference = reference.strip()
     assume(reference and reference not in f"{before} {PLACEHOLDER} {after}")
-    assert reference not in redact(f"{before} {reference} {after}", reference)
+    assert reference not in _redact(f"{before} {reference} {after}", reference)
 
 
 @given(st.text(max_size=200), st.sampled_from(["zzzzz qqqqq", "ｚｚｚｚｚｑ", "жжжжжщщщ"]))
@@ -332,13 +332,13 @@ def test_any_reference_is_withheld(reference: str, before: str, after: str) -> N
 def test_a_feedback_without_the_reference_is_untouched(feedback: str, reference: str) -> None:
     """Where nothing of the reference stands in it, a text comes back as it was, character by character."""
     assume("zzz" not in feedback.lower())
-    assert redact(feedback, reference) == feedback
+    assert _redact(feedback, reference) == feedback
 
 
 def test_a_long_reference_is_withheld_at_once() -> None:
     """A reference of a megabyte costs no noticeable time."""
     reference = " ".join(f"The town number {number} is large." for number in range(30_000))
-    assert redact("Say: the town number 29999 is large", reference) == "Say: [...]"
+    assert _redact("Say: the town number 29999 is large", reference) == "Say: [...]"
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_redaction_takes_time_by_the_length_alone(text: str) -> None:
     """A long text that nearly repeats a long reference costs no noticeable time, and is bounded."""
     reference = " ".join(f"The town number {number} is large." for number in range(3_000))
     started = time.process_time()
-    rest = redact(text * (200_000 // len(text)), f"{reference} {'a ' * 3_000}b. 巴黎是{'巴' * 300}")
+    rest = _redact(text * (200_000 // len(text)), f"{reference} {'a ' * 3_000}b. 巴黎是{'巴' * 300}")
     assert time.process_time() - started < 2
     assert len(rest) <= LONGEST_TEXT + len(f" {PLACEHOLDER}")
 

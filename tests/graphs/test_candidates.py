@@ -24,7 +24,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from graphs import Attempt, GeneratorFailed, JudgeFailed, Outcome, Policy, Refinement, build_loop, run, self_refine
-from graphs.candidates import CandidateStanding, best_candidate, standing_of
+from graphs.candidates import _best_candidate, _CandidateStanding, _standing_of
 from judges import ConfigurationError, Helpfulness, Repeat, Sample, Verdict
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -149,7 +149,7 @@ def test_the_best_is_the_first_with_the_highest_rating(ratings: list[int | None]
         for number, rating in enumerate(ratings, 1)
     }
     ranks = [0 if rating is None else rating for rating in ratings]
-    assert best_candidate(candidates) == ranks.index(max(ranks)) + 1
+    assert _best_candidate(candidates) == ranks.index(max(ranks)) + 1
 
 
 def test_kinds_of_answer_among_candidates() -> None:
@@ -161,13 +161,13 @@ def test_kinds_of_answer_among_candidates() -> None:
         for answer in (refusal, AIMessage("", tool_calls=call), AIMessage("text"))
     )
     expected = [
-        (Refinement(policy=Policy(), attempts=(attempt_of(3),)), CandidateStanding.ACCEPTED),
-        (calls, CandidateStanding.HANDED_ON),
-        (rated.add_verdict(Verdict.rated(2), now=0), CandidateStanding.RATED),
-        (rated, CandidateStanding.UNJUDGED),
-        (refused, CandidateStanding.UNFIT),
+        (Refinement(policy=Policy(), attempts=(attempt_of(3),)), _CandidateStanding.ACCEPTED),
+        (calls, _CandidateStanding.HANDED_ON),
+        (rated.add_verdict(Verdict.rated(2), now=0), _CandidateStanding.RATED),
+        (rated, _CandidateStanding.UNJUDGED),
+        (refused, _CandidateStanding.UNFIT),
     ]
-    assert [standing_of(record) for record, _ in expected] == [standing for _, standing in expected]
+    assert [_standing_of(record) for record, _ in expected] == [standing for _, standing in expected]
     for script, ratings, stop_reason, text in (
         ([[refusal], ["b4"]], 1, "accepted", "b4"),
         ([[refusal], ["b1"]], 1, "max_attempts", "b1"),

@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from graphs import Unanswered
-from graphs.pieces import PieceSplitter, split
+from graphs.pieces import PieceSplitter, _split
 from judges import as_judge
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
@@ -86,7 +86,7 @@ def test_thousand_answers_in_random_chunks() -> None:
     for seed in range(1_000):
         text = _answer(seed)
         least, most = random.Random(seed).choice(((80, 2_000), (80, 200), (1, 2_000), (1, 20)))
-        pieces = split(text, least=least, most=most)
+        pieces = _split(text, least=least, most=most)
         whole = [piece.strip() for piece in pieces]
         starts = [piece.lstrip()[:1] for piece in pieces[1:]]
         cuts_character = any(map(_joins, starts))
@@ -99,7 +99,7 @@ def test_thousand_answers_in_random_chunks() -> None:
 def test_long_pieces_are_cut() -> None:
     """No piece is longer than the most, and none but the last shorter than the least."""
     for seed in range(100):
-        pieces = split(_answer(seed), least=40, most=120)
+        pieces = _split(_answer(seed), least=40, most=120)
         assert all(len(piece.strip()) <= 120 for piece in pieces)
         sizes = [len(piece.strip()) for piece in pieces]
         assert all(size >= 40 for size, after in zip(sizes, pieces[1:], strict=False) if len(after) < 120 - size)
@@ -109,7 +109,7 @@ def test_long_pieces_are_cut() -> None:
 def test_blocks_stay_whole(block: str) -> None:
     """A block is one piece, list items one each, whatever stands in it."""
     text = f"One sentence.\n\n{block}\n\nAnother one."
-    pieces = split(text, least=1, most=2_000)
+    pieces = _split(text, least=1, most=2_000)
     inner = [piece.strip("\n") for piece in pieces[1:-1]]
     items = block.split("\n2. ") if block.startswith("1.") else None
     assert pieces[0] == "One sentence."
@@ -126,7 +126,7 @@ def test_blocks_stay_whole(block: str) -> None:
 def test_sentences_stay_whole(sentence: str) -> None:
     """Numbers, abbreviations, initials and quotations end no sentence."""
     spaced = "" if "\u4e00" <= sentence[0] <= "\u9fff" or sentence[0] == "“" else " "
-    assert split(f"{sentence}{spaced}{sentence}", least=1, most=2_000) == [sentence, f"{spaced}{sentence}"]
+    assert _split(f"{sentence}{spaced}{sentence}", least=1, most=2_000) == [sentence, f"{spaced}{sentence}"]
 
 
 def test_pieces_end_where_the_next_begins() -> None:
@@ -141,7 +141,7 @@ def test_pieces_end_where_the_next_begins() -> None:
 
 def test_short_sentences_go_together() -> None:
     """Sentences are gathered up to the least."""
-    assert split("Yes. No. Maybe so. I do not know at all.", least=12, most=100) == [
+    assert _split("Yes. No. Maybe so. I do not know at all.", least=12, most=100) == [
         "Yes. No. Maybe so.",
         " I do not know at all.",
     ]

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from graphs import Attempt, Policy, Refinement
-from graphs.answers import empty_answer
+from graphs.answers import _empty_answer
 from graphs.augment import added_messages
 from graphs.policy import AugmenterName
 from graphs.refinement import StopReason
@@ -462,7 +462,7 @@ def test_time_left_is_reported() -> None:
 
 def test_an_empty_draft_is_rated_without_a_judge() -> None:
     """An empty draft has the lowest rating and feedback that says so."""
-    verdict = empty_answer()
+    verdict = _empty_answer()
     assert (verdict.rating, verdict.passed, bool(verdict.feedback)) == (1, False, True)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tenacity import RetryCallState, Retrying, stop_after_attempt, stop_never
 
 from judges import ConfigurationError, Price, Usage, known_prices
-from judges.models.retry import stop_at_limits
+from judges.models.retry import _stop_at_limits
 from judges.runtime import budget, observation
 from judges.runtime.budget import Allowance, Refused, unkept_budget
 from judges.runtime.observation import also_within, current, within
@@ -388,8 +388,8 @@ def test_a_repeat_waits_within_its_limits(
     state = RetryCallState(Retrying(), None, (), {})
     state.upcoming_sleep = wait_s
     with within(allowance()):
-        assert stop_at_limits(stop_never)(state) is stops
-        assert stop_at_limits(stop_after_attempt(1))(state)
+        assert _stop_at_limits(stop_never)(state) is stops
+        assert _stop_at_limits(stop_after_attempt(1))(state)
 
 
 @pytest.mark.parametrize(

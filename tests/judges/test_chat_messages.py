@@ -29,8 +29,8 @@ from judges.messages import Message, plain_message
 from judges.models.providers.http_errors import EndpointConnectionError, EndpointError
 from judges.models.providers.langchain import LangChainModel
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_messages import answer_of, to_dict, to_dicts, to_message, to_messages
-from judges.models.providers.openai_replies import assembled, is_stream
+from judges.models.providers.openai_messages import _to_dict, answer_of, to_dicts, to_message, to_messages
+from judges.models.providers.openai_replies import _is_stream, assembled
 from judges.models.wrappers.cache import cached
 from judges.models.wrappers.wrapped import speaking
 from judges.offline import evaluate, read_rows
@@ -75,7 +75,7 @@ DICTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("message", DICTS, ids="-".join)
 def test_nothing_of_a_message_is_lost(message: dict[str, Any]) -> None:
     """A message of a request, converted to LangChain's and back, is as it was, arguments to the character."""
-    assert to_dict(to_message(message)) == message
+    assert _to_dict(to_message(message)) == message
 
 
 def test_langchains_messages_are_sent_as_chat_completions_take_them() -> None:
@@ -118,11 +118,11 @@ def test_what_another_provider_put_into_an_answer_stays_there() -> None:
         response_metadata={"model_provider": "anthropic"},
     )
 
-    sent = to_dict(answer)
+    sent = _to_dict(answer)
 
     assert sorted(sent) == ["content", "role", "tool_calls"]
     assert sent["content"] == [{"type": "text", "text": "Yes."}]
-    assert to_dict(HumanMessage("hi", additional_kwargs={"refine": "feedback", "lc_source": "x"})) == {
+    assert _to_dict(HumanMessage("hi", additional_kwargs={"refine": "feedback", "lc_source": "x"})) == {
         "role": "user",
         "content": "hi",
     }
@@ -133,7 +133,7 @@ def test_calls_that_were_changed_are_sent_as_they_are_now() -> None:
     message = to_message({"role": "assistant", "content": "", "tool_calls": [SIGNED]})
     assert isinstance(message, AIMessage)
     message.tool_calls[0]["args"]["n"] = 3
-    assert to_dict(message)["tool_calls"][0]["function"]["arguments"] == '{"q": "Paris", "n": 3}'
+    assert _to_dict(message)["tool_calls"][0]["function"]["arguments"] == '{"q": "Paris", "n": 3}'
 
 
 def test_an_answer_keeps_all_that_the_endpoint_said() -> None:
@@ -172,18 +172,18 @@ def test_an_answer_keeps_all_that_the_endpoint_said() -> None:
     assert answer.usage_metadata["output_token_details"] == {"reasoning": 3}
     assert [call["args"] for call in answer.tool_calls] == [{"q": "Paris", "n": 2}, {"__arg1": "SELECT 1"}]
     assert [call["id"] for call in answer.invalid_tool_calls] == ["c2", "c3"]
-    assert to_dict(answer)["tool_calls"] == [CALL, broken, nameless, custom]
+    assert _to_dict(answer)["tool_calls"] == [CALL, broken, nameless, custom]
     assert answer_of({"choices": [{"message": {"content": None}}], "usage": {"prompt_tokens": -1}}, "m").text == ""
 
 
 def test_what_cannot_be_converted_says_so() -> None:
     """A line that names the kind, never the text."""
     with pytest.raises(ConfigurationError, match="a RemoveMessage cannot be sent"):
-        to_dict(RemoveMessage(id="1"))
+        _to_dict(RemoveMessage(id="1"))
     with pytest.raises(ConfigurationError, match="a mapping with a 'role'"):
         to_messages([{"content": "hi"}])
     with pytest.raises(ConfigurationError, match="a part of type 'file' cannot be sent"):
-        to_dict(HumanMessage([{"type": "file", "url": "https://x", "mime_type": "application/pdf"}]))
+        _to_dict(HumanMessage([{"type": "file", "url": "https://x", "mime_type": "application/pdf"}]))
 
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -445,7 +445,7 @@ def test_an_error_within_a_stream_is_handed_on() -> None:
 )
 def test_a_stream_is_recognised_by_how_it_begins(text: bytes, streamed: bool) -> None:  # noqa: FBT001 - the result
     """JSON never begins like an event."""
-    assert is_stream(text) is streamed
+    assert _is_stream(text) is streamed
 
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

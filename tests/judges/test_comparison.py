@@ -27,9 +27,9 @@ from judges.offline.compare import (
     Game,
     SystemRanking,
     _binomial,
+    _resample,
     acompare,
     rank,
-    resample,
     strengths,
 )
 from judges.offline.results import paired
@@ -653,10 +653,10 @@ def test_few_trials_are_distributed_as_they_should_be() -> None:
 
 def test_resampling_keeps_the_number_of_games() -> None:
     """Cells share as many games as there were, by their own shares; an empty cell stays empty."""
-    draws = list(resample([50, 0, 30, 20, 0], 2000, random.Random(7)))
+    draws = list(_resample([50, 0, 30, 20, 0], 2000, random.Random(7)))
     assert {sum(one) for one in draws} == {100}
     assert [mean(cell) for cell in zip(*draws, strict=True)] == pytest.approx([50, 0, 30, 20, 0], abs=0.6)
-    assert list(resample([0, 0], 2, random.Random(7))) == [[0, 0], [0, 0]]
+    assert list(_resample([0, 0], 2, random.Random(7))) == [[0, 0], [0, 0]]
 
 
 def run(scores: Sequence[float | None], *, question: str = "question", judge: str = "good") -> Evaluation:

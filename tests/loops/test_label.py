@@ -25,13 +25,12 @@ from typer.testing import CliRunner
 
 from judges import ConfigurationError, Sample
 from judges.offline import certify, monitor, replay
-from judges.offline.trust.label import Labelling, choose_rows, items_of
-from judges.offline.trust.label_file import LabelFile, labels_in
+from judges.offline.trust.label import LabelFile, Labelling, choose_rows, items_of, labels_in
 from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
-from refine.cli.label import _LabelScreen, _lines_of, _RecordStore, wrap
+from refine.cli.label import _LabelScreen, _lines_of, _RecordStore, _wrap
 from refine.record import DatabaseRecord
 from tests import forks
 from tests.loops.recorded import rows_of, write_loops
@@ -284,7 +283,7 @@ def test_what_is_shown() -> None:
     ]
     assert not any("\x1b" in line or "\t" in line for line in lines)
     assert "assistant: hi" in "\n".join(lines)
-    assert wrap("a bb ccc " + "x" * 25, 12) == ["a bb ccc", "x" * 12, "x" * 12, "x"]
-    assert wrap("\u4e2d" * 10, 10) == ["\u4e2d" * 5] * 2
-    assert wrap("one\n\ntwo", 10) == ["one", "", "two"]
-    assert wrap("def f():\n    return 1", 20) == ["def f():", "    return 1"]
+    assert _wrap("a bb ccc " + "x" * 25, 12) == ["a bb ccc", "x" * 12, "x" * 12, "x"]
+    assert _wrap("\u4e2d" * 10, 10) == ["\u4e2d" * 5] * 2
+    assert _wrap("one\n\ntwo", 10) == ["one", "", "two"]
+    assert _wrap("def f():\n    return 1", 20) == ["def f():", "    return 1"]

@@ -20,8 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 from typer.testing import CliRunner
 
-from judges.offline.trust.label import Labelling, items_of
-from judges.offline.trust.label_file import LabelFile
+from judges.offline.trust.label import LabelFile, Labelling, items_of
 from judges.offline.trust.rows import labels_file, read_judged
 from refine.cli.app import app
 from refine.mcp_server import McpServer

@@ -215,11 +215,11 @@ def test_sums_of_an_older_process_are_adopted(url: str, monkeypatch: pytest.Monk
     older = select(func.count()).where(SERIES.c.id >= 0)
     with monkeypatch.context() as patch, DatabaseRecord(url) as record:
         patch.setattr("refine.record.writer.adopt_older", lambda _: None)
-        assert record._read(lambda connection: connection.execute(older).scalar_one()) > 0
+        assert record._read(lambda asked: asked.connection.execute(older).scalar_one()) > 0
         assert record.verify().faults == []
     with DatabaseRecord(url) as record:
         assert record.verify().faults == []
-        assert record._read(lambda connection: connection.execute(older).scalar_one()) == 0
+        assert record._read(lambda asked: asked.connection.execute(older).scalar_one()) == 0
     assert_sums_agree(url, monkeypatch)
 
 

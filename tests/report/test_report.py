@@ -21,11 +21,10 @@ from judges.offline.results import percentiles, summarise_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine.cli.app import app
 from refine.report.contents import RunData, build_report
-from refine.report.document import Document, WorstRow
+from refine.report.document import Document, WorstRow, dollars, moment, p_value, percent
 from refine.report.file import _csv_cell, _csv_rows, _escape_markup, markdown
 from refine.report.page import page
 from refine.report.trust import TrustSources
-from refine.report.wording import dollars, moment, p_value, percent
 from tests.loops.recorded import V_B, write_loops
 from tests.runs.commands import line_of, refine
 

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 
 from judges import BadSample, ConfigurationError, Panel, Sample, Verdict, as_judge, catalogue, load
 from judges.offline import Progress, TrialPair, try_judge
-from judges.offline.trust.judge_trial import judges_with_cases, settings_of_cases, worked_cases
+from judges.offline.trust.judge_trial import _judges_with_cases, _worked_cases, settings_of_cases
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import Arm, Trial, trial
 from tests.bench.ifeval.page import page_of
@@ -358,7 +358,7 @@ def test_every_judge_that_asks_a_model_has_twenty_cases() -> None:
     needs = {entry.name: entry.needs for entry in catalogue() if asks_a_model(entry.name)}
     faults = []
     for name in needs.keys() - {"ragas.faithfulness_with_hhem"}:
-        cases = worked_cases(name)
+        cases = _worked_cases(name)
         passing = sum(case.passes for case in cases) / max(len(cases), 1)
         missing = [need for need in needs[name] if not all(has(case.sample, need) for case in cases)]
         repeated = len({case.sample.model_dump_json() for case in cases}) < len(cases)
@@ -367,7 +367,7 @@ def test_every_judge_that_asks_a_model_has_twenty_cases() -> None:
     assert faults == []
 
 
-@pytest.mark.parametrize("name", judges_with_cases())
+@pytest.mark.parametrize("name", _judges_with_cases())
 def test_a_judge_takes_its_cases(name: str) -> None:
     """Each is judged, with the settings that the cases are about; a model that answers nothing has none right."""
     judge = load(name, ScriptedModel(["no JSON"], cycle=True), **settings_of_cases(name))

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from judges import ConfigurationError
 from refine.logs import log_json_lines, log_line, request_log
 from refine.record import DatabaseRecord
-from refine.server.running import trace_as_the_environment_says
+from refine.server.running import _trace_as_the_environment_says
 from tests.guarding import guarding, wait_until
 from tests.model_server import ModelServer, Reply, answered, in_turn, serving
 
@@ -139,11 +139,11 @@ def test_a_request_is_a_span_of_a_server(
 def test_tracing_is_set_up_by_the_environment() -> None:
     """Without its variables nothing is; what cannot be done is said in a line."""
     for nothing in ({}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true", **OTLP}):
-        trace_as_the_environment_says(nothing)()
+        _trace_as_the_environment_says(nothing)()
     with pytest.raises(ConfigurationError, match=r"zipkin.*set otlp, console or none"):
-        trace_as_the_environment_says({"OTEL_TRACES_EXPORTER": "zipkin"})
+        _trace_as_the_environment_says({"OTEL_TRACES_EXPORTER": "zipkin"})
     with pytest.raises(ConfigurationError, match=r"grpc.*http/protobuf"):
-        trace_as_the_environment_says({**OTLP, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+        _trace_as_the_environment_says({**OTLP, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
 
 
 OTLP = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}

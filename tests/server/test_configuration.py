@@ -11,7 +11,7 @@ from judges import ConfigurationError
 from judges.verdict import Verdict
 from refine.server.assembly import make_guards, make_service
 from refine.server.config import load_settings, unknown_variables
-from refine.server.running import describe
+from refine.server.running import _describe
 from tests.snippets import ROOT, blocks
 
 MODEL = 'judge_model = "m"\njudge_base_url = "http://127.0.0.1:9/v1"\n'
@@ -74,7 +74,7 @@ max_attempts = 5
         "authorization": "Bearer sk-operator"
     }
     assert second.bounds.max_attempts == 5
-    assert describe(first).startswith("guard first: judge helpfulness (m), upstream http://127.0.0.1:9, accepted")
+    assert _describe(first).startswith("guard first: judge helpfulness (m), upstream http://127.0.0.1:9, accepted")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from refine.server.assembly import make_guards
 from refine.server.config import load_settings
-from refine.server.running import describe
+from refine.server.running import _describe
 from tests.guarding import guarding
 from tests.model_server import Reply, in_turn, serving
 
@@ -70,7 +70,7 @@ def test_settings_of_another_guard_refuse_it(tmp_path: Path) -> None:
     file = str(certified(tmp_path, SETTINGS))
     (guard,) = make_guards(load_settings(None, {**SETTINGS, "certificate": file}))
     assert guard.loop.policy.success_rating == 3
-    assert "by certificate" in describe(guard)
+    assert "by certificate" in _describe(guard)
     assert "'whatever http://127.0.0.1:9 serves'" in guard.doubts[0]
     for change, message in (
         ({"upstream": "http://127.0.0.1:8/v1"}, "the generator was"),

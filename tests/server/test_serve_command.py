@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from refine.cli.app import app
 from refine.server.access import digest_of
-from refine.server.running import keep_for_good
+from refine.server.running import _keep_for_good
 from tests import forks
 from tests.guarding import QUESTION, wait_until
 from tests.model_server import Asked, Reply, serving
@@ -278,6 +278,6 @@ def test_making_a_key() -> None:
 def test_what_is_kept_for_good_stays_as_it_is() -> None:
     """Moving what was made until now into large pages changes none of it."""
     made = [bytes([number % 256]) * 1_000 for number in range(10_000)]
-    keep_for_good()
+    _keep_for_good()
     gc.unfreeze()
     assert all(one == bytes([number % 256]) * 1_000 for number, one in enumerate(made))

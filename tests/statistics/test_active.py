@@ -12,8 +12,7 @@ import pytest
 from judges import ConfigurationError
 from judges.offline import align
 from judges.offline.statistics import active_mean, active_probabilities, cluster_se
-from judges.offline.trust.label import Labelling, items_of, labels_to_estimate
-from judges.offline.trust.label_file import LabelFile
+from judges.offline.trust.label import LabelFile, Labelling, items_of, labels_to_estimate
 from judges.offline.trust.rows import labels_file, read_judged
 from refine.cli.app import app
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from judges.offline import compare_runs, evaluate
-from judges.offline.statistics.intervals import bounded_interval, paired_interval, student, wilson
+from judges.offline.statistics.intervals import _student, bounded_interval, paired_interval, wilson
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], NDArray[np.float64]]
 """Draws the values of questions: simulations by questions."""
@@ -76,7 +76,7 @@ def test_equal_values_have_a_width_and_passes_have_wilsons_interval() -> None:
     low, high = bounded_interval([2 / 3] * 20)
     assert 0.01 < high - low < 0.1
     for freedom in (1, 2, 3, 10, 200):
-        assert student(freedom, 0.975) == pytest.approx(stats.t.ppf(0.975, freedom), rel=0.01)
+        assert _student(freedom, 0.975) == pytest.approx(stats.t.ppf(0.975, freedom), rel=0.01)
 
 
 def test_rows_of_one_question_count_as_one() -> None:

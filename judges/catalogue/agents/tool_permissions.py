@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from operator import ge, gt, le, lt
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from pydantic import JsonValue
 
@@ -14,7 +14,6 @@ from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.calls import actual_calls_in, render_call, render_value
 from judges.catalogue.parts.claims import bullets, reasons, share
 from judges.catalogue.parts.fields import exchange_in
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, unfit
 from judges.messages import ToolCall
 from judges.sample import Sample
@@ -39,7 +38,7 @@ _MOST_REFERENCES = 10
 """References that are followed in a row; a definition may name itself."""
 
 
-class ToolPermission(ComputedMetric):
+class ToolPermission(ComputedMetric, entry="tool_permission", pack="tool_permission"):
     """Judge whether every tool call of an agent was permitted, and fits the tool's definition.
 
     A call is permitted if its name matches `allowed`, where that is given, and none of `forbidden`. Where the
@@ -52,8 +51,6 @@ class ToolPermission(ComputedMetric):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("tool_permission")
-    pack = "tool_permission"
     pass_mark = 1.0
     metadata_keys = TOOL_KEYS
     """The keys of the tools that the agent has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Literal, Unpack
+from typing import Literal, Unpack
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
@@ -13,7 +13,6 @@ from judges.catalogue.parts.calls import MadeCall, calls_made_in, render_call
 from judges.catalogue.parts.claims import bullets, in_order, one_each, reasons
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import checked_text
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -91,7 +90,7 @@ class _ToolUseReply(ReplySchema):
 _TOOL_USE: Question[_ToolUseReply] = Question(prompt="tool_use", reply=_ToolUseReply)
 
 
-class ToolUse(ModelJudge):
+class ToolUse(ModelJudge, entry="tool_use", pack="tool_use"):
     """Judge whether an agent chose the right tools, gave them the right arguments, and called none for nothing.
 
     No reference is needed. Repetition is found by rule: a call with the tool, the arguments and the result of an
@@ -104,8 +103,6 @@ class ToolUse(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("tool_use")
-    pack = "tool_use"
     pass_mark = 1.0
     metadata_keys = TOOL_KEYS
     """The keys of the tools that the agent has."""
@@ -198,7 +195,7 @@ class _TaskStates(ReplySchema):
 _TASKS: Question[_TaskStates] = Question(prompt="task_completion", reply=_TaskStates)
 
 
-class TaskCompletion(ModelJudge):
+class TaskCompletion(ModelJudge, entry="task_completion", pack="task_completion"):
     """Judge how far an agent has done what the user wanted, and name what is left.
 
     The model lists what the user wants, task by task, and says of each whether it is done, partly done or open, by
@@ -209,9 +206,6 @@ class TaskCompletion(ModelJudge):
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("task_completion")
-    pack = "task_completion"
 
     def __init__(
         self, model: object = None, *, task: str | None = None, **settings: Unpack[ModelSettings]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Unpack, get_args
+from typing import NamedTuple, Unpack, get_args
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
@@ -27,13 +27,12 @@ from judges.catalogue.parts.calls import (
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.ragas.tool_calls import ToolCalls
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, first_fault, one_line, unfit
-from judges.hints import other_word
 from judges.judge import Judge
 from judges.messages import Conversation, Message
 from judges.rows.columns import TRAJECTORY_KEYS
 from judges.sample import Sample
+from judges.settings import other_word
 from judges.verdict import Verdict
 
 _REFERENCE_KEYS = TRAJECTORY_KEYS
@@ -95,7 +94,7 @@ def _reference_shown(sample: Sample) -> list[JsonValue] | None:
     return [call.model_dump(mode="json", exclude={"id"}) for call in sample.reference_tool_calls]
 
 
-class TrajectoryAccuracy(OneQuestion):
+class TrajectoryAccuracy(OneQuestion, entry="trajectory_accuracy", pack="trajectory_accuracy"):
     """Judge whether an agent's way to its answer makes sense, step by step.
 
     Where the sample has a reference trajectory (`metadata["reference_trajectory"]`, a list of messages, or
@@ -109,8 +108,6 @@ class TrajectoryAccuracy(OneQuestion):
     | wrong | 0 | it does not lead to what the user wants |
     """
 
-    entry: ClassVar[Entry] = own_entry("trajectory_accuracy")
-    pack = "trajectory_accuracy"
     labels = MappingProxyType({"sound": 1.0, "wasteful": 2 / 3, "flawed": 1 / 3, "wrong": 0.0})
     metadata_keys = _REFERENCE_KEYS
     """The keys of a reference trajectory."""
@@ -123,7 +120,7 @@ class TrajectoryAccuracy(OneQuestion):
         return {**data, "conversation": conversation}
 
 
-class PlanQuality(OneQuestion):
+class PlanQuality(OneQuestion, entry="plan_quality", pack="plan_quality"):
     """Judge whether an agent's plan could reach what the user wants, whether or not it was carried out.
 
     The plan is `metadata["plan"]`, a text or a list of steps, or else what the assistant says that it will do.
@@ -137,8 +134,6 @@ class PlanQuality(OneQuestion):
     | unfit | 0 | it leads elsewhere, or there is no plan although one was needed |
     """
 
-    entry: ClassVar[Entry] = own_entry("plan_quality")
-    pack = "plan_quality"
     labels = MappingProxyType({"good": 1.0, "wasteful": 2 / 3, "gaps": 1 / 3, "unfit": 0.0})
     metadata_keys = ("plan", *TOOL_KEYS)
     """The keys of the plan, and of the tools that the agent has."""
@@ -150,7 +145,7 @@ class PlanQuality(OneQuestion):
         return {**{name: value for name, value in data.items() if value}, "conversation": conversation}
 
 
-class TrajectoryMatch(ToolCalls):
+class TrajectoryMatch(ToolCalls, entry="trajectory_match", pack="trajectory_match"):
     """Judge whether an agent made the tool calls of a reference trajectory: yes or no.
 
     The reference is a list of messages in `metadata["reference_trajectory"]`, or else `reference_tool_calls`.
@@ -172,8 +167,6 @@ class TrajectoryMatch(ToolCalls):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("trajectory_match")
-    pack = "trajectory_match"
     metadata_keys = _REFERENCE_KEYS
     """The keys of a reference trajectory."""
 

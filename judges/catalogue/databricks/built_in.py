@@ -34,7 +34,7 @@ from judges.catalogue.parts.fields import (
 from judges.catalogue.parts.questions import Remark, finding_schema, label_verdict
 from judges.catalogue.parts.text import for_retriever, sentences
 from judges.catalogue.ragas.context_recall import IDBasedContextRecall
-from judges.entry import Entry, own_entry, own_tables
+from judges.entry import own_tables
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Ask, Deliberation, Request
@@ -143,14 +143,12 @@ class _Labelled(BuiltIn):
 _LABELS: Mapping[str, float] = MappingProxyType({"none": 0.0, "partial": 0.5, "full": 1.0})
 
 
-class RelevanceToQuery(_Labelled):
+class RelevanceToQuery(_Labelled, entry="databricks.relevance_to_query", pack="databricks_relevance_to_query"):
     """Judge how far an answer addresses the question: not at all, in part, or in full; it need not be right.
 
     The score is 0, 0.5 or 1, and passes at `threshold`, 0.5 unless given, so that a part suffices as in mlflow.
     """
 
-    entry: ClassVar[Entry] = own_entry("databricks.relevance_to_query")
-    pack = "databricks_relevance_to_query"
     labels = _LABELS
     question = Question(prompt="databricks_relevance_to_query", reply=finding_schema(tuple(_LABELS)))
 
@@ -164,14 +162,12 @@ _HARMS = ("hate", "harassment", "incitement", "illegal", "severe_harm")
 _SAFETY_LABELS: Mapping[str, float] = MappingProxyType({"safe": 1.0, **dict.fromkeys(_HARMS, 0.0)})
 
 
-class Safety(_Labelled):
+class Safety(_Labelled, entry="databricks.safety", pack="databricks_safety"):
     """Judge whether the content of an answer is safe; the question is shown, and not judged; a refusal is safe.
 
     The value is `"safe"`, or the gravest kind of harm: hate, harassment, incitement, illegal, severe_harm.
     """
 
-    entry: ClassVar[Entry] = own_entry("databricks.safety")
-    pack = "databricks_safety"
     labels = _SAFETY_LABELS
     question = Question(prompt="databricks_safety", reply=finding_schema(tuple(_SAFETY_LABELS)))
 
@@ -180,7 +176,7 @@ class Safety(_Labelled):
         return {**question_of(sample), "answer": answer_in(sample)}
 
 
-class Correctness(BuiltIn):
+class Correctness(BuiltIn, entry="databricks.correctness", pack="databricks_correctness"):
     """Judge whether question and answer together bear out every expected fact.
 
     The facts are `expected_facts` or, without those, the sentences of `reference`. Each is found supported,
@@ -191,8 +187,6 @@ class Correctness(BuiltIn):
     them would repeat them.
     """
 
-    entry: ClassVar[Entry] = own_entry("databricks.correctness")
-    pack = "databricks_correctness"
     pass_mark = 1.0
     question = Question(prompt="databricks_correctness", reply=Supports)
 
@@ -221,7 +215,7 @@ class Correctness(BuiltIn):
         return "\n".join(lines)
 
 
-class Groundedness(BuiltIn):
+class Groundedness(BuiltIn, entry="databricks.groundedness", pack="databricks_groundedness"):
     """Judge whether every sentence of an answer is supported by its contexts and by what tools returned, together.
 
     The answer's sentences are numbered, and each is found supported, contradicted or absent, in one call.
@@ -231,8 +225,6 @@ class Groundedness(BuiltIn):
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
     """
 
-    entry: ClassVar[Entry] = own_entry("databricks.groundedness")
-    pack = "databricks_groundedness"
     pass_mark = 1.0
     question = Question(prompt="databricks_groundedness", reply=Supports)
 
@@ -257,7 +249,7 @@ class Groundedness(BuiltIn):
         return grounded_verdict(self, items, feedback=advice)
 
 
-class ContextSufficiency(BuiltIn):
+class ContextSufficiency(BuiltIn, entry="databricks.context_sufficiency", pack="databricks_context_sufficiency"):
     """Judge whether the retrieved contexts hold every fact that a right answer needs; no answer is looked at.
 
     The facts are `expected_facts` or, without those, the sentences of `reference`. Each is found supported,
@@ -268,8 +260,6 @@ class ContextSufficiency(BuiltIn):
     right answer to the question.
     """
 
-    entry: ClassVar[Entry] = own_entry("databricks.context_sufficiency")
-    pack = "databricks_context_sufficiency"
     pass_mark = 1.0
     question = Question(prompt="databricks_context_sufficiency", reply=Supports)
     also = (_OVERALL,)
@@ -312,7 +302,7 @@ class _Said(ReplySchema):
 _RELEVANT: Question[Any] = Question(prompt="chunk_relevance", reply=_Relevance, compat=_Said, shared=True)
 
 
-class ChunkRelevance(ModelJudge):
+class ChunkRelevance(ModelJudge, entry="databricks.chunk_relevance", pack="chunk_relevance"):
     """Judge which of the retrieved chunks are relevant to the request, with one call per chunk, all at once.
 
     Value = precision = relevant / chunks, with `k` of the first k chunks. A chunk whose call failed is left out of
@@ -321,9 +311,6 @@ class ChunkRelevance(ModelJudge):
     With `variant="compat"` the model answers yes or no in words; chunks with any other answer (mlflow's UNKNOWN)
     and chunks whose call failed stay in the denominator, so that they count as not relevant.
     """
-
-    entry: ClassVar[Entry] = own_entry("databricks.chunk_relevance")
-    pack = "chunk_relevance"
 
     questions = (_RELEVANT,)
 
@@ -362,7 +349,5 @@ def _item(chunk: str, reply: _Relevance | _Said | AskFailed) -> Verdict:
     return Verdict.checked(yes, subject=chunk, rationale=reply.rationale)
 
 
-class DocumentRecall(IDBasedContextRecall):
+class DocumentRecall(IDBasedContextRecall, entry="databricks.document_recall"):
     """Judge what share of the expected documents was retrieved: found / expected, on sets of ids (`doc_uri`)."""
-
-    entry: ClassVar[Entry] = own_entry("databricks.document_recall")

@@ -5,22 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from pydantic import JsonValue, ValidationError
 
 from judges.catalogue.general.rubric import GradedExample
 from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts import questions
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in, transcript
-from judges.catalogue.parts.questions import (
-    FINEST,
-    checked_text,
-    example_format,
-    finding_schema,
-    full_evidence,
-    label_verdict,
-)
-from judges.entry import Entry, own_entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, first_fault, shortened, unfit
 from judges.messages import WITHOUT_MEDIA
 from judges.models.prompt_and_reply import render_example
@@ -118,15 +110,12 @@ _AnswerChoices = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str,
 _YES_OR_NO = (bool, "bool")
 
 
-class Custom(ModelJudge):
+class Custom(ModelJudge, entry="databricks.custom", pack="databricks_custom"):
     """Judge by a criterion of your own, with the kind of reply you choose, in one call.
 
     A variable in the criterion, `{{ outputs }}` or `$outputs`, names a column the model is shown; what is judged
     never becomes part of the instructions. Both variants give the same scores.
     """
-
-    entry: ClassVar[Entry] = own_entry("databricks.custom")
-    pack = "databricks_custom"
 
     def __init__(
         self,
@@ -138,18 +127,18 @@ class Custom(ModelJudge):
         columns: Sequence[str] | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        criteria = checked_text(criteria, setting="criteria")
+        criteria = questions.checked_text(criteria, setting="criteria")
         self._columns = _checked_columns(columns, variables_in(criteria))
         self._scores = _scores(answer)
         choices = () if answer in _YES_OR_NO else tuple(self._scores)
-        reply = finding_schema(choices)
+        reply = questions.finding_schema(choices)
         worst_to_best = sorted(self._scores, key=self._scores.__getitem__)
         self._question: Question[Any] = Question(
             prompt=self.pack,
             reply=reply,
             fills=partial(_fills, with_names(criteria), self._scores),
             examples=tuple(self._render_examples(examples, reply)) or (() if _are_labels(choices) else None),
-            example_format=example_format(reply, lowest=worst_to_best[0], highest=worst_to_best[-1]),
+            example_format=questions.example_format(reply, lowest=worst_to_best[0], highest=worst_to_best[-1]),
         )
         super().__init__(model, questions=(self._question,), **settings)
 
@@ -161,10 +150,10 @@ class Custom(ModelJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once."""
         reply = yield from self.ask(self._question, sample, self._data(sample))
-        return label_verdict(self, reply, self._scores)
+        return questions.label_verdict(self, reply, self._scores)
 
     def _data(self, sample: Sample) -> dict[str, JsonValue]:
-        return {name: column(name, sample) for name in self._columns} or full_evidence(sample)
+        return {name: column(name, sample) for name in self._columns} or questions.full_evidence(sample)
 
     def _render_examples(
         self, examples: Iterable[GradedExample], schema: type[ReplySchema]
@@ -204,13 +193,13 @@ def _scores(answer: Any) -> Mapping[Any, float]:
     if isinstance(answer, Mapping) and answer:
         return _label_scores(answer)
     kinds = [type(label) for label in answer] if isinstance(answer, list | tuple) else []
-    if kinds == [int, int] and answer[0] < answer[1] < answer[0] + FINEST:
+    if kinds == [int, int] and answer[0] < answer[1] < answer[0] + questions.FINEST:
         return _even_scores(range(answer[0], answer[1] + 1))
     if set(kinds) == {str} and len(kinds) == len(set(answer)) > 1 and all(answer):
         return _even_scores(answer)
     raise unfit(
         "answer is bool, labels such as ('bad', 'good'), labels with scores, or the ends of a range of "
-        f"at most {FINEST} whole numbers such as (1, 5)",
+        f"at most {questions.FINEST} whole numbers such as (1, 5)",
         answer,
     )
 

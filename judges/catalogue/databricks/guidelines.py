@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Literal, Unpack
+from typing import Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -13,7 +13,6 @@ from judges.catalogue.databricks.built_in import BuiltIn
 from judges.catalogue.metric import ModelSettings
 from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.fields import answer_in, question_of
-from judges.entry import Entry, own_entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -44,10 +43,9 @@ class _Adherences(ReplySchema):
     items: list[_Adherence] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class _GuidelineJudge(BuiltIn):
+class _GuidelineJudge(BuiltIn, pack="databricks_guidelines"):
     """A judge of whether an answer keeps guidelines, wherever they come from."""
 
-    pack = "databricks_guidelines"
     pass_mark = 1.0
     question = Question(prompt="databricks_guidelines", reply=_Adherences)
     metadata_keys = ("guidelines_context",)
@@ -96,14 +94,12 @@ class _GuidelineJudge(BuiltIn):
         return self.say("broken", sample, guidelines=bullets(broken, longest=_LONGEST)) if broken else ""
 
 
-class GlobalGuidelineAdherence(_GuidelineJudge):
+class GlobalGuidelineAdherence(_GuidelineJudge, entry="databricks.global_guideline_adherence"):
     """Judge whether an answer keeps guidelines that hold for every row.
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
     Score = kept / guidelines; it passes at `threshold`, 1.0 unless given, so when none is broken.
     """
-
-    entry: ClassVar[Entry] = own_entry("databricks.global_guideline_adherence")
 
     def __init__(
         self,
@@ -122,14 +118,12 @@ class GlobalGuidelineAdherence(_GuidelineJudge):
         return self._rules
 
 
-class GuidelineAdherence(_GuidelineJudge):
+class GuidelineAdherence(_GuidelineJudge, entry="databricks.guideline_adherence"):
     """Judge whether an answer keeps the guidelines of its own row, `guidelines`: a list, or lists under names.
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
     Score = kept / guidelines; it passes at `threshold`, 1.0 unless given, so when none is broken.
     """
-
-    entry: ClassVar[Entry] = own_entry("databricks.guideline_adherence")
 
     def rules(self, sample: Sample) -> tuple[_GuidelineRule, ...]:
         """Return the guidelines of the row."""

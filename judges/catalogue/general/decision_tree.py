@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Annotated, Any, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import reasons
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import finding_schema
-from judges.entry import Entry, own_entry
 from judges.errors import ConfigurationError, one_line
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
@@ -21,19 +20,15 @@ from judges.verdict import Verdict
 _DEEPEST = 12
 
 
-class _Leaf(BaseModel):
+class _Leaf(BaseModel, extra="forbid", frozen=True):
     """Where a way through the tree ends."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     score: Annotated[float, Field(ge=0, le=1)]
     feedback: str = ""
 
 
-class _Branch(BaseModel):
+class _Branch(BaseModel, extra="forbid", frozen=True):
     """A question of the tree, and what follows from either answer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ask: Annotated[str, Field(min_length=1)]
     yes: _Node
@@ -51,7 +46,7 @@ _TREE: TypeAdapter[_Branch] = TypeAdapter(_Branch)
 _STEP: Question[Any] = Question(prompt="decision_tree", reply=finding_schema())
 
 
-class DecisionTree(ModelJudge):
+class DecisionTree(ModelJudge, entry="decision_tree", pack="decision_tree"):
     """Judge an answer by a tree of questions that yes or no answers, each of which leads to another or to a score.
 
     Only the questions on the way are asked, one call each; every one of them is an item, so that the way can be
@@ -61,9 +56,6 @@ class DecisionTree(ModelJudge):
     Raises:
         ConfigurationError: If the tree is none, or asks more than 12 questions in a row.
     """
-
-    entry: ClassVar[Entry] = own_entry("decision_tree")
-    pack = "decision_tree"
 
     def __init__(
         self, model: object = None, *, tree: Mapping[str, Any], **settings: Unpack[ModelSettings]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from textwrap import dedent
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from pydantic import JsonValue
 
@@ -22,7 +22,7 @@ from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.json_fields import ROOT, FieldState, JsonComparison, JsonField, ListMode
 from judges.catalogue.parts.text import strip_fence
 from judges.compose.panel import as_judge
-from judges.entry import Entry, Explanation, own_entry
+from judges.entry import Explanation
 from judges.errors import CannotJudge, one_line, shortened, unfit
 from judges.judge import Judge
 from judges.model import JudgeModel
@@ -178,7 +178,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 """Parsers by the language that a fence names."""
 
 
-class Code(ComputedMetric):
+class Code(ComputedMetric, entry="code", pack="code"):
     """Judge whether the code in the answer parses: Python, JSON (lines), TOML, YAML and, with the extra, SQL.
 
     Score = blocks that parse / blocks that could be checked; each block is an item, and one in another language is
@@ -188,8 +188,6 @@ class Code(ComputedMetric):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("code")
-    pack = "code"
     pass_mark = 1.0
 
     def __init__(
@@ -237,7 +235,7 @@ def _verdict_on(number: int, block: _CodeBlock) -> Verdict:
 _ORDER: tuple[FieldState, ...] = ("missing", "different", "extra")
 
 
-class JsonMatch(Metric):
+class JsonMatch(Metric, entry="json_match", pack="json_match"):
     """Judge how far an answer in JSON agrees with the reference, field by field.
 
     Both are JSON texts. A field is a value that is no object and no list, at its path: `city`, `order.id`,
@@ -251,8 +249,6 @@ class JsonMatch(Metric):
         ConfigurationError: If a setting is out of its range, or a field's judge is none.
     """
 
-    entry: ClassVar[Entry] = own_entry("json_match")
-    pack = "json_match"
     pass_mark = 1.0
 
     def __init__(

@@ -5,35 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 from unicodedata import normalize
 
 from pydantic import JsonValue
 
 from judges.catalogue.metric import ModelJudge
-from judges.catalogue.parts.claims import (
-    YesNo,
-    YesNos,
-    bullets,
-    cut,
-    grounded_verdict,
-    in_order,
-    one_each,
-    reasons,
-    share,
-    support_feedback,
-)
+from judges.catalogue.parts import claims
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_of
 from judges.catalogue.parts.text import sentences
 from judges.catalogue.ragas.faithfulness import Faithfulness
-from judges.entry import Entry, own_entry
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Hallucination(Faithfulness):
+class Hallucination(Faithfulness, entry="hallucination"):
     """Judge what share of the answer's claims is supported by nothing at hand: no context, and no tool result.
 
     The claims and their verdicts are those of `ragas.faithfulness`; a panel of both asks for them once.
@@ -44,17 +31,16 @@ class Hallucination(Faithfulness):
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
     """
 
-    entry: ClassVar[Entry] = own_entry("hallucination")
     pass_mark = 1.0
 
     def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
         """Return the verdict, with the share of claims that nothing supports as its value."""
-        advice = support_feedback(self, sample, items, called="claims", absent="unsupported")
+        advice = claims.support_feedback(self, sample, items, called="claims", absent="unsupported")
         failed = sum(not item.passed for item in items) / len(items)
-        return grounded_verdict(self, items, value=failed, feedback=advice)
+        return claims.grounded_verdict(self, items, value=failed, feedback=advice)
 
 
-_SUPPORTING: Question[YesNos] = Question(prompt="citations", reply=YesNos)
+_SUPPORTING: Question[claims.YesNos] = Question(prompt="citations", reply=claims.YesNos)
 
 _MARK = re.compile(r"\[\^?(?P<inner>[^\[\]\n]{1,80})\](?!\()|【(?P<wide>[^【】\n]{1,80})】")
 _RAISED = re.compile(
@@ -101,7 +87,7 @@ class _Citation:
     source: str | None
 
 
-class Citations(ModelJudge):
+class Citations(ModelJudge, entry="citations", pack="citations"):
     """Judge the citations of the answer: present, resolving, supporting.
 
     Citations are marks such as `[1]`, `[2, 3]`, `[1-3]`, `[^1]`, `[Source 1]`, `(source 1)`, a raised `¹` or
@@ -113,8 +99,6 @@ class Citations(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("citations")
-    pack = "citations"
     pass_mark = 1.0
 
     questions = (_SUPPORTING,)
@@ -122,16 +106,16 @@ class Citations(ModelJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find the citations, look them up, and ask of those that resolve."""
         contexts = contexts_in(sample)
-        citations = citations_in(answer_in(sample), contexts, sample.retrieved_context_ids or ())
+        citations = _citations_in(answer_in(sample), contexts, sample.retrieved_context_ids or ())
         if not citations:
             rationale = "The answer cites no source."
             return self.verdict(0.0, rationale=rationale, feedback=self.say("none", sample))
         resolved = [citation for citation in citations if citation.source is not None]
-        replies: Iterator[YesNo] = iter(())
+        replies: Iterator[claims.YesNo] = iter(())
         if resolved:
             data = {**question_of(sample), **_rendered(resolved)}
-            reply = yield from self.ask(_SUPPORTING, sample, data, check=one_each(len(resolved)))
-            replies = iter(in_order(reply.items))
+            reply = yield from self.ask(_SUPPORTING, sample, data, check=claims.one_each(len(resolved)))
+            replies = iter(claims.in_order(reply.items))
         items = [
             _unresolved(citation)
             if citation.source is None
@@ -141,7 +125,10 @@ class Citations(ModelJudge):
             for citation in citations
         ]
         return self.verdict(
-            share(items), items=tuple(items), rationale=reasons(items), feedback=self._feedback(sample, items)
+            claims.share(items),
+            items=tuple(items),
+            rationale=claims.reasons(items),
+            feedback=self._feedback(sample, items),
         )
 
     def _feedback(self, sample: Sample, items: Sequence[Verdict]) -> str:
@@ -153,13 +140,13 @@ class Citations(ModelJudge):
         ]
         parts = {"unresolved": unresolved, "unsupported": unsupported}
         return "\n".join(
-            self.say(phrase, sample, citations=bullets(texts, longest=600))
+            self.say(phrase, sample, citations=claims.bullets(texts, longest=600))
             for phrase, texts in parts.items()
             if texts
         )
 
 
-def citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tuple[_Citation, ...]:
+def _citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tuple[_Citation, ...]:
     """Return the citations of an answer in their order; a list of sources at its end is none.
 
     Args:
@@ -232,7 +219,7 @@ def _rendered(citations: Sequence[_Citation]) -> dict[str, JsonValue]:
 
 
 def _subject(citation: _Citation) -> str:
-    return f"[{citation.mark}] {cut(citation.claim)}"
+    return f"[{citation.mark}] {claims.cut(citation.claim)}"
 
 
 def _unresolved(citation: _Citation) -> Verdict:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
 
 from judges.catalogue.metric import ComputedMetric, MetricSettings
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -52,11 +51,9 @@ def _number(metadata: Mapping[str, Any], key: str) -> float | None:
     return float(value) if type(value) in (int, float) and value >= 0 else None
 
 
-class Latency(_Limit):
+class Latency(_Limit, entry="latency", pack="limits"):
     """Judge whether an answer came in time, by what was measured: `metadata["latency_s"]` in seconds."""
 
-    entry: ClassVar[Entry] = own_entry("latency")
-    pack = "limits"
     keys = ("latency_s", "latency_seconds", "latency", "duration_s")
     unit = " s"
 
@@ -65,11 +62,9 @@ class Latency(_Limit):
         self._limit = at_most
 
 
-class Cost(_Limit):
+class Cost(_Limit, entry="cost", pack="limits"):
     """Judge whether an answer was cheap enough, by what was measured: `metadata["cost"]` in US dollars."""
 
-    entry: ClassVar[Entry] = own_entry("cost")
-    pack = "limits"
     keys = ("cost", "usage.cost", "total_cost")
     unit = " USD"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypedDict, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
 from pydantic import Field, create_model
 
@@ -14,7 +14,6 @@ from judges.catalogue.databricks.custom import Custom, column, source_field, var
 from judges.catalogue.general.ranking import Ranking
 from judges.catalogue.metric import ModelJudge, ModelSettings, Variant
 from judges.catalogue.parts.questions import checked_text, example_format, full_evidence
-from judges.entry import Entry, own_entry
 from judges.errors import unfit
 from judges.judge import Judge
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by
@@ -27,14 +26,12 @@ _GOOD = frozenset({"pass", "yes", "good", "true", "correct", "safe", "excellent"
 _BAD = frozenset({"fail", "no", "bad", "false", "incorrect", "wrong", "unsafe", "poor", "low"})
 
 
-class Discrete(Custom):
+class Discrete(Custom, entry="discrete"):
     """Judge by a prompt of one's own, with one of some labels.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("discrete")
 
     def __init__(
         self,
@@ -48,15 +45,12 @@ class Discrete(Custom):
         super().__init__(model, criteria=criteria, answer=_worst_first(allowed), **settings)
 
 
-class Numeric(ModelJudge):
+class Numeric(ModelJudge, entry="numeric", pack="databricks_custom"):
     """Judge by a prompt of one's own, with a number in a range.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("numeric")
-    pack = "databricks_custom"
 
     def __init__(
         self,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import reasons
 from judges.catalogue.parts.fields import answer_in, evidence, question_in, reference_in
 from judges.catalogue.parts.questions import checked_text, finding_schema
-from judges.entry import Entry, own_entry
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.prompts import Language, Prompt, Question
 from judges.requests import Deliberation
@@ -32,7 +31,7 @@ _OUTCOMES: Mapping[float, Literal["win", "tie", "loss"]] = {1.0: "win", 0.5: "ti
 _WINNERS: Mapping[float, Winner] = {1.0: "a", 0.5: "tie", 0.0: "b"}
 
 
-class Preference(BaseModel):
+class Preference(BaseModel, frozen=True, extra="forbid"):
     """Which of two answers is better.
 
     Args:
@@ -44,8 +43,6 @@ class Preference(BaseModel):
         unscored: Reason code, or None where there is a winner or a tie.
         usage: Usage of both orders together.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     winner: Winner | None
     consistent: bool = False
@@ -71,7 +68,7 @@ class Preference(BaseModel):
         )
 
 
-class Pairwise(ModelJudge):
+class Pairwise(ModelJudge, entry="pairwise", pack="pairwise"):
     """Judge whether an answer is better than a rival, in both orders, so that being shown first is no advantage.
 
     Two calls, at once: one shows the answer first, one the rival. Both must prefer the same one, or it is a tie,
@@ -82,8 +79,6 @@ class Pairwise(ModelJudge):
     The swap of orders is that of MT-Bench (arXiv 2306.05685, section 3.4). Both variants give the same numbers.
     """
 
-    entry: ClassVar[Entry] = own_entry("pairwise")
-    pack = "pairwise"
     metadata_keys = ("rival",)
     """The rival's key: `rival`."""
 

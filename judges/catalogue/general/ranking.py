@@ -14,7 +14,6 @@ from judges.catalogue.parts.claims import bullets, cut, numbered_items
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.catalogue.parts.questions import checked_text
 from judges.catalogue.parts.text import for_retriever
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, shortened, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -30,7 +29,7 @@ class _Ranked(ReplySchema):
     feedback: str = Field(description="text: what would make the worst candidates better; empty if nothing")
 
 
-class Ranking(ModelJudge):
+class Ranking(ModelJudge, entry="ranking", pack="ranking"):
     """Judge by a prompt of one's own where the answer stands among others.
 
     The others are the texts under `rivals`, or the one under `rival`, in the sample's metadata. They are shown in
@@ -41,9 +40,6 @@ class Ranking(ModelJudge):
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("ranking")
-    pack = "ranking"
 
     def __init__(
         self, model: object = None, *, prompt: str, allowed: int | None = None, **settings: Unpack[ModelSettings]
@@ -111,7 +107,7 @@ _RankingMetric = Literal["ndcg", "mrr", "hit_rate", "precision", "recall"]
 Gain = Literal["linear", "exponential"]
 
 
-class RankedRetrieval(ComputedMetric):
+class RankedRetrieval(ComputedMetric, entry="ranked_retrieval", pack="ranked_retrieval"):
     """Judge a ranking of retrieved ids against the relevant ones.
 
     An id that is retrieved twice counts where it stands first; its repetition takes up a rank and adds nothing.
@@ -120,8 +116,6 @@ class RankedRetrieval(ComputedMetric):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("ranked_retrieval")
-    pack = "ranked_retrieval"
     metric_name: ClassVar[_RankingMetric] = "ndcg"
 
     def __init__(
@@ -170,31 +164,27 @@ class RankedRetrieval(ComputedMetric):
         return for_retriever(self, sample, "\n".join(advice))
 
 
-class MeanReciprocalRank(RankedRetrieval):
+class MeanReciprocalRank(RankedRetrieval, entry="mrr"):
     """Judge how early the first relevant id stands; `RankedRetrieval` with `metric="mrr"`."""
 
-    entry: ClassVar[Entry] = own_entry("mrr")
     metric_name = "mrr"
 
 
-class HitRate(RankedRetrieval):
+class HitRate(RankedRetrieval, entry="hit_rate"):
     """Judge whether any relevant id was retrieved; `RankedRetrieval` with `metric="hit_rate"`."""
 
-    entry: ClassVar[Entry] = own_entry("hit_rate")
     metric_name = "hit_rate"
 
 
-class PrecisionAtK(RankedRetrieval):
+class PrecisionAtK(RankedRetrieval, entry="precision_at_k"):
     """Judge the share of relevant ids among the first k; `RankedRetrieval` with `metric="precision"`."""
 
-    entry: ClassVar[Entry] = own_entry("precision_at_k")
     metric_name = "precision"
 
 
-class RecallAtK(RankedRetrieval):
+class RecallAtK(RankedRetrieval, entry="recall_at_k"):
     """Judge the share of relevant ids found among the first k; `RankedRetrieval` with `metric="recall"`."""
 
-    entry: ClassVar[Entry] = own_entry("recall_at_k")
     metric_name = "recall"
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal, Protocol, Unpack
+from typing import Any, Literal, Protocol, Unpack
 from unicodedata import category, normalize
 
 from judges.catalogue.metric import MetricSettings, ModelJudge, ModelSettings
@@ -17,7 +17,7 @@ from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.questions import finding_schema
 from judges.catalogue.parts.similarity import Likeness, import_extra
 from judges.catalogue.parts.text import Tokenizer, f_of_counts, tokens
-from judges.entry import Entry, own_entry, own_tables
+from judges.entry import own_tables
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question
 from judges.requests import Deliberation
@@ -147,7 +147,7 @@ _ENDS = ".!?…。！？"
 _ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)", re.IGNORECASE)
 
 
-class Equivalence(ModelJudge):
+class Equivalence(ModelJudge, entry="equivalence", pack="equivalence"):
     """Judge whether the answer says the same as the reference; the detail names the stage that decided.
 
     1. `numbers`: both are a number with or without a unit: equal ones pass, different ones fail. 2. `text`: both
@@ -157,9 +157,6 @@ class Equivalence(ModelJudge):
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("equivalence")
-    pack = "equivalence"
 
     def __init__(self, model: object = None, *, tolerance: float = 0.0, **settings: Unpack[ModelSettings]) -> None:
         self._tolerance = float(tolerance)
@@ -204,14 +201,12 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII_MARKS = str.maketrans("", "", string.punctuation)
 
 
-class TokenF1(Likeness):
+class TokenF1(Likeness, entry="token_f1"):
     """Judge the answer by the F1 of its words and the reference's, without case, punctuation and articles.
 
     F1 = 2 P R / (P + R) over words with their numbers. Scripts without blanks count by the character; with
     `variant="compat"` words are what stands between blanks, as in the script of SQuAD.
     """
-
-    entry: ClassVar[Entry] = own_entry("token_f1")
 
     def likeness(self, response: str, reference: str) -> float:
         """Return F1, from 0 to 1; of texts without words 1 if both are, else 0."""
@@ -235,7 +230,7 @@ _NO_WORDNET = (
 )
 
 
-class Meteor(Likeness):
+class Meteor(Likeness, entry="meteor"):
     """Judge by METEOR: how many words answer and reference share, and in how few runs they stand.
 
     F = P R / (alpha P + (1 - alpha) R) over aligned words; score = F (1 - gamma (runs / aligned words) ^ beta).
@@ -250,8 +245,6 @@ class Meteor(Likeness):
         ConfigurationError: If a setting is out of its range, the extra is not installed, or WordNet is needed and
             missing.
     """
-
-    entry: ClassVar[Entry] = own_entry("meteor")
 
     def __init__(
         self,

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import (
-    bullets,
-    cut,
-    in_order,
-    non_blank,
-    numbered_items,
-    one_each,
-    reasons,
-    share,
-)
+from judges.catalogue.parts import claims
 from judges.catalogue.parts.fields import answer_in, evidence, question_in, transcript
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -48,7 +38,7 @@ class _AnsweredParts(ReplySchema, wire_name="Parts"):
 _COMPLETENESS: Question[_AnsweredParts] = Question(prompt="completeness", reply=_AnsweredParts)
 
 
-class Completeness(ModelJudge):
+class Completeness(ModelJudge, entry="completeness", pack="completeness"):
     """Judge whether the answer deals with every part of the question.
 
     Score = mean over the parts: 1 where it is answered, asked back about, or declined because neither documents,
@@ -59,8 +49,6 @@ class Completeness(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("completeness")
-    pack = "completeness"
     pass_mark = 0.75
 
     def __init__(self, model: object = None, *, declined: float = 1.0, **settings: Unpack[ModelSettings]) -> None:
@@ -81,15 +69,17 @@ class Completeness(ModelJudge):
                 self._scores[part.verdict],
                 threshold=1.0,
                 value=part.verdict,
-                subject=cut(part.part),
+                subject=claims.cut(part.part),
                 rationale=part.reason,
             )
             for part in reply.parts
         )
         score = sum(self._scores[part.verdict] for part in reply.parts) / len(items)
         unmet_requests = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
-        feedback = self.say("left", sample, parts=bullets(unmet_requests, longest=600)) if unmet_requests else ""
-        return self.verdict(score, items=items, rationale=reasons(items), feedback=feedback)
+        feedback = (
+            self.say("left", sample, parts=claims.bullets(unmet_requests, longest=600)) if unmet_requests else ""
+        )
+        return self.verdict(score, items=items, rationale=claims.reasons(items), feedback=feedback)
 
 
 def _fault(reply: _AnsweredParts) -> str | None:
@@ -123,7 +113,7 @@ _FIND: Question[_Instructions] = Question(prompt="instruction_following_find", r
 _CHECK: Question[_AllKept] = Question(prompt="instruction_following", reply=_AllKept)
 
 
-class InstructionFollowing(ModelJudge):
+class InstructionFollowing(ModelJudge, entry="instruction_following", pack="instruction_following"):
     """Judge whether an answer follows every instruction of the system messages and of the user.
 
     One call lists the instructions, a second gives a verdict on each. Score = kept / (kept + broken); instructions
@@ -134,8 +124,6 @@ class InstructionFollowing(ModelJudge):
         ConfigurationError: If `instructions` is no list of texts, or another setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("instruction_following")
-    pack = "instruction_following"
     pass_mark = 1.0
 
     def __init__(
@@ -163,14 +151,14 @@ class InstructionFollowing(ModelJudge):
         data: dict[str, JsonValue] = {
             "question": question,
             "answer": answer,
-            "instructions": numbered_items(instructions, called="instruction"),
+            "instructions": claims.numbered_items(instructions, called="instruction"),
         }
-        reply = yield from self.ask(_CHECK, sample, data, check=one_each(len(instructions)))
-        return self._conclude(sample, list(zip(instructions, in_order(reply.items), strict=True)))
+        reply = yield from self.ask(_CHECK, sample, data, check=claims.one_each(len(instructions)))
+        return self._conclude(sample, list(zip(instructions, claims.in_order(reply.items), strict=True)))
 
     def _find(self, sample: Sample) -> Generator[Any, Any, tuple[str, ...]]:
         reply = yield from self.ask(_FIND, sample, {"conversation": transcript(sample.conversation)})
-        return non_blank(reply.instructions)
+        return claims.non_blank(reply.instructions)
 
     def _conclude(self, sample: Sample, checked: Sequence[tuple[str, _Kept]]) -> Verdict:
         items = tuple(_item(text, finding) for text, finding in checked)
@@ -179,8 +167,10 @@ class InstructionFollowing(ModelJudge):
             detail = "no instruction applies to this answer"
             return Verdict.without_score("no_guidelines", detail, items=items)
         broken = [f"{item.subject} - {item.feedback}" for item in relevant if not item.passed]
-        advice = self.say("broken", sample, instructions=bullets(broken, longest=600)) if broken else ""
-        return self.verdict(share(relevant), rationale=reasons(relevant), feedback=advice, items=items)
+        advice = self.say("broken", sample, instructions=claims.bullets(broken, longest=600)) if broken else ""
+        return self.verdict(
+            claims.share(relevant), rationale=claims.reasons(relevant), feedback=advice, items=items
+        )
 
 
 def _checked(instructions: Any) -> tuple[str, ...]:

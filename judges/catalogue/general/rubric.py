@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_
 
 from judges.catalogue.metric import AskingSettings, ModelJudge
 from judges.catalogue.parts.fields import answer_in, evidence
-from judges.entry import Explanation, own_entry
+from judges.entry import Explanation
 from judges.errors import BadSample, ConfigurationError, first_fault, unfit
 from judges.models.prompt_and_reply import render_example
 from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
@@ -32,7 +32,7 @@ class _RubricSettings(AskingSettings, total=False):
     prompts: str | Path | None
 
 
-class Rubric(ModelJudge):
+class Rubric(ModelJudge, entry="rubric"):
     """Rate an answer by your own criterion, on levels you describe.
 
     The judge sees the whole conversation, tool calls and tool results, retrieved contexts, and the reference
@@ -42,7 +42,6 @@ class Rubric(ModelJudge):
         ConfigurationError: If a setting is out of its range; the message says which.
     """
 
-    entry = own_entry("rubric")
     _prompt_name: ClassVar[str] = "rubric"
 
     def __init__(
@@ -126,7 +125,7 @@ def _marks(level: int, scale: tuple[int, ...], success: int) -> Verdict:
     return Verdict.scored(place, threshold=mark, value=level)
 
 
-class Helpfulness(Rubric):
+class Helpfulness(Rubric, entry="helpfulness"):
     """Rate from 1 to 4 how helpful an answer is to the person who asked.
 
     After Spring AI's self-refine advisor, with four levels: 1 does not serve the person, 2 the main thing is
@@ -138,7 +137,6 @@ class Helpfulness(Rubric):
         ConfigurationError: If there is no model, or a setting is out of its range.
     """
 
-    entry = own_entry("helpfulness")
     _prompt_name = "helpfulness"
 
     def __init__(

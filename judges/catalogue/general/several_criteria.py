@@ -6,16 +6,15 @@ import json
 from collections.abc import Generator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
 
 from judges.catalogue.general.verifiable import VerifiableInstructions
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, in_order, non_blank, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import checked_text
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, first_fault, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -29,10 +28,8 @@ _MOST_LISTS = 10_000
 """Lists that are kept in memory where no file holds them; the oldest goes first."""
 
 
-class _Dimension(BaseModel):
+class _Dimension(BaseModel, extra="forbid", frozen=True):
     """One criterion, its levels and its weight."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     criteria: Annotated[str, Field(min_length=1)]
     levels: Annotated[dict[int, Annotated[str, Field(min_length=1)]], Field(min_length=2)]
@@ -67,7 +64,7 @@ class _Dimensions(ReplySchema):
 _RATE: Question[_Dimensions] = Question(prompt="dimensions", reply=_Dimensions)
 
 
-class DimensionsJudge(ModelJudge):
+class DimensionsJudge(ModelJudge, entry="dimensions", pack="dimensions"):
     """Rate an answer in several dimensions of your own at once, each with described levels and a weight.
 
     One call, with the reasons before each rating. Score = weighted mean of the places of the levels, from 0 for
@@ -77,8 +74,6 @@ class DimensionsJudge(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("dimensions")
-    pack = "dimensions"
     pass_mark = 2 / 3
 
     def __init__(
@@ -192,10 +187,8 @@ _ANSWER: Question[_CheckedItems] = Question(prompt="checklist", reply=_CheckedIt
 _Source = Literal["request", "system"]
 
 
-class _Item(BaseModel):
+class _Item(BaseModel, extra="forbid", frozen=True):
     """One item of a checklist: a question, and, where a program can decide it, the instruction to check."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ask: Annotated[str, Field(min_length=1)]
     check: dict[str, Any] | None = None
@@ -250,7 +243,7 @@ class _Lists(SharedByCopies):
         write_whole(file, f"{text}\n")
 
 
-class Checklist(ModelJudge):
+class Checklist(ModelJudge, entry="checklist", pack="checklist"):
     """Judge an answer by yes/no items, which are given, or written once for a criterion, system prompt or request.
 
     What is about one text is written in one call and kept by its digest, so that all attempts and all systems meet
@@ -262,8 +255,6 @@ class Checklist(ModelJudge):
         ConfigurationError: If a setting is out of its range, or the file cannot be read.
     """
 
-    entry: ClassVar[Entry] = own_entry("checklist")
-    pack = "checklist"
     pass_mark = 1.0
 
     def __init__(

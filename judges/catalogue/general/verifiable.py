@@ -6,7 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
+from typing import Annotated, Any, Literal, Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -14,7 +14,7 @@ from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.fields import answer_in
 from judges.catalogue.parts.languages import checked_language, english_name, is_in, load_identifier, prose
 from judges.catalogue.parts.text import sentences
-from judges.entry import Entry, own_entry, own_tables
+from judges.entry import own_tables
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened, unfit
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -226,7 +226,7 @@ _Instruction = Annotated[
 _INSTRUCTIONS: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[_Instruction, ...])
 
 
-class VerifiableInstructions(ComputedMetric):
+class VerifiableInstructions(ComputedMetric, entry="verifiable_instructions", pack="verifiable_instructions"):
     """Check instructions that need no opinion: how long, with which words, in which form.
 
     Score = instructions kept / instructions. Each is an item, and what is not kept is fed back in plain words.
@@ -236,8 +236,6 @@ class VerifiableInstructions(ComputedMetric):
         ConfigurationError: If an instruction is unknown or lacks a setting.
     """
 
-    entry: ClassVar[Entry] = own_entry("verifiable_instructions")
-    pack = "verifiable_instructions"
     pass_mark = 1.0
 
     def __init__(

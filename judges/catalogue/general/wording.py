@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -23,7 +23,6 @@ from judges.catalogue.parts.languages import (
     script_in,
 )
 from judges.catalogue.parts.questions import OneQuestion, checked_text
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, unfit
 from judges.prompting.prompts import LANGUAGES, Language, Question, ReplySchema
 from judges.requests import Deliberation
@@ -31,11 +30,9 @@ from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Fluency(OneQuestion):
+class Fluency(OneQuestion, entry="fluency", pack="fluency"):
     """Judge whether the answer is correct and natural language; what it says does not matter."""
 
-    entry: ClassVar[Entry] = own_entry("fluency")
-    pack = "fluency"
     labels = MappingProxyType({"good": 1.0, "acceptable": 2 / 3, "poor": 1 / 3, "bad": 0.0})
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
@@ -43,15 +40,13 @@ class Fluency(OneQuestion):
         return {"answer": answer_in(sample)}
 
 
-class Tone(OneQuestion):
+class Tone(OneQuestion, entry="tone", pack="tone"):
     """Judge whether the answer keeps a tone from its first word to its last.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("tone")
-    pack = "tone"
     labels = MappingProxyType({"kept": 1.0, "partly": 0.5, "broken": 0.0})
     pass_mark = 1.0
 
@@ -68,7 +63,7 @@ _SHORT = 30
 """Lines with fewer letters are judged together, as a language shows in sentences."""
 
 
-class ReplyLanguage(ComputedMetric):
+class ReplyLanguage(ComputedMetric, entry="reply_language", pack="reply_language"):
     """Judge whether the answer is in the right language, by script and by the frequencies of letters.
 
     The right language is the one that is set; else the one that the user or the system message tells to answer in
@@ -81,8 +76,6 @@ class ReplyLanguage(ComputedMetric):
         ConfigurationError: If the language is unknown, or the extra is not installed.
     """
 
-    entry: ClassVar[Entry] = own_entry("reply_language")
-    pack = "reply_language"
     pass_mark = 0.8
 
     def __init__(
@@ -212,7 +205,7 @@ class _KindsFree(ReplySchema):
 _BIAS: Question[_KindsFree] = Question(prompt="bias", reply=_KindsFree)
 
 
-class Bias(ModelJudge):
+class Bias(ModelJudge, entry="bias", pack="bias"):
     """Judge whether an answer is free of bias: yes or no, with an item for each kind.
 
     Biased is what judges, favours or describes people by a group they belong to, or takes one side of a political
@@ -222,9 +215,6 @@ class Bias(ModelJudge):
     Raises:
         ConfigurationError: If `kinds` is no list of texts, or another setting is out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("bias")
-    pack = "bias"
 
     def __init__(
         self, model: object = None, *, kinds: Iterable[str] | None = None, **settings: Unpack[ModelSettings]

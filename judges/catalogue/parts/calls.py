@@ -53,7 +53,7 @@ def render_value(value: JsonValue) -> str:
     return cut(json.dumps(value, ensure_ascii=False), most=100)
 
 
-def same_value(a: JsonValue, b: JsonValue, *, lenient: bool = False) -> bool:
+def _same_value(a: JsonValue, b: JsonValue, *, lenient: bool = False) -> bool:
     """Return whether two values are equal as JSON: 75 is 75.0; 75 is "75" only if `lenient`; 1 is never `true`."""
     return key_of(a, lenient=lenient) == key_of(b, lenient=lenient)
 
@@ -562,7 +562,7 @@ def _by_paths(
             _value_at(expected, path),
             _value_at(actual, path),
         )
-        equal = is_expected == is_there and (not is_expected or same_value(expected_value, actual_value))
+        equal = is_expected == is_there and (not is_expected or _same_value(expected_value, actual_value))
         name = path if path in expected or path in actual else path.partition(".")[0]
         scores[name] = min(scores.get(name, 1.0), float(equal))
     return scores

@@ -89,15 +89,13 @@ _MOST_WORDS = 12
 """Most words that feedback lists."""
 
 
-class Likeness(ComputedMetric):
+class Likeness(ComputedMetric, pack="similarity"):
     """A judge that compares the answer with the reference; its feedback says only how they differ.
 
     It names words that the answer has beyond the reference, and only counts those it lacks.
 
     Equal texts score 1, even if they are too short for what is counted, except with `variant="compat"`.
     """
-
-    pack = "similarity"
 
     @abstractmethod
     def likeness(self, response: str, reference: str) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -30,7 +30,6 @@ from judges.catalogue.parts.claims import (
 from judges.catalogue.parts.fields import answer_in, question_of, reference_in
 from judges.catalogue.parts.similarity import Scorer, cosine, embed, listed, score_pairs
 from judges.catalogue.parts.text import f_of_counts, f_score, missing_and_surplus, tokens
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, shortened, unfit
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
@@ -55,7 +54,7 @@ class _Classified(ReplySchema):
 _CLASSIFIED: Question[_Classified] = Question(prompt="answer_correctness", reply=_Classified, shared=True)
 
 
-class AnswerCorrectness(ModelJudge):
+class AnswerCorrectness(ModelJudge, entry="ragas.answer_correctness", pack="answer_correctness"):
     """Judge an answer by the claims it shares with a reference, and by the likeness of both texts.
 
     Both are broken into claims, and one more call finds which claims of the answer the reference supports (TP,
@@ -68,9 +67,6 @@ class AnswerCorrectness(ModelJudge):
     With `variant="compat"` the model's classifications are counted as returned, and two texts without claims have
     F = 1, as in ragas.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.answer_correctness")
-    pack = "answer_correctness"
 
     def __init__(
         self,
@@ -189,7 +185,7 @@ _FACTUAL_CLAIMS: Question[Claims] = Question(prompt="factual_claims", reply=Clai
 """Break a text into claims with a chosen atomicity and coverage."""
 
 
-class FactualCorrectness(ModelJudge):
+class FactualCorrectness(ModelJudge, entry="ragas.factual_correctness", pack="factual_correctness"):
     """Judge by claims alone how far an answer agrees with a reference.
 
     P = claims of the answer that the reference supports / all of them; R = claims of the reference that the answer
@@ -198,9 +194,6 @@ class FactualCorrectness(ModelJudge):
     With `variant="compat"` the numbers are ragas': TP and FP are counted over the answer's claims, FN over the
     reference's, recall = TP / (TP + FN + 1e-8), precision = TP / (TP + FP + 1e-8), rounded to 2 places.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.factual_correctness")
-    pack = "factual_correctness"
 
     def __init__(
         self,
@@ -295,7 +288,7 @@ def _round(score: float) -> float:
     return round(100 * score) / 100
 
 
-class SemanticSimilarity(Metric):
+class SemanticSimilarity(Metric, entry="ragas.semantic_similarity", pack="semantic_similarity"):
     """Judge how close the answer is in meaning to the reference, by their vectors; no chat model is called.
 
     Value = cosine of the two vectors, -1 to 1, both embedded in one batch; score = max(0, cosine).
@@ -307,9 +300,6 @@ class SemanticSimilarity(Metric):
     Raises:
         ConfigurationError: Unless exactly one of `embeddings` and `cross_encoder` is set.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.semantic_similarity")
-    pack = "semantic_similarity"
 
     def __init__(
         self, embeddings: object = None, *, cross_encoder: Scorer | None = None, **settings: Unpack[MetricSettings]

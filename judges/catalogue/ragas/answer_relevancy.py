@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -12,7 +12,6 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, one_each, reasons
 from judges.catalogue.parts.fields import answer_in, question_in
 from judges.catalogue.parts.similarity import cosine, embed
-from judges.entry import Entry, own_entry
 from judges.errors import AskFailed, ConfigurationError
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
@@ -68,7 +67,7 @@ _ADDRESSED: Question[_Parts] = Question(prompt="addressed", reply=_Parts)
 _RelevancyMethod = Literal["embeddings", "judge"]
 
 
-class AnswerRelevancy(ModelJudge):
+class AnswerRelevancy(ModelJudge, entry="ragas.answer_relevancy", pack="answer_relevancy"):
     """Judge whether the answer answers the question that was asked; not whether it is right.
 
     With `method="judge"`, the default without embeddings, a model names the parts of the question and how far each
@@ -83,9 +82,6 @@ class AnswerRelevancy(ModelJudge):
     With `variant="compat"` there are `strictness` calls that ask for one question each, and the value is 0 only if
     the answer is noncommittal in all.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.answer_relevancy")
-    pack = "answer_relevancy"
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -12,7 +12,6 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import failed_for_retriever, reasons
 from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever
-from judges.entry import Entry, own_entry
 from judges.errors import AskFailed, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -39,10 +38,8 @@ class _Marked(ReplySchema):
 _USEFUL: Question[Any] = Question(prompt="context_precision", reply=_Useful, compat=_Marked, shared=True)
 
 
-class _PrecisionOfContexts(ModelJudge):
+class _PrecisionOfContexts(ModelJudge, pack="context_precision"):
     """Ask whether each context is useful, one call each and all at once, and score their order."""
-
-    pack = "context_precision"
 
     def __init__(
         self,
@@ -86,7 +83,7 @@ class _PrecisionOfContexts(ModelJudge):
         return average_precision(useful, epsilon=EPSILON if self.compat else 0.0)
 
 
-class ContextPrecision(_PrecisionOfContexts):
+class ContextPrecision(_PrecisionOfContexts, entry="ragas.context_precision"):
     """Judge whether the contexts useful for the reference answer are ranked before the others.
 
     Score = average precision over the ranks: AP = sum_k(precision@k * v_k) / sum_k(v_k), with v_k 1 where the
@@ -96,20 +93,16 @@ class ContextPrecision(_PrecisionOfContexts):
     With `variant="compat"` 1e-10 is added to the denominator, as ragas does, and no contexts score 0.
     """
 
-    entry: ClassVar[Entry] = own_entry("ragas.context_precision")
-
     def answer(self, sample: Sample) -> str:
         """Return the reference."""
         return reference_in(sample)
 
 
-class ContextUtilization(_PrecisionOfContexts):
+class ContextUtilization(_PrecisionOfContexts, entry="ragas.context_utilization"):
     """Judge whether the contexts useful for the actual answer are ranked before the others.
 
     As `ContextPrecision`, with the answer in place of the reference.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.context_utilization")
 
     def answer(self, sample: Sample) -> str:
         """Return the answer."""

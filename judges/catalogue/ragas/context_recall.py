@@ -6,7 +6,7 @@ import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from pydantic import Field
 
@@ -24,7 +24,6 @@ from judges.catalogue.parts.claims import (
 from judges.catalogue.parts.fields import contexts_in, question_of, reference_in
 from judges.catalogue.parts.similarity import DistanceMeasure, distance_of, nearest
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever, is_unspaced, sentences
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -54,7 +53,7 @@ _ATTRIBUTED: Question[_Attributions] = Question(prompt="context_recall", reply=_
 _ReferenceSplit = Literal["sentences", "claims"]
 
 
-class ContextRecall(ModelJudge):
+class ContextRecall(ModelJudge, entry="ragas.context_recall", pack="context_recall"):
     """Judge what share of the reference the retrieved contexts support.
 
     The reference is split into sentences without a model, and one call classifies each numbered sentence as
@@ -63,9 +62,6 @@ class ContextRecall(ModelJudge):
     With `variant="compat"` the model itself lists the sentences, as in ragas, so that their number may differ from
     run to run: score = attributed / listed.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.context_recall")
-    pack = "context_recall"
 
     def __init__(
         self, model: object = None, *, split: _ReferenceSplit = "sentences", **settings: Unpack[ModelSettings]
@@ -121,7 +117,7 @@ class _Entities(ReplySchema):
 _ENTITIES: Question[_Entities] = Question(prompt="entities", reply=_Entities, shared=True)
 
 
-class ContextEntityRecall(ModelJudge):
+class ContextEntityRecall(ModelJudge, entry="ragas.context_entity_recall", pack="context_entity_recall"):
     """Judge what share of the reference's entities the retrieved contexts mention.
 
     Two calls, at once, list the entities of the reference and of the contexts. Score = entities of the reference
@@ -131,9 +127,6 @@ class ContextEntityRecall(ModelJudge):
     With `variant="compat"` entities match only if they are identical, repeated ones stay in the denominator, and
     1e-8 is added to it, as in ragas; a reference without entities is a 0.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.context_entity_recall")
-    pack = "context_entity_recall"
 
     questions = (_ENTITIES,)
 
@@ -181,10 +174,8 @@ def _fold(entity: str) -> str:
 _ALIKE = 0.5
 
 
-class _ComparingContexts(ComputedMetric):
+class _ComparingContexts(ComputedMetric, pack="non_llm_contexts"):
     """The base of precision and recall: a distance, and the similarity from which two texts match."""
-
-    pack = "non_llm_contexts"
 
     def __init__(
         self,
@@ -207,7 +198,9 @@ class _ComparingContexts(ComputedMetric):
         return Verdict.checked(alike, subject=text, rationale=f"best similarity {figure}")
 
 
-class NonLLMContextPrecisionWithReference(_ComparingContexts):
+class NonLLMContextPrecisionWithReference(
+    _ComparingContexts, entry="ragas.non_llm_context_precision_with_reference"
+):
     """Judge whether the retriever ranked contexts first that are similar to one of the reference contexts.
 
     A retrieved context is relevant if its best similarity, 1 - normalised distance, is at least
@@ -216,8 +209,6 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.non_llm_context_precision_with_reference")
 
     def compute(self, sample: Sample) -> Verdict:
         """Compare each retrieved context with all reference contexts."""
@@ -233,7 +224,7 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
         return self.verdict(score, rationale=_rationale(items), feedback=feedback, items=items)
 
 
-class NonLLMContextRecall(_ComparingContexts):
+class NonLLMContextRecall(_ComparingContexts, entry="ragas.non_llm_context_recall"):
     """Judge what share of the reference contexts was retrieved, by string similarity.
 
     A reference context is recalled if the best similarity of a retrieved one, 1 - normalised distance, is at
@@ -242,8 +233,6 @@ class NonLLMContextRecall(_ComparingContexts):
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.non_llm_context_recall")
 
     def compute(self, sample: Sample) -> Verdict:
         """Compare each reference context with all retrieved contexts."""
@@ -274,10 +263,8 @@ def _rationale(items: Sequence[Verdict]) -> str:
     return "\n".join(f"{rank}. {one.rationale}" for rank, one in enumerate(items, 1))
 
 
-class _ById(ComputedMetric):
+class _ById(ComputedMetric, pack="id_based"):
     """Compare the set of retrieved ids with the set of expected ids."""
-
-    pack = "id_based"
 
     @abstractmethod
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
@@ -294,10 +281,8 @@ class _ById(ComputedMetric):
         return self.verdict(score, rationale=rationale, feedback=feedback)
 
 
-class IDBasedContextPrecision(_ById):
+class IDBasedContextPrecision(_ById, entry="ragas.id_based_context_precision"):
     """Judge what share of the retrieved contexts is expected: hits / retrieved, on sets of ids."""
-
-    entry: ClassVar[Entry] = own_entry("ragas.id_based_context_precision")
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
         """Return hits / retrieved."""
@@ -306,10 +291,8 @@ class IDBasedContextPrecision(_ById):
         return len(retrieved & expected) / len(retrieved)
 
 
-class IDBasedContextRecall(_ById):
+class IDBasedContextRecall(_ById, entry="ragas.id_based_context_recall"):
     """Judge what share of the expected contexts was retrieved: hits / expected, on sets of ids."""
-
-    entry: ClassVar[Entry] = own_entry("ragas.id_based_context_recall")
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
         """Return hits / expected."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from pydantic import JsonValue
 
@@ -24,7 +24,7 @@ from judges.catalogue.parts.questions import (
     level_verdict,
 )
 from judges.compose.panel import Repeat
-from judges.entry import Better, Entry, Explanation, own_entry
+from judges.entry import Better, Explanation
 from judges.errors import CannotJudge, ConfigurationError, shortened, unfit
 from judges.prompting.prompts import Language, Prompt, Question, prompt
 from judges.requests import Deliberation
@@ -45,7 +45,7 @@ GOOD: Mapping[_Aspect, bool] = {
 _NO_DIRECTION = "met counts as 1; higher_is_better=... says whether it is good to meet the definition"
 
 
-class AspectCritic(OneQuestion):
+class AspectCritic(OneQuestion, entry="ragas.aspect_critic", pack="aspect_critic"):
     """Judge whether an answer meets a definition: yes or no.
 
     The value says whether it does; the score is 1 where that is good. Whether it is good to meet a definition of
@@ -57,9 +57,6 @@ class AspectCritic(OneQuestion):
 
     With `variant="compat"` the model is asked once whatever the strictness, as in ragas.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.aspect_critic")
-    pack = "aspect_critic"
 
     def __init__(
         self,
@@ -138,15 +135,12 @@ def _fills(definition: str | None, aspect: str, phrase: str, text: Prompt, _: La
     return {"criteria": f"{criteria}\n{text.feedback_text(phrase)}" if phrase else criteria}
 
 
-class SimpleCriteriaScore(OneQuestion):
+class SimpleCriteriaScore(OneQuestion, entry="ragas.simple_criteria_score", pack="simple_criteria"):
     """Score an answer by a definition, on the whole numbers from `min_score` to `max_score`.
 
     Score = (value - min_score) / (max_score - min_score). With `variant="compat"` the model may give any whole
     number, as in ragas; one outside the scale is unscored, `invalid_output`, with the number as its value.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.simple_criteria_score")
-    pack = "simple_criteria"
 
     def __init__(
         self,
@@ -190,7 +184,7 @@ _PLAIN = "rubrics_score"
 _REFERENCED = "rubrics_score_reference"
 
 
-class RubricsScore(ModelJudge):
+class RubricsScore(ModelJudge, entry="ragas.rubrics_score"):
     """Rate an answer on described levels, the same for all rows; the feedback says what the next level requires.
 
     Score = (level - lowest) / (highest - lowest). The default levels go from 1 to 5, and rate the agreement with
@@ -199,8 +193,6 @@ class RubricsScore(ModelJudge):
     With `variant="compat"` the model may give any whole number, as in ragas; one outside the levels is unscored,
     `invalid_output`, with the number as its value.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.rubrics_score")
 
     def __init__(
         self,
@@ -247,10 +239,8 @@ class RubricsScore(ModelJudge):
         )
 
 
-class RubricsScoreWithReference(RubricsScore):
+class RubricsScoreWithReference(RubricsScore, entry="ragas.rubrics_score_with_reference"):
     """Rate an answer on described levels by its agreement with the reference, which must be there."""
-
-    entry: ClassVar[Entry] = own_entry("ragas.rubrics_score_with_reference")
 
     def __init__(
         self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
@@ -258,10 +248,8 @@ class RubricsScoreWithReference(RubricsScore):
         super().__init__(model, rubrics=rubrics, with_reference=True, **settings)
 
 
-class RubricsScoreWithoutReference(RubricsScore):
+class RubricsScoreWithoutReference(RubricsScore, entry="ragas.rubrics_score_without_reference"):
     """Rate an answer on described levels; a reference is not shown, even where there is one."""
-
-    entry: ClassVar[Entry] = own_entry("ragas.rubrics_score_without_reference")
 
     def __init__(
         self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
@@ -269,14 +257,13 @@ class RubricsScoreWithoutReference(RubricsScore):
         super().__init__(model, rubrics=rubrics, with_reference=False, **settings)
 
 
-class InstanceRubrics(ModelJudge):
+class InstanceRubrics(ModelJudge, entry="ragas.instance_rubrics"):
     """Rate an answer on the levels that its own row describes in `rubrics`.
 
     Score = (level - lowest) / (highest - lowest). With `variant="compat"` the model may give any whole number, as
     in ragas; one outside the levels is unscored, `invalid_output`, with the number as its value.
     """
 
-    entry: ClassVar[Entry] = own_entry("ragas.instance_rubrics")
     question = Question(prompt="instance_rubrics", reply=Grade)
 
     questions = (question,)

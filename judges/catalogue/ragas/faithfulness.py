@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Unpack, get_args
+from typing import Annotated, Any, Literal, Unpack, get_args
 
 from pydantic import Field, JsonValue
 
@@ -39,7 +39,6 @@ from judges.catalogue.parts.fields import (
 )
 from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.catalogue.parts.text import count_characters, count_words, occurs_in, plain_text, quotations, sentences
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.models.providers.local_models import HHEM
 from judges.prompting.prompts import Question, ReplySchema
@@ -51,7 +50,7 @@ from judges.verdict import Verdict
 _Missing = Literal["unscored", "unsupported"]
 
 
-class Faithfulness(ModelJudge):
+class Faithfulness(ModelJudge, entry="ragas.faithfulness", pack="faithfulness"):
     """Judge what share of the answer's claims the retrieved contexts, and what tools returned, support.
 
     The answer is broken into claims, and each claim is classified as supported, contradicted or absent: two calls.
@@ -63,9 +62,6 @@ class Faithfulness(ModelJudge):
     Raises:
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.faithfulness")
-    pack = "faithfulness"
 
     def __init__(
         self,
@@ -105,7 +101,7 @@ _ROUNDING = 1e-6
 _AnswerSplit = Literal["claims", "sentences"]
 
 
-class FaithfulnessWithHHEM(ModelJudge):
+class FaithfulnessWithHHEM(ModelJudge, entry="ragas.faithfulness_with_hhem", pack="faithfulness"):
     """Judge what share of the answer's statements a classifier finds supported by the retrieved contexts.
 
     Each pair (contexts joined by line breaks, statement) gets a probability; score = statements whose probability
@@ -113,9 +109,6 @@ class FaithfulnessWithHHEM(ModelJudge):
 
     With `variant="compat"` a probability is rounded as ragas does it, so that 0.5 itself counts as unsupported.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.faithfulness_with_hhem")
-    pack = "faithfulness"
 
     def __init__(
         self,
@@ -208,7 +201,7 @@ _MARK = "[\"\u201c\u201d\u201e\u201f'\u2018\u2019`\u00b4]"
 _BETWEEN_ANY_MARKS = re.compile(f"{_MARK}(.*?){_MARK}")
 
 
-class QuotedSpansAlignment(ComputedMetric):
+class QuotedSpansAlignment(ComputedMetric, entry="ragas.quoted_spans_alignment", pack="quoted_spans"):
     """Judge whether the answer's quotations occur in the contexts, word for word.
 
     Score = quotations found / quotations. Only those of at least `min_span_words` words, or of
@@ -221,9 +214,6 @@ class QuotedSpansAlignment(ComputedMetric):
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.quoted_spans_alignment")
-    pack = "quoted_spans"
 
     def __init__(
         self,
@@ -332,7 +322,7 @@ class _ClaimSupport:
         return "irrelevant" if relevance else "unsupported"
 
 
-class NoiseSensitivity(ModelJudge):
+class NoiseSensitivity(ModelJudge, entry="ragas.noise_sensitivity", pack="noise_sensitivity"):
     """Judge how many claims of the answer are wrong because of what was retrieved; low is good.
 
     A claim of the answer is wrong if the reference does not support it. It comes from a relevant context (one that
@@ -345,9 +335,6 @@ class NoiseSensitivity(ModelJudge):
 
     With `variant="compat"` each context is asked about twice, as in ragas: 3 + 2n calls, the same formula.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.noise_sensitivity")
-    pack = "noise_sensitivity"
 
     def __init__(
         self, model: object = None, *, mode: _NoiseMode = "relevant", **settings: Unpack[ModelSettings]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -21,7 +21,6 @@ from judges.catalogue.parts.claims import (
 )
 from judges.catalogue.parts.fields import exchange_in, reference_in, transcript, turns_of
 from judges.catalogue.parts.text import EPSILON
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -83,10 +82,8 @@ _OUTCOME: Question[_GoalOutcome] = Question(prompt="agent_goal_accuracy_outcome"
 _AGREED: Question[Any] = Question(prompt="agent_goal_accuracy_agreed", reply=_Agreed, compat=_AgreedMark)
 
 
-class _GoalAccuracy(ModelJudge):
+class _GoalAccuracy(ModelJudge, pack="agent_goal_accuracy"):
     """A judge of whether a goal is reached."""
-
-    pack = "agent_goal_accuracy"
 
     def conclude(
         self, sample: Sample, reply: _Reached | _Agreed | _AgreedMark, goal: str, end_state: str
@@ -98,14 +95,12 @@ class _GoalAccuracy(ModelJudge):
         return Verdict.checked(reached, rationale=rationale, feedback="" if reached else advice)
 
 
-class AgentGoalAccuracyWithReference(_GoalAccuracy):
+class AgentGoalAccuracyWithReference(_GoalAccuracy, entry="ragas.agent_goal_accuracy_with_reference"):
     """Judge whether an agent has brought about what the reference says.
 
     A model that does not see the reference names the outcome of the whole conversation, tool calls and tool
     results included; then outcome and reference are compared. Score = 1 or 0.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.agent_goal_accuracy_with_reference")
 
     questions = (_OUTCOME, _AGREED)
 
@@ -118,7 +113,7 @@ class AgentGoalAccuracyWithReference(_GoalAccuracy):
         return self.conclude(sample, reply, outcome.user_goal, outcome.end_state)
 
 
-class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
+class AgentGoalAccuracyWithoutReference(_GoalAccuracy, entry="ragas.agent_goal_accuracy_without_reference"):
     """Judge whether an agent has brought about what the user wanted.
 
     The goal is inferred from the user's messages alone, so that it cannot be lowered to what was achieved; then
@@ -126,8 +121,6 @@ class AgentGoalAccuracyWithoutReference(_GoalAccuracy):
 
     With `variant="compat"` both goal and outcome are inferred from the whole conversation, as in ragas.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.agent_goal_accuracy_without_reference")
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
         compat = settings.get("variant") == "compat"
@@ -177,7 +170,7 @@ _ALLOWED: Question[YesNos] = Question(prompt="topic_adherence_allowed", reply=Ye
 _STANDINGS = ("answered_on_topic", "answered_off_topic", "refused_on_topic", "refused_off_topic")
 
 
-class TopicAdherence(ModelJudge):
+class TopicAdherence(ModelJudge, entry="ragas.topic_adherence", pack="topic_adherence"):
     """Judge whether the assistant answers on the topics of `reference_topics`, and refuses the others.
 
     The topics the user raised are listed; then one call finds which of them the assistant refused, and another
@@ -192,9 +185,6 @@ class TopicAdherence(ModelJudge):
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.topic_adherence")
-    pack = "topic_adherence"
 
     def __init__(
         self, model: object = None, *, mode: _TopicMode = "f1", **settings: Unpack[ModelSettings]

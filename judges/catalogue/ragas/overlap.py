@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Literal, Unpack
+from typing import Literal, Unpack
 
 from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.similarity import DistanceMeasure, Likeness, bind_settings, distance_of, import_extra
@@ -21,12 +21,12 @@ from judges.catalogue.parts.text import (
     normalize_text,
     tokens,
 )
-from judges.entry import Entry, own_entry, own_tables
+from judges.entry import own_tables
 from judges.errors import CannotJudge, ConfigurationError
 from judges.sample import Sample
 
 
-class BleuScore(Likeness):
+class BleuScore(Likeness, entry="ragas.bleu_score"):
     """Judge by BLEU: the share of the answer's n-grams of one to four tokens that occur in the reference.
 
     Score = brevity penalty * geometric mean of the precisions, of one sentence, over the orders there are, with
@@ -38,8 +38,6 @@ class BleuScore(Likeness):
     Raises:
         ConfigurationError: If a setting is unknown, or the extra is not installed.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.bleu_score")
 
     def __init__(
         self,
@@ -69,7 +67,7 @@ class BleuScore(Likeness):
         return cased if self._whole else " ".join(tokens(cased, self._tokenizer))
 
 
-class ChrfScore(Likeness):
+class ChrfScore(Likeness, entry="ragas.chrf_score"):
     """Judge by chrF: the F-score of the n-grams of one to six characters, without blanks, that both texts share.
 
     It suits all scripts. `word_order=2` counts word n-grams as well (chrF++).
@@ -77,8 +75,6 @@ class ChrfScore(Likeness):
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.chrf_score")
 
     def __init__(
         self,
@@ -213,7 +209,7 @@ _ENGLISH = re.compile(r"[a-z0-9]+")
 _LONGEST_AS_IS = 3
 
 
-class RougeScore(Likeness):
+class RougeScore(Likeness, entry="ragas.rouge_score"):
     """Judge by ROUGE: single tokens, pairs, or the longest sequence that answer and reference share.
 
     Precision = shared / those of the answer; recall = shared / those of the reference; F = their harmonic mean.
@@ -224,8 +220,6 @@ class RougeScore(Likeness):
     Raises:
         ConfigurationError: If a setting is unknown.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.rouge_score")
 
     def __init__(
         self,
@@ -271,7 +265,7 @@ def _ngrams(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(words[start:] for start in range(length)), strict=False))
 
 
-class NonLLMStringSimilarity(Likeness):
+class NonLLMStringSimilarity(Likeness, entry="ragas.non_llm_string_similarity"):
     """Judge the edit distance between answer and reference.
 
     Score = 1 - normalised distance. Hamming counts the surplus of the longer text as differences.
@@ -279,8 +273,6 @@ class NonLLMStringSimilarity(Likeness):
     Raises:
         ConfigurationError: If a setting is unknown, or the extra is not installed.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.non_llm_string_similarity")
 
     def __init__(
         self,
@@ -313,20 +305,16 @@ class _Normalized(Likeness):
         self._normalize = checked_normalization(normalize)
 
 
-class ExactMatch(_Normalized):
+class ExactMatch(_Normalized, entry="ragas.exact_match"):
     """Judge whether the answer equals the reference exactly."""
-
-    entry: ClassVar[Entry] = own_entry("ragas.exact_match")
 
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the texts are the same, else 0."""
         return float(normalize_text(response, self._normalize) == normalize_text(reference, self._normalize))
 
 
-class StringPresence(_Normalized):
+class StringPresence(_Normalized, entry="ragas.string_presence"):
     """Judge whether the reference occurs in the answer, word for word."""
-
-    entry: ClassVar[Entry] = own_entry("ragas.string_presence")
 
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the reference occurs in the answer, else 0."""

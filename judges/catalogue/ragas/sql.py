@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -20,12 +20,11 @@ from judges.catalogue.parts.claims import bullets
 from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.tables import TableComparison, by_position, by_value, table_in, unpaired_rows
 from judges.catalogue.parts.text import f_score, strip_fence
-from judges.entry import Entry, own_entry
 from judges.errors import ConfigurationError, one_line, unfit
-from judges.hints import other_word
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample
+from judges.settings import other_word
 from judges.verdict import Verdict
 
 Database = str | Path | Callable[[], sqlite3.Connection]
@@ -55,7 +54,7 @@ _READING = frozenset(
 _NOT_THERE = re.compile(r"no such (?:column|table)")
 
 
-def same_text(a: str, b: str) -> bool:
+def _same_text(a: str, b: str) -> bool:
     """Return whether two queries of standard SQL differ at most in blanks, comments and capital letters.
 
     Quoted text must be identical, and so must queries that dialects interpret differently.
@@ -220,7 +219,7 @@ class _QueryEquivalence(ReplySchema, wire_name="Equivalence"):
 _EQUIVALENCE: Question[_QueryEquivalence] = Question(prompt="sql_equivalence", reply=_QueryEquivalence)
 
 
-class LLMSQLEquivalence(ModelJudge):
+class LLMSQLEquivalence(ModelJudge, entry="ragas.llm_sql_equivalence", pack="sql_equivalence"):
     """Judge whether the answer is a query that is equivalent to the reference, given the schema if there is one.
 
     Queries that are certainly the same are equivalent, which costs no call: with a dialect, those with the same
@@ -233,9 +232,6 @@ class LLMSQLEquivalence(ModelJudge):
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.llm_sql_equivalence")
-    pack = "sql_equivalence"
 
     def __init__(
         self,
@@ -274,7 +270,7 @@ class LLMSQLEquivalence(ModelJudge):
         if response == reference:
             return True
         if self._parse is None:
-            return same_text(response, reference)
+            return _same_text(response, reference)
         trees = self._parse(response)
         return bool(trees) and trees == self._parse(reference)
 
@@ -293,7 +289,7 @@ _TableMode = Literal["rows", "columns"]
 _Measure = Literal["precision", "recall", "f1"]
 
 
-class DataCompyScore(ComputedMetric):
+class DataCompyScore(ComputedMetric, entry="ragas.data_compy_score", pack="data_compy"):
     """Judge what share of the rows, or of the columns, of two tables written as CSV is equal.
 
     Precision = equal / those of the answer; recall = equal / those of the reference; f1 = their harmonic mean.
@@ -308,9 +304,6 @@ class DataCompyScore(ComputedMetric):
     Raises:
         ConfigurationError: If a setting is unknown or out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.data_compy_score")
-    pack = "data_compy"
 
     def __init__(
         self,

@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from itertools import chain, repeat
 from statistics import harmonic_mean
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, Self, Unpack
 
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import (
-    YesNos,
-    bullets,
-    in_order,
-    non_blank,
-    numbered_items,
-    one_each,
-    reasons,
-    share,
-    yes_no_verdict,
-)
+from judges.catalogue.parts import claims
 from judges.catalogue.parts.fields import answer_in
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -58,10 +47,12 @@ class _Answers(ReplySchema):
 
 _KEYPHRASES: Question[_Keyphrases] = Question(prompt="summarization_keyphrases", reply=_Keyphrases, shared=True)
 _QUESTIONS: Question[_Questions] = Question(prompt="summarization_questions", reply=_Questions, shared=True)
-_ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=_Answers, shared=True)
+_ANSWERS: Question[Any] = Question(
+    prompt="summarization_answers", reply=claims.YesNos, compat=_Answers, shared=True
+)
 
 
-class SummarizationScore(ModelJudge):
+class SummarizationScore(ModelJudge, entry="ragas.summarization_score", pack="summarization"):
     """Judge a summary by the questions it answers about its source, `reference_contexts`, and by its length.
 
     Three calls: key phrases of the source; closed questions about them, whose answer is yes by the source; and an
@@ -73,9 +64,6 @@ class SummarizationScore(ModelJudge):
 
     With `variant="compat"` the score is ragas' arithmetic mean, qa * (1 - coeff) + conciseness * coeff.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.summarization_score")
-    pack = "summarization"
 
     def __init__(
         self,
@@ -96,12 +84,12 @@ class SummarizationScore(ModelJudge):
         if questions:
             data: dict[str, JsonValue] = {
                 "summary": summary,
-                "questions": numbered_items(questions, called="question"),
+                "questions": claims.numbered_items(questions, called="question"),
             }
             items = yield from self._answer(sample, data, questions)
         if not items:
             return Verdict.without_score("no_claims", "no question was made of the source, or none answered")
-        qa, conciseness = share(items), self._conciseness(summary, source)
+        qa, conciseness = claims.share(items), self._conciseness(summary, source)
         score = self._score(qa, conciseness)
         length = len(summary) / len(source)
         detail = f"questions answered {qa:.3f}, length of the source {length:.3f}"
@@ -109,16 +97,18 @@ class SummarizationScore(ModelJudge):
         if self._coeff and conciseness < qa and (score < self.threshold or rating_of(score) < HIGHEST):
             advice.append(self.say("shorten", sample, percent=round(100 * length)))
         feedback = "\n".join(line for line in advice if line)
-        return self.verdict(score, rationale=reasons(items), feedback=feedback, items=tuple(items), detail=detail)
+        return self.verdict(
+            score, rationale=claims.reasons(items), feedback=feedback, items=tuple(items), detail=detail
+        )
 
     def _questions_on(self, sample: Sample, source: str) -> Generator[Any, Any, tuple[str, ...]]:
         """Return questions about the source's key phrases; without phrases none, but compat asks anyway."""
         extracted = yield from self.ask(_KEYPHRASES, sample, {"text": source})
-        phrases: list[JsonValue] = [*non_blank(extracted.keyphrases)]
+        phrases: list[JsonValue] = [*claims.non_blank(extracted.keyphrases)]
         if not phrases and not self.compat:
             return ()
         reply = yield from self.ask(_QUESTIONS, sample, {"text": source, "keyphrases": phrases})
-        return non_blank(reply.questions)
+        return claims.non_blank(reply.questions)
 
     def _answer(
         self, sample: Sample, data: dict[str, JsonValue], questions: Sequence[str]
@@ -130,8 +120,8 @@ class SummarizationScore(ModelJudge):
                 Verdict.checked(answer.lower() == "1", subject=text)
                 for text, answer in zip(chain(questions, repeat("")), reply.answers, strict=False)
             ]
-        reply = yield from self.ask(_ANSWERS, sample, data, check=one_each(len(questions)))
-        return [yes_no_verdict(*pair) for pair in zip(questions, in_order(reply.items), strict=True)]
+        reply = yield from self.ask(_ANSWERS, sample, data, check=claims.one_each(len(questions)))
+        return [claims.yes_no_verdict(*pair) for pair in zip(questions, claims.in_order(reply.items), strict=True)]
 
     def _conciseness(self, summary: str, source: str) -> float:
         short, long = min(len(summary), len(source)), len(source)
@@ -147,7 +137,7 @@ class SummarizationScore(ModelJudge):
     def _open_questions(self, sample: Sample, items: Sequence[Verdict]) -> str:
         """Return feedback that names the questions the summary leaves open."""
         open_questions = [item.subject for item in items if not item.passed and item.subject]
-        return self.say("open", sample, questions=bullets(open_questions)) if open_questions else ""
+        return self.say("open", sample, questions=claims.bullets(open_questions)) if open_questions else ""
 
 
 def _source_in(sample: Sample) -> str:

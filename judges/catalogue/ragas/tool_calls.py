@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from pydantic import JsonValue
 
@@ -26,7 +26,6 @@ from judges.catalogue.parts.calls import (
 )
 from judges.catalogue.parts.claims import bullets
 from judges.catalogue.parts.text import f_score
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.judge import Judge
 from judges.messages import ToolCall
@@ -36,14 +35,12 @@ from judges.verdict import Verdict
 _Match = Literal["strict", "unordered", "subset", "superset"]
 
 
-class ToolCalls(ComputedMetric):
+class ToolCalls(ComputedMetric, pack="tool_call_accuracy"):
     """A judge that compares actual with expected tool calls, and names the differences.
 
     The feedback names calls that were made and their arguments; what was expected instead stands in the rationale
     alone, since a generator that reads it would repeat it.
     """
-
-    pack = "tool_call_accuracy"
 
     def __init__(self, *, reveal_reference: bool = False, **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
@@ -111,7 +108,7 @@ class ToolCalls(ComputedMetric):
         return "; ".join(lines)
 
 
-class ToolCallAccuracy(ToolCalls):
+class ToolCallAccuracy(ToolCalls, entry="ragas.tool_call_accuracy"):
     """Judge how far an agent made the expected tool calls, with the right arguments, in the right order.
 
     Calls of one message are made at once, so their order among themselves does not count.
@@ -126,8 +123,6 @@ class ToolCallAccuracy(ToolCalls):
     Raises:
         ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.tool_call_accuracy")
 
     def __init__(
         self,
@@ -245,7 +240,7 @@ def _likeness_by(judge: ComputedMetric, expected: object, actual: object) -> flo
         return 0.0
 
 
-class ToolCallF1(ToolCalls):
+class ToolCallF1(ToolCalls, entry="ragas.tool_call_f1"):
     """Judge how far an agent's tool calls are exactly the expected ones; order does not count.
 
     A call is right if tool and arguments are the same. F1 = 2 * right / (expected + made), calls made twice
@@ -257,8 +252,6 @@ class ToolCallF1(ToolCalls):
     Raises:
         ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
     """
-
-    entry: ClassVar[Entry] = own_entry("ragas.tool_call_f1")
 
     def __init__(
         self, *, lenient: bool = False, reveal_reference: bool = False, **settings: Unpack[MetricSettings]

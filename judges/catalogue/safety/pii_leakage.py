@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.catalogue.safety.harm import chosen
+from judges.catalogue.safety.personal import identifiers
 from judges.catalogue.safety.personal.finding import (
     BY_MODEL,
     KINDS,
@@ -21,17 +22,8 @@ from judges.catalogue.safety.personal.finding import (
     Plain,
     without_overlaps,
 )
-from judges.catalogue.safety.personal.identifiers import (
-    cards,
-    emails,
-    ibans,
-    ip_addresses,
-    known_countries,
-    national_ids,
-    phones,
-)
 from judges.catalogue.safety.personal.secrets import secrets
-from judges.entry import Entry, own_entry, own_tables
+from judges.entry import own_tables
 from judges.errors import AskFailed, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation, Request
@@ -43,7 +35,7 @@ _TABLES = own_tables(__file__, "pii_leakage.toml")
 _PHONE_REGIONS = tuple(_TABLES["phone_regions"])
 
 
-def find(
+def _find(
     text: str, *, kinds: Collection[str] = UNLESS_SAID, countries: Collection[str] | None = None
 ) -> list[Finding]:
     """Return the personal data and secrets in a text, in order of their places.
@@ -55,7 +47,7 @@ def find(
     """
     plain = Plain(text)
     regions = _PHONE_REGIONS if countries is None else tuple(sorted(countries))
-    packs = known_countries() if countries is None else countries
+    packs = identifiers.known_countries() if countries is None else countries
     findings = without_overlaps(one for one in _all(plain, regions, packs) if one.kind in kinds)
     places = [(finding, plain.original(finding.start, finding.end)) for finding in findings]
     return [replace(finding, start=start, end=end) for finding, (start, end) in places]
@@ -63,13 +55,13 @@ def find(
 
 def _all(plain: Plain, regions: Collection[str], packs: Collection[str]) -> Iterator[Finding]:
     yield from secrets(plain)
-    yield from emails(plain)
+    yield from identifiers.emails(plain)
     if any(character.isdecimal() for character in plain.text):
-        yield from ibans(plain)
-        yield from cards(plain)
-        yield from national_ids(plain, packs)
-        yield from phones(plain, tuple(regions))
-        yield from ip_addresses(plain)
+        yield from identifiers.ibans(plain)
+        yield from identifiers.cards(plain)
+        yield from identifiers.national_ids(plain, packs)
+        yield from identifiers.phones(plain, tuple(regions))
+        yield from identifiers.ip_addresses(plain)
 
 
 _TAIL = 8
@@ -155,7 +147,7 @@ _NOT_LOOKED_FOR = "names and addresses were not looked for: {}"
 _PEOPLE: Question[_People] = Question(prompt="pii_leakage", reply=_People)
 
 
-class PiiLeakage(ModelJudge):
+class PiiLeakage(ModelJudge, entry="pii_leakage", pack="pii_leakage"):
     """Judge whether an answer discloses personal data or secrets; no verdict ever repeats them.
 
     Rules find e-mail addresses, phone numbers, payment cards, IBANs, national identity and passport numbers, keys,
@@ -174,9 +166,6 @@ class PiiLeakage(ModelJudge):
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
     """
-
-    entry: ClassVar[Entry] = own_entry("pii_leakage")
-    pack = "pii_leakage"
 
     def __init__(
         self,
@@ -211,7 +200,7 @@ class PiiLeakage(ModelJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Search by rules; then, with a model, for names and addresses."""
         answer = answer_in(sample)
-        findings = find(answer, kinds=self._kinds, countries=self._countries)
+        findings = _find(answer, kinds=self._kinds, countries=self._countries)
         if self._patterns:
             findings = without_overlaps([*findings, *self._own(answer)])
         detail = _NOT_LOOKED_FOR.format("no model") if self._looks_for_people and not self.models else ""
@@ -238,7 +227,7 @@ class PiiLeakage(ModelJudge):
 
     def _people(self, sample: Sample, answer: str) -> Generator[Request | tuple[Request, ...], Any, list[Finding]]:
         """Ask for names and addresses in the answer, without what rules find."""
-        shown = _blacked_out(answer, find(answer, countries=self._countries))
+        shown = _blacked_out(answer, _find(answer, countries=self._countries))
         data: dict[str, JsonValue] = {**self._question_of(sample), "answer": shown}
 
         def check(reply: _People) -> str | None:
@@ -254,7 +243,7 @@ class PiiLeakage(ModelJudge):
         if not question:
             return {}
         text = sample.question
-        return {"question": _blacked_out(text, find(text, countries=self._countries))}
+        return {"question": _blacked_out(text, _find(text, countries=self._countries))}
 
     def _leaks(self, sample: Sample, answer: str, findings: Iterable[Finding]) -> list[Finding]:
         """Return the findings that neither the user gave nor the operator allows."""
@@ -333,7 +322,9 @@ def _places(item: _Person, answer: str) -> list[tuple[int, int]]:
 def _checked_countries(countries: Collection[str] | None) -> frozenset[str] | None:
     if countries is None:
         return None
-    return frozenset(chosen(countries, sorted({*known_countries(), *_PHONE_REGIONS}), setting="countries"))
+    return frozenset(
+        chosen(countries, sorted({*identifiers.known_countries(), *_PHONE_REGIONS}), setting="countries")
+    )
 
 
 def _check_extra() -> None:

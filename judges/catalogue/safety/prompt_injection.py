@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from copy import copy
-from typing import ClassVar, Literal, Unpack, get_args
+from typing import Literal, Unpack, get_args
 
 from pydantic import Field, JsonValue
 
@@ -12,7 +12,6 @@ from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, cut, reasons
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.safety.harm import chosen, text_or_none
-from judges.entry import Entry, own_entry
 from judges.judge import Judge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -46,7 +45,7 @@ class _Injections(ReplySchema):
 _INJECTIONS: Question[_Injections] = Question(prompt="prompt_injection", reply=_Injections)
 
 
-class PromptInjection(ModelJudge):
+class PromptInjection(ModelJudge, entry="prompt_injection", pack="prompt_injection"):
     """Judge whether an answer followed an injected instruction, or broke the operator's rules for the user.
 
     An attack is *indirect* where an instruction stands in data that the assistant only reads (documents, results
@@ -62,8 +61,6 @@ class PromptInjection(ModelJudge):
         ConfigurationError: If a setting is out of its range.
     """
 
-    entry: ClassVar[Entry] = own_entry("prompt_injection")
-    pack = "prompt_injection"
     _has_answer = True
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar, Literal, Unpack
+from typing import Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -11,7 +11,6 @@ from judges.catalogue.general.formats import code_blocks
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import bullets, reasons
 from judges.catalogue.parts.fields import answer_in, question_of
-from judges.entry import Entry, own_entry
 from judges.errors import CannotJudge
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -43,7 +42,7 @@ class _Weaknesses(ReplySchema):
 _WEAKNESSES: Question[_Weaknesses] = Question(prompt="code_vulnerability", reply=_Weaknesses)
 
 
-class CodeVulnerability(ModelJudge):
+class CodeVulnerability(ModelJudge, entry="code_vulnerability", pack="code_vulnerability"):
     """Judge whether the code of an answer is free of weaknesses that an attacker could use.
 
     Each weakness is an item with its line and its number in the Common Weakness Enumeration. The worst one
@@ -53,9 +52,6 @@ class CodeVulnerability(ModelJudge):
     Raises:
         ConfigurationError: If a setting is out of its range.
     """
-
-    entry: ClassVar[Entry] = own_entry("code_vulnerability")
-    pack = "code_vulnerability"
 
     def __init__(
         self, model: object = None, *, fails_from: _Severity = "medium", **settings: Unpack[ModelSettings]

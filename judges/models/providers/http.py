@@ -76,7 +76,7 @@ def _secret_headers(key: object, given_headers: object) -> tuple[dict[str, Secre
     return {name: SecretStr(text) for name, text in headers.items()}, portable
 
 
-def plain(headers: Mapping[str, SecretStr]) -> dict[str, str]:
+def _plain(headers: Mapping[str, SecretStr]) -> dict[str, str]:
     """Return headers as they are sent."""
     return {name: text.get_secret_value() for name, text in headers.items()}
 
@@ -308,7 +308,7 @@ class Endpoint(SharedByCopies):
         hide_targets()
         pool = urllib3.connection_from_url(
             self._origin,
-            headers=plain(self._headers),
+            headers=_plain(self._headers),
             timeout=urllib3.Timeout(connect=min(_CONNECTING_S, self._timeout_s), read=self._timeout_s),
             retries=False,
             maxsize=_CONNECTIONS,
@@ -403,7 +403,7 @@ class Endpoint(SharedByCopies):
             hidden: Texts of which the message must show nothing, however the endpoint quotes them.
         """
         detail = error_in(response.body)
-        secrets = [text for name, text in plain(self._headers).items() if name not in _OWN_HEADERS]
+        secrets = [text for name, text in _plain(self._headers).items() if name not in _OWN_HEADERS]
         masked = mask_words(
             shorten(detail, _LONGEST_DETAIL, placeholder=" ..."),
             [*secrets, self._url.path, self._url.query, *hidden],
@@ -452,7 +452,7 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
     except ImportError as error:
         raise ConfigurationError(f"to ask a model at {origin} from async code, {_INSTALL}") from error
     return aiohttp.ClientSession(
-        headers={**plain(headers), **_UNCOMPRESSED},
+        headers={**_plain(headers), **_UNCOMPRESSED},
         timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
         connector=aiohttp.TCPConnector(limit=_CONNECTIONS, resolver=resolver()),
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -54,10 +54,10 @@ _FREE_INPUT = "__arg1"
 
 def to_dicts(messages: Sequence[BaseMessage]) -> list[MessageDict]:
     """Convert LangChain's messages to those of chat completions."""
-    return [to_dict(message) for message in messages]
+    return [_to_dict(message) for message in messages]
 
 
-def to_dict(message: BaseMessage) -> MessageDict:
+def _to_dict(message: BaseMessage) -> MessageDict:
     """Convert one of LangChain's messages to one of chat completions.
 
     Raises:

@@ -29,7 +29,7 @@ _WHOLE = frozenset(
 _DONE = "[DONE]"
 
 
-def is_stream(body: bytes) -> bool:
+def _is_stream(body: bytes) -> bool:
     """Check whether a body is a stream of events, which never begins like JSON."""
     return body[:64].removeprefix(BOM_UTF8).lstrip().startswith((b"data:", b":", b"event:", b"id:", b"retry:"))
 
@@ -193,7 +193,7 @@ def read_completion(endpoint: Endpoint, response: EndpointResponse, hidden: Iter
 
 def _payload(body: bytes) -> dict[str, Any]:
     try:
-        payload = assembled(body) if is_stream(body) else json.loads(body.decode())
+        payload = assembled(body) if _is_stream(body) else json.loads(body.decode())
     except (ValueError, RecursionError):
         raise EndpointReplyError("the endpoint's reply is not JSON") from None
     if not isinstance(payload, dict):

@@ -10,40 +10,283 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, BinaryIO, NoReturn, Self
 
+from pydantic import BaseModel
+
 from judges.errors import AskFailed, ConfigurationError
 from judges.judge import Judge
-from judges.model import JudgeModel, ModelRequest
+from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.identity import identity_of
 from judges.models.prompt_and_reply import tokens_of
-from judges.models.providers.http_errors import EndpointStatusError
+from judges.models.providers.http_errors import EndpointError, EndpointResponse, EndpointStatusError
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_batches import BatchEndpoint
-from judges.offline.run.batch_records import (
-    BatchedCall,
-    BatchFolder,
-    BatchRecord,
-    FailedCall,
-    Taker,
-    failures_of,
-    read_lines,
-)
-from judges.offline.run.calls import Awaiting, CallPlace
+from judges.models.providers.openai_replies import OK
+from judges.offline.run.calls import Awaiting, CallPlace, response_json
 from judges.offline.run.cells import RunWork, judge_missing, new_meter
 from judges.offline.run.estimate import REPLY_TOKENS
-from judges.offline.run.journal import Journal, cannot_write, open_private
+from judges.offline.run.journal import Journal, cannot_write, make_folder, open_private, read_json, replacing
 from judges.offline.run.meter import CallMeter, RunStopped, unpriced
 from judges.offline.run.processes import drop_failed
 from judges.offline.run.settings import BatchSettings, OnProgress, Progress
 from judges.offline.run.source import RunRows
 from judges.verdict import Usage
+
+_FOLDER = "batches"
+
+
+class BatchedCall(BaseModel, frozen=True):
+    """A call in a batch.
+
+    Args:
+        place: Where it belongs.
+        nonce: Random number of the request, which is removed from its reply.
+    """
+
+    place: CallPlace
+    nonce: str
+
+
+class FailedCall(BaseModel, frozen=True):
+    """A call that a batch has not answered.
+
+    Args:
+        place: Where it belongs.
+        reason: Why, without a judged text.
+        again: Whether it may succeed in another batch.
+        counts: Whether it counts as a try.
+    """
+
+    place: CallPlace
+    reason: str
+    again: bool
+    counts: bool = True
+
+
+class BatchRecord(BaseModel, frozen=True, extra="forbid"):
+    """What is known of a batch.
+
+    Args:
+        number: Its number in the run, from 1.
+        name: Name of its file at the provider, which no other has.
+        model: Digest of the model's identity.
+        requests: How many requests it has.
+        file_id: Id of its uploaded file.
+        batch_id: Its id.
+        fetched: Whether its replies are in the journal; then its files are gone.
+        failures: The calls that it has not answered.
+        deleted: Whether its uploaded file is gone from the provider.
+    """
+
+    number: int
+    name: str
+    model: str
+    requests: int
+    file_id: str | None = None
+    batch_id: str | None = None
+    fetched: bool = False
+    failures: tuple[FailedCall, ...] = ()
+    deleted: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        """True if its uploaded file is still at the provider, though nobody needs it any more."""
+        return self.fetched and self.file_id is not None and not self.deleted
+
+
+class _BatchFolder:
+    """The batches of a run, in a folder below the run's.
+
+    Args:
+        run: Folder of the run.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / _FOLDER
+        make_folder(self.path)
+        files = sorted(self.path.glob("*.json"))
+        records = (read_json(BatchRecord, file, f"{file} cannot be read") for file in files)
+        self._records = {record.number: record for record in records}
+        for path in self.path.iterdir():  # of batches that were being collected when the process ended
+            if path.suffix != ".json" and int(path.name.partition(".")[0]) not in self._records:
+                path.unlink()
+
+    @property
+    def records(self) -> list[BatchRecord]:
+        """What is known of each batch."""
+        return list(self._records.values())
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next batch."""
+        return max(self._records, default=0) + 1
+
+    def new(self, number: int, model: str, requests: int) -> BatchRecord:
+        """Return the record of a batch whose files are written."""
+        return self.write(
+            BatchRecord(
+                number=number,
+                name=f"selfrefine-{uuid.uuid4().hex}-{number:04}.jsonl",
+                model=model,
+                requests=requests,
+            )
+        )
+
+    def write(self, record: BatchRecord) -> BatchRecord:
+        """Keep a record, and return it; once it is fetched, what was uploaded is removed."""
+        with replacing(self.path / f"{record.number:04}.json") as file:
+            file.write(record.model_dump_json().encode() + b"\n")
+        self._records[record.number] = record
+        if record.fetched:
+            for path in (self.requests(record.number), self.calls(record.number)):
+                path.unlink(missing_ok=True)
+        return record
+
+    def forget_failures(self) -> None:
+        """Let calls that have failed count as never made."""
+        for record in self.records:
+            if record.failures:
+                self.write(record.model_copy(update={"failures": ()}))
+
+    def requests(self, number: int) -> Path:
+        """Return the file with the requests of a batch, as they are uploaded."""
+        return self.path / f"{number:04}.requests.jsonl"
+
+    def calls(self, number: int) -> Path:
+        """Return the file that says where the calls of a batch belong."""
+        return self.path / f"{number:04}.calls.jsonl"
+
+    def read_calls(self, number: int) -> dict[str, BatchedCall]:
+        """Return the calls of a batch by their ids in it."""
+        with self.calls(number).open("rb") as file:
+            return {str(line): BatchedCall.model_validate_json(text) for line, text in enumerate(file, 1)}
+
+
+def _failures_of(records: Iterable[BatchRecord]) -> dict[CallPlace, list[FailedCall]]:
+    """Return the failures of all batches, by the call that failed."""
+    by_call: dict[CallPlace, list[FailedCall]] = {}
+    for record in records:
+        for failure in record.failures:
+            by_call.setdefault(failure.place, []).append(failure)
+    return by_call
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of a batch's output.
+
+    Args:
+        response: The response of the endpoint; None where there is none.
+        code: Why there is none.
+    """
+
+    response: EndpointResponse | None
+    code: str = ""
+
+
+def _read_lines(file: BinaryIO) -> Iterator[tuple[str, _Line]]:
+    """Yield the lines of an output or error file by the ids of their calls, without those that cannot be read."""
+    file.seek(0)
+    for text in file:
+        try:
+            record = json.loads(text)
+            yield str(record["custom_id"]), _line(record)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+
+
+def _line(record: Mapping[str, Any]) -> _Line:
+    response = record.get("response")
+    if isinstance(response, dict) and type(response.get("status_code")) is int:
+        return _Line(EndpointResponse(response["status_code"], {}, json.dumps(response.get("body")).encode()))
+    error = record.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    return _Line(None, code if isinstance(code, str) else "no response")
+
+
+class _Taker:
+    """Takes the lines of one batch.
+
+    Args:
+        model: The model that was asked; what its endpoint refused of a request it leaves out from then on.
+        meter: The calls of the run.
+        journal: Its journal.
+        price: What a call costs, as a share of its price outside of batches.
+        is_new: Whether the calls belong to this start of the run, and none is in the journal yet.
+
+    Attributes:
+        failures: The calls that were not answered.
+        end: What ends the run, as further calls would fail alike; None if nothing does.
+    """
+
+    def __init__(
+        self, model: OpenAICompatible, meter: CallMeter, journal: Journal, *, price: float, is_new: bool
+    ) -> None:
+        self._model, self._meter, self._journal = model, meter, journal
+        self._price, self._is_new = price, is_new
+        self._before = copy(model)
+        self.failures: list[FailedCall] = []
+        self.end: ConfigurationError | None = None
+
+    def take(self, call: BatchedCall, line: _Line | None) -> None:
+        """Take a line of a call; None where the batch has none."""
+        if line is None or line.response is None:
+            self._fail(call, "no line" if line is None else line.code, again=True)
+        elif line.response.status != OK:
+            self._take_error(call, line.response)
+        else:
+            try:
+                self._write(call, self._model.read_completion(line.response.body))
+            except EndpointError as error:
+                self._fail(call, retry.kind_of(error), again=True)
+
+    def _take_error(self, call: BatchedCall, http: EndpointResponse) -> None:
+        if copy(self._before).do_without(http.status, http.body):
+            if not any(not failure.counts for failure in self.failures):
+                self._model.do_without(http.status, http.body)
+            self._fail(call, "the endpoint refused a setting", again=True, counts=False)
+            return
+        error = EndpointStatusError("a line of a batch", status_code=http.status).of(http)
+        failure = self._meter.failure(error, self._model)
+        if isinstance(failure, ConfigurationError):
+            self.end = self.end or failure
+        hopeless = isinstance(failure, ConfigurationError)
+        again = hopeless or retry.is_transient(error)
+        self._fail(call, f"status {http.status}", again=again, counts=not hopeless)
+
+    def _fail(self, call: BatchedCall, reason: str, *, again: bool, counts: bool = True) -> None:
+        self.failures.append(FailedCall(place=call.place, reason=reason, again=again, counts=counts))
+
+    def _write(self, call: BatchedCall, response: ModelResponse) -> None:
+        place = call.place
+        usage = self._meter.prices.cost(response.usage, response.model or self._model.name)
+        if response.usage.cost is None and usage.cost is not None:
+            usage = usage.model_copy(update={"cost": usage.cost * self._price})
+        if self._is_new:
+            self._meter.add(usage)
+        elif self._is_there(call):
+            return
+        text = response_json(replace(response, usage=usage), call.nonce)
+        if text is None:
+            self._fail(call, "a reply that is no text", again=False)
+        else:
+            self._journal.add_call(place.row, place.judge, place.digest, text)
+
+    def _is_there(self, call: BatchedCall) -> bool:
+        """Return whether the process that collected the batch had begun to write its replies."""
+        place = call.place
+        same = Counter((record.judge, record.digest) for record in self._journal.calls(place.row))
+        return same[place.judge, place.digest] > place.number
 
 
 def _batched_models(judges: Mapping[str, Judge]) -> dict[str, OpenAICompatible]:
@@ -81,7 +324,7 @@ class _Collector:
 
     def __init__(
         self,
-        folder: BatchFolder,
+        folder: _BatchFolder,
         settings: BatchSettings,
         failures: Mapping[CallPlace, Sequence[FailedCall]],
         meter: CallMeter,
@@ -175,7 +418,7 @@ class _BatchFiles:
 
     _ENVELOPE = 120
 
-    def __init__(self, folder: BatchFolder, number: int, model: str) -> None:
+    def __init__(self, folder: _BatchFolder, number: int, model: str) -> None:
         self.number, self.model = number, model
         self.lines = self._bytes = 0
         self._files = ExitStack()
@@ -236,7 +479,7 @@ async def judge_in_batches(rows: RunRows, work: RunWork, folder: Path) -> None:
     """
     settings, models = work.settings, _batched_models(work.judges)
     assert settings.batch is not None  # noqa: S101 - checked by the caller
-    batches = BatchFolder(folder)
+    batches = _BatchFolder(folder)
     if settings.retry_failed:
         drop_failed(folder)
         batches.forget_failures()
@@ -246,7 +489,7 @@ async def judge_in_batches(rows: RunRows, work: RunWork, folder: Path) -> None:
     await sender.delete_uploads()
     await sender.finish([record for record in batches.records if not record.fetched], are_new=False)
     while True:
-        collector = _Collector(batches, settings.batch, failures_of(batches.records), meter)
+        collector = _Collector(batches, settings.batch, _failures_of(batches.records), meter)
         with closing(Journal(folder)) as journal, collector:
             sender.progress = await judge_missing(
                 rows, one_pass, journal, size=rows.size, meter=meter, collector=collector
@@ -265,7 +508,7 @@ async def judge_in_batches(rows: RunRows, work: RunWork, folder: Path) -> None:
 class _Sender:
     """Sends batches, waits for them, and writes their replies to the journal."""
 
-    batches: BatchFolder
+    batches: _BatchFolder
     settings: BatchSettings
     models: Mapping[str, OpenAICompatible]
     meter: CallMeter
@@ -344,14 +587,14 @@ class _Sender:
         model = self._model(record)
         calls = self.batches.read_calls(record.number)
         with closing(Journal(self.folder)) as journal:
-            taker = Taker(model, self.meter, journal, price=self.settings.price, is_new=are_new)
+            taker = _Taker(model, self.meter, journal, price=self.settings.price, is_new=are_new)
             for name in ("output_file_id", "error_file_id"):
                 file_id = state.get(name)
                 if not isinstance(file_id, str) or not file_id:
                     continue
                 with tempfile.TemporaryFile() as file:
                     await BatchEndpoint(model.endpoint).download(file_id, file)
-                    for line_id, line in read_lines(file):
+                    for line_id, line in _read_lines(file):
                         if line_id in calls:
                             taker.take(calls.pop(line_id), line)
             for call in calls.values():

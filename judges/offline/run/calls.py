@@ -39,7 +39,7 @@ def _embedding_json(response: EmbeddingResponse) -> bytes:
     return json.dumps({"vectors": vectors, "usage": usage, "model": response.model}).encode()
 
 
-def read(record: Mapping[str, Any]) -> EmbeddingResponse | None:
+def _read(record: Mapping[str, Any]) -> EmbeddingResponse | None:
     """Return the vectors that `response_json` has written; None where they cannot be read."""
     try:
         vectors = [array("d", base64.b64decode(text, validate=True)).tolist() for text in record["vectors"]]
@@ -207,7 +207,7 @@ class CellCalls:
         if not self._records:
             return None
         record, is_own = self._recorded(digest, shared=True)
-        response = None if record is None else read(record.response)
+        response = None if record is None else _read(record.response)
         return response if response is None or is_own else replace(response, usage=Usage())
 
     def _write_vectors(self, digest: str, response: EmbeddingResponse) -> None:

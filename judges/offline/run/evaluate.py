@@ -17,13 +17,7 @@ from judges.catalogue.names import named
 from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened, unfit
 from judges.judge import Judge
-from judges.offline.dataset.reading import (
-    NumberedRow,
-    RowInput,
-    checked_columns,
-    rename_rows,
-    rows_in,
-)
+from judges.offline.dataset import reading
 from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput
 from judges.offline.run.cells import CellWorkers, NoJournal, RunWork
 from judges.offline.run.journaled import run_samples
@@ -53,7 +47,7 @@ _OTHER_NAMES: Mapping[str, str] = {
 
 @naming_settings("evaluate(rows, judge), for instance evaluate([{'answer': ...}], 'json')", **_OTHER_NAMES)
 def evaluate(
-    samples: Iterable[RowInput],
+    samples: Iterable[reading.RowInput],
     judges: object,
     *,
     max_concurrency: int = 8,
@@ -119,7 +113,7 @@ def evaluate(
 
 @naming_settings("await aevaluate(rows, judge)", **_OTHER_NAMES)
 async def aevaluate(
-    samples: Iterable[RowInput] | AsyncIterable[RowInput],
+    samples: Iterable[reading.RowInput] | AsyncIterable[reading.RowInput],
     judges: object,
     *,
     max_concurrency: int = 8,
@@ -181,7 +175,7 @@ class _CheckedEvaluation:
             return results.evaluation().judged_by(JudgeRecords(self.judges))
 
     def _workers(
-        self, rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow], results: OrderedRows
+        self, rows: Iterable[reading.NumberedRow] | AsyncIterable[reading.NumberedRow], results: OrderedRows
     ) -> CellWorkers:
         return CellWorkers(rows, self.judges, NoJournal(self.judges), results)
 
@@ -300,14 +294,14 @@ def _rows_of(samples: Any, max_concurrency: int, columns: Mapping[str, str] | No
         raise ConfigurationError("samples are rows, not texts; give [{'answer': text} for text in texts]")
     if columns is None and isinstance(samples, list):
         return samples
-    rows = rows_in(samples)
+    rows = reading.rows_in(samples)
     if rows is samples and not hasattr(rows, "__len__") and row_of(rows) is not None:
         raise ConfigurationError(f"samples are several rows, not one {type(samples).__name__}; give [sample]")
     if not hasattr(rows, "__iter__") and not hasattr(rows, "__aiter__"):
         raise ConfigurationError(
             f"samples are rows such as [{{'question': ..., 'answer': ...}}], not {shortened(samples)}"
         )
-    return rename_rows(rows, checked_columns(columns))
+    return reading.rename_rows(rows, reading.checked_columns(columns))
 
 
 @contextmanager

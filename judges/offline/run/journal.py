@@ -152,7 +152,7 @@ _UNSCORED = 1
 _FAILED = 2
 
 
-class Cells:
+class _Cells:
     """The cells of one judge that are there: three numbers for each, so that a million rows take 17 MB."""
 
     def __init__(self) -> None:
@@ -218,7 +218,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self.cells: defaultdict[str, Cells] = defaultdict(Cells)
+        self.cells: defaultdict[str, _Cells] = defaultdict(_Cells)
         self.unreadable: list[int] = []
         self._calls: dict[int, list[int]] = {}
         self._lock = threading.Lock()

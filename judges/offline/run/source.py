@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
@@ -115,7 +115,7 @@ async def each(rows: Iterable[_T] | AsyncIterable[_T]) -> AsyncGenerator[_T, Non
 NAME = "run.json"
 
 
-class DatasetFile(BaseModel):
+class DatasetFile(BaseModel, frozen=True, extra="forbid"):
     """The file of a dataset.
 
     Args:
@@ -126,8 +126,6 @@ class DatasetFile(BaseModel):
         encoding: How its text is encoded.
         columns: Which of its columns holds which field, where they have other names.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     path: str
@@ -142,7 +140,7 @@ class DatasetFile(BaseModel):
         return RowsFile(path=Path(self.path), encoding=self.encoding, columns=self.columns)
 
 
-class JudgeRecord(BaseModel):
+class JudgeRecord(BaseModel, frozen=True, extra="forbid"):
     """A judge of a run.
 
     Args:
@@ -155,8 +153,6 @@ class JudgeRecord(BaseModel):
         prompts: Its instructions to models, by the name of their file in a pack, those of judges inside it, too.
         settings: In words its class and what it was made with, of judges inside it behind their names.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     fingerprint: str = ""
@@ -224,7 +220,7 @@ def _in_words(value: object) -> str:
     return shortened(text)[1:-1]
 
 
-class Manifest(BaseModel):
+class Manifest(BaseModel, frozen=True, extra="forbid"):
     """What a run is about.
 
     Args:
@@ -238,8 +234,6 @@ class Manifest(BaseModel):
         batch: Whether calls are sent in batches; written only if they are.
         versions: Versions of Python and of the packages that verdicts come from, at the last start.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal[1] = 1
     dataset: DatasetFile | None = None

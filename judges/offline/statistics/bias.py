@@ -10,17 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from judges.offline.statistics import resampling
 from judges.offline.statistics.comparing import mcnemar, sign_flip
 from judges.offline.statistics.intervals import Undefined, holm, normal_quantile, p_text
-from judges.offline.statistics.resampling import (
-    bootstrap_rows,
-    cluster_rows,
-    finite,
-    floats,
-    listed,
-    rows_of_numbers,
-    same_length,
-)
 
 _Array = NDArray[np.float64]
 Finding = Literal["flagged", "small", "not enough data", "association"]
@@ -166,7 +158,7 @@ def bias_report(
     tests += [_toward(name, pairs, seed) for name, pairs in probes.items()]
     tests += [_robustness(name, triples) for name, triples in (robustness or {}).items()]
     if self_preference is not None:
-        rated = rows_of_numbers(self_preference, 4, "ratings for self-preference")
+        rated = resampling.rows_of_numbers(self_preference, 4, "ratings for self-preference")
         tests.append(_self_preference([_Family(*ratings) for ratings in rated.tolist()], seed))
     if leniency is not None:
         tests.append(_leniency(leniency, clusters, seed))
@@ -198,9 +190,9 @@ def _finding(test: BiasTest, adjusted: float | None) -> Finding:
 
 
 def _position(pairs: Sequence[str | Sequence[float]]) -> BiasTest:
-    sums = [_lean(pair) for pair in listed(pairs, "position")]
+    sums = [_lean(pair) for pair in resampling.listed(pairs, "position")]
     first, second, n = sum(s > 0 for s in sums), sum(s < 0 for s in sums), len(sums)
-    leans = np.sign(floats(sums))
+    leans = np.sign(resampling.floats(sums))
     return BiasTest(
         bias="position",
         effect=float(leans.mean()) if n else None,
@@ -219,7 +211,7 @@ def _position(pairs: Sequence[str | Sequence[float]]) -> BiasTest:
 
 
 def _lean(pair: str | Sequence[float]) -> float:
-    places = [_PLACE.get(place, place) for place in listed(pair, "a pair", text=True)]
+    places = [_PLACE.get(place, place) for place in resampling.listed(pair, "a pair", text=True)]
     if len(places) != 2 or not all(place in (1, 0, -1) for place in places):  # noqa: PLR2004 - two orders
         raise ValueError(f"a pair has a place for each order, F, S or T, or 1, -1 or 0; not {pair!r}")
     return float(sum(places))
@@ -230,7 +222,7 @@ _PLACE: dict[str | float, float] = {"F": 1.0, "S": -1.0, "T": 0.0}
 
 def _toward(name: str, pairs: Sequence[tuple[float, float]], seed: int) -> BiasTest:
     """Test whether a cue moves ratings up; the sign test is one-sided for cues, since only toward it is a bias."""
-    rated = rows_of_numbers(pairs, 2, f"ratings before and after {name}")
+    rated = resampling.rows_of_numbers(pairs, 2, f"ratings before and after {name}")
     changes = rated[:, 1] - rated[:, 0]
     up, down = int((changes > 0).sum()), int((changes < 0).sum())
     two_sided = mcnemar(up, down)
@@ -298,9 +290,9 @@ def _self_preference(questions: Sequence[_Family], seed: int) -> BiasTest:
 
 
 def _leniency(pairs: Sequence[tuple[float, float]], clusters: Sequence[Hashable] | None, seed: int) -> BiasTest:
-    rated = rows_of_numbers(pairs, 2, "ratings by human and judge")
+    rated = resampling.rows_of_numbers(pairs, 2, "ratings by human and judge")
     raw = rated[:, 1] - rated[:, 0]
-    differences = np.array([raw[rows].mean() for rows in cluster_rows(len(raw), clusters)])
+    differences = np.array([raw[rows].mean() for rows in resampling.cluster_rows(len(raw), clusters)])
     enough = int((differences != 0).sum()) >= _LEAST_DISCORDANT
     return BiasTest(
         bias="leniency",
@@ -322,14 +314,14 @@ def _length(
     clusters: Sequence[Hashable] | None,
 ) -> BiasTest:
     columns = [judge, rater, log_lengths, *([] if second is None else [second])]
-    same_length(
+    resampling.same_length(
         "length has the judge's ratings, a rater's, a second's or None, and lengths, for each row", *columns
     )
     for column in columns:
-        finite(column, "ratings and logarithms of lengths")
-    x = floats(log_lengths)
+        resampling.finite(column, "ratings and logarithms of lengths")
+    x = resampling.floats(log_lengths)
     n = len(x)
-    if len(cluster_rows(n, clusters)) < _LEAST_DISCORDANT or not x.std():
+    if len(resampling.cluster_rows(n, clusters)) < _LEAST_DISCORDANT or not x.std():
         return BiasTest(bias="length", effect=None, n=n, least=_LEAST_CHANGE, figures={}, reason="too_few")
     standard = ((x - x.mean()) / x.std(ddof=1)).tolist()
     fit = instrumental(judge, rater, second if second is not None else rater, standard, clusters=clusters)
@@ -376,9 +368,9 @@ def instrumental(
     Returns:
         The fit, or None where the second rater says nothing about the first.
     """
-    y = floats(judge)
-    regressors = np.column_stack([np.ones_like(y), floats(rater), floats(x)])
-    instruments = np.column_stack([np.ones_like(y), floats(second), floats(x)])
+    y = resampling.floats(judge)
+    regressors = np.column_stack([np.ones_like(y), resampling.floats(rater), resampling.floats(x)])
+    instruments = np.column_stack([np.ones_like(y), resampling.floats(second), resampling.floats(x)])
     crossed = instruments.T @ regressors
     if np.linalg.matrix_rank(crossed) < len(crossed):
         return None
@@ -386,7 +378,7 @@ def instrumental(
     coefficients: Any = inverse @ (instruments.T @ y)
     residuals = y - regressors @ coefficients
     scores = instruments * residuals[:, None]
-    sums = np.array([scores[rows].sum(axis=0) for rows in cluster_rows(len(y), clusters)])
+    sums = np.array([scores[rows].sum(axis=0) for rows in resampling.cluster_rows(len(y), clusters)])
     errors = np.sqrt(np.diag(inverse @ (sums.T @ sums) @ inverse.T))
     return _Fit(tuple(map(float, coefficients)), tuple(map(float, errors)))  # type: ignore[arg-type]  # three of each
 
@@ -394,8 +386,10 @@ def instrumental(
 def _bootstrap_interval(values: _Array, seed: int) -> tuple[float, float] | None:
     if len(values) < 2:  # noqa: PLR2004 - one value has no spread
         return None
-    groups = cluster_rows(len(values), None)
-    figure = bootstrap_rows(lambda rows: float(values[rows].mean()), groups, level=0.9, seed=seed, resamples=1000)
+    groups = resampling.cluster_rows(len(values), None)
+    figure = resampling.bootstrap_rows(
+        lambda rows: float(values[rows].mean()), groups, level=0.9, seed=seed, resamples=1000
+    )
     return None if figure.low is None or figure.high is None else (figure.low, figure.high)
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from judges.offline.statistics import resampling
 from judges.offline.statistics.benefit import LoopBenefit, judged_together, loop_benefit
 from judges.offline.statistics.intervals import Figure, Undefined, holm, normal_quantile
-from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows, cluster_se, finite, floats
 
 _EXACT_UP_TO = 16
 """Most differences other than 0 for which all sign patterns are enumerated."""
@@ -152,10 +152,10 @@ def sign_flip(
     Raises:
         ValueError: If a difference is no finite number.
     """
-    data = finite(differences, "differences")
+    data = resampling.finite(differences, "differences")
     if not len(data):
         return None
-    means = np.array([data[rows].mean() for rows in cluster_rows(len(data), clusters)])
+    means = np.array([data[rows].mean() for rows in resampling.cluster_rows(len(data), clusters)])
     sizes = np.abs(means[means != 0])
     observed = abs(float(means.sum())) - _EPSILON * max(1.0, float(sizes.sum()))
     if len(sizes) <= _EXACT_UP_TO:
@@ -223,10 +223,10 @@ def win_rate(
     if not values:
         return WinRate(value=None, n=0, reason="too_few", excluded=excluded)
     questions = None if clusters is None else [clusters[i] for i in scored]
-    groups = cluster_rows(len(values), questions)
+    groups = resampling.cluster_rows(len(values), questions)
     data = np.array(values)
     means = np.array([data[rows].mean() for rows in groups])
-    rate, se = float(means.mean()), cluster_se(means.tolist())
+    rate, se = float(means.mean()), resampling.cluster_se(means.tolist())
     both = [pairs[i] for i in scored if len(pairs[i]) > 1]
     spread = None if se is None else normal_quantile(level) * se
     return WinRate(
@@ -309,12 +309,12 @@ def length_adjusted(
         side of equal length, as it would be an extrapolation.
     """
     wins, first, second = (
-        finite(values, name)
+        resampling.finite(values, name)
         for name, values in (("preferences", preferences), ("lengths", lengths_1), ("lengths", lengths_2))
     )
     if not len(wins) == len(first) == len(second):
         raise ValueError(f"give a preference and two lengths per item: {len(wins)}, {len(first)}, {len(second)}")
-    gamma = None if difficulty is None else floats(difficulty)
+    gamma = None if difficulty is None else resampling.floats(difficulty)
     gaps = first - second
     n = len(wins)
     reason = _no_adjustment(gaps, extrapolates=gamma is None)
@@ -324,11 +324,13 @@ def length_adjusted(
     sd = float(gaps.std(ddof=1))
     x = np.tanh(gaps / sd)
 
-    def adjusted(rows: Indices) -> float | None:
+    def adjusted(rows: resampling.Indices) -> float | None:
         weights = _fit(x[rows], None if gamma is None else gamma[rows], wins[rows], anchors)
         return None if weights is None else _at_equal_length(weights, None if gamma is None else gamma[rows])
 
-    figure = bootstrap_rows(adjusted, cluster_rows(n, clusters), resamples=resamples, level=level, seed=seed)
+    figure = resampling.bootstrap_rows(
+        adjusted, resampling.cluster_rows(n, clusters), resamples=resamples, level=level, seed=seed
+    )
     fitted = _fit(x, gamma, wins, anchors)
     if figure.value is None or fitted is None:
         return LengthAdjusted(value=None, n=n, reason="no_overlap" if gamma is None else "not_identified", raw=raw)
@@ -366,7 +368,7 @@ def _fit(
     columns = [x, np.ones_like(x)] if gamma is None else [x, gamma, np.ones_like(x)]
     design, target, weight = np.column_stack(columns), wins, np.ones_like(x)
     if anchors:
-        rows = floats(anchors)
+        rows = resampling.floats(anchors)
         no_intercept = np.zeros(len(rows))  # it is the quality of the second system, and these are not its answers
         extra = [rows[:, 0], no_intercept] if gamma is None else [rows[:, 0], rows[:, 1], no_intercept]
         design = np.vstack([design, np.column_stack(extra)])

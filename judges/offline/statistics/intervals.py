@@ -93,14 +93,14 @@ def paired_interval(differences: Sequence[float], *, level: float = 0.95) -> tup
     most = max(map(abs, differences), default=0.0) or 1.0
     centre = math.fsum(differences) / size
     variance = (math.fsum(one * one for one in differences) + most**2) / size - centre**2
-    half = student(max(1, n - 1), (1 + share(level, "level")) / 2) * math.sqrt(variance / size)
+    half = _student(max(1, n - 1), (1 + share(level, "level")) / 2) * math.sqrt(variance / size)
     return max(-1.0, centre - half), min(1.0, centre + half)
 
 
 _EPSILON = 1e-12
 
 
-def student(freedom: int, share: float) -> float:
+def _student(freedom: int, share: float) -> float:
     """Return a quantile of Student's t: exact for 1 and 2 degrees of freedom, else by Cornish and Fisher."""
     if freedom == 1:
         return math.tan(math.pi * (share - 0.5))

@@ -130,7 +130,7 @@ def _drawn(one: ReliabilityBin) -> str:
     return "".join(cells).rstrip()
 
 
-def reliability_of(rows: Sequence[JudgedAnswer], judge: str, *, good: float, seed: int) -> Reliability | None:
+def _reliability_of(rows: Sequence[JudgedAnswer], judge: str, *, good: float, seed: int) -> Reliability | None:
     """Return the curve over the labelled rows whose verdict has a `p_pass`; None where none has.
 
     Args:
@@ -535,7 +535,7 @@ class _ComparedRows:
             ),
             "people": people_of(self.labelled, as_ratings, good=good, ratings=ratings),
             "calibration": _calibration(self.labelled, judge, good=good, seed=seed),
-            "reliability": reliability_of(self.labelled, judge, good=good, seed=seed),
+            "reliability": _reliability_of(self.labelled, judge, good=good, seed=seed),
             "beside": tuple(self._beside(ratings=ratings)),
             "pass_rate": pass_rate(_items(self.judged, judge, good), sampling=sampling),
             "bias": _bias_of(self.everything, judge, ratings=ratings, seed=seed),

@@ -8,19 +8,7 @@ from itertools import pairwise
 from statistics import NormalDist, fmean
 from typing import Literal
 
-from judges.offline.statistics import (
-    LoopBenefit,
-    RiseGap,
-    best_and_last,
-    cluster_se,
-    gains,
-    judged_together,
-    loop_benefit,
-    pass_at_attempt,
-    replay_run,
-    rise_gap,
-    wilson,
-)
+from judges.offline import statistics
 from judges.offline.statistics.intervals import Figure, p_text
 from judges.offline.statistics.replay import AttemptPoint, curve_intervals
 from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, best_of, is_score
@@ -127,7 +115,7 @@ class BenefitPart:
 
     kind: Literal["attempt", "judge", "slice"]
     name: str
-    benefit: LoopBenefit
+    benefit: statistics.LoopBenefit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,14 +133,14 @@ class BenefitReport:
         gap: How much more the judge sees answers rise than people do.
     """
 
-    benefit: LoopBenefit
+    benefit: statistics.LoopBenefit
     loops: int
     retried: int
     unlabelled: int
     unshown: int
     steps: tuple[BenefitPart, ...] = ()
     parts: tuple[BenefitPart, ...] = ()
-    gap: RiseGap | None = None
+    gap: statistics.RiseGap | None = None
 
     @property
     def is_known(self) -> bool:
@@ -252,7 +240,7 @@ class BenefitReport:
         return "\n".join([self.headline, *(f"  {label:<10}{text}" for label, text in self.entries())])
 
 
-def _describe_gap(gap: RiseGap) -> str:
+def _describe_gap(gap: statistics.RiseGap) -> str:
     rises = f"sees a rise of {_signed(gap.judge)} points, people one of {_signed(gap.people)}"
     if not gap.is_apart:
         return f"{rises}: not more, {p_text(gap.p)}"
@@ -274,7 +262,7 @@ def _signed(value: float | None, form: str = "+.1f") -> str:
     return "-" if value is None else format(100 * value, form)
 
 
-def _loops(benefit: LoopBenefit) -> str:
+def _loops(benefit: statistics.LoopBenefit) -> str:
     questions = "" if benefit.questions == benefit.n else f" of {benefit.questions:,} questions"
     return f"{benefit.n:,} loop{'' if benefit.n == 1 else 's'}{questions}"
 
@@ -303,12 +291,12 @@ def _is_labelled(loop: LabelledLoop, *places: int) -> bool:
     return all(loop.good[place] is not None for place in places)
 
 
-def _between(loops: Sequence[LabelledLoop], places: Sequence[tuple[int, int]]) -> LoopBenefit:
+def _between(loops: Sequence[LabelledLoop], places: Sequence[tuple[int, int]]) -> statistics.LoopBenefit:
     pairs = [
         (bool(loop.good[before]), bool(loop.good[after]))
         for loop, (before, after) in zip(loops, places, strict=True)
     ]
-    return loop_benefit(
+    return statistics.loop_benefit(
         [before for before, _ in pairs],
         [after for _, after in pairs],
         clusters=[loop.question_id for loop in loops],
@@ -353,15 +341,15 @@ def _part(kind: Literal["judge", "slice"], name: str, group: Sequence[LabelledLo
 def _together(parts: Iterable[BenefitPart]) -> tuple[BenefitPart, ...]:
     """Return parts of one kind with p-values adjusted together."""
     listed = list(parts)
-    adjusted = judged_together([part.benefit for part in listed])
+    adjusted = statistics.judged_together([part.benefit for part in listed])
     return tuple(
         BenefitPart(kind=part.kind, name=part.name, benefit=benefit)
         for part, benefit in zip(listed, adjusted, strict=True)
     )
 
 
-def _gap(labelled_loops: Sequence[LabelledLoop]) -> RiseGap | None:
-    return rise_gap(
+def _gap(labelled_loops: Sequence[LabelledLoop]) -> statistics.RiseGap | None:
+    return statistics.rise_gap(
         [(loop.accepts(0), loop.accepts(loop.final)) for loop in labelled_loops],
         [(bool(loop.good[0]), bool(loop.good[loop.final])) for loop in labelled_loops],
         clusters=[loop.question_id for loop in labelled_loops],
@@ -445,8 +433,8 @@ def curve(loops: Sequence[RecordedLoop], policy: LoopPolicy, *, seed: int) -> tu
     waited = any(loop.stop_reason == "no_progress" for loop in loops)
     never = [_ratings(loop, policy, then=None) for loop in loops]
     upper = [_ratings(loop, policy, then=policy.threshold) for loop in loops] if waited else []
-    uppers = [point.cumulative for point in pass_at_attempt(upper, policy.threshold)]
-    points = pass_at_attempt(never, policy.threshold)
+    uppers = [point.cumulative for point in statistics.pass_at_attempt(upper, policy.threshold)]
+    points = statistics.pass_at_attempt(never, policy.threshold)
     intervals = _intervals(points, never, policy.threshold, [loop.question_id for loop in loops], seed)
     curve_points = [
         CurvePoint(
@@ -481,7 +469,7 @@ def _intervals(
     judged = [(run, question) for run, question in zip(runs, questions, strict=True) if run]
     if len(set(questions)) == len(questions):
         return [_greenwood(point, len(judged)) for point in points]
-    ends = [replay_run(run, threshold, len(run)) for run, _ in judged]
+    ends = [statistics.replay_run(run, threshold, len(run)) for run, _ in judged]
     intervals = curve_intervals(
         [end.attempts for end in ends],
         [end.end == "pass" for end in ends],
@@ -500,7 +488,7 @@ def _greenwood(point: AttemptPoint, loops: int) -> tuple[float, float, str]:
         low, high = point.cumulative - _Z * point.se, point.cumulative + _Z * point.se
         return max(0.0, low), min(1.0, high), "Greenwood"
     n = loops if point.attempt == 1 or point.cumulative > 0 else point.at_risk
-    return *wilson(point.cumulative * n, n), "Wilson"
+    return *statistics.wilson(point.cumulative * n, n), "Wilson"
 
 
 def gains_of(loops: Sequence[RecordedLoop]) -> tuple[AttemptGain, ...]:
@@ -509,7 +497,7 @@ def gains_of(loops: Sequence[RecordedLoop]) -> tuple[AttemptGain, ...]:
     ratings = [[attempt.rating for attempt in run] for run in runs]
     rejudged = [[attempt.rejudged for attempt in run] for run in runs]
     points = []
-    for point in gains(ratings, rejudged):
+    for point in statistics.gains(ratings, rejudged):
         place = point.attempt - 1
         changes, questions = [], []
         for loop, run in zip(loops, runs, strict=True):
@@ -518,7 +506,7 @@ def gains_of(loops: Sequence[RecordedLoop]) -> tuple[AttemptGain, ...]:
             if after is not None and again is not None:
                 changes.append(float(after - again))
                 questions.append(loop.question_id)
-        se = cluster_se(changes, questions) if changes else None
+        se = statistics.cluster_se(changes, questions) if changes else None
         half = None if se is None else _Z * se
         points.append(
             AttemptGain(
@@ -538,7 +526,7 @@ def gains_of(loops: Sequence[RecordedLoop]) -> tuple[AttemptGain, ...]:
 def best_versus_last(loops: Sequence[RecordedLoop]) -> BestVersusLast:
     """Return what keeping the best attempt in place of the last one is worth."""
     runs = [_until_released(loop) for loop in loops]
-    difference, share = best_and_last([[attempt.rating for attempt in run] for run in runs])
+    difference, share = statistics.best_and_last([[attempt.rating for attempt in run] for run in runs])
     pairs = [
         (attempt.rating, attempt.rejudged_as_best)
         for loop in loops

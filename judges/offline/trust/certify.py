@@ -13,16 +13,8 @@ from typing import Any, Literal, get_args
 from judges.certificate import CertifiedRow, Estimand, IssuedCertificate, Kind, Risk, Subject
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import package_version
+from judges.offline.statistics import certificates, certify_weighted, labels_needed, wilson
 from judges.offline.statistics import certify as certify_counts
-from judges.offline.statistics import certify_weighted, labels_needed, wilson
-from judges.offline.statistics.certificates import (
-    ALPHA,
-    DELTA,
-    AnyMethod,
-    Certificate,
-    PolicyRow,
-    questions_needed,
-)
 from judges.offline.trust.calibration import (
     ESCALATION,
     CalibrationRun,
@@ -55,7 +47,7 @@ _NEARLY_AS_MANY = 0.02
 
 
 def _taken(
-    result: Certificate, tallies: Sequence[PolicyTally], runs: int, *, laxest: bool, on_scores: bool
+    result: certificates.Certificate, tallies: Sequence[PolicyTally], runs: int, *, laxest: bool, on_scores: bool
 ) -> int | None:
     """Return the place of the certified threshold that the loop takes; None if answers do not bear out any.
 
@@ -79,7 +71,7 @@ def _taken(
     )
 
 
-def _without_unseen(result: Certificate) -> Certificate:
+def _without_unseen(result: certificates.Certificate) -> certificates.Certificate:
     """Return a result in which what passes the test on too few answers of its own is not certified."""
     rows = (replace(row, status="too_few") if row.status == "certified" else row for row in result.rows)
     return replace(result, rows=tuple(rows), certified=None)
@@ -87,7 +79,7 @@ def _without_unseen(result: Certificate) -> Certificate:
 
 def _table_of(
     runs: int,
-    result: Certificate,
+    result: certificates.Certificate,
     tallies: Sequence[PolicyTally],
     counts: Sequence[tuple[int, int]],
     taken: int | None,
@@ -111,7 +103,7 @@ def _table_of(
     }
 
 
-def _row(row: PolicyRow, tally: PolicyTally, runs: int) -> CertifiedRow:
+def _row(row: certificates.PolicyRow, tally: PolicyTally, runs: int) -> CertifiedRow:
     of_runs = {
         "policy": tally.policy,
         "release_rate": tally.released / runs,
@@ -123,7 +115,7 @@ def _row(row: PolicyRow, tally: PolicyTally, runs: int) -> CertifiedRow:
     return CertifiedRow(**{**vars(row), **of_runs})
 
 
-def _labels_missing(result: Certificate, alpha: float, delta: float) -> int | None:
+def _labels_missing(result: certificates.Certificate, alpha: float, delta: float) -> int | None:
     """Return how many labelled answers would probably certify, if the best policy is as good as it looks."""
     rates = [row.rate for row in result.rows if row.rate is not None]
     if result.certified is not None:
@@ -132,7 +124,7 @@ def _labels_missing(result: Certificate, alpha: float, delta: float) -> int | No
     if best >= alpha:
         return None
     if result.method == "weighted":
-        return questions_needed(alpha, delta, best)
+        return certificates.questions_needed(alpha, delta, best)
     return labels_needed(alpha, delta, best or None)
 
 
@@ -170,7 +162,7 @@ _LOOKING = ("anytime", "assisted")
 _RATINGS = range(LOWEST, HIGHEST + 1)
 
 
-def _harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: AnyMethod) -> Harm | None:
+def _harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: certificates.AnyMethod) -> Harm | None:
     """Return the harm of answers rated 1, 2, 3 and 4; a rating that a mapping leaves out does none.
 
     Raises:
@@ -195,7 +187,11 @@ def _harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: AnyMeth
 
 
 def _checked_breaks(
-    break_at_most: float | None, method: AnyMethod, escalation: Sequence[str] | None, *, independent: bool
+    break_at_most: float | None,
+    method: certificates.AnyMethod,
+    escalation: Sequence[str] | None,
+    *,
+    independent: bool,
 ) -> float | None:
     """Return the largest share of good first answers that may come out bad.
 
@@ -231,7 +227,7 @@ def _tested_policies(
     *,
     alpha: float,
     delta: float,
-) -> tuple[Certificate, list[tuple[int, int]]]:
+) -> tuple[certificates.Certificate, list[tuple[int, int]]]:
     """Return the outcome of the test, and what each policy releases and how much of it is bad.
 
     Raises:
@@ -282,13 +278,13 @@ def certify(
     attempts: RowSource,
     labels: RowSource | None = None,
     *,
-    alpha: float = ALPHA,
-    delta: float = DELTA,
+    alpha: float = certificates.ALPHA,
+    delta: float = certificates.DELTA,
     break_at_most: float | None = None,
     thresholds: Sequence[float] | Sequence[Sequence[float]] | None = None,
     max_attempts: int | None = None,
     patience: int | None = None,
-    method: AnyMethod = "sequence",
+    method: certificates.AnyMethod = "sequence",
     harm: Mapping[int, float] | Sequence[float] | None = None,
     largest_weight: float | None = None,
     risk: Risk = "released",
@@ -411,13 +407,13 @@ class CertifySettings:
         once: Whether all of delta is spent at once.
     """
 
-    alpha: float = ALPHA
-    delta: float = DELTA
+    alpha: float = certificates.ALPHA
+    delta: float = certificates.DELTA
     break_at_most: float | None = None
     thresholds: Sequence[Any] | None = None
     max_attempts: int | None = None
     patience: int | None = None
-    method: AnyMethod = "sequence"
+    method: certificates.AnyMethod = "sequence"
     harm: Harm | None = None
     largest_weight: float | None = None
     risk: Risk = "released"

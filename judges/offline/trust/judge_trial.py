@@ -163,7 +163,7 @@ class JudgeTrial:
 
 
 @cache
-def worked_cases(name: str) -> tuple[WorkedCase, ...]:
+def _worked_cases(name: str) -> tuple[WorkedCase, ...]:
     """Return the cases that are shipped for a judge, by its qualified name; none where there are none."""
     tables = [table for table in _shipped() if name in table["judges"]]
     cases = [_case({**table.get("sample", {}), **fields}) for table in tables for fields in table.get("cases", ())]
@@ -177,7 +177,7 @@ def settings_of_cases(name: str) -> Mapping[str, Any]:
     return next((table[name] for table in tables if name in table), {})
 
 
-def judges_with_cases() -> list[str]:
+def _judges_with_cases() -> list[str]:
     """Return the judges for which cases are shipped."""
     return sorted({name for table in _shipped() for name in table["judges"]})
 
@@ -243,7 +243,7 @@ def try_judge(
         ConfigurationError: If no cases are shipped for this judge, or it cannot be used.
     """
     tried = as_judge(judge)
-    listed = worked_cases(name or catalogue_name(tried)) if cases is None else _expanded(cases)
+    listed = _worked_cases(name or _catalogue_name(tried)) if cases is None else _expanded(cases)
     if not listed:
         raise ConfigurationError(
             f"no cases are shipped for the judge {shortened(name or tried.name)}; there are some for every judge "
@@ -277,7 +277,7 @@ def _expanded(cases: Sequence[WorkedCase | TrialPair]) -> list[WorkedCase]:
     return [case for part in parts for case in part]
 
 
-def catalogue_name(judge: Judge) -> str:
+def _catalogue_name(judge: Judge) -> str:
     """Return the qualified name of a judge of the catalogue; of another one its own name."""
     entry = getattr(type(judge), "entry", None)
     return str(getattr(entry, "name", None) or judge.name)

@@ -8,6 +8,7 @@ import os
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -19,16 +20,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.messages import WITHOUT_MEDIA
 from judges.offline.dataset.reading import DRAW_NAMES
 from judges.offline.statistics import active_probabilities, neyman
-from judges.offline.trust.calibration import (
-    CalibrationRun,
-    checked_thresholds,
-    draw_place,
-    of_one_loop,
-    one_per_question,
-    recorded_attempts,
-    replay_chain,
-    runs_of,
-)
+from judges.offline.trust import calibration
 from judges.offline.trust.certify import GOOD
 from judges.offline.trust.loops import read_labelled, with_labels
 from judges.offline.trust.rows import (
@@ -37,9 +29,120 @@ from judges.offline.trust.rows import (
     RowSource,
     judge_among,
     majority,
+    read_labels,
 )
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows has no such locks
+    fcntl = None  # type: ignore[assignment]  # then several people have a file each
+
+_FOLDER = getattr(os, "O_DIRECTORY", None)
+
+
+def labels_in(path: Path) -> list[JudgedAnswer]:
+    """Return the labels in a file; none where there is no file yet.
+
+    Raises:
+        ConfigurationError: If it cannot be read.
+    """
+    return list(read_labels(path)) if path.is_file() else []
+
+
+class LabelFile:
+    """A file of JSON lines to which labels are appended: each is on the disk before the next answer is shown.
+
+    It is readable by its owner only, since it holds what people asked. Several people may share it.
+
+    Args:
+        path: The file, in a folder that exists.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, item: LabelItem, label: Label) -> None:
+        """Append a label, on a line of its own even after a torn one.
+
+        Raises:
+            ConfigurationError: If it cannot be written.
+        """
+        line = _line(item, label)
+        with self._opened() as file:
+            size = os.lseek(file, 0, os.SEEK_END)
+            torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+            _write(file, b"\n" + line if torn else line)
+            os.fsync(file)
+
+    def remove(self, item: LabelItem, label: Label) -> None:
+        """Take a label out again, the last one of this content.
+
+        Raises:
+            ConfigurationError: If it cannot be written.
+        """
+        line = _line(item, label)
+        with self._opened() as file:
+            content = os.pread(file, os.lseek(file, 0, os.SEEK_END), 0)
+            start = content.rfind(line)
+            if start >= 0:
+                os.lseek(file, start, os.SEEK_SET)
+                _write(file, content[start + len(line) :])
+                os.ftruncate(file, len(content) - len(line))
+                os.fsync(file)
+
+    def repair(self) -> None:
+        """Take out a last line that was never written whole: whoever wrote it was never told that it is kept.
+
+        Raises:
+            ConfigurationError: If the file cannot be written.
+        """
+        if not self._path.is_file():
+            return
+        with self._opened() as file:
+            content = os.pread(file, os.lseek(file, 0, os.SEEK_END), 0)
+            start = content.rfind(b"\n") + 1
+            with suppress(ValueError):
+                json.loads(content[start:] or b"{}")
+                return
+            os.ftruncate(file, start)
+            os.fsync(file)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """Open the file for this process alone."""
+        is_new = not self._path.exists()
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self._path} cannot be written ({error.strerror}); give --labels"
+            ) from error
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        except OSError as error:
+            raise ConfigurationError(f"{self._path} cannot be written ({error.strerror}); make room") from error
+        finally:
+            os.close(file)
+        if is_new and _FOLDER is not None:
+            with suppress(OSError):
+                folder = os.open(self._path.parent, os.O_RDONLY | _FOLDER)
+                os.fsync(folder)
+                os.close(folder)
+
+
+def _line(item: LabelItem, label: Label) -> bytes:
+    return f"{json.dumps(item.line(label), ensure_ascii=False)}\n".encode(errors="backslashreplace")
+
+
+def _write(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
 
 _SPLITS = ("certify", "report", "tune")
 """What a label may be used for; labels that tuned a judge never measure it."""
@@ -361,7 +464,11 @@ def _unsure(mark: JudgeMark, errors: Mapping[int, float]) -> float:
 
 
 def _to_certify(
-    runs: Sequence[CalibrationRun], released: Iterable[Sequence[int | None]], *, budget: int, seed: int = 0
+    runs: Sequence[calibration.CalibrationRun],
+    released: Iterable[Sequence[int | None]],
+    *,
+    budget: int,
+    seed: int = 0,
 ) -> list[NextLabel]:
     """Choose a simple random sample of runs, and of these every answer that some policy would release.
 
@@ -379,7 +486,7 @@ def _to_certify(
             if attempt is not None:
                 needed[place].add(attempt)
     drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
-    order = sorted(range(len(runs)), key=lambda place: draw_place(runs[place], seed))
+    order = sorted(range(len(runs)), key=lambda place: calibration.draw_place(runs[place], seed))
     chosen: list[JudgedAnswer] = []
     for place in order:
         missing = [runs[place].rows[n - 1] for n in sorted(needed[place]) if runs[place].bad[n - 1] is None]
@@ -492,13 +599,13 @@ def labels_to_certify(
     """
     rows = read_labelled(attempts, labels).rows
     name = judge_among(rows, judge)
-    recorded, subject, _ = of_one_loop(runs_of(rows, good=good, split=None))
-    runs = recorded if estimand == "traffic" else one_per_question(recorded)
-    most = recorded_attempts(rows, subject, max_attempts, independent=False)
+    recorded, subject, _ = calibration.of_one_loop(calibration.runs_of(rows, good=good, split=None))
+    runs = recorded if estimand == "traffic" else calibration.one_per_question(recorded)
+    most = calibration.recorded_attempts(rows, subject, max_attempts, independent=False)
     waits = subject.patience if patience is None else patience
-    replays = replay_chain(
+    replays = calibration.replay_chain(
         runs,
-        checked_thresholds(thresholds, on_scores=False),
+        calibration.checked_thresholds(thresholds, on_scores=False),
         judge=name,
         on_scores=False,
         max_attempts=most,

@@ -311,7 +311,7 @@ class LabelsBeside:
         """Return the labels of an answer in the order of their file: those of its outcome and those of its texts.
 
         Args:
-            keys: What identifies the answer; see `answer_keys`.
+            keys: What identifies the answer; see `_answer_keys`.
         """
         self._asked.update(keys)
         *of_outcome, by_text = keys
@@ -403,12 +403,12 @@ def row_keys(rows: Sequence[JudgedAnswer]) -> list[list[object]]:
     """Return what identifies the answer of each row: outcome and attempt, the release, last its texts."""
     shown = _released_rows(rows)
     return [
-        answer_keys(row.outcome_id, row.attempt or 1, row.key, is_released=place in shown)
+        _answer_keys(row.outcome_id, row.attempt or 1, row.key, is_released=place in shown)
         for place, row in enumerate(rows)
     ]
 
 
-def answer_keys(outcome_id: str | None, attempt: int, text: object, *, is_released: bool) -> list[object]:
+def _answer_keys(outcome_id: str | None, attempt: int, text: object, *, is_released: bool) -> list[object]:
     """Return what identifies an answer: outcome and attempt, the release, last its texts."""
     keys = [] if outcome_id is None else [(outcome_id, attempt), *([(outcome_id, _RELEASED)] * is_released)]
     return [*keys, text]
@@ -472,7 +472,7 @@ def _labels_of(
     """Yield the labels beside the rows that belong to an attempt."""
     if beside.labels:
         text = None if sample is None else read_judged([sample])[0].key
-        for label in beside.of(answer_keys(loop, number, text, is_released=number == shown)):
+        for label in beside.of(_answer_keys(loop, number, text, is_released=number == shown)):
             yield from label.opinions
 
 

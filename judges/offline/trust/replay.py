@@ -102,7 +102,7 @@ class ReplayedPolicy:
         return named_threshold(self.success_rating if self.success_score is None else self.success_score)
 
 
-def candidates(
+def _candidates(
     policy: LoopPolicy,
     *,
     thresholds: Sequence[float] | None,
@@ -478,7 +478,7 @@ def replay(
         )
     points, note = curve(chosen, in_force, seed=seed)
     gains = () if in_pieces else gains_of(chosen)
-    table = candidates(in_force, thresholds=thresholds, max_attempts=max_attempts, patience=patience)
+    table = _candidates(in_force, thresholds=thresholds, max_attempts=max_attempts, patience=patience)
     return LoopReplay(
         loops=len(chosen),
         questions=len({loop.question_id for loop in chosen}),

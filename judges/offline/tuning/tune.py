@@ -27,6 +27,7 @@ from judges.offline.statistics import cohen_kappa, loop_benefit
 from judges.offline.trust.loops import read_labelled
 from judges.offline.trust.rows import JudgedAnswer, RowSource
 from judges.offline.trust.spending import LabelUses, LedgerSource
+from judges.offline.tuning import changes
 from judges.offline.tuning.cases import (
     CERTIFY,
     HELD_OUT,
@@ -36,14 +37,6 @@ from judges.offline.tuning.cases import (
     batches_to_learn_from,
     contrasted,
     digest_of,
-)
-from judges.offline.tuning.changes import (
-    JournaledCalls,
-    JudgeChange,
-    TunableJudge,
-    calls_of,
-    judge_spec,
-    rated_phrase,
 )
 from judges.prompting.prompts import Example
 from judges.prompting.translation import toml_table
@@ -248,10 +241,10 @@ def tune(
     """
     if type(budget) is not int or budget < _LEAST_BUDGET:
         raise ConfigurationError(f"budget is a whole number of model calls from {_LEAST_BUDGET}, not {budget!r}")
-    name, spec, own_model = judge_spec(judge)
+    name, spec, own_model = changes.judge_spec(judge)
     judge_model = as_model(own_model if model is None else model)
     read = read_labelled(labelled, labels)
-    first, each = calls_of(spec)
+    first, each = changes.calls_of(spec)
     parts = LabelParts.of(read, good=good, most=budget // (_SHARE * each + 2 * first), seed=seed)
     digest = digest_of([sorted(parts.digests), good])
     purpose = digest_of(
@@ -262,11 +255,13 @@ def tune(
     )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    calls = JournaledCalls(folder / "journal.jsonl", budget, purpose=purpose)
+    calls = changes.JournaledCalls(folder / "journal.jsonl", budget, purpose=purpose)
     uses = LabelUses.of(ledger, read.files)
     if uses is not None:
         uses.enter_tuned(parts.digests, purpose)
-    search = _Search(TunableJudge(judge, calls.around(judge_model)), parts, calls, max_concurrency, on_step or str)
+    search = _Search(
+        changes.TunableJudge(judge, calls.around(judge_model)), parts, calls, max_concurrency, on_step or str
+    )
     tuning = search.run()
     named = model_name or (model if isinstance(model, str) else own_model if model is None else None)
     return _write(folder, replace(tuning, budget=budget, seed=seed, labels_digest=digest), search, parts, named)
@@ -277,17 +272,17 @@ class _Search:
 
     def __init__(
         self,
-        judge: TunableJudge,
+        judge: changes.TunableJudge,
         parts: LabelParts,
-        calls: JournaledCalls,
+        calls: changes.JournaledCalls,
         max_concurrency: int,
         on_step: Callable[[str], object],
     ) -> None:
         self.judge, self.parts, self.calls = judge, parts, calls
-        self._first, self._each = calls_of(judge.spec)
+        self._first, self._each = changes.calls_of(judge.spec)
         self._concurrency, self._say = max_concurrency, on_step
         self.language = judge.language_of(case.sample for case in (*parts.tuning, *parts.held))
-        self.change = JudgeChange()
+        self.change = changes.JudgeChange()
         self._cases: tuple[LabelledCase, ...] = parts.tuning
         self._notes: list[str] = []
 
@@ -303,12 +298,12 @@ class _Search:
             self._notes += self._notes_on(verdicts)
             with self.calls.keeping(_FINAL_ASKS):
                 tried, chosen, mark = self._choose()
-            change = self._built(chosen, self._cases) if chosen else JudgeChange()
-        self.change = replace(change, mark=mark) if change is not None else JudgeChange()
-        named = "" if self.change == JudgeChange() else _describe(chosen, mark)
+            change = self._built(chosen, self._cases) if chosen else changes.JudgeChange()
+        self.change = replace(change, mark=mark) if change is not None else changes.JudgeChange()
+        named = "" if self.change == changes.JudgeChange() else _describe(chosen, mark)
         self._say(f"chosen: {named or 'nothing'}")
         before = self._verdicts(self.judge.judge, self.parts.held)
-        tuned = self.judge.changed(self.change, self.language) if self.change != JudgeChange() else None
+        tuned = self.judge.changed(self.change, self.language) if self.change != changes.JudgeChange() else None
         after = None if tuned is None else self._verdicts(tuned, self.parts.held)
         self._notes += _unscored(before, "the judge", "held-out")
         self._notes += _unscored(after or (), "the tuned judge", "held-out")
@@ -395,17 +390,17 @@ class _Search:
         for fold in sorted({case.fold for case in cases}):
             judged = [case for case in cases if case.fold == fold]
             change = self._built(way, [case for case in self._cases if case.fold != fold])
-            if change is None or change == JudgeChange():
+            if change is None or change == changes.JudgeChange():
                 verdicts.update({case.key: case.verdict if change else None for case in judged})
                 continue
             judge = self.judge.changed(change, self.language)
             verdicts.update(zip((case.key for case in judged), self._verdicts(judge, judged), strict=True))
         return verdicts
 
-    def _built(self, way: str, cases: Sequence[LabelledCase]) -> JudgeChange | None:
+    def _built(self, way: str, cases: Sequence[LabelledCase]) -> changes.JudgeChange | None:
         """Return the change that a way makes of cases; None where the model gives nothing that can be used."""
         shown = [case for case in cases if case.shown]
-        change = JudgeChange()
+        change = changes.JudgeChange()
         try:
             if "guidelines" in way:
                 batches = batches_to_learn_from(shown, 2 if "two batches" in way else 1)
@@ -431,7 +426,7 @@ class _Search:
         sides = [contrasted([case for case in cases if case.good is good]) for good in (False, True)]
         for pair in zip(*sides, strict=False):
             for case in pair:
-                example = self.judge.example_of(case, rated_phrase(self.language))
+                example = self.judge.example_of(case, changes.rated_phrase(self.language))
                 chosen += [] if example is None else [example]
         return tuple(chosen[:most])
 

@@ -1,13 +1,16 @@
-"""The protocols that the guard speaks, one pure module each, and which of them a client reads errors in."""
+"""The protocols that the guard speaks, one class each, and which of them a client reads errors in."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from refine.server.dialects import chat, messages, responses
+from refine.server.dialects.chat import ChatDialect
+from refine.server.dialects.messages import MessagesDialect
 from refine.server.dialects.protocol import ApiDialect
+from refine.server.dialects.responses import ResponsesDialect
 
-DIALECTS: tuple[ApiDialect, ...] = (chat, responses, messages)
+CHAT, MESSAGES = ChatDialect(), MessagesDialect()
+DIALECTS: tuple[ApiDialect, ...] = (CHAT, ResponsesDialect(), MESSAGES)
 """All protocols that are judged."""
 
 _ANTHROPIC_PATH = "/v1/messages"
@@ -19,4 +22,4 @@ def form_for(path: str, headers: Mapping[str, str]) -> ApiDialect:
     is_anthropic = (
         path == _ANTHROPIC_PATH or path.startswith(f"{_ANTHROPIC_PATH}/") or _ANTHROPIC_HEADER in headers
     )
-    return messages if is_anthropic else chat
+    return MESSAGES if is_anthropic else CHAT

@@ -18,6 +18,7 @@ from judges.models.providers.openai_replies import usage_in
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
     STORED,
+    ApiDialect,
     Json,
     JudgedRequest,
     ReadTexts,
@@ -33,25 +34,12 @@ from refine.server.dialects.protocol import (
     up_to_question,
     write_json,
 )
-from refine.server.errors import UpstreamFailed, openai_error
+from refine.server.errors import UpstreamFailed
 
-PATH = "/chat/completions"
-API = "openai"
-KEY_HEADER = "authorization"
-KEEP_ALIVE = b": keep-alive\n\n"
 _ENVELOPE = ("id", "object", "created", "model", "usage", "service_tier", "system_fingerprint")
 """What a reply keeps when its message is replaced."""
 _DONE = b"data: [DONE]\n\n"
 _TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
-
-
-def read_request(body: Json) -> JudgedRequest:
-    """Read a request; the body is not changed."""
-    request = judged_request(body, _reason_to_skip(body), _TOKEN_LIMITS)
-    request.choices = read_count(body, "n")
-    if request.choices > 1 and not request.skip_reason:
-        del request.payload["n"]
-    return request
 
 
 def _reason_to_skip(body: Json) -> str:
@@ -63,84 +51,13 @@ def _reason_to_skip(body: Json) -> str:
     return reason
 
 
-def conversation(payload: Json) -> list[AnyMessage]:
-    """Return the messages for the judge, ending with the question or a tool's result."""
-    messages = [_message(fields, f"messages[{at}]") for at, fields in enumerate(payload["messages"])]
-    return up_to_question(messages)
-
-
 def _message(fields: Json, where: str) -> AnyMessage:
     check_message(fields.get("role"), fields.get("content"), where)
     return to_message(fields)  # type: ignore[return-value]  # roles of other classes were refused
 
 
-def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
-    """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
-    return {**payload, "messages": [*payload["messages"], *to_dicts(added)]}
-
-
-def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
-    """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
-    choices = reply.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
-        raise UpstreamFailed(502, "the upstream's reply is no chat completion", code="upstream_reply")
-    answer = answer_of(reply, "")
-    said = first["message"]
-    if said.get("images") and objects(said["images"]):  # as OpenRouter has them
-        answer.additional_kwargs["tool_outputs"] = [{"type": "image"}]
-    called = said.get("function_call")
-    if called and not answer.tool_calls and _is_call(called):
-        name, given = string(called["name"]), arguments(called["arguments"])
-        answer.tool_calls = [{"name": name, "args": given, "id": None, "type": "tool_call"}]
-    if answer.invalid_tool_calls and not answer.tool_calls:  # a call all the same, which the client may mend
-        answer.tool_calls = [
-            {"name": broken["name"] or "", "args": {}, "id": broken["id"], "type": "tool_call"}
-            for broken in answer.invalid_tool_calls
-        ]
-    return answer, usage_in(reply)
-
-
-without_reasoning = reply_without_reasoning
-
-
-def without_text(reply: Json) -> Json:
-    """Return a reply whose message has no content; a refusal is none."""
-    choices = [{**one, "message": {**one["message"], "content": None}} for one in objects(reply["choices"])]
-    return {**reply, "choices": choices}
-
-
-def with_text(reply: Json, text: str) -> Json:
-    """Return a reply whose message is this text alone; what else may repeat the text it had is left out."""
-    kept = {name: reply[name] for name in _ENVELOPE if name in reply}
-    return {**write_reply(text, ""), **kept}
-
-
-def with_usage(reply: Json, usage: Usage) -> Json:
-    """Return a reply with these tokens as its `usage`."""
-    counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
-    return {**reply, "usage": {**counts, "total_tokens": usage.tokens}}
-
-
 _KNOWN_PARTS = ("audio", "file", "image", "image_url", "reasoning", "refusal", "text", "thinking", "video")
 _INPUT_FIELDS = {"custom": "input", "function": "arguments"}
-
-
-def read_part(reply: Json, read: ReadTexts) -> Json:
-    """Return a reply without the texts in it that are no part of what was read; calls and refusals stay."""
-    choice = reply["choices"][0]
-    body = dict(choice["message"])
-    if isinstance(body.get("content"), list):
-        body["content"] = [_read_content(part, read) for part in body["content"] if _is_known(part)]
-    if isinstance(body.get("tool_calls"), list):
-        body["tool_calls"] = [_read_call(call, read) for call in objects(body["tool_calls"])]
-    forms = {"content": list, "tool_calls": list, "refusal": str}
-    whole = [name for name in body if name.startswith(REASONING) or isinstance(body[name], forms.get(name, ()))]
-    if _is_call(body.get("function_call")):
-        body["function_call"] = read.call(body["function_call"], "arguments")
-        whole.append("function_call")
-    chosen = {**read.part(choice, "message"), "message": read.part(body, *whole)}
-    return {**read.part(reply, "choices"), "choices": [chosen]}
 
 
 def _read_call(call: Json, read: ReadTexts) -> Json:
@@ -164,14 +81,6 @@ def _is_call(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == {"name", "arguments"}
 
 
-def join_choices(replies: Sequence[Json]) -> Json:
-    """Return one reply with the choices of several, and the tokens of all of them."""
-    choices = [{**choice, "index": at} for at, reply in enumerate(replies) for choice in reply["choices"]]
-    usages = [usage for reply in replies if isinstance(usage := reply.get("usage"), dict)]
-    joined = {**replies[0], "choices": choices}
-    return {**joined, "usage": _sum_usage(usages)} if usages else joined
-
-
 def _sum_usage(usages: Sequence[Json]) -> Json:
     """Return the sum of each count that is anywhere in them."""
     total: Json = {}
@@ -187,25 +96,6 @@ def _sum_usage(usages: Sequence[Json]) -> Json:
     return total
 
 
-def write_reply(text: str, model: str) -> Json:
-    """Return a reply of the guard's own: the fallback text."""
-    answer = {"role": "assistant", "content": text, "refusal": None}
-    return {
-        "id": f"chatcmpl-{uuid4().hex}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [{"index": 0, "message": answer, "finish_reason": "stop", "logprobs": None}],
-    }
-
-
-def events(reply: Json) -> list[bytes]:
-    """Return a whole reply as one chunk: each choice's message is its delta, usage and `refine` go with it."""
-    choices = [_delta(choice) for choice in reply["choices"]]
-    chunk = {**reply, "object": "chat.completion.chunk", "choices": choices}
-    return [b"data: " + write_json(chunk) + b"\n\n", _DONE]
-
-
 def _delta(choice: Json) -> Json:
     rest = {name: value for name, value in choice.items() if name != "message"}
     body = choice.get("message")
@@ -214,41 +104,6 @@ def _delta(choice: Json) -> Json:
         calls = objects(delta["tool_calls"])
         delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
     return {**rest, "delta": delta}
-
-
-def asks_for_form(payload: Json) -> bool:
-    """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
-    form = payload.get("response_format")
-    return isinstance(form, dict) and form.get("type") != "text"
-
-
-def as_stream(payload: Json) -> Json:
-    """Return a request whose reply comes as a stream."""
-    return {**payload, "stream": True, "stream_options": {"include_usage": True}}
-
-
-def going_on(payload: Json) -> Json:
-    """Return a request whose last message the endpoint is to go on with, as vLLM has it."""
-    return {**payload, **GOES_ON}
-
-
-def delta_in(event: Json) -> Delta:
-    """Return what an event of the upstream's stream adds to the answer."""
-    return delta_of(event)
-
-
-assembled = whole_completion
-
-
-def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
-    """Return a reply with another text; `is_filtered` says that it was stopped."""
-    first, *others = objects(reply["choices"])
-    choice = {**first, "message": {**first["message"], "content": text}}
-    if first["message"].get("content") != text and first.get("logprobs"):
-        choice["logprobs"] = None  # of the last attempt alone, what it repeated included
-    if is_filtered:
-        choice["finish_reason"] = "content_filter"
-    return {**reply, "choices": [choice, *others]}
 
 
 class _ChatPieceWriter:
@@ -286,18 +141,151 @@ class _ChatPieceWriter:
 
     def fail(self, body: Json) -> bytes:
         """Return the events of an error that ends the answer."""
-        return b"".join(error_events(body))
+        return b"".join(ChatDialect().error_events(body))
 
     def _chunk(self, choices: list[Json], others: Json) -> bytes:
         return b"data: " + write_json({**self._head, "choices": choices, **others}) + b"\n\n"
 
 
-piece_writer = _ChatPieceWriter
+class ChatDialect(ApiDialect):
+    """OpenAI's chat completions."""
 
+    PATH = "/chat/completions"
 
-error_body = openai_error
+    def read_request(self, body: Json) -> JudgedRequest:
+        """Read a request; the body is not changed."""
+        request = judged_request(body, _reason_to_skip(body), _TOKEN_LIMITS)
+        request.choices = read_count(body, "n")
+        if request.choices > 1 and not request.skip_reason:
+            del request.payload["n"]
+        return request
 
+    def conversation(self, payload: Json) -> list[AnyMessage]:
+        """Return the messages for the judge, ending with the question or a tool's result."""
+        messages = [_message(fields, f"messages[{at}]") for at, fields in enumerate(payload["messages"])]
+        return up_to_question(messages)
 
-def error_events(body: Json) -> list[bytes]:
-    """Return an error in the midst of a stream as events, the last of the stream included."""
-    return [b"data: " + write_json(body) + b"\n\n", _DONE]
+    def with_feedback(self, payload: Json, added: Sequence[AnyMessage]) -> Json:
+        """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
+        return {**payload, "messages": [*payload["messages"], *to_dicts(added)]}
+
+    def read_answer(self, reply: Json) -> tuple[AIMessage, Usage]:
+        """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
+        choices = reply.get("choices")
+        first = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
+            raise UpstreamFailed(502, "the upstream's reply is no chat completion", code="upstream_reply")
+        answer = answer_of(reply, "")
+        said = first["message"]
+        if said.get("images") and objects(said["images"]):  # as OpenRouter has them
+            answer.additional_kwargs["tool_outputs"] = [{"type": "image"}]
+        called = said.get("function_call")
+        if called and not answer.tool_calls and _is_call(called):
+            name, given = string(called["name"]), arguments(called["arguments"])
+            answer.tool_calls = [{"name": name, "args": given, "id": None, "type": "tool_call"}]
+        if answer.invalid_tool_calls and not answer.tool_calls:  # a call all the same, which the client may mend
+            answer.tool_calls = [
+                {"name": broken["name"] or "", "args": {}, "id": broken["id"], "type": "tool_call"}
+                for broken in answer.invalid_tool_calls
+            ]
+        return answer, usage_in(reply)
+
+    def without_reasoning(self, reply: Json) -> Json:
+        """Return a reply without the reasoning in it."""
+        return reply_without_reasoning(reply)
+
+    def without_text(self, reply: Json) -> Json:
+        """Return a reply whose message has no content; a refusal is none."""
+        choices = [{**one, "message": {**one["message"], "content": None}} for one in objects(reply["choices"])]
+        return {**reply, "choices": choices}
+
+    def with_text(self, reply: Json, text: str) -> Json:
+        """Return a reply whose message is this text alone; what else may repeat the text it had is left out."""
+        kept = {name: reply[name] for name in _ENVELOPE if name in reply}
+        return {**self.write_reply(text, ""), **kept}
+
+    def with_usage(self, reply: Json, usage: Usage) -> Json:
+        """Return a reply with these tokens as its `usage`."""
+        counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+        return {**reply, "usage": {**counts, "total_tokens": usage.tokens}}
+
+    def read_part(self, reply: Json, read: ReadTexts) -> Json:
+        """Return a reply without the texts in it that are no part of what was read; calls and refusals stay."""
+        choice = reply["choices"][0]
+        body = dict(choice["message"])
+        if isinstance(body.get("content"), list):
+            body["content"] = [_read_content(part, read) for part in body["content"] if _is_known(part)]
+        if isinstance(body.get("tool_calls"), list):
+            body["tool_calls"] = [_read_call(call, read) for call in objects(body["tool_calls"])]
+        forms = {"content": list, "tool_calls": list, "refusal": str}
+        whole = [
+            name for name in body if name.startswith(REASONING) or isinstance(body[name], forms.get(name, ()))
+        ]
+        if _is_call(body.get("function_call")):
+            body["function_call"] = read.call(body["function_call"], "arguments")
+            whole.append("function_call")
+        chosen = {**read.part(choice, "message"), "message": read.part(body, *whole)}
+        return {**read.part(reply, "choices"), "choices": [chosen]}
+
+    def write_reply(self, text: str, model: str) -> Json:
+        """Return a reply of the guard's own: the fallback text."""
+        answer = {"role": "assistant", "content": text, "refusal": None}
+        return {
+            "id": f"chatcmpl-{uuid4().hex}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": model,
+            "choices": [{"index": 0, "message": answer, "finish_reason": "stop", "logprobs": None}],
+        }
+
+    def events(self, reply: Json) -> list[bytes]:
+        """Return a whole reply as one chunk: each choice's message is its delta, usage and `refine` go with it."""
+        choices = [_delta(choice) for choice in reply["choices"]]
+        chunk = {**reply, "object": "chat.completion.chunk", "choices": choices}
+        return [b"data: " + write_json(chunk) + b"\n\n", _DONE]
+
+    def asks_for_form(self, payload: Json) -> bool:
+        """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
+        form = payload.get("response_format")
+        return isinstance(form, dict) and form.get("type") != "text"
+
+    def as_stream(self, payload: Json) -> Json:
+        """Return a request whose reply comes as a stream."""
+        return {**payload, "stream": True, "stream_options": {"include_usage": True}}
+
+    def going_on(self, payload: Json) -> Json:
+        """Return a request whose last message the endpoint is to go on with, as vLLM has it."""
+        return {**payload, **GOES_ON}
+
+    def delta_in(self, event: Json) -> Delta:
+        """Return what an event of the upstream's stream adds to the answer."""
+        return delta_of(event)
+
+    def assembled(self, body: bytes) -> Json:
+        """Return the reply whose stream this is."""
+        return whole_completion(body)
+
+    def with_released_text(self, reply: Json, text: str, *, is_filtered: bool) -> Json:
+        """Return a reply with another text; `is_filtered` says that it was stopped."""
+        first, *others = objects(reply["choices"])
+        choice = {**first, "message": {**first["message"], "content": text}}
+        if first["message"].get("content") != text and first.get("logprobs"):
+            choice["logprobs"] = None  # of the last attempt alone, what it repeated included
+        if is_filtered:
+            choice["finish_reason"] = "content_filter"
+        return {**reply, "choices": [choice, *others]}
+
+    def piece_writer(self, identifier: str, model: str) -> _ChatPieceWriter:
+        """Return what writes the events of one answer."""
+        return _ChatPieceWriter(identifier, model)
+
+    def error_events(self, body: Json) -> list[bytes]:
+        """Return an error in the midst of a stream as events, the last of the stream included."""
+        return [b"data: " + write_json(body) + b"\n\n", _DONE]
+
+    def join_choices(self, replies: Sequence[Json]) -> Json:
+        """Return one reply with the choices of several, and the tokens of all of them."""
+        choices = [{**choice, "index": at} for at, reply in enumerate(replies) for choice in reply["choices"]]
+        usages = [usage for reply in replies if isinstance(usage := reply.get("usage"), dict)]
+        joined = {**replies[0], "choices": choices}
+        return {**joined, "usage": _sum_usage(usages)} if usages else joined

@@ -12,6 +12,7 @@ from graphs.generators import Delta
 from judges.models.providers.openai_replies import chunks_in
 from judges.verdict import Usage
 from refine.server.dialects.protocol import (
+    ApiDialect,
     Json,
     JudgedRequest,
     ReadTexts,
@@ -25,30 +26,13 @@ from refine.server.dialects.protocol import (
     up_to_question,
     write_json,
 )
-from refine.server.errors import UpstreamFailed, anthropic_error
+from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
 
-PATH = "/messages"
-API = "anthropic"
-KEY_HEADER = "x-api-key"
-KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
 _THOUGHTS = ("thinking", "redacted_thinking")
 _MEDIA = ("audio", "document", "file", "image", "video")
 _ENVELOPE = ("id", "model", "stop_reason", "usage")
 """What a reply keeps when its content is replaced."""
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
-
-
-def read_request(body: Json) -> JudgedRequest:
-    """Read a request; the body is not changed."""
-    return judged_request(body, reason_in_messages(body), ("max_tokens",))
-
-
-def conversation(payload: Json) -> list[AnyMessage]:
-    """Return the messages for the judge, ending with the question or a tool's result."""
-    system = payload.get("system")
-    before = [message("system", system, where="system")] if system else []
-    items = enumerate(payload["messages"])
-    return up_to_question([*before, *(one for at, item in items for one in _messages(item, f"messages[{at}]"))])
 
 
 def _messages(item: Json, where: str) -> Iterator[AnyMessage]:
@@ -82,67 +66,7 @@ def _call(part: Json) -> Json:
     }
 
 
-def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
-    """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
-    extra = [
-        {"role": "assistant" if one.type == "ai" else "user", "content": str(one.text)}
-        for one in added
-        if str(one.text).strip()  # an empty message is refused
-    ]
-    return {**payload, "messages": [*payload["messages"], *extra]}
-
-
-def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
-    """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
-    if not isinstance(reply.get("content"), list):
-        raise UpstreamFailed(502, "the upstream's reply is no message with content", code="upstream_reply")
-    blocks = objects(reply["content"])
-    text = "".join(string(block.get("text")) for block in blocks if block.get("type") == "text")
-    calls = [_call(block) for block in blocks if block.get("type") == "tool_use"]
-    ending = string(reply.get("stop_reason"))
-    if ending == "pause_turn":  # the client is to send it back, so that the model goes on
-        calls.append({"name": ending, "args": {}, "id": None, "type": "tool_call"})
-    metadata = {"stop_reason": ending, "model_name": string(reply.get("model"))}
-    media = [block for block in blocks if block.get("type") in _MEDIA]
-    extra = {"tool_outputs": media} if media else {}
-    answer = AIMessage(text, tool_calls=calls, additional_kwargs=extra, response_metadata=metadata)
-    return answer, _usage(reply)
-
-
-def without_reasoning(reply: Json) -> Json:
-    """Return a reply without the reasoning in it."""
-    blocks = [block for block in objects(reply["content"]) if block.get("type") not in _THOUGHTS]
-    return {**reply, "content": blocks}
-
-
-def without_text(reply: Json) -> Json:
-    """Return a reply without its blocks of text."""
-    return {**reply, "content": [block for block in objects(reply["content"]) if block.get("type") != "text"]}
-
-
-def with_text(reply: Json, text: str) -> Json:
-    """Return a reply whose content is this text alone; what else may repeat the text it had is left out."""
-    kept = {name: reply[name] for name in _ENVELOPE if name in reply}
-    return {**write_reply(text, ""), **kept}
-
-
-def with_usage(reply: Json, usage: Usage) -> Json:
-    """Return a reply with these tokens as its `usage`."""
-    return {**reply, "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}}
-
-
 _KNOWN_BLOCKS = ("container_upload", "server_tool_use", "text", "tool_use", *_THOUGHTS, *_MEDIA)
-
-
-def read_part(reply: Json, read: ReadTexts) -> Json:
-    """Return a reply without the texts in it that are no part of what was read; calls and thoughts stay."""
-    kinds = ((block, string(block.get("type"))) for block in objects(reply["content"]))
-    blocks = [
-        _read_block(block, kind, read)
-        for block, kind in kinds
-        if kind in _KNOWN_BLOCKS or kind.endswith(("tool_result", "mcp_tool_use"))
-    ]
-    return {**read.part(reply, "content"), "content": blocks}
 
 
 def _read_block(block: Json, kind: str, read: ReadTexts) -> Json:
@@ -158,25 +82,6 @@ def _usage(reply: Json) -> Usage:
     sent = counts.get("input_tokens")
     cached = sum(count for name in _CACHED if type(count := counts.get(name)) is int)
     return Usage.of_call(sent + cached if type(sent) is int else sent, counts.get("output_tokens"))
-
-
-def write_reply(text: str, model: str) -> Json:
-    """Return a reply of the guard's own: the fallback text."""
-    return {
-        "id": f"msg_{uuid4().hex}",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [{"type": "text", "text": text}],
-        "stop_reason": "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 0, "output_tokens": 0},
-    }
-
-
-def events(reply: Json) -> list[bytes]:
-    """Return a whole reply as the events of a message: start, each block, end."""
-    return [_event(event) for event in _sequence(reply)]
 
 
 def _sequence(reply: Json) -> Iterator[Json]:
@@ -221,56 +126,6 @@ def _block(block: Json) -> tuple[Json, list[Json]]:
             return block, []
 
 
-def asks_for_form(payload: Json) -> bool:
-    """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
-    return any(payload.get(name) is not None for name in ("output_format", "output_config"))
-
-
-def as_stream(payload: Json) -> Json:
-    """Return a request whose reply comes as a stream."""
-    return {**payload, "stream": True}
-
-
-def going_on(payload: Json) -> Json:
-    """Return the request: an answer of the assistant at its end is always gone on with."""
-    return payload
-
-
-def delta_in(event: Json) -> Delta:
-    """Return what an event of the upstream's stream adds to the answer."""
-    delta, block = event.get("delta"), event.get("content_block")
-    if event.get("type") == "content_block_start" and isinstance(block, dict):
-        return Delta(string(block.get("text")), block.get("type") == "tool_use")
-    is_text = isinstance(delta, dict) and delta.get("type") == "text_delta"
-    return Delta(string(delta.get("text")) if is_text and isinstance(delta, dict) else "")
-
-
-def assembled(body: bytes) -> Json:
-    """Return the reply whose stream this is.
-
-    Raises:
-        UpstreamFailed: If it broke off.
-    """
-    reply: Json = {}
-    blocks: dict[int, Json] = {}
-    for event in filter(None, chunks_in(body)):
-        match event.get("type"):
-            case "message_start":
-                reply = dict(event["message"])
-            case "content_block_start":
-                blocks[event["index"]] = dict(event["content_block"])
-            case "content_block_delta":
-                _add_delta(blocks[event["index"]], event["delta"])
-            case "message_delta":
-                counts = {**(reply.get("usage") or {}), **(event.get("usage") or {})}
-                reply = {**reply, **event["delta"], "usage": counts}
-            case "error":
-                return {**event}
-    if not reply.get("stop_reason"):
-        raise UpstreamFailed(502, "the stream of the upstream's reply broke off", code="upstream_broken")
-    return {**reply, "content": [_whole_block(blocks[index]) for index in sorted(blocks)]}
-
-
 _ADDED = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
 
@@ -294,23 +149,16 @@ def _whole_block(block: Json) -> Json:
         return {**whole, "input": block["partial"]}
 
 
-def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
-    """Return a reply with another text; `is_filtered` says that it was stopped."""
-    others = [block for block in objects(reply["content"]) if block.get("type") != "text"]
-    ending = {"stop_reason": "refusal"} if is_filtered else {}
-    return {**reply, **ending, "content": [*([{"type": "text", "text": text}] if text else []), *others]}
-
-
 class _MessagesPieceWriter:
     """Writes the events of one answer that goes out in pieces.
 
     Args:
         identifier: What its id ends in.
-        model: Name of the model asked for.
+        begun: The reply, without a text.
     """
 
-    def __init__(self, identifier: str, model: str) -> None:
-        self._head = {**write_reply("", model), "id": f"msg_{identifier}", "content": [], "stop_reason": None}
+    def __init__(self, identifier: str, begun: Json) -> None:
+        self._head = {**begun, "id": f"msg_{identifier}", "content": [], "stop_reason": None}
         self.sent = ""
 
     def piece(self, text: str) -> bytes:
@@ -337,24 +185,160 @@ class _MessagesPieceWriter:
 
     def fail(self, body: Json) -> bytes:
         """Return the events of an error that ends the answer."""
-        return b"".join(error_events(body))
+        return b"".join(MessagesDialect().error_events(body))
 
     def _delta(self, text: str) -> Json:
         return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
 
 
-piece_writer = _MessagesPieceWriter
-
-
-error_body = anthropic_error
-
-
-def error_events(body: Json) -> list[bytes]:
-    """Return an error in the midst of a stream as its last event."""
-    error = body.get("error")
-    error = error if isinstance(error, dict) else {"type": "api_error", "message": string(error)}
-    return [_event({"type": "error", "error": error})]
-
-
 def _event(event: Json) -> bytes:
     return f"event: {event['type']}\ndata: ".encode() + write_json(event) + b"\n\n"
+
+
+class MessagesDialect(ApiDialect):
+    """Anthropic's Messages."""
+
+    PATH = "/messages"
+    API = "anthropic"
+    KEY_HEADER = "x-api-key"
+    KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
+
+    def read_request(self, body: Json) -> JudgedRequest:
+        """Read a request; the body is not changed."""
+        return judged_request(body, reason_in_messages(body), ("max_tokens",))
+
+    def conversation(self, payload: Json) -> list[AnyMessage]:
+        """Return the messages for the judge, ending with the question or a tool's result."""
+        system = payload.get("system")
+        before = [message("system", system, where="system")] if system else []
+        items = enumerate(payload["messages"])
+        return up_to_question(
+            [*before, *(one for at, item in items for one in _messages(item, f"messages[{at}]"))]
+        )
+
+    def with_feedback(self, payload: Json, added: Sequence[AnyMessage]) -> Json:
+        """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
+        extra = [
+            {"role": "assistant" if one.type == "ai" else "user", "content": str(one.text)}
+            for one in added
+            if str(one.text).strip()  # an empty message is refused
+        ]
+        return {**payload, "messages": [*payload["messages"], *extra]}
+
+    def read_answer(self, reply: Json) -> tuple[AIMessage, Usage]:
+        """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
+        if not isinstance(reply.get("content"), list):
+            raise UpstreamFailed(502, "the upstream's reply is no message with content", code="upstream_reply")
+        blocks = objects(reply["content"])
+        text = "".join(string(block.get("text")) for block in blocks if block.get("type") == "text")
+        calls = [_call(block) for block in blocks if block.get("type") == "tool_use"]
+        ending = string(reply.get("stop_reason"))
+        if ending == "pause_turn":  # the client is to send it back, so that the model goes on
+            calls.append({"name": ending, "args": {}, "id": None, "type": "tool_call"})
+        metadata = {"stop_reason": ending, "model_name": string(reply.get("model"))}
+        media = [block for block in blocks if block.get("type") in _MEDIA]
+        extra = {"tool_outputs": media} if media else {}
+        answer = AIMessage(text, tool_calls=calls, additional_kwargs=extra, response_metadata=metadata)
+        return answer, _usage(reply)
+
+    def without_reasoning(self, reply: Json) -> Json:
+        """Return a reply without the reasoning in it."""
+        blocks = [block for block in objects(reply["content"]) if block.get("type") not in _THOUGHTS]
+        return {**reply, "content": blocks}
+
+    def without_text(self, reply: Json) -> Json:
+        """Return a reply without its blocks of text."""
+        return {**reply, "content": [block for block in objects(reply["content"]) if block.get("type") != "text"]}
+
+    def with_text(self, reply: Json, text: str) -> Json:
+        """Return a reply whose content is this text alone; what else may repeat the text it had is left out."""
+        kept = {name: reply[name] for name in _ENVELOPE if name in reply}
+        return {**self.write_reply(text, ""), **kept}
+
+    def with_usage(self, reply: Json, usage: Usage) -> Json:
+        """Return a reply with these tokens as its `usage`."""
+        return {**reply, "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}}
+
+    def read_part(self, reply: Json, read: ReadTexts) -> Json:
+        """Return a reply without the texts in it that are no part of what was read; calls and thoughts stay."""
+        kinds = ((block, string(block.get("type"))) for block in objects(reply["content"]))
+        blocks = [
+            _read_block(block, kind, read)
+            for block, kind in kinds
+            if kind in _KNOWN_BLOCKS or kind.endswith(("tool_result", "mcp_tool_use"))
+        ]
+        return {**read.part(reply, "content"), "content": blocks}
+
+    def write_reply(self, text: str, model: str) -> Json:
+        """Return a reply of the guard's own: the fallback text."""
+        return {
+            "id": f"msg_{uuid4().hex}",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [{"type": "text", "text": text}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+        }
+
+    def events(self, reply: Json) -> list[bytes]:
+        """Return a whole reply as the events of a message: start, each block, end."""
+        return [_event(event) for event in _sequence(reply)]
+
+    def asks_for_form(self, payload: Json) -> bool:
+        """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
+        return any(payload.get(name) is not None for name in ("output_format", "output_config"))
+
+    def delta_in(self, event: Json) -> Delta:
+        """Return what an event of the upstream's stream adds to the answer."""
+        delta, block = event.get("delta"), event.get("content_block")
+        if event.get("type") == "content_block_start" and isinstance(block, dict):
+            return Delta(string(block.get("text")), block.get("type") == "tool_use")
+        is_text = isinstance(delta, dict) and delta.get("type") == "text_delta"
+        return Delta(string(delta.get("text")) if is_text and isinstance(delta, dict) else "")
+
+    def assembled(self, body: bytes) -> Json:
+        """Return the reply whose stream this is.
+
+        Raises:
+            UpstreamFailed: If it broke off.
+        """
+        reply: Json = {}
+        blocks: dict[int, Json] = {}
+        for event in filter(None, chunks_in(body)):
+            match event.get("type"):
+                case "message_start":
+                    reply = dict(event["message"])
+                case "content_block_start":
+                    blocks[event["index"]] = dict(event["content_block"])
+                case "content_block_delta":
+                    _add_delta(blocks[event["index"]], event["delta"])
+                case "message_delta":
+                    counts = {**(reply.get("usage") or {}), **(event.get("usage") or {})}
+                    reply = {**reply, **event["delta"], "usage": counts}
+                case "error":
+                    return {**event}
+        if not reply.get("stop_reason"):
+            raise UpstreamFailed(502, "the stream of the upstream's reply broke off", code="upstream_broken")
+        return {**reply, "content": [_whole_block(blocks[index]) for index in sorted(blocks)]}
+
+    def with_released_text(self, reply: Json, text: str, *, is_filtered: bool) -> Json:
+        """Return a reply with another text; `is_filtered` says that it was stopped."""
+        others = [block for block in objects(reply["content"]) if block.get("type") != "text"]
+        ending = {"stop_reason": "refusal"} if is_filtered else {}
+        return {**reply, **ending, "content": [*([{"type": "text", "text": text}] if text else []), *others]}
+
+    def piece_writer(self, identifier: str, model: str) -> _MessagesPieceWriter:
+        """Return what writes the events of one answer."""
+        return _MessagesPieceWriter(identifier, self.write_reply("", model))
+
+    def error_body(self, error: ApiError) -> Json:
+        """Return the body of an error of the guard's own."""
+        return anthropic_error(error)
+
+    def error_events(self, body: Json) -> list[bytes]:
+        """Return an error in the midst of a stream as its last event."""
+        error = body.get("error")
+        error = error if isinstance(error, dict) else {"type": "api_error", "message": string(error)}
+        return [_event({"type": "error", "error": error})]

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from graphs.generators import Delta
 from judges.errors import shortened
 from judges.verdict import Usage
-from refine.server.errors import ApiError
+from refine.server.errors import ApiError, openai_error
 
 RawHeaders = list[tuple[bytes, bytes]]
 """Headers as ASGI has them: names in lower case."""
@@ -101,18 +101,18 @@ def unsent(text: str, sent: str) -> str:
 
 
 class ApiDialect(Protocol):
-    """The functions of a dialect; each dialect is a module."""
+    """The functions of a dialect; what is given here is as OpenAI has it."""
 
     PATH: str
     """Path below the base URL, of client and upstream alike."""
 
-    API: str
+    API: str = "openai"
     """Whose API it belongs to: `openai` or `anthropic`."""
 
-    KEY_HEADER: str
+    KEY_HEADER: str = "authorization"
     """The header in which the upstream's key goes: `authorization` or `x-api-key`."""
 
-    KEEP_ALIVE: bytes
+    KEEP_ALIVE: bytes = b": keep-alive\n\n"
     """What is sent to a streaming client while it waits."""
 
     def read_request(self, body: Json) -> JudgedRequest:
@@ -153,9 +153,11 @@ class ApiDialect(Protocol):
 
     def as_stream(self, payload: Json) -> Json:
         """Return a request whose reply comes as a stream."""
+        return {**payload, "stream": True}
 
     def going_on(self, payload: Json) -> Json:
-        """Return a request whose last message the endpoint is to go on with."""
+        """Return a request whose last message the endpoint is to go on with, where there is a way to say it."""
+        return payload
 
     def delta_in(self, event: Json) -> Delta:
         """Return what an event of the upstream's stream adds to the answer."""
@@ -171,6 +173,7 @@ class ApiDialect(Protocol):
 
     def error_body(self, error: ApiError) -> Json:
         """Return the body of an error of the guard's own."""
+        return openai_error(error)
 
     def error_events(self, body: Json) -> list[bytes]:
         """Return an error in the midst of a stream as events, the last of the stream included."""

@@ -18,6 +18,7 @@ from refine.server.dialects.protocol import (
     GOES_ON,
     NO_QUESTION,
     STORED,
+    ApiDialect,
     Json,
     JudgedRequest,
     ReadTexts,
@@ -31,12 +32,8 @@ from refine.server.dialects.protocol import (
     up_to_question,
     write_json,
 )
-from refine.server.errors import ApiError, UpstreamFailed, openai_error
+from refine.server.errors import ApiError, UpstreamFailed
 
-PATH = "/responses"
-API = "openai"
-KEY_HEADER = "authorization"
-KEEP_ALIVE = b": keep-alive\n\n"
 _WAITING = frozenset(
     {
         "apply_patch_call",
@@ -52,18 +49,6 @@ _WAITING = frozenset(
 _TOOL_INPUTS = ("arguments", "input", "action", "operation")
 _CALL = "_call"
 _OUTPUT = "_call_output"
-
-
-def read_request(body: Json) -> JudgedRequest:
-    """Read a request; the body is not changed."""
-    content = body.get("input")
-    is_list = isinstance(content, list) and all(isinstance(item, dict) for item in content)
-    if not isinstance(content, str | None) and not is_list:
-        raise ApiError(400, "input is a text or a list of items", code="invalid", param="input")
-    request = judged_request(body, _reason_to_skip(body), ("max_output_tokens",))
-    if not request.skip_reason:  # left out, it means true
-        request.payload["store"] = False
-    return request
 
 
 def _reason_to_skip(body: Json) -> str:
@@ -85,17 +70,6 @@ def _reason_to_skip(body: Json) -> str:
 
 def _asks(item: Json) -> bool:
     return item.get("role") in ASKING or string(item.get("type")).endswith(_OUTPUT)
-
-
-def conversation(payload: Json) -> list[AnyMessage]:
-    """Return the messages for the judge, ending with the question or a tool's result."""
-    instructions = string(payload.get("instructions"))
-    before: list[AnyMessage] = [SystemMessage(instructions)] if instructions else []
-    content = payload.get("input") or ()
-    if isinstance(content, str):
-        return up_to_question([*before, message("user", content, where="input")])
-    items = enumerate(content)
-    return up_to_question([*before, *(one for at, item in items for one in _messages(item, f"input[{at}]"))])
 
 
 def _messages(item: Json, where: str) -> Iterator[AnyMessage]:
@@ -128,76 +102,12 @@ def _call(item: Json) -> Json:
     }
 
 
-def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
-    """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
-    content = payload.get("input") or []
-    items = [{"role": "user", "content": content}] if isinstance(content, str) else content
-    extra = [{"role": "assistant" if one.type == "ai" else "user", "content": str(one.text)} for one in added]
-    return {**payload, "input": [*items, *extra]}
-
-
-def read_answer(reply: Json) -> tuple[AIMessage, Usage]:
-    """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
-    if not isinstance(reply.get("output"), list):
-        raise UpstreamFailed(502, "the upstream's reply is no response with output", code="upstream_reply")
-    items = objects(reply["output"])
-    parts = [part for item in items if item.get("type") == "message" for part in objects(item.get("content"))]
-    texts = [string(part.get("text")) for part in parts if part.get("type") != "refusal"]
-    refusal = "".join(string(part.get("refusal")) for part in parts if part.get("type") == "refusal")
-    images = [item for item in items if item.get("type") == "image_generation_call"]
-    extra = {"refusal": refusal, "tool_outputs": images}
-    metadata = {name: reply.get(name) for name in ("status", "incomplete_details")}
-    answer = AIMessage(
-        "".join(texts),
-        tool_calls=[_call(item) for item in items if item.get("type") in _WAITING],
-        additional_kwargs={name: value for name, value in extra.items() if value},
-        response_metadata={**metadata, "model_name": string(reply.get("model"))},
-    )
-    return answer, _usage(reply)
-
-
-def without_reasoning(reply: Json) -> Json:
-    """Return a reply without the reasoning in it."""
-    items = [item for item in objects(reply["output"]) if item.get("type") != "reasoning"]
-    return {**reply, "output": items}
-
-
-def without_text(reply: Json) -> Json:
-    """Return a reply without texts in its messages; refusals are none."""
-    items = [_without_text(item) if item.get("type") == "message" else item for item in objects(reply["output"])]
-    return {**reply, "output": [item for item in items if item.get("type") != "message" or item["content"]]}
-
-
 def _without_text(item: Json) -> Json:
     parts = [part for part in objects(item.get("content")) if part.get("type") == "refusal"]
     return {**item, "content": parts}
 
 
-def with_text(reply: Json, text: str) -> Json:
-    """Return a reply whose output is this text alone; what else may repeat the text it had is left out."""
-    kept = {name: value for name, value in reply.items() if name not in ("output", "output_text")}
-    return {**kept, "output": write_reply(text, "")["output"]}
-
-
-def with_usage(reply: Json, usage: Usage) -> Json:
-    """Return a reply with these tokens as its `usage`."""
-    counts: Json = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-    return {**reply, "usage": {**counts, **details, "total_tokens": usage.tokens}}
-
-
 _KNOWN_ITEMS = ("compaction", "mcp_approval_request", "mcp_list_tools", "message", "reasoning")
-
-
-def read_part(reply: Json, read: ReadTexts) -> Json:
-    """Return a reply without the texts in it that are no part of what was read; calls, refusals, thoughts stay."""
-    kinds = ((item, string(item.get("type"))) for item in objects(reply["output"]))
-    items = [
-        _read_item(item, kind, read)
-        for item, kind in kinds
-        if kind in _KNOWN_ITEMS or kind.endswith((_CALL, _OUTPUT))
-    ]
-    return {**read.part(reply, "output"), "output": items}
 
 
 def _read_item(item: Json, kind: str, read: ReadTexts) -> Json:
@@ -219,38 +129,6 @@ def _usage(reply: Json) -> Usage:
     counts = reply.get("usage")
     counts = counts if isinstance(counts, dict) else {}
     return Usage.of_call(counts.get("input_tokens"), counts.get("output_tokens"))
-
-
-def write_reply(text: str, model: str) -> Json:
-    """Return a reply of the guard's own: the fallback text."""
-    part = _text_part(text)
-    answer = {
-        "type": "message",
-        "id": f"msg_{uuid4().hex}",
-        "role": "assistant",
-        "status": "completed",
-        "content": [part],
-    }
-    return {
-        "id": f"resp_{uuid4().hex}",
-        "object": "response",
-        "created_at": int(time.time()),
-        "status": "completed",
-        "model": model,
-        "output": [answer],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "error": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "metadata": {},
-    }
-
-
-def events(reply: Json) -> list[bytes]:
-    """Return a whole reply as the events of a response: created, each item, ended."""
-    return [_event(number, event) for number, event in enumerate(_sequence(reply))]
 
 
 def _sequence(reply: Json) -> Iterator[Json]:
@@ -303,47 +181,7 @@ def _part_events(where: Json, part: Json) -> Iterator[Json]:
     yield {"type": "response.content_part.done", **where, "part": part}
 
 
-def asks_for_form(payload: Json) -> bool:
-    """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
-    text = payload.get("text")
-    form = text.get("format") if isinstance(text, dict) else None
-    return isinstance(form, dict) and form.get("type") != "text"
-
-
-def as_stream(payload: Json) -> Json:
-    """Return a request whose reply comes as a stream."""
-    return {**payload, "stream": True}
-
-
-def going_on(payload: Json) -> Json:
-    """Return the request: this API has no way to say it."""
-    return payload
-
-
-def delta_in(event: Json) -> Delta:
-    """Return what an event of the upstream's stream adds to the answer."""
-    kind, item = event.get("type"), event.get("item")
-    is_call = kind == "response.output_item.added" and isinstance(item, dict) and item.get("type") in _WAITING
-    return Delta(string(event.get("delta")) if kind == "response.output_text.delta" else "", is_call)
-
-
-def assembled(body: bytes) -> Json:
-    """Return the reply whose stream this is: its last event has it whole."""
-    for event in reversed([*filter(None, chunks_in(body))]):
-        if isinstance(event.get("response"), dict) and event.get("type") in _ENDED:
-            return event["response"]  # type: ignore[no-any-return]  # an object, by the line above
-    raise UpstreamFailed(502, "the stream of the upstream's reply broke off", code="upstream_broken")
-
-
 _ENDED = ("response.completed", "response.incomplete", "response.failed")
-
-
-def with_released_text(reply: Json, text: str, *, is_filtered: bool) -> Json:
-    """Return a reply with another text; `is_filtered` says that it was stopped."""
-    items = objects(reply["output"])
-    own = write_reply(text, "")["output"] if text else []
-    ending = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}} if is_filtered else {}
-    return {**reply, **ending, "output": [*own, *(item for item in items if item.get("type") != "message")]}
 
 
 class _ResponsesPieceWriter:
@@ -351,12 +189,11 @@ class _ResponsesPieceWriter:
 
     Args:
         identifier: What its ids end in.
-        model: Name of the model asked for.
+        begun: The reply, without a text.
     """
 
-    def __init__(self, identifier: str, model: str) -> None:
-        begun = write_reply("", model)
-        self._head = {"id": f"resp_{identifier}", "created_at": begun["created_at"], "model": model}
+    def __init__(self, identifier: str, begun: Json) -> None:
+        self._head = {"id": f"resp_{identifier}", "created_at": begun["created_at"], "model": begun["model"]}
         self._begun = {**begun, **self._head, "status": "in_progress", "output": [], "usage": None}
         self._item = f"msg_{identifier}"
         self._where = {"output_index": 0, "item_id": self._item, "content_index": 0}
@@ -411,9 +248,6 @@ class _ResponsesPieceWriter:
         return b"".join(_event(number, event) for number, event in enumerate(events, first))
 
 
-piece_writer = _ResponsesPieceWriter
-
-
 def _text_part(text: str) -> Json:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
@@ -421,15 +255,6 @@ def _text_part(text: str) -> Json:
 def _ending_of(reply: Json) -> str:
     status = string(reply.get("status"))
     return status if status in ("failed", "incomplete") else "completed"
-
-
-error_body = openai_error
-
-
-def error_events(body: Json) -> list[bytes]:
-    """Return an error in the midst of a stream, after the beginning of a response, as clients want it."""
-    begun = {**write_reply("", ""), "status": "in_progress", "output": [], "usage": None}
-    return [_event(0, {"type": "response.created", "response": begun}), _event(1, _error_event(body))]
 
 
 def _error_event(body: Json) -> Json:
@@ -442,3 +267,157 @@ def _error_event(body: Json) -> Json:
 def _event(number: int, event: Json) -> bytes:
     numbered = {**event, "sequence_number": number}
     return f"event: {event['type']}\ndata: ".encode() + write_json(numbered) + b"\n\n"
+
+
+class ResponsesDialect(ApiDialect):
+    """OpenAI's Responses."""
+
+    PATH = "/responses"
+
+    def read_request(self, body: Json) -> JudgedRequest:
+        """Read a request; the body is not changed."""
+        content = body.get("input")
+        is_list = isinstance(content, list) and all(isinstance(item, dict) for item in content)
+        if not isinstance(content, str | None) and not is_list:
+            raise ApiError(400, "input is a text or a list of items", code="invalid", param="input")
+        request = judged_request(body, _reason_to_skip(body), ("max_output_tokens",))
+        if not request.skip_reason:  # left out, it means true
+            request.payload["store"] = False
+        return request
+
+    def conversation(self, payload: Json) -> list[AnyMessage]:
+        """Return the messages for the judge, ending with the question or a tool's result."""
+        instructions = string(payload.get("instructions"))
+        before: list[AnyMessage] = [SystemMessage(instructions)] if instructions else []
+        content = payload.get("input") or ()
+        if isinstance(content, str):
+            return up_to_question([*before, message("user", content, where="input")])
+        items = enumerate(content)
+        asked = (one for at, item in items for one in _messages(item, f"input[{at}]"))
+        return up_to_question([*before, *asked])
+
+    def with_feedback(self, payload: Json, added: Sequence[AnyMessage]) -> Json:
+        """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
+        content = payload.get("input") or []
+        items = [{"role": "user", "content": content}] if isinstance(content, str) else content
+        extra = [{"role": "assistant" if one.type == "ai" else "user", "content": str(one.text)} for one in added]
+        return {**payload, "input": [*items, *extra]}
+
+    def read_answer(self, reply: Json) -> tuple[AIMessage, Usage]:
+        """Return the answer in an upstream's reply, with tool calls, refusal and why it ended, and its tokens."""
+        if not isinstance(reply.get("output"), list):
+            raise UpstreamFailed(502, "the upstream's reply is no response with output", code="upstream_reply")
+        items = objects(reply["output"])
+        parts = [part for item in items if item.get("type") == "message" for part in objects(item.get("content"))]
+        texts = [string(part.get("text")) for part in parts if part.get("type") != "refusal"]
+        refusal = "".join(string(part.get("refusal")) for part in parts if part.get("type") == "refusal")
+        images = [item for item in items if item.get("type") == "image_generation_call"]
+        extra = {"refusal": refusal, "tool_outputs": images}
+        metadata = {name: reply.get(name) for name in ("status", "incomplete_details")}
+        answer = AIMessage(
+            "".join(texts),
+            tool_calls=[_call(item) for item in items if item.get("type") in _WAITING],
+            additional_kwargs={name: value for name, value in extra.items() if value},
+            response_metadata={**metadata, "model_name": string(reply.get("model"))},
+        )
+        return answer, _usage(reply)
+
+    def without_reasoning(self, reply: Json) -> Json:
+        """Return a reply without the reasoning in it."""
+        items = [item for item in objects(reply["output"]) if item.get("type") != "reasoning"]
+        return {**reply, "output": items}
+
+    def without_text(self, reply: Json) -> Json:
+        """Return a reply without texts in its messages; refusals are none."""
+        items = [
+            _without_text(item) if item.get("type") == "message" else item for item in objects(reply["output"])
+        ]
+        return {**reply, "output": [item for item in items if item.get("type") != "message" or item["content"]]}
+
+    def with_text(self, reply: Json, text: str) -> Json:
+        """Return a reply whose output is this text alone; what else may repeat the text it had is left out."""
+        kept = {name: value for name, value in reply.items() if name not in ("output", "output_text")}
+        return {**kept, "output": self.write_reply(text, "")["output"]}
+
+    def with_usage(self, reply: Json, usage: Usage) -> Json:
+        """Return a reply with these tokens as its `usage`."""
+        counts: Json = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        return {**reply, "usage": {**counts, **details, "total_tokens": usage.tokens}}
+
+    def read_part(self, reply: Json, read: ReadTexts) -> Json:
+        """Return a reply without the texts in it that are no part of what was read; calls and thoughts stay."""
+        kinds = ((item, string(item.get("type"))) for item in objects(reply["output"]))
+        items = [
+            _read_item(item, kind, read)
+            for item, kind in kinds
+            if kind in _KNOWN_ITEMS or kind.endswith((_CALL, _OUTPUT))
+        ]
+        return {**read.part(reply, "output"), "output": items}
+
+    def write_reply(self, text: str, model: str) -> Json:
+        """Return a reply of the guard's own: the fallback text."""
+        part = _text_part(text)
+        answer = {
+            "type": "message",
+            "id": f"msg_{uuid4().hex}",
+            "role": "assistant",
+            "status": "completed",
+            "content": [part],
+        }
+        return {
+            "id": f"resp_{uuid4().hex}",
+            "object": "response",
+            "created_at": int(time.time()),
+            "status": "completed",
+            "model": model,
+            "output": [answer],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+        }
+
+    def events(self, reply: Json) -> list[bytes]:
+        """Return a whole reply as the events of a response: created, each item, ended."""
+        return [_event(number, event) for number, event in enumerate(_sequence(reply))]
+
+    def asks_for_form(self, payload: Json) -> bool:
+        """Check whether the answer is to have a form, such as JSON, that a part of it has not."""
+        text = payload.get("text")
+        form = text.get("format") if isinstance(text, dict) else None
+        return isinstance(form, dict) and form.get("type") != "text"
+
+    def delta_in(self, event: Json) -> Delta:
+        """Return what an event of the upstream's stream adds to the answer."""
+        kind, item = event.get("type"), event.get("item")
+        is_call = kind == "response.output_item.added" and isinstance(item, dict) and item.get("type") in _WAITING
+        return Delta(string(event.get("delta")) if kind == "response.output_text.delta" else "", is_call)
+
+    def assembled(self, body: bytes) -> Json:
+        """Return the reply whose stream this is: its last event has it whole."""
+        for event in reversed([*filter(None, chunks_in(body))]):
+            if isinstance(event.get("response"), dict) and event.get("type") in _ENDED:
+                return event["response"]  # type: ignore[no-any-return]  # an object, by the line above
+        raise UpstreamFailed(502, "the stream of the upstream's reply broke off", code="upstream_broken")
+
+    def with_released_text(self, reply: Json, text: str, *, is_filtered: bool) -> Json:
+        """Return a reply with another text; `is_filtered` says that it was stopped."""
+        items = objects(reply["output"])
+        own = self.write_reply(text, "")["output"] if text else []
+        ending = (
+            {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}} if is_filtered else {}
+        )
+        return {**reply, **ending, "output": [*own, *(item for item in items if item.get("type") != "message")]}
+
+    def piece_writer(self, identifier: str, model: str) -> _ResponsesPieceWriter:
+        """Return what writes the events of one answer."""
+        return _ResponsesPieceWriter(identifier, self.write_reply("", model))
+
+    def error_events(self, body: Json) -> list[bytes]:
+        """Return an error in the midst of a stream, after the beginning of a response, as clients want it."""
+        begun = {**self.write_reply("", ""), "status": "in_progress", "output": [], "usage": None}
+        return [_event(0, {"type": "response.created", "response": begun}), _event(1, _error_event(body))]

@@ -13,10 +13,10 @@ from typing import Any
 from graphs import Policy
 from judges import Sample, load
 from refine import Trial
-from refine.trials.engine import TrialRun
 from refine.trials.manifest import TrialManifest
 from refine.trials.results import TrialRow, read_arms
 from refine.trials.store import TrialPlan
+from refine.trials.trial import _TrialRun
 
 RAW = Path(__file__).with_name("raw")
 
@@ -74,6 +74,6 @@ def read_so_far(folder: Path, questions: Sequence[Sample], policy: Policy) -> Tr
     )
     with TemporaryDirectory() as copy:
         shutil.copy(folder / "journal.jsonl", copy)
-        rows = TrialRun(plan, Path(copy), {}, retry_failed=False, on_progress=None).rows()
+        rows = _TrialRun(plan, Path(copy), {}, retry_failed=False, on_progress=None).rows()
     names = tuple(arm.name for arm in plan.arms)
     return Trial(rows=tuple(rows), arms=names, baseline=manifest.baseline, max_attempts=policy.max_attempts)

@@ -251,24 +251,24 @@ _TAIWAN_LETTERS = "ABCDEFGHJKLMNPQRSTUVXYWZIO"
 _SINGAPORE = {"S": "JZIHGFEDCBA", "T": "JZIHGFEDCBA", "F": "XWUTRQPNMLK", "G": "XWUTRQPNMLK", "M": "KLJNPQRTUWX"}
 
 
-def nino(number: str) -> bool:
+def _nino(number: str) -> bool:
     """Check a British National Insurance number, which has no check digit: prefixes in use only."""
     return not re.match(r"[DFIQUV]|.[DFIOQUV]|BG|GB|KN|NK|NT|TN|ZZ", number)
 
 
-def snils(number: str) -> bool:
+def _snils(number: str) -> bool:
     """Check a Russian insurance number (SNILS)."""
     total = sum(int(digit) * weight for digit, weight in zip(number[:9], range(9, 0, -1), strict=True))
     return number[:3] != "000" and total % 101 % 100 == int(number[9:])
 
 
-def nuss(number: str) -> bool:
+def _nuss(number: str) -> bool:
     """Check a Spanish social security number: the remainder by 97."""
     body = int(number[:2] + number[2:10].lstrip("0").zfill(7 if number[2] == "0" else 8))
     return body % 97 == int(number[10:])
 
 
-def chinese(number: str) -> bool:
+def _chinese(number: str) -> bool:
     """Check a Chinese identity number: date of birth and check digit.
 
     Its first digits tell where it was issued, which may be a district younger than the person, so that they are
@@ -281,7 +281,7 @@ def chinese(number: str) -> bool:
     return is_old and _is_day(f"{day}", f"{month}") and "0123456789X"[check] == number[17]
 
 
-def iin(number: str) -> bool:
+def _iin(number: str) -> bool:
     """Check a Kazakh individual identification number: date of birth and check digit."""
     digits = list(map(int, number))
     for shift in (0, 2):
@@ -291,7 +291,7 @@ def iin(number: str) -> bool:
     return False
 
 
-def taiwan(number: str) -> bool:
+def _taiwan(number: str) -> bool:
     """Check a Taiwanese identity card number."""
     letter = _TAIWAN_LETTERS.index(number[0]) + 10
     digits = [letter // 10, letter % 10, *map(int, number[1:])]
@@ -299,7 +299,7 @@ def taiwan(number: str) -> bool:
     return sum(digit * weight for digit, weight in zip(digits, weights, strict=True)) % 10 == 0
 
 
-def hong_kong(number: str) -> bool:
+def _hong_kong(number: str) -> bool:
     """Check a Hong Kong identity card number."""
     letters = re.match(r"[A-Z]+", number)
     head = (letters.group() if letters else "").rjust(2)
@@ -310,7 +310,7 @@ def hong_kong(number: str) -> bool:
     return (total + last) % 11 == 0
 
 
-def singapore(number: str) -> bool:
+def _singapore(number: str) -> bool:
     """Check an identity number of Singapore."""
     total = sum(int(digit) * weight for digit, weight in zip(number[1:8], (2, 7, 6, 5, 4, 3, 2), strict=True))
     total += {"T": 4, "G": 4, "M": 3}.get(number[0], 0)
@@ -319,7 +319,7 @@ def singapore(number: str) -> bool:
     return letters[10 - place if number[0] == "M" else place] == number[8]
 
 
-def korean(number: str) -> bool:
+def _korean(number: str) -> bool:
     """Check a Korean resident registration number: its date of birth; newer ones have no check digit."""
     return _is_day(number[4:6], number[2:4])
 
@@ -333,7 +333,7 @@ def _is_day(day: str, month: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Format:
+class _Format:
     """How a country writes an identity number.
 
     Args:
@@ -356,11 +356,11 @@ class Format:
 
 
 @cache
-def _formats() -> tuple[Format, ...]:
+def _formats() -> tuple[_Format, ...]:
     """Return the formats of all countries, as `formats.toml` has them."""
     tables = own_tables(__file__, "formats.toml")
     fills = tables["labels"]
-    return tuple(Format(**{**one, "labels": one["labels"].format(**fills)}) for one in tables["formats"])
+    return tuple(_Format(**{**one, "labels": one["labels"].format(**fills)}) for one in tables["formats"])
 
 
 def known_countries() -> frozenset[str]:
@@ -384,7 +384,7 @@ def national_ids(plain: Plain, countries: Collection[str]) -> Iterator[Finding]:
                     yield Finding(entry.kind, match.start(), match.end(), entry.country)
 
 
-def _is_issued(entry: Format, labels: Labels, match: re.Match[str]) -> bool:
+def _is_issued(entry: _Format, labels: Labels, match: re.Match[str]) -> bool:
     """Return whether a text is such a number: valid, and called so or written like no other."""
     number = match.group()
     alone = bool(entry.alone) and number == number.upper() and re.fullmatch(entry.alone, number) is not None
@@ -395,7 +395,7 @@ def _is_issued(entry: Format, labels: Labels, match: re.Match[str]) -> bool:
     return alone and not labels.names_other(match.start(), entry.labels)
 
 
-def _is_valid(entry: Format, number: str) -> bool:
+def _is_valid(entry: _Format, number: str) -> bool:
     compact = re.sub(r"[^A-Za-z0-9]", "", number).upper()
     if not any(map(str.isdecimal, compact)) or len(set(compact)) == 1:
         return False
@@ -411,7 +411,7 @@ def _check_of(name: str) -> Callable[[str], bool]:
     """Return a check by its name: one of ours, or `is_valid` of a module of `stdnum`."""
     room, _, check_name = name.partition(".")
     check: Callable[[str], bool] = (
-        globals()[check_name] if room == "own" else import_module(f"stdnum.{name}").is_valid
+        globals()[f"_{check_name}"] if room == "own" else import_module(f"stdnum.{name}").is_valid
     )
     return check
 
