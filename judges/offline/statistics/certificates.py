@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy import optimize, special
@@ -300,6 +300,7 @@ def certify(
         ValueError: If a count or a level is out of range, or one of what belongs together is missing.
     """
     alpha, delta = share(alpha, "alpha"), share(delta, "delta")
+    chosen(method, get_args(Method), "method")
     if (breaks is None) is not (break_at_most is None):
         raise ValueError("breaks and break_at_most are given together: counts, and the largest share")
     if (assisted is None) is (method == "assisted") or (assisted is not None and breaks is not None):
@@ -367,18 +368,11 @@ def _statuses(
             return _in_sequence(enough, [p <= delta for p in p_values])
         case "anytime" | "assisted":
             for level, counts in promises[1:]:
-                evidence = [
-                    min(e, e_value(one.bad, one.released, level)) for e, one in zip(evidence, counts, strict=True)
-                ]
+                evidence = list(map(min, evidence, [e_value(one.bad, one.released, level) for one in counts]))
             least = evidence_needed(delta, len(places), is_begun_laxer=not enough[0])
             return _in_sequence(enough, [e >= least for e in evidence])
         case "fallback":  # equal shares of delta, and what a success did not use up to the next (Wiens 2003)
             return ["certified" if rejected else "refused" for rejected in fallback(p_values, delta)]
-        case _:
-            raise ValueError(
-                f"method is 'sequence', 'fallback', 'anytime' or 'assisted', not {method!r}; weighted losses are "
-                f"certified by certify_weighted"
-            )
 
 
 _BEGUN_LAXER = 0.1
