@@ -138,7 +138,7 @@ def test_another_pass_rate_than_the_certificate_s_is_told(tmp_path: Path, loops:
     assert any("50.0% of the loops passed when it was certified" in note for note in notes) is differs
 
 
-def test_loops_before_a_certificate_of_another_rating_have_no_pass_rate_to_compare(tmp_path: Path) -> None:
+def test_loops_with_another_rating_than_a_certificate_have_no_pass_rate_to_compare(tmp_path: Path) -> None:
     """Fewer pass from 4 than from 2, whatever the questions are."""
     row = CertifiedRow(
         policy=2, released=60, bad=0, rate=0, upper=0.05, p=0.01, e=1, status="certified", release_rate=1.0,
@@ -147,8 +147,10 @@ def test_loops_before_a_certificate_of_another_rating_have_no_pass_rate_to_compa
     loops = ["4"] * 45 + ["2222"] * 45
     issued(tmp_path / "c.json", rows=(row,), threshold=2.0)
     notes = monitor(write_loops(tmp_path / "a.jsonl", loops), certificate=tmp_path / "c.json").notes
-    told = "these loops ran with 4, before the certificate, which is for 2: whether as many pass as then"
-    assert f"{told} is not compared" in notes
+    assert (
+        "these loops ran with 4, and the certificate is for 2: whether as many pass as then is not compared"
+        in notes
+    )
     assert not any("more or fewer" in note for note in notes)
 
 
