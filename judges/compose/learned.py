@@ -208,9 +208,8 @@ def _read_learned(file: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no JSON"
         raise ConfigurationError(f"the file {shortened(str(file))} cannot be read: {reason}; {remedy}") from None
-    is_ours = isinstance(content, dict) and content.get("kind") == _KIND
-    versions = (_VERSION,) if is_ours and content.get("vectors") == "minilm" else (1, _VERSION)  # 1: all of MiniLM
-    if not is_ours or content.get("version") not in versions:
+    versions = (1, _VERSION) if isinstance(content, dict) and content.get("vectors") != "minilm" else (_VERSION,)
+    if not isinstance(content, dict) or content.get("kind") != _KIND or content.get("version") not in versions:
         raise ConfigurationError(f"{shortened(str(file))} is no file that `refine learn` of this version wrote")
     identity = content.pop("id", None)
     if identity != _identity(content):
