@@ -336,9 +336,9 @@ def sum_faults(connection: Connection) -> Iterator[str]:
         wrong, is_missing = set[tuple[int, int]](), False
         for table, rows_of in ((SUMS, total._sum_rows()), (TALLY, total._tally_rows())):  # noqa: SLF001 - likewise
             kept = connection.execute(select(table).where(table.c.start >= day, table.c.start < day + DAY))
-            rows = list(map(tuple, kept))
-            is_missing |= any(row[_SERIES] not in places for row in rows)
-            different = {tuple(row.values()) for row in rows_of} ^ _adopted(table, rows, places)
+            kept_rows = [tuple(row) for row in kept]
+            is_missing |= any(row[_SERIES] not in places for row in kept_rows)
+            different = {tuple(row.values()) for row in rows_of} ^ _adopted(table, kept_rows, places)
             widths = ((max(HOUR, abs(width)), start) for width, start, *_ in different)
             wrong |= {(width, start - start % width) for width, start in widths}
         if is_missing:
