@@ -194,7 +194,7 @@ class DatabaseRecord(SharedByCopies):
             begin_budgets(connection, day)
 
     def share_budgets(
-        self, day: int, process: str, asked: Mapping[tuple[str, str], tuple[int, int]]
+        self, day: int, process: str, asked: Mapping[tuple[str, str], tuple[int, int, int]]
     ) -> dict[tuple[str, str], tuple[int, int]]:
         """Take a small share of what is left of budgets, and say what a process has consumed of them.
 
@@ -202,7 +202,7 @@ class DatabaseRecord(SharedByCopies):
             day: When the day began, in milliseconds.
             process: Who asks.
             asked: By key and thing (requests, tokens, dollars in billionths): the budget, or 0 to take none,
-                and what the process has consumed.
+                what the process has consumed, and what it may have until it gets the answer.
 
         Returns:
             By key and thing what this process may have consumed before it asks again, and what others may.

@@ -518,7 +518,7 @@ def begin_budgets(connection: sa.Connection, day: int) -> None:
 
 
 def share_budgets(
-    connection: sa.Connection, day: int, process: str, asked: Mapping[tuple[str, str], tuple[int, int]]
+    connection: sa.Connection, day: int, process: str, asked: Mapping[tuple[str, str], tuple[int, int, int]]
 ) -> dict[tuple[str, str], tuple[int, int]]:
     """Take shares of budgets; see `DatabaseRecord.share_budgets`."""
     lock_tables(connection)
@@ -528,9 +528,9 @@ def share_budgets(
     rows = connection.execute(query.group_by(BUDGET.c.key, BUDGET.c.what))
     others = {(key, what): int(taken) for key, what, taken in rows}
     shares = {}
-    for place, (limit, spent) in asked.items():
+    for place, (limit, spent, least) in asked.items():
         left = max(0, limit - spent - others.get(place, 0))
-        shares[place] = spent - -left // _SHARES, others.get(place, 0)
+        shares[place] = max(least, spent - -left // _SHARES), others.get(place, 0)
     upsert = insert_into(connection, BUDGET)
     upsert = upsert.on_conflict_do_update(
         index_elements=list(BUDGET.primary_key), set_={"taken": upsert.excluded.taken}

@@ -78,6 +78,11 @@ class _Account:
         return self.spent >= self.allowed and not is_over
 
 
+def _limits_of(key: ServerKey) -> dict[str, int]:
+    limits = {what: getattr(key, f"{what}_per_day") for what in _PARTS}
+    return {what: round(limit * _PARTS[what]) for what, limit in limits.items() if limit is not None}
+
+
 class Budgets:
     """Counts what each key consumes, and refuses what would go beyond its budget of the day.
 
@@ -91,15 +96,7 @@ class Budgets:
     """
 
     def __init__(self, keys: Iterable[ServerKey] = (), *, clock: Callable[[], float] = time.time) -> None:
-        limits = {
-            key.name: {
-                what: round(limit * parts)
-                for what, parts in _PARTS.items()
-                if (limit := getattr(key, f"{what}_per_day")) is not None
-            }
-            for key in keys
-        }
-        self._limits = {name: of_key for name, of_key in limits.items() if of_key}
+        self._limits = {key.name: limits for key in keys if (limits := _limits_of(key))}
         self._clock = clock
         self._day = 0
         self._accounts: dict[str, dict[str, _Account]] = {}
@@ -127,7 +124,7 @@ class Budgets:
     def close(self) -> None:
         """Leave to others what this process has not consumed."""
         record, self._record = self._record, None
-        nothing_more = {place: (0, spent) for place, (_, spent) in _asked(self._accounts).items()}
+        nothing_more = {place: (0, spent, spent) for place, (_, spent, _) in _asked(self._accounts).items()}
         if record is not None and nothing_more and self._failed_at is None:
             with suppress(Exception):  # others then have a little less
                 record.share_budgets(self._day * _DAY_MS, self._process, nothing_more)
@@ -177,8 +174,7 @@ class Budgets:
 
     def give_back(self, name: str) -> None:
         """Count one request of a key less: it came in, but there was no room for what it sent."""
-        account = self._of_today(name).get("requests") if name in self._limits else None
-        if account is not None:
+        if name in self._limits and (account := self._of_today(name).get("requests")) is not None:
             account.spent = max(0, account.spent - 1)
 
     def add(self, name: str, usage: Usage) -> None:
@@ -227,9 +223,7 @@ class Budgets:
             account = accounts[name][what]
             account.allowed, account.others, account.asked_at = allowed, others, time.monotonic()
             account.low = (allowed - account.spent) // 2
-        if self._failed_at is not None:
-            self._failed_at = None
-            _log.warning("the record can be read again: budgets of keys are shared with other processes")
+        self._failed_at = None
         if self._wanted:
             self._asking = asyncio.get_running_loop().create_task(self._ask_record())
 
@@ -242,10 +236,10 @@ class Budgets:
         self._failed_at = time.monotonic()
 
 
-def _asked(accounts: Mapping[str, Mapping[str, _Account]]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return budgets and what was consumed of them, by key and thing."""
+def _asked(accounts: Mapping[str, Mapping[str, _Account]]) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """Return budgets, what was consumed of them and what may be until there is an answer, by key and thing."""
     return {
-        (name, what): (account.limit, account.spent)
+        (name, what): (account.limit, account.spent, max(account.spent, account.allowed))
         for name, of_key in accounts.items()
         for what, account in of_key.items()
     }

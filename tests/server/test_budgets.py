@@ -74,8 +74,10 @@ def share(upstream: str, record: str) -> dict[str, list[int]]:
                     statuses.append((one, other)[number % 2].chat(headers=headers).status_code)
         with DatabaseRecord(record) as shared:
             day = int(time.time()) // 86_400 * 86_400_000
-            left = shared.share_budgets(day, "another", {("many", "requests"): (500, 0)})
+            left = shared.share_budgets(day, "another", {("many", "requests"): (500, 0, 0)})
             assert left == {("many", "requests"): (5, 1)}  # what the guard that ended did not use came back
+            left = shared.share_budgets(day, "another", {("many", "requests"): (7, 2, 5)})
+            assert left == {("many", "requests"): (5, 1)}  # it may consume that before it gets the answer
     return ends
 
 
