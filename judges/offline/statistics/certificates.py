@@ -372,7 +372,7 @@ def _statuses(
                 ]
             return _in_sequence(enough, [e >= 1 / delta for e in evidence])
         case "fallback":  # equal shares of delta, and what a success did not use up to the next (Wiens 2003)
-            return ["certified" if rejected else "refused" for rejected in fallback(p_values, delta)]
+            return ["certified" if rejected else "refused" for rejected in _fallback(p_values, delta)]
         case _:
             raise ValueError(
                 f"method is 'sequence', 'fallback', 'anytime' or 'assisted', not {method!r}; weighted losses are "
@@ -422,7 +422,7 @@ def _in_sequence(enough: Sequence[bool], passes: Sequence[bool]) -> list[_Status
     return statuses
 
 
-def fallback(p_values: Sequence[float], delta: float) -> list[bool]:
+def _fallback(p_values: Sequence[float], delta: float) -> list[bool]:
     """Return which hypotheses the fallback procedure rejects (Wiens, Pharmaceutical Statistics 2, 2003)."""
     share, level, rejected = delta / max(1, len(p_values)), 0.0, []
     for p in p_values:
