@@ -50,7 +50,7 @@ def _split_reference(text: str) -> tuple[str, str] | None:
     return None if match is None or match[2] in default_registry() else (match[1], match[3] or "")
 
 
-def make(reference: str, settings: Mapping[str, Any]) -> Judge:
+def _make_judge(reference: str, settings: Mapping[str, Any]) -> Judge:
     """Return the judge that `module:object` names.
 
     A class is called with the settings, and so is a function where there are any.
@@ -253,7 +253,7 @@ class JudgeSpec:
     def _make(self, **more: Any) -> Judge:
         settings = {**_with_whole_levels(self.settings), **more}
         return (
-            make(self.name, settings)
+            _make_judge(self.name, settings)
             if is_reference(self.name)
             else registry_for(self.name).load(self.name, **settings)
         )

@@ -55,7 +55,7 @@ def without_missing(verdicts: Sequence[Verdict], missing: Sequence[Verdict]) -> 
     return Verdict.without_score(reason, detail, items=tuple(verdicts))
 
 
-def too_few_votes(verdicts: Sequence[Verdict], valid: int, quorum: int) -> Verdict:
+def _without_quorum(verdicts: Sequence[Verdict], valid: int, quorum: int) -> Verdict:
     """Return an unscored verdict.
 
     A budget or deadline behind it stays the reason, so that the loop sees it; so does that there was nothing to
@@ -270,7 +270,7 @@ class Panel(CompositeJudge):
         called = _called_to_vote(verdicts)
         quorum = called // 2 + 1 if self._quorum is None else min(self._quorum, called)
         if not valid or (len(valid) < quorum and not self._decides(failing)):
-            return too_few_votes(verdicts, len(valid), quorum)
+            return _without_quorum(verdicts, len(valid), quorum)
         ballots = {verdict.judge: self._ballot(verdict) for verdict in valid}
         rating, note = self._combine(ballots, {verdict.judge for verdict in failing})
         failed = lacking(verdicts) if self._quorum is None else []
@@ -483,7 +483,7 @@ class Repeat(OneInside):
         verdicts = tuple(verdict.named(self.name) for verdict in runs)
         valid = [verdict for verdict in verdicts if verdict.rating is not None]
         if len(valid) < self._quorum:
-            return too_few_votes(verdicts, len(valid), self._quorum)
+            return _without_quorum(verdicts, len(valid), self._quorum)
         strictest, most, tied = _most_frequent(valid)
         missing = [] if self._lets_others_decide else lacking(verdicts)
         lowest = [Verdict.rated(LOWEST) for _ in missing]

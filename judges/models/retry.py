@@ -89,7 +89,7 @@ def persist(call: Callable[[], T], first: Exception, retries: int, claim: Callab
         claim()
         return call()
 
-    return Retrying(**_policy(retries, sleep))(attempt)
+    return Retrying(**_policy(retries, _wait))(attempt)
 
 
 async def apersist(
@@ -125,7 +125,7 @@ def _policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:
     }
 
 
-def sleep(seconds: float) -> None:
+def _wait(seconds: float) -> None:
     """Wait between two tries."""
     (pause.get() or time.sleep)(seconds)
 

@@ -402,7 +402,7 @@ def rank(
     """Rank systems by the games between them, by the model of Bradley and Terry (Biometrika 39, 1952).
 
     A system of strength p beats one of strength q with probability p / (p + q); a tie counts as half a win for
-    each. The strengths are those of highest likelihood; see `strengths`.
+    each. The strengths are those of highest likelihood.
     Rating = 1000 + 400 * log10(strength), with the geometric mean of the strengths at 1, so of two systems rated
     d apart, the better wins 1 / (1 + 10 ** (-d / 400)) of the games, ties shared.
 
@@ -491,7 +491,7 @@ class _PointsTable:
 
     def strengths(self, counts: Sequence[int], prior: float, **settings: Any) -> list[float]:
         """Return the strengths of highest likelihood for these games."""
-        return strengths(len(self.names), self.points(counts, prior), **settings)
+        return _strengths(len(self.names), self.points(counts, prior), **settings)
 
 
 def _results(outcome: Game | Comparison) -> tuple[str, str, tuple[int, int, int]]:
@@ -542,7 +542,7 @@ _Points = tuple[int, int, float, float]
 _MOST_ROUNDS = 100_000
 
 
-def strengths(
+def _strengths(
     systems: int, points: Iterable[_Points], *, start: Sequence[float] | None = None, exact: float = 1e-12
 ) -> list[float]:
     """Return the strengths of highest likelihood for these points, scaled to a geometric mean of 1.

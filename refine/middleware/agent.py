@@ -45,6 +45,9 @@ from judges.runtime.flow import in_thread
 from judges.runtime.validation import naming_settings
 from refine.middleware.model_call import (
     ModelCall,
+    OpenTurns,
+    Response,
+    Turn,
     answer_in,
     at_least_one,
     is_structured,
@@ -52,7 +55,6 @@ from refine.middleware.model_call import (
     models_of,
     policy_of,
 )
-from refine.middleware.turn import OpenTurns, Response, Turn
 from refine.promise import watch_promise
 from refine.question import OutcomeListener
 from refine.record import Recorder, open_record

@@ -146,25 +146,6 @@ def _redact(text: str, redact: Sequence[Redact]) -> str:
     return text
 
 
-_USAGE = ("calls", "input_tokens", "output_tokens", "cost")
-_OF_POLICY = ("success_rating", "success_score", "max_attempts", "patience", "shadow")
-_OF_ORIGIN = (
-    "refiner",
-    "request_id",
-    "trace_id",
-    "policy_digest",
-    "continuation_probability",
-    "judge",
-    "judge_digest",
-)
-_OF_OUTCOME = ("certificate", "passed", "stop_reason", "detail", "released", "latency_s")
-"""What a row has under the same name as its source."""
-
-
-def _fields_of(source: object, *names: str) -> Row:
-    return {name: getattr(source, name) for name in names}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """What an outcome does not say of itself, and a replay of the loop under another policy needs to know.
@@ -226,7 +207,11 @@ class Origin:
         return replace(
             self,
             policy_digest=_digest(policy),
-            **_fields_of(policy, *_OF_POLICY),
+            success_rating=policy.success_rating,
+            success_score=policy.success_score,
+            max_attempts=policy.max_attempts,
+            patience=policy.patience,
+            shadow=policy.shadow,
             subject=subject,
         )
 
@@ -318,15 +303,31 @@ def _outcome_row(pending: PendingOutcome, question: str) -> Row:
         {
             "id": outcome.id or uuid4().hex,
             "at": pending.at,
-            **_fields_of(origin, *_OF_ORIGIN, *_OF_POLICY),
-            **_fields_of(outcome, *_OF_OUTCOME),
+            "refiner": origin.refiner,
+            "request_id": origin.request_id,
+            "trace_id": origin.trace_id,
             "question_id": _question_id(outcome, question),
             **{name: getattr(origin, name) or None for name in CALLER},
+            "policy_digest": origin.policy_digest,
+            "success_rating": origin.success_rating,
+            "success_score": origin.success_score,
+            "max_attempts": origin.max_attempts,
+            "patience": origin.patience,
+            "shadow": origin.shadow,
+            "continuation_probability": origin.continuation_probability,
+            "judge": origin.judge,
+            "judge_digest": origin.judge_digest,
+            "certificate": outcome.certificate,
             "model": (last and _metadata(last.answer, _MODELS)) or origin.model,
             "finish_reason": last and _metadata(last.answer, _FINISH_REASONS),
+            "passed": outcome.passed,
+            "stop_reason": outcome.stop_reason,
+            "detail": outcome.detail,
             "rating": None if verdict is None else verdict.rating,
             "score": None if verdict is None else verdict.score,
             "attempts": final.number if final and outcome.stop_reason == "accepted" else len(outcome.attempts),
+            "released": outcome.released,
+            "latency_s": outcome.latency_s,
             **_usage(outcome.usage),
             **_question_marks(outcome.question_verdict),
         }
@@ -371,9 +372,14 @@ def _attempt_row(outcome: str, attempt: Attempt, kind: AnswerKind, *, released: 
 
 def _verdict_marks(verdict: Verdict) -> Row:
     return {
-        **_fields_of(verdict, "rating", "score", "passed", "p_pass", "unscored", "judge"),
+        "rating": verdict.rating,
+        "score": verdict.score,
+        "passed": verdict.passed,
+        "p_pass": verdict.p_pass,
         "probabilities": None if verdict.probabilities is None else _json_of(verdict.probabilities),
         "rated_natively": None if verdict.rating is None else verdict.rated_natively,
+        "unscored": verdict.unscored,
+        "judge": verdict.judge,
         "judge_model": verdict.model,
         "judge_s": verdict.latency_s,
         **_usage(verdict.usage, "judge_"),
@@ -381,7 +387,12 @@ def _verdict_marks(verdict: Verdict) -> Row:
 
 
 def _usage(usage: Usage, role: str = "") -> Row:
-    return {f"{role}{name}": getattr(usage, name) for name in _USAGE}
+    return {
+        f"{role}calls": usage.calls,
+        f"{role}input_tokens": usage.input_tokens,
+        f"{role}output_tokens": usage.output_tokens,
+        f"{role}cost": usage.cost,
+    }
 
 
 def _metadata(answer: AIMessage, names: Sequence[str]) -> object:
@@ -471,6 +482,7 @@ def _dump(conversation: Any) -> list[Row]:
 
 _OUTCOME = marked("told", "outcome")
 _ATTEMPT = marked("told", "attempt")
+_USAGE = ("calls", "input_tokens", "output_tokens", "cost")
 
 
 def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:

@@ -174,7 +174,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]{|~$]|^[#+=-]+(?=\s|$)|^\d+(?=[.)](?:\s|$)))")
 """What means something to Markdown: within a line, or where one begins."""
 
 
-def markdown(document: doc.Document) -> str:
+def _markdown(document: doc.Document) -> str:
     """Return the report in GitHub's Markdown, without the table of all rows."""
     parts = [
         f"# {_escape_markup(document.title)}",
@@ -409,7 +409,7 @@ def _renderer(form: _Format) -> Callable[[doc.Document], str]:
 
             return page
         case "md":
-            return markdown
+            return _markdown
         case "csv":
             return _csv_rows
 

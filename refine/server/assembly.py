@@ -49,7 +49,7 @@ def make_service(settings: ServerSettings) -> Service:
     Raises:
         ConfigurationError: If one cannot be used; the message names key, value and remedy.
     """
-    guards = make_guards(settings)
+    guards = _make_guards(settings)
     names = {guard.name for guard in guards}
     for number, key in enumerate(settings.keys):
         unknown = sorted(set(key.guards or ()) - names)
@@ -68,7 +68,7 @@ def make_service(settings: ServerSettings) -> Service:
     )
 
 
-def make_guards(settings: ServerSettings) -> list[ServedGuard]:
+def _make_guards(settings: ServerSettings) -> list[ServedGuard]:
     """Return all guards, the default one first.
 
     Raises:

@@ -459,9 +459,9 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool, live: boo
     sock = listening_socket(settings.host, settings.port)
     _begin_log(settings.log_level)
     _keep_for_good()
-    _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
+    _say(f"listening at {_url_of(sock)}{'' if service.keys else ', without keys'}")
     if app.page is not None:
-        _say(f"the page is at {address(sock).removesuffix('v1')}{app.page}")
+        _say(f"the page is at {_url_of(sock).removesuffix('v1')}{app.page}")
     server = GuardServer(app, settings)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve([sock]))
@@ -596,7 +596,7 @@ def _make_app(
     )
 
 
-def address(sock: Any) -> str:
+def _url_of(sock: Any) -> str:
     """Return the base URL of a listening socket."""
     host, port, *_ = sock.getsockname()
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
@@ -685,7 +685,7 @@ class RunningGuard:
         return None if self._app.page is None else f"{self._url.removesuffix('v1')}{self._app.page}"
 
     def __enter__(self) -> Self:
-        self._url = address(self._socket)
+        self._url = _url_of(self._socket)
         self._thread.start()
         if not self._started.wait(_STARTING_S):
             raise RuntimeError("the guard did not start; its log says why")

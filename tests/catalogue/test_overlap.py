@@ -27,7 +27,7 @@ from judges.catalogue.parts.text import (
     strip_fence,
     tokens,
 )
-from judges.catalogue.ragas.overlap import stem
+from judges.catalogue.ragas.overlap import _stem
 from judges.errors import CannotJudge
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.kit import asked
@@ -73,7 +73,7 @@ def test_further_settings_of_chrf() -> None:
 )  # fmt: skip
 def test_english_words_are_stemmed(word: str, stemmed: str) -> None:
     """As Porter does, with the amendments of NLTK."""
-    assert stem(word) == stemmed
+    assert _stem(word) == stemmed
 
 
 def test_a_megabyte_against_a_page_is_scored() -> None:

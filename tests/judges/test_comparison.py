@@ -28,9 +28,9 @@ from judges.offline.compare import (
     SystemRanking,
     _binomial,
     _resample,
+    _strengths,
     acompare,
     rank,
-    strengths,
 )
 from judges.offline.results import paired
 from judges.offline.statistics.intervals import spearman, wilson
@@ -474,7 +474,7 @@ def by_mm(systems: int, points: dict[tuple[int, int], tuple[float, float]]) -> l
 def test_strengths_are_those_of_the_mm_algorithm() -> None:
     """The faster step ends where Hunter's ends."""
     points = {(0, 1): (7.5, 2.5), (0, 2): (4.0, 6.0), (1, 2): (1.0, 3.0), (2, 3): (5.0, 1.0)}
-    found = strengths(4, [(*pair, *won) for pair, won in points.items()])
+    found = _strengths(4, [(*pair, *won) for pair, won in points.items()])
     assert found == pytest.approx(by_mm(4, points), rel=1e-9)
 
 
@@ -483,7 +483,7 @@ def test_strengths_are_those_of_the_mm_algorithm() -> None:
 def test_expected_points_equal_points_won(points: list[tuple[float, float]]) -> None:
     """At the highest likelihood every system has won as much as its strength lets expect."""
     pairs = [(i, j, *won) for (i, j), won in zip(combinations(range(4), 2), points, strict=True)]
-    found = strengths(4, pairs)
+    found = _strengths(4, pairs)
     for one in range(4):
         won = sum(mine if i == one else theirs for i, j, mine, theirs in pairs if one in (i, j))
         expected = sum(

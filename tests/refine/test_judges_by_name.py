@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from judges import ConfigurationError, Judge, Panel
 from judges.offline.run.source import Manifest
 from refine.cli.app import app
-from refine.server.assembly import make_guards
+from refine.server.assembly import _make_guards
 from refine.server.config import load_settings
 from tests.model_server import ModelServer, Reply, serving
 
@@ -154,7 +154,7 @@ def judge_in(folder: Path, text: str, flags: Mapping[str, Any] | None = None) ->
     """Return the judge of a guard that a file sets."""
     path = folder / "refine.toml"
     path.write_text(text)
-    (guard,) = make_guards(load_settings(path, flags or {}))
+    (guard,) = _make_guards(load_settings(path, flags or {}))
     return guard.judge
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from judges import ConfigurationError
 from judges.verdict import Verdict
-from refine.server.assembly import make_guards, make_service
+from refine.server.assembly import _make_guards, make_service
 from refine.server.config import load_settings, unknown_variables
 from refine.server.running import _describe
 from tests.snippets import ROOT, blocks
@@ -33,7 +33,7 @@ def test_flags_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("REFINE_POLICY__MAX_CALLS", "9")
     settings = load_settings(file, {"success_rating": 4, "port": None})
     assert (settings.port, settings.max_attempts, settings.success_rating) == (1, 5, 4)
-    (guard,) = make_guards(settings)
+    (guard,) = _make_guards(settings)
     assert (guard.loop.policy.max_calls, guard.loop.policy.patience) == (9, 2)
 
 
@@ -63,7 +63,7 @@ reveal = ["feedback"]
 [guards.second.bounds]
 max_attempts = 5
 """
-    second, first = make_guards(load_settings(written(tmp_path, text), {}))
+    second, first = _make_guards(load_settings(written(tmp_path, text), {}))
     assert (first.name, second.name) == ("first", "second")
     policy = first.loop.policy
     assert (policy.patience, policy.deadline_s, policy.on_judge_error) == (3, 9, "raise")
@@ -206,6 +206,6 @@ class Picky:
 def test_a_judge_of_ones_own(tmp_path: Path) -> None:
     """`module:object` names a function, or a class that takes the settings."""
     fields: dict[str, Any] = {"judge": "tests.server.test_configuration:Picky", "judge_settings": {"word": "yes"}}
-    (guard,) = make_guards(load_settings(None, {"upstream": "http://127.0.0.1:9/v1", **fields}))
+    (guard,) = _make_guards(load_settings(None, {"upstream": "http://127.0.0.1:9/v1", **fields}))
     assert guard.judge(answer="yes").rating == 4
     assert guard.judge(answer="no").rating == 1

@@ -10,7 +10,7 @@ import pytest
 from graphs.certificate import subject_of
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
-from refine.server.assembly import make_guards
+from refine.server.assembly import _make_guards
 from refine.server.config import load_settings
 from refine.server.running import _describe
 from tests.guarding import guarding
@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {"upstream": URL, "judge": "tests.guarding:rates", "m
 
 def certified(folder: Path, settings: dict[str, Any]) -> Path:
     """Write a certificate for the guard that settings describe."""
-    (guard,) = make_guards(load_settings(None, settings))
+    (guard,) = _make_guards(load_settings(None, settings))
     issued = IssuedCertificate.issue(
         subject=subject_of(guard.judge, guard.loop.policy, guard.generator),
         threshold=3,
@@ -60,15 +60,15 @@ def test_a_judge_in_reserve_refuses_it(tmp_path: Path) -> None:
     """A certificate for one model of the judge is not about that model with another in reserve."""
     judged = {**SETTINGS, "judge": "helpfulness", "judge_model": f"{URL}#a"}
     file = str(certified(tmp_path, judged))
-    assert make_guards(load_settings(None, {**judged, "certificate": file}))
+    assert _make_guards(load_settings(None, {**judged, "certificate": file}))
     with pytest.raises(ConfigurationError, match="is not about this loop"):
-        make_guards(load_settings(None, {**judged, "judge_model": [f"{URL}#a", f"{URL}#b"], "certificate": file}))
+        _make_guards(load_settings(None, {**judged, "judge_model": [f"{URL}#a", f"{URL}#b"], "certificate": file}))
 
 
 def test_settings_of_another_guard_refuse_it(tmp_path: Path) -> None:
     """Judge, upstream and policy are compared when the server starts; what each request chooses is reported."""
     file = str(certified(tmp_path, SETTINGS))
-    (guard,) = make_guards(load_settings(None, {**SETTINGS, "certificate": file}))
+    (guard,) = _make_guards(load_settings(None, {**SETTINGS, "certificate": file}))
     assert guard.loop.policy.success_rating == 3
     assert "by certificate" in _describe(guard)
     assert "'whatever http://127.0.0.1:9 serves'" in guard.doubts[0]
@@ -80,4 +80,4 @@ def test_settings_of_another_guard_refuse_it(tmp_path: Path) -> None:
         ({"certificate": str(tmp_path / "none.json")}, "certificate = .*: there is no certificate"),
     ):
         with pytest.raises(ConfigurationError, match=message):
-            make_guards(load_settings(None, {**SETTINGS, "certificate": file, **change}))
+            _make_guards(load_settings(None, {**SETTINGS, "certificate": file, **change}))

@@ -17,7 +17,7 @@ from judges.promise import Audit, follow
 from refine import DatabaseRecord, SelfRefine
 from refine.cli.app import app
 from refine.server.access import digest_of
-from refine.server.assembly import make_guards
+from refine.server.assembly import _make_guards
 from refine.server.config import load_settings
 from tests.guarding import Guarded, guarding, rates
 from tests.model_server import Reply, in_turn, serving
@@ -62,7 +62,7 @@ def certificate_of(subject: Subject, **fields: Any) -> IssuedCertificate:
 def settings_under(upstream: str, folder: Path, **settings: Any) -> dict[str, Any]:
     """Return settings of a guard with a certificate for it, and a record in a database."""
     common = {"upstream": upstream, "judge": "tests.guarding:rates", "max_attempts": 1}
-    (guard,) = make_guards(load_settings(None, common))
+    (guard,) = _make_guards(load_settings(None, common))
     certificate_of(subject_of(guard.judge, guard.loop.policy, guard.generator)).write(folder / "certificate.json")
     files = {"certificate": str(folder / "certificate.json"), "record": f"sqlite:///{folder}/record.db"}
     return {"max_attempts": 1, "metrics": True, **files, **settings}

@@ -40,7 +40,7 @@ from judges.offline.statistics import (
     wilson,
     win_rate,
 )
-from judges.offline.statistics.certificates import fallback, questions_needed
+from judges.offline.statistics.certificates import _fallback, questions_needed
 from judges.offline.statistics.comparing import sample_test
 from judges.offline.statistics.correction import labels_alone
 from judges.offline.statistics.intervals import bounded_interval, clopper_pearson, paired_interval
@@ -225,8 +225,8 @@ def test_promises_hold_exactly_at_their_bounds() -> None:
     assert certify({4: (28, 0)}, 0.1, 0.05).certified is None
     nothing = certify({4: (0, 0)}, 0.1, 0.05, method="fallback")
     assert (nothing.certified, nothing.rows[0].status, nothing.rows[0].p) == (None, "refused", 1.0)
-    assert fallback([0.05, 0.05], 0.1) == [True, True]
-    assert fallback([0.051, 0.05], 0.1) == [False, True]
+    assert _fallback([0.05, 0.05], 0.1) == [True, True]
+    assert _fallback([0.051, 0.05], 0.1) == [False, True]
 
 
 def test_the_alarm_statistic_by_hand() -> None:

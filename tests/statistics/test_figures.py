@@ -14,7 +14,7 @@ import pytest
 
 from judges.offline import statistics as st
 from judges.offline.compare import _binomial
-from judges.offline.statistics.certificates import Release, fallback, questions_needed
+from judges.offline.statistics.certificates import Release, _fallback, questions_needed
 from tests.figures import differences, plain, read, write
 
 FILE = Path(__file__).with_name("figures.json")
@@ -144,7 +144,11 @@ CALLS: dict[str, Callable[[], object]] = {
         st.labels_needed(0.1, 0.05, 0.0),
     ],
     "questions needed": lambda: [questions_needed(0.1, 0.05, one) for one in (0.0, 0.02, 0.095, 0.2)],
-    "fallback": lambda: [fallback([0.01, 0.5, 0.02, 0.03], 0.1), fallback([], 0.1), fallback([0.05, 0.06], 0.1)],
+    "fallback": lambda: [
+        _fallback([0.01, 0.5, 0.02, 0.03], 0.1),
+        _fallback([], 0.1),
+        _fallback([0.05, 0.06], 0.1),
+    ],
     "rogan gladen": lambda: [
         st.rogan_gladen(780, 1000, 28, 40, 147, 160, level=0.9),
         st.rogan_gladen(5, 10, 2, 4, 2, 4),

@@ -96,7 +96,7 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(distinct)
 
 
-def cell(text: str) -> _Cell:
+def _read_cell(text: str) -> _Cell:
     """Return the value of a cell: a number, None for a missing value, or a text."""
     text = text.strip()
     if text in _NOTHING:
@@ -475,7 +475,7 @@ def _cells_at(row: _TableRow, places: Sequence[int]) -> _TableRow:
 
 
 def _cells(table: Table, columns: Sequence[str]) -> list[_TableRow]:
-    return list(zip(*([cell(text) for text in table.column(name)] for name in columns), strict=True))
+    return list(zip(*([_read_cell(text) for text in table.column(name)] for name in columns), strict=True))
 
 
 def _rename(table: Table, names: Sequence[str]) -> Table:

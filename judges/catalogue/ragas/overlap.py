@@ -106,7 +106,7 @@ _PLURALS = (("sses", "ss"), ("ies", "i"), ("ss", "ss"), ("s", ""))
 _SHORT = tuple((ending, "") for ending in _PORTER["short"])
 
 
-def stem(word: str) -> str:
+def _stem(word: str) -> str:
     """Strip the endings of a lower-case English word.
 
     Source: M. Porter, An algorithm for suffix stripping, Program 14(3), 1980.
@@ -257,7 +257,7 @@ class RougeScore(Likeness, entry="ragas.rouge_score"):
         words = _ENGLISH.findall(text.lower()) if self.compat else tokens(text, self._tokenizer)
         if not self._stems:
             return words
-        stems = {one: stem(one) for one in set(words) if len(one) > _LONGEST_AS_IS and _ENGLISH.fullmatch(one)}
+        stems = {one: _stem(one) for one in set(words) if len(one) > _LONGEST_AS_IS and _ENGLISH.fullmatch(one)}
         return [stems.get(word, word) for word in words]
 
 

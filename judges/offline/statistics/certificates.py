@@ -372,7 +372,7 @@ def _statuses(
             least = evidence_needed(delta, len(places), is_begun_laxer=not enough[0])
             return _in_sequence(enough, [e >= least for e in evidence])
         case "fallback":  # equal shares of delta, and what a success did not use up to the next (Wiens 2003)
-            return ["certified" if rejected else "refused" for rejected in fallback(p_values, delta)]
+            return ["certified" if rejected else "refused" for rejected in _fallback(p_values, delta)]
 
 
 _BEGUN_LAXER = 0.1
@@ -432,7 +432,7 @@ def _in_sequence(enough: Sequence[bool], passes: Sequence[bool]) -> list[_Status
     return statuses
 
 
-def fallback(p_values: Sequence[float], delta: float) -> list[bool]:
+def _fallback(p_values: Sequence[float], delta: float) -> list[bool]:
     """Return which hypotheses the fallback procedure rejects (Wiens, Pharmaceutical Statistics 2, 2003)."""
     share, level, rejected = delta / max(1, len(p_values)), 0.0, []
     for p in p_values:

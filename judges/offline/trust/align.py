@@ -297,14 +297,14 @@ def _lengths(
     )
 
 
-def plain(value: object) -> Any:
+def _plain(value: object) -> Any:
     """Return a result, with everything in it, as dictionaries, lists, texts and numbers."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
+        return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(part) for part in value]
+        return [_plain(part) for part in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)
@@ -392,7 +392,7 @@ class Alignment:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON; of rows to be labelled, their places and ids."""
-        data: dict[str, Any] = plain(replace(self, next_labels=(), certificate=None))
+        data: dict[str, Any] = _plain(replace(self, next_labels=(), certificate=None))
         data["certificate"] = None if self.certificate is None else self.certificate.to_dict()
         data["next_labels"] = [
             {"index": label.row.index, "outcome_id": label.row.outcome_id, "attempt": label.row.attempt}
