@@ -403,7 +403,7 @@ def test_what_is_not_scored_is_not_right() -> None:
     """An answer without a verdict is counted, with its reason; what went wrong says why it is a case."""
     unscored = Verdict.without_score("judge_failed")
     trial = try_judge(ScriptedJudge([unscored, 1], cycle=True), name="helpfulness", max_concurrency=1)
-    assert trial.headline == "scripted: 18 of 44 worked cases right, 22 not scored: do not use it"
+    assert trial.headline == "scripted: 7 of 49 worked cases right, 25 not scored: do not use it"
     assert "  not scored (judge_failed), should pass (an honest abstention: the evidence lacks it): What" in str(
         trial
     )
