@@ -137,7 +137,9 @@ class Learned(Judge):
         if self._accept is None and self._refuse is None:
             return Verdict.rated(LOWEST + 1, success_rating=HIGHEST, detail="it learned to decide nothing")
         if len(sample.answer or "") > _LONGEST:  # or whatever follows so many good words would be accepted unread
-            return Verdict.rated(LOWEST + 1, success_rating=HIGHEST, detail="it sees a part of an answer this long")
+            return Verdict.rated(
+                LOWEST + 1, success_rating=HIGHEST, detail="it sees a part of an answer this long"
+            )
         shown = yield from look_at(sample, self._vectors)
         share = likelihood(self._weights, self._intercept, shown)
         detail = f"accepted with probability {share:.3f}"
