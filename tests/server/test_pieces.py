@@ -248,11 +248,13 @@ _SPELT = {
 
 def test_a_stream_is_read_however_it_is_spelt() -> None:
     """Any end of a line, a mark of the encoding, and events of several lines; what breaks at once is an error."""
-    for name, sent in {**_SPELT, "broken": _SENT[: _SENT.index(b"data", 9)]}.items():
+    calls = _SENT.replace(b'"content":', b'"tool_calls": "none", "content":')
+    broken = {"broken": _SENT[: _SENT.index(b"data", 9)], "broken: calls that are a text": calls}
+    for name, sent in {**_SPELT, **broken}.items():
         wire = answered(sent, kind="text/event-stream")
         with _guarding(reply=lambda _, wire=wire: wire) as (guard, _):
             reply = guard.chat()
-        if name == "broken":
+        if name in broken:
             assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_broken")
         else:
             assert reply.json()["choices"][0]["message"]["content"] == "One is good. Two is better.", name
