@@ -442,7 +442,9 @@ def test_a_chain_that_is_looked_at_is_begun_at_one_policy_alone() -> None:
     Of 100 teams who looked after each label of a judge that knows nothing, and seldom says 4, 6.5 were told at
     some look, at confidence 95 %, that a rating keeps the promise: each rating that is begun at has its errors.
     """
-    looks = [({4: (28, 0), 3: (n, 0)}, certified) for n, certified in ((43, None), (68, None), (69, 3))]
+    looks: list[tuple[dict[float, tuple[int, int]], int | None]] = [
+        ({4: (28, 0), 3: (n, 0)}, certified) for n, certified in ((43, None), (68, None), (69, 3))
+    ]
     looks += [({4: (43, 0), 3: (60, 0)}, None), ({4: (44, 0), 3: (60, 0)}, 3), ({4: (44, 0), 3: (60, 4)}, 4)]
     for counts, certified in looks:
         assert certify(counts, method="anytime").certified == certified, counts

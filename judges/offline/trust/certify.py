@@ -14,13 +14,14 @@ from judges.certificate import CertifiedRow, Estimand, IssuedCertificate, Kind, 
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import package_version
 from judges.offline.statistics import certify as certify_counts
-from judges.offline.statistics import certify_weighted, labels_needed, wilson
+from judges.offline.statistics import certify_weighted, e_value, labels_needed, wilson
 from judges.offline.statistics.certificates import (
     ALPHA,
     DELTA,
     AnyMethod,
     Certificate,
     PolicyRow,
+    evidence_needed,
     questions_needed,
 )
 from judges.offline.trust.calibration import (
@@ -123,6 +124,10 @@ def _row(row: PolicyRow, tally: PolicyTally, runs: int) -> CertifiedRow:
     return CertifiedRow(**{**vars(row), **of_runs})
 
 
+_MOST_LABELS = 3_000
+"""Labels beyond which no number is told."""
+
+
 def _labels_missing(result: Certificate, alpha: float, delta: float) -> int | None:
     """Return how many labelled answers would probably certify, if the best policy is as good as it looks."""
     rates = [row.rate for row in result.rows if row.rate is not None]
@@ -133,6 +138,9 @@ def _labels_missing(result: Certificate, alpha: float, delta: float) -> int | No
         return None
     if result.method == "weighted":
         return questions_needed(alpha, delta, best)
+    if result.method in _LOOKING:
+        least = evidence_needed(delta, len(result.rows), is_begun_laxer=result.rows[0].status == "too_few")
+        return next((n for n in range(1, _MOST_LABELS) if e_value(math.ceil(best * n), n, alpha) >= least), None)
     return labels_needed(alpha, delta, best or None)
 
 
