@@ -378,6 +378,10 @@ def test_labels_that_come_in_may_be_looked_at_with_e_values(tmp_path: Path) -> N
     assert [look.certified for look in looks] == [False, False, True]
     assert [look.use_of_labels for look in looks] == [1, 1, 1]
     assert looks[2].rows[0].e == pytest.approx(20.887534920767465)
+    assert looks[0].needed.startswith("About 43 released and labelled answers are needed, 13 more than now")
+    rarely_4 = certify(single_rows({4: (10, 0), 3: (60, 0)}), method="anytime")
+    assert rarely_4.needed.startswith("About 77 released and labelled answers are needed, 7 more than now")
+    assert "the strictest has too few to begin with, so that the others need an E of 400" in rarely_4.notes
 
 
 def scored_rows(labelled: int, runs: int = 1_000) -> list[Row]:

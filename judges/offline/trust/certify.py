@@ -115,6 +115,10 @@ def _row(row: certificates.PolicyRow, tally: PolicyTally, runs: int) -> Certifie
     return CertifiedRow(**{**vars(row), **of_runs})
 
 
+_MOST_LABELS = 3_000
+"""Labels beyond which no number is told."""
+
+
 def _labels_missing(result: certificates.Certificate, alpha: float, delta: float) -> int | None:
     """Return how many labelled answers would probably certify, if the best policy is as good as it looks."""
     rates = [row.rate for row in result.rows if row.rate is not None]
@@ -125,6 +129,9 @@ def _labels_missing(result: certificates.Certificate, alpha: float, delta: float
         return None
     if result.method == "weighted":
         return certificates.questions_needed(alpha, delta, best)
+    if result.method in _LOOKING:
+        least = certificates.evidence_needed(delta, len(result.rows), is_begun_laxer=result.rows[0].status == "too_few")
+        return next((n for n in range(1, _MOST_LABELS) if certificates.e_value(math.ceil(best * n), n, alpha) >= least), None)
     return labels_needed(alpha, delta, best or None)
 
 
