@@ -484,9 +484,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         use_of_labels=use,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
-        labels_needed=_labels_missing(
-            result, tested, delta if uses is None else _delta_of_next(delta, use, settings)
-        ),
+        labels_needed=_labels_missing(result, tested, _next_delta(delta, use if uses else None, settings)),
         answer_models=answer_models(calibration.runs),
         notes=(*notes, *cut_notes, *label_notes(result, tallies, tested, settings.alpha), *added),
         **_origin_of(read.rows),
@@ -496,10 +494,11 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     return certificate
 
 
-def _delta_of_next(delta: float, use: int, settings: CertifySettings) -> float:
-    """Return what a certificate on more labels may spend; all looks by e-values are one certificate."""
-    is_same = settings.once or settings.method in _LOOKING
-    return delta if is_same else share_of_use(settings.delta, use + 1)
+def _next_delta(delta: float, use: int | None, settings: CertifySettings) -> float:
+    """Return what a certificate on more labels may spend; all looks by e-values count as one."""
+    if use is None or settings.once or settings.method in _LOOKING:
+        return delta
+    return share_of_use(settings.delta, use + 1)
 
 
 def _assist(tallies: Sequence[PolicyTally], calibration: _Calibration, settings: CertifySettings) -> None:
