@@ -216,7 +216,7 @@ def _about_left_out(recorded: Sequence[CalibrationRun], count: int, choice: RunC
     """Say what runs without a label that are left out mean for the promise."""
     labelled, others = ([run for run in recorded if run.has_labels is has] for has in (True, False))
     is_drawn = _is_drawn(labelled, others, choice)
-    why = "are a random sample, and stand for all" if is_drawn else "are taken to stand for all"
+    why = "were not picked by hand, and stand for all" if is_drawn else "are taken to stand for all"
     return f"{plural(count, 'run')} without a label {'is' if count == 1 else 'are'} left out: those with one {why}"
 
 

@@ -130,8 +130,10 @@ def _labels_missing(result: certificates.Certificate, alpha: float, delta: float
     if result.method == "weighted":
         return certificates.questions_needed(alpha, delta, best)
     if result.method in _LOOKING:
-        least = certificates.evidence_needed(delta, len(result.rows), is_begun_laxer=result.rows[0].status == "too_few")
-        return next((n for n in range(1, _MOST_LABELS) if certificates.e_value(math.ceil(best * n), n, alpha) >= least), None)
+        is_laxer = result.rows[0].status == "too_few"
+        least = certificates.evidence_needed(delta, len(result.rows), is_begun_laxer=is_laxer)
+        evidence = ((n, certificates.e_value(math.ceil(best * n), n, alpha)) for n in range(1, _MOST_LABELS))
+        return next((n for n, value in evidence if value >= least), None)
     return labels_needed(alpha, delta, best or None)
 
 
@@ -472,14 +474,15 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     )
     tested, left = _tested_levels(calibration, settings, delta)
     result, counts = _tested_policies(tallies, calibration.runs, settings, alpha=tested, delta=left)
-    runs = len(calibration.runs)
-    taken = _taken(result, tallies, runs, laxest=settings.laxest, on_scores=settings.kind == "score")
+    taken = _taken(
+        result, tallies, len(calibration.runs), laxest=settings.laxest, on_scores=settings.kind == "score"
+    )
     added = list(laxer_threshold_notes(result, tallies, taken, kind=calibration.kind))
     if taken is None:
         result = _without_unseen(result)
-    following = delta if uses is None else _delta_of_next(delta, use, settings)
+    following = _next_delta(delta, use if uses else None, settings)
     certificate = IssuedCertificate.issue(
-        **_table_of(runs, result, tallies, counts, taken),
+        **_table_of(len(calibration.runs), result, tallies, counts, taken),
         subject=_certified_subject(calibration),
         **_terms_of(settings),
         assumes=calibration.assumes,
@@ -498,10 +501,11 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     return certificate
 
 
-def _delta_of_next(delta: float, use: int, settings: CertifySettings) -> float:
-    """Return what a certificate on more labels may spend; all looks by e-values are one certificate."""
-    is_same = settings.once or settings.method in _LOOKING
-    return delta if is_same else share_of_use(settings.delta, use + 1)
+def _next_delta(delta: float, use: int | None, settings: CertifySettings) -> float:
+    """Return what a certificate on more labels may spend; all looks by e-values count as one."""
+    if use is None or settings.once or settings.method in _LOOKING:
+        return delta
+    return share_of_use(settings.delta, use + 1)
 
 
 def _assist(tallies: Sequence[PolicyTally], calibration: _Calibration, settings: CertifySettings) -> None:
