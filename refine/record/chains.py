@@ -29,7 +29,9 @@ from refine.record.schema import (
     GAP,
     OUTCOME,
     SEAL,
+    SEALED_FROM_THE_FIRST,
     STATE,
+    SUMS_OF_ALL,
     Stored,
     lock_tables,
 )
@@ -485,6 +487,9 @@ def _look_at_the_rest(connection: sa.Connection, result: Verification, *, is_fir
     for name in set(_STATES) - states.keys():
         result.add(f"the record does not say any more since when, or how far, it is {name}")
     at, identifier = states.get("sealed", (now_ms(), "unknown"))
+    summed_at, summed_id = states.get("summed", (0, ""))
+    if identifier not in {"", "unknown", SEALED_FROM_THE_FIRST} or summed_at > SUMS_OF_ALL - (summed_id != ""):
+        result.add("the record says what it never wrote of since when, or how far, it is sealed or summed")
     if is_first and not identifier:
         result.add("the record says that it was not sealed from the first outcome on, as it was")
     result.unsealed = connection.execute(sa.select(sa.func.count()).where(bare)).scalar_one()

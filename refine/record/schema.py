@@ -95,7 +95,7 @@ SUMS_OF_NONE = -1
 SUMS_OF_ALL = 2**53
 """How far complete sums are."""
 
-_SEALED_FROM_THE_FIRST = "first"
+SEALED_FROM_THE_FIRST = "first"
 """Id of the state `sealed` of a record in which every outcome has a seal, so that one without was put there."""
 
 _REQUEST_ENDS = ("passed_through", "left")
@@ -171,7 +171,7 @@ def _order_by_time_and_note_what_is_sealed(connection: Connection) -> None:
     _add_indexes(connection)
     bare = select(OUTCOME.c.id).where(OUTCOME.c.chain.is_(None)).limit(1)
     if connection.execute(bare).first() is None:
-        connection.execute(STATE.update().filter_by(name="sealed").values(id=_SEALED_FROM_THE_FIRST))
+        connection.execute(STATE.update().filter_by(name="sealed").values(id=SEALED_FROM_THE_FIRST))
 
 
 _MIGRATIONS: tuple[Callable[[Connection], None], ...] = (

@@ -45,8 +45,8 @@ _log = logging.getLogger("refine.server")
 
 _PARTS = {"requests": 1, "tokens": 1, "dollars": 10**9}
 """What has a budget of the day, and in how many parts of one it is counted."""
-_LONGEST_WAIT_S = 10.0
-"""Seconds that a request waits to be told what is left of a budget."""
+_LONGEST_WAIT_S, _SHORTEST_WAIT_S = 10.0, 0.25
+"""Seconds that a request waits to be told what is left of a budget; the second where the record failed before."""
 _AGAIN_S = 1.0
 """Seconds until the record is asked again, where nothing was left, or it could not be read."""
 
@@ -135,12 +135,11 @@ class Budgets:
             return
         accounts = self._of_today(name)
         try:
-            async with asyncio.timeout(_LONGEST_WAIT_S):
-                while any(account.is_open for account in accounts.values()):
+            async with asyncio.timeout(_LONGEST_WAIT_S if self._failed_at is None else _SHORTEST_WAIT_S):
+                while not self._has_just_failed and any(account.is_open for account in accounts.values()):
                     self._ask(name)
-                    if self._asking is None or self._failed_at is not None:
-                        return
-                    await asyncio.shield(self._asking)
+                    if self._asking is not None:
+                        await asyncio.shield(self._asking)
         except TimeoutError as error:
             self._fail(error)
 
@@ -202,11 +201,14 @@ class Budgets:
         if self._record is not None and any(one.spent + one.low > one.allowed for one in accounts.values()):
             self._ask(name)
 
+    @property
+    def _has_just_failed(self) -> bool:
+        return self._failed_at is not None and time.monotonic() < self._failed_at + _AGAIN_S
+
     def _ask(self, name: str) -> None:
         """Have the next share of a key's budgets taken, unless the record failed a moment ago."""
         self._wanted.add(name)
-        is_failing = self._failed_at is not None and time.monotonic() < self._failed_at + _AGAIN_S
-        if not is_failing and (self._asking is None or self._asking.done()):
+        if not self._has_just_failed and (self._asking is None or self._asking.done()):
             self._asking = asyncio.get_running_loop().create_task(self._ask_record())
 
     async def _ask_record(self) -> None:

@@ -197,6 +197,10 @@ def test_a_record_that_says_it_was_sealed_later(url: str) -> None:
     bare = "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('x', 2000000000000, true, '', 0)"
     run_sql(url, bare, "UPDATE record_state SET id = '', at = 3000000000000 WHERE name = 'sealed'")
     assert any("1 outcomes have no seal" in one for one in faults(url))
+    for state in ("id = 'firstly' WHERE name = 'sealed'", "id = 'x' WHERE name = 'summed'"):
+        run_sql(url, f"UPDATE record_state SET {state}")
+        assert [one for one in faults(url) if "what it never wrote" in one], state
+        run_sql(url, "UPDATE record_state SET id = '' WHERE name IN ('sealed', 'summed')")
     early = "INSERT INTO outcome (id, at, passed, stop_reason, attempts) VALUES ('y', 1, true, '', 0)"
     run_sql(url, "DELETE FROM outcome WHERE id = 'x'", early)
     assert any("1 outcomes have no seal" in one for one in faults(url))
