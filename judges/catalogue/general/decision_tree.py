@@ -97,11 +97,12 @@ def _checked(tree: object) -> _Branch:
     try:
         read = _TREE.validate_python(tree)
     except (ValidationError, RecursionError) as error:
-        fault = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
+        faults = error.errors(include_url=False) if isinstance(error, ValidationError) else [None]
+        fault = next((one for one in faults if one and one["type"] != "model_type"), faults[0])
         place = (
             ".".join(str(part) for part in fault["loc"] if part in ("ask", "yes", "no", "score")) if fault else ""
         )
-        reason = one_line(fault["msg"]) if fault else "it is too deep"
+        reason = one_line(fault["msg"]).removesuffix(" or instance of _Branch") if fault else "it is too deep"
         raise ConfigurationError(
             f'tree, at {place or "the top"}: {reason}; write {{"ask": "Is it a refund?", "yes": 1, "no": 0}}'
         ) from None
