@@ -469,18 +469,16 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     labels = frozenset(label_digests(rows, settings.split))
     notes = [label_authors(rows, settings.split, settings.good), *calibration.notes]
     key = _key(calibration, [tally.policy for tally in tallies], settings, labels)
-    use, delta = (
-        (1, settings.delta) if uses is None else uses.share_of(settings.delta, labels, key, once=settings.once)
-    )
+    use, delta = 1, settings.delta
+    if uses is not None:
+        use, delta = uses.share_of(settings.delta, labels, key, once=settings.once)
     tested, left = _tested_levels(calibration, settings, delta)
     result, counts = _tested_policies(tallies, calibration.runs, settings, alpha=tested, delta=left)
     taken = _taken(
         result, tallies, len(calibration.runs), laxest=settings.laxest, on_scores=settings.kind == "score"
     )
     added = list(laxer_threshold_notes(result, tallies, taken, kind=calibration.kind))
-    if taken is None:
-        result = _without_unseen(result)
-    following = _next_delta(delta, use if uses else None, settings)
+    result = result if taken is not None else _without_unseen(result)
     certificate = IssuedCertificate.issue(
         **_table_of(len(calibration.runs), result, tallies, counts, taken),
         subject=_certified_subject(calibration),
@@ -491,7 +489,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         use_of_labels=use,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
-        labels_needed=_labels_missing(result, tested, left * following / delta),
+        labels_needed=_labels_missing(result, tested, left * _next_share(use if uses else None, settings)),
         answer_models=answer_models(calibration.runs),
         notes=(*notes, *cut_notes, *label_notes(result, tallies, tested, settings.alpha), *added),
         **_origin_of(read.rows),
@@ -501,11 +499,11 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     return certificate
 
 
-def _next_delta(delta: float, use: int | None, settings: CertifySettings) -> float:
-    """Return what a certificate on more labels may spend; all looks by e-values count as one."""
+def _next_share(use: int | None, settings: CertifySettings) -> float:
+    """Return what a certificate on more labels may spend, of what this one does; looks by e-values are one."""
     if use is None or settings.once or settings.method in _LOOKING:
-        return delta
-    return share_of_use(settings.delta, use + 1)
+        return 1.0
+    return share_of_use(settings.delta, use + 1) / share_of_use(settings.delta, use)
 
 
 def _assist(tallies: Sequence[PolicyTally], calibration: _Calibration, settings: CertifySettings) -> None:
