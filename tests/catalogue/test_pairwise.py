@@ -81,7 +81,7 @@ def test_own_criteria_replace_the_packaged_ones() -> None:
     """They stand in the task as they are, and examples for other criteria are not shown."""
     own, packaged = letter(criteria="The more {poetic} one, at 100 % and $5."), letter()
     assert "\nThe more {poetic} one, at 100 % and $5.\n" in own[0]
-    assert ("A wrong answer is worse" in packaged[0], "A wrong answer is worse" in own[0]) == (True, False)
+    assert ("answer is worse than" in packaged[0], "answer is worse than" in own[0]) == (True, False)
     assert (len(packaged), len(own)) == (8, 2)
 
 
@@ -105,7 +105,7 @@ def test_it_explains_itself() -> None:
         "2",
         "win, tie or loss",
     )
-    assert "A wrong answer is worse" in told.prompts["pairwise"]
+    assert "answer is worse than" in told.prompts["pairwise"]
 
 
 @pytest.mark.parametrize(

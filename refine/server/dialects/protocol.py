@@ -594,6 +594,9 @@ def read_object(body: bytes, max_messages: int) -> Json:
     Raises:
         ApiError: If it is not JSON, or no object, or holds a conversation of more messages.
     """
+    if (roles := body.count(b'"role"')) > _SURELY * max_messages:
+        text = f"the body has about {roles:,} messages; send {max_messages:,} at most"
+        raise ApiError(400, text, code="too_many_messages")
     try:
         document = read_json(body)
     except (ValueError, RecursionError):
@@ -606,6 +609,10 @@ def read_object(body: bytes, max_messages: int) -> Json:
             text = f"{name} has {len(turns):,} messages; send {max_messages:,} at most"
             raise ApiError(400, text, code="too_many_messages", param=name)
     return document
+
+
+_SURELY = 4
+"""So many times the messages that are allowed are refused unread: reading them holds up all other requests."""
 
 
 def _has_long_number(body: bytes) -> bool:
