@@ -135,4 +135,7 @@ def test_bytes_and_messages_have_limits(providers: tuple[ModelServer, ModelServe
         for path, name in (("/v1/chat/completions", "messages"), ("/v1/responses", "input")):
             response = guard.post(path, {"model": "m", name: QUESTION * 6})
             assert (response.status_code, response.json()["error"]["code"]) == (400, "too_many_messages")
+            response = guard.post(path, {"model": "m", name: QUESTION * 100})
+            assert (response.status_code, response.json()["error"]["code"]) == (400, "too_many_messages")
+            assert "about 100 messages" in response.text  # refused unread
         assert guard.chat(messages=QUESTION * 5).status_code == 200
