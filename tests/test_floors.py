@@ -63,6 +63,7 @@ FRAMEWORKS = frozenset(
         "sqlglot",
         "starlette",
         "stdnum",
+        "threadpoolctl",
         "tokenizers",
         "tomli_w",
         "torch",

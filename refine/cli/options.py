@@ -680,7 +680,7 @@ class LearnOptions(CommandOptions):
     success_rating: int | None = _option(
         "Rating from which the judge accepts. Default: as recorded.", "1-4", min=1, max=4
     )
-    vectors: str = _option("pieces, minilm (ten times as slow) or none.", "KIND", default="pieces")
+    vectors: str = _option("pieces, minilm (slower) or none.", "KIND", default="pieces")
     seed: int = _seed()
     as_json: bool = _json()
 

@@ -145,7 +145,7 @@ def learn(
         delta: Probability that this does not hold.
         success_rating: Rating from which the judge accepts; None takes the rating or the score from which the
             recorded loops did, or its own.
-        vectors: `"pieces"`, means of MiniLM's word pieces; `"minilm"`, what four of its layers make of the first
+        vectors: `"pieces"`, means of MiniLM's word pieces; `"minilm"`, what three of its layers make of the first
             24 tokens of each text, slower; or `"none"`.
         seed: Seed of the parts.
 
