@@ -33,6 +33,7 @@ _LONGEST_TEXT = 50_000
 
 _HAN = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_HAN}]|(?:(?![{_HAN}_])\w)+")
+_HAN_WORD = re.compile(f"[{_HAN}]")
 _BOUNDARY = re.compile(r"[.!?:;。！？：；\n…]")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？;；])(?:\s+|(?<=[。！？；]))")
 
@@ -104,7 +105,7 @@ class _Text:
 
 
 def _length(words: Sequence[str]) -> float:
-    return sum(_HAN_LENGTH if _WORD.fullmatch(word) and re.match(f"[{_HAN}]", word) else 1.0 for word in words)
+    return len(words) - (1 - _HAN_LENGTH) * len(list(filter(_HAN_WORD.fullmatch, words)))
 
 
 def is_echo(draft: Draft, refinement: Refinement, conversation: Sequence[BaseMessage]) -> bool:
