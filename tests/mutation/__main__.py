@@ -30,7 +30,12 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "certificates": (
         [f"{STATISTICS}/certificates.py", "judges/offline/trust/certify.py", "judges/certificate.py"],
-        ["tests/statistics", "tests/refine/test_certificates.py"],
+        [
+            "tests/statistics",
+            "tests/loops/test_monitor.py",
+            "tests/refine/test_certificates.py",
+            "tests/refine/test_trust_commands.py",
+        ],
     ),
     "statistics": (
         [

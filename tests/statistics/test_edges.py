@@ -21,8 +21,10 @@ from judges.offline.statistics import (
     certify,
     certify_runs,
     certify_weighted,
+    cohen_kappa,
     confidence_sequence,
     e_cusum,
+    gains,
     hoeffding_bentkus,
     labels_needed,
     length_adjusted,
@@ -35,6 +37,7 @@ from judges.offline.statistics import (
     rank_metrics,
     replay_runs,
     rogan_gladen,
+    sign_flip,
     spearman,
     stratified_rate,
     wilson,
@@ -278,3 +281,48 @@ def test_what_a_retry_shows_is_compared_once() -> None:
         "max_attempts was 2 and is 3",
     ]
     assert mcnemar(0, 0) == 1.0
+
+
+def test_random_sign_patterns_are_counted_to_the_last() -> None:
+    """Differences that cancel are no finding, however many patterns are drawn at once."""
+    assert sign_flip([1.0, -1.0] * 20, flips=200) == 1.0
+    assert sign_flip([1.0, -1.0] * 200_000, flips=30) == 1.0
+    assert sign_flip([1.0] * 40, flips=200) == pytest.approx(1 / 201)
+    assert sign_flip([1.0, 1.0, -1.0]) == 1.0
+
+
+def test_arms_are_compared_with_what_they_began_with_and_with_the_baseline() -> None:
+    """Of each arm what it mended and broke, over the rows of which enough is known."""
+    first = [False, False, False, True, True, None]
+    arms = {"again": [True, False, False, True, False, True], "told": [True, True, None, True, True, True]}
+    effects = arm_effects(first, arms, baseline="again")
+    assert (effects["again"].own.n, effects["again"].own.mended, effects["again"].own.broken) == (5, 1, 1)
+    assert (effects["told"].own.n, effects["told"].own.mended, effects["told"].own.broken) == (4, 2, 0)
+    assert (effects["again"].beside, effects["again"].p) == (None, None)
+    beside = effects["told"].beside
+    assert beside is not None
+    assert (beside.n, beside.mended, beside.broken) == (5, 2, 0)
+    apart = arm_effects(first, arms, baseline="again", clusters=list("aabbcc"))
+    assert apart["told"].own.n == 4
+
+
+def test_what_a_few_rows_say_is_told_as_it_is() -> None:
+    """Ties, single labels, equal answers and a second judgement that ends early have the figures they should."""
+    even = bias_report(cues={"authority": [(2, 3), (3, 2)] * 15})["authority"]
+    assert even.p == pytest.approx(0.5722, abs=1e-4)  # of 30 changes at most 15 down
+    assert (labels_alone([0.4]).n, labels_alone([0.4]).value) == (1, 0.4)
+    assert paired_interval([0.0] * 18) == pytest.approx((-0.1056, 0.1056), abs=1e-3)
+    changes = gains([[1, 2, 3], [2, 4]], [[2, 2], [2]])
+    assert [(gain.n, gain.mean, gain.unbiased, gain.rejudged) for gain in changes] == [
+        (2, 1.5, 1.0, 2),
+        (1, 1.0, 1.0, 1),
+    ]
+    low, high = confidence_sequence(3, 20)
+    assert confidence_sequence(17, 20) == pytest.approx((1 - high, 1 - low))
+    assert confidence_sequence(0, 10**6)[1] < 1e-4 < 1 - 1e-4 < confidence_sequence(10**6, 10**6)[0]
+    rate = ppi_rate([1, 1, 0, 0] * 5, [1, 0, 0, 0] * 5, [1, 0] * 10)
+    assert rate.correlation == pytest.approx(1 / math.sqrt(3))
+    with pytest.raises(ValueError, match=r"labels are levels of the scale \(1, 2\), not 1 and 3"):
+        cohen_kappa([1], [3], levels=(1, 2))
+    with pytest.raises(ValueError, match=r"^method is"):
+        certify({4: (40, 0)}, method="x")  # type: ignore[arg-type]
