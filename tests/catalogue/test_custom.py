@@ -237,6 +237,14 @@ def test_numeric_replies_with_a_number(allowed: Any, value: float, score: float)
     assert str(pickle.loads(pickle.dumps(judge)).explain()) == str(judge.explain())  # noqa: S301 - our own
 
 
+def test_ranges_that_are_equal_but_for_whole_ends_are_kept_apart() -> None:
+    """Of `(0, 2)` only whole numbers are taken, of `(0.0, 2.0)` any, whichever was made first in the process."""
+    for allowed, taken in [((0, 2), False), ((0.0, 2.0), True), ((0, 2), False)]:
+        model = ScriptedModel([reply(0.7)] * 2)
+        verdict = numeric("depth", prompt="How deep?", allowed=allowed, model=model)(answer="Hello.")
+        assert (verdict.unscored is None) == taken
+
+
 def test_a_number_off_the_range_is_asked_for_again() -> None:
     """Twice wrong is no verdict; of whole ends only whole numbers are taken."""
     model = ScriptedModel([reply(7), reply(2.5)])

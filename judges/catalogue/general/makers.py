@@ -169,7 +169,7 @@ def _checked_range(allowed: object) -> tuple[float, float]:
     return low, high
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256, typed=True)  # the ends (0, 1) want whole numbers, (0.0, 1.0) do not
 def _number_schema(low: float, high: float) -> type[ReplySchema]:
     whole = type(low) is int and type(high) is int
     words = f"{'whole number' if whole else 'number'}: from {low} to {high}"
