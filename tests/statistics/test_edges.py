@@ -294,6 +294,7 @@ def test_random_sign_patterns_are_counted_to_the_last() -> None:
 def test_arms_are_compared_with_what_they_began_with_and_with_the_baseline() -> None:
     """Of each arm what it mended and broke, over the rows of which enough is known."""
     first = [False, False, False, True, True, None]
+    arms: dict[str, list[bool | None]]
     arms = {"again": [True, False, False, True, False, True], "told": [True, True, None, True, True, True]}
     effects = arm_effects(first, arms, baseline="again")
     assert (effects["again"].own.n, effects["again"].own.mended, effects["again"].own.broken) == (5, 1, 1)
