@@ -382,7 +382,7 @@ def test_thoughts_that_nobody_judged(upstream: ModelServer, judge: ModelServer) 
                 for dialect, streamed in product(get_args(Dialect), (False, True)):
                     status, received = send(guard.root, EVASIONS[0], dialect, streamed=streamed)
                     assert (status, MARK.encode() in received) == (200, is_out), (fail, dialect, received)
-                    assert b"987654" not in received
+                    assert b"31415926" not in received
     finally:
         upstream.reply = leak
 
