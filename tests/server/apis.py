@@ -26,7 +26,7 @@ def reply_in(asked: Asked, text: str, *, thought: str = "", call: Json | None = 
         function = {"name": "look", "arguments": json.dumps(call)}
         message["tool_calls"] = [{"id": "c1", "type": "function", "function": function}]
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if call else "stop"}
-    choice["token_ids"] = [987_654]
+    choice["token_ids"] = [31_415_926]
     choice["logprobs"] = {"content": [{"token": text, "logprob": 0.0}]}
     usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
     return answered({"id": "r1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage})
