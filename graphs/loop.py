@@ -91,9 +91,10 @@ from judges.judge import Judge
 from judges.models.providers.llm_runs import metered
 from judges.models.retry import kind_of, place_of
 from judges.promise import Standing
-from judges.runtime.budget import Allowance, Refused, with_cost
+from judges.runtime.budget import Allowance, Refused
 from judges.runtime.flow import LAST_WORDS_S, DeadlinePassed
 from judges.runtime.observation import current, observing
+from judges.runtime.prices import with_cost
 from judges.sample import Sample, is_long
 from judges.verdict import Usage, Verdict
 

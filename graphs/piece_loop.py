@@ -51,9 +51,10 @@ from judges.models.prompt_and_reply import finish_reason_of, fresh_nonce
 from judges.prompting.prompts import language_of
 from judges.requests import BegunAnswer
 from judges.runtime import flow
-from judges.runtime.budget import Allowance, with_cost
+from judges.runtime.budget import Allowance
 from judges.runtime.flow import DeadlinePassed, let_calls_be_left
 from judges.runtime.observation import also_within, observing, within
+from judges.runtime.prices import with_cost
 from judges.verdict import Usage, Verdict
 
 

@@ -24,7 +24,7 @@ from judges.certificate import IssuedCertificate, accepting
 from judges.errors import ConfigurationError, shortened
 from judges.first_guesses import guesses, meanings
 from judges.promise import OnAlarm, Standing, certified_grid
-from judges.runtime.budget import Price, Prices
+from judges.runtime.prices import Price, Prices
 from judges.runtime.validation import naming_settings
 from judges.sample import canonical_field
 from judges.verdict import HintedModel, Rating, Verdict

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from judges.models.wrappers.cache import Cache, cached
     from judges.models.wrappers.limiter import Breaker, Limiter, limited
     from judges.models.wrappers.wrapped import speaking
-    from judges.runtime.budget import Price, known_prices
+    from judges.runtime.prices import Price, known_prices
     from judges.runtime.validation import no_model_requests
     from judges.sample import Sample
     from judges.verdict import Unscored, Usage, Verdict
@@ -67,7 +67,7 @@ _HOMES = {
         "models.wrappers.cache": "Cache cached",
         "models.wrappers.limiter": "Breaker Limiter limited",
         "models.wrappers.wrapped": "speaking",
-        "runtime.budget": "Price known_prices",
+        "runtime.prices": "Price known_prices",
         "runtime.validation": "no_model_requests",
         "sample": "Sample",
         "verdict": "Unscored Usage Verdict",

@@ -20,8 +20,9 @@ from judges.models import prompt_and_reply, retry
 from judges.models.providers.http_errors import error_in
 from judges.requests import Ask, Completion
 from judges.runtime import flow
-from judges.runtime.budget import EARLY_S, Allowance, with_cost
+from judges.runtime.budget import EARLY_S, Allowance
 from judges.runtime.observation import Observation, observing
+from judges.runtime.prices import with_cost
 from judges.verdict import Usage
 
 _LONGEST_RAW = 4_000

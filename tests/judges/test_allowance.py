@@ -11,7 +11,7 @@ from tenacity import RetryCallState, Retrying, stop_after_attempt, stop_never
 
 from judges import ConfigurationError, Price, Usage, known_prices
 from judges.models.retry import _stop_at_limits
-from judges.runtime import budget, observation
+from judges.runtime import budget, observation, prices
 from judges.runtime.budget import Allowance, Refused, unkept_budget
 from judges.runtime.observation import also_within, current, within
 
@@ -425,11 +425,11 @@ def test_a_price_counts_what_was_cached_and_what_is_free() -> None:
         False,
     ]
     free = {"m": Price(input=0, output=0)}
-    assert budget.with_cost(UNREPORTED, "m", free).cost == 0.0
-    assert budget.with_cost(UNREPORTED, "m", PRICES).cost is None
-    assert budget.with_cost(ONE, "vendor:m", {"m": PRICES["m"]}).cost is None
-    assert budget.with_cost(ONE, "m", {"vendor:m": PRICES["m"]}).cost == 4.0
-    assert budget.with_cost(Usage(calls=0, cost=None), "x", {}).cost == 0.0
+    assert prices.with_cost(UNREPORTED, "m", free).cost == 0.0
+    assert prices.with_cost(UNREPORTED, "m", PRICES).cost is None
+    assert prices.with_cost(ONE, "vendor:m", {"m": PRICES["m"]}).cost is None
+    assert prices.with_cost(ONE, "m", {"vendor:m": PRICES["m"]}).cost == 4.0
+    assert prices.with_cost(Usage(calls=0, cost=None), "x", {}).cost == 0.0
 
 
 def test_vectors_cost_in_the_outer_budget_too() -> None:

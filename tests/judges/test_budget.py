@@ -23,8 +23,9 @@ from pydantic import BaseModel, ValidationError
 
 from graphs import Policy
 from judges import AskFailed, ConfigurationError, Helpfulness, Panel, Price, Usage, Verdict, known_prices
-from judges.runtime.budget import Allowance, KnownPrices, Prices, Refused, _price, charge, with_cost
+from judges.runtime.budget import Allowance, Refused, charge
 from judges.runtime.observation import within
+from judges.runtime.prices import KnownPrices, Prices, _price, with_cost
 from judges.testing import ScriptedModel
 from tests.kit import Way, both_ways
 from tests.laws import for_every
@@ -404,7 +405,7 @@ def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_the_list_is_loaded_when_it_is_wanted() -> None:
     """Importing the module loads no list."""
-    code = "import sys, judges.runtime.budget; print([name for name in sys.modules if name.startswith('genai')])"
+    code = "import sys, judges.runtime.prices; print([name for name in sys.modules if name.startswith('genai')])"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
 

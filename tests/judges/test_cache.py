@@ -40,8 +40,9 @@ from judges.models.prompt_and_reply import Unreadable
 from judges.models.providers.langchain import LangChainModel
 from judges.models.wrappers.cache import key_of
 from judges.offline import evaluate
-from judges.runtime.budget import Allowance, Price
+from judges.runtime.budget import Allowance
 from judges.runtime.observation import within
+from judges.runtime.prices import Price
 from judges.testing import ScriptedModel
 from judges.verdict import Usage
 from tests.kit import Way, ask, both_ways

@@ -25,7 +25,7 @@ RUN = "judges/offline/run"
 
 ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "budget": (
-        ["judges/runtime/budget.py"],
+        ["judges/runtime/budget.py", "judges/runtime/prices.py"],
         [f"tests/judges/test_{name}.py" for name in ("allowance", "budget")],
     ),
     "certificates": (

@@ -30,9 +30,9 @@ from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, R
 from judges.offline.run.settings import Progress, RunSettings, divided
 from judges.offline.run.source import digest_of, each, row_json
 from judges.runtime import faults, observation
-from judges.runtime.budget import known_prices
 from judges.runtime.flow import DaemonThreads, NextTurn
 from judges.runtime.observation import Shared, observing, shared_work
+from judges.runtime.prices import known_prices
 from judges.sample import Sample
 from judges.verdict import Verdict
 

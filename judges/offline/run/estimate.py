@@ -12,7 +12,7 @@ from judges.judge import Judge
 from judges.model import ModelRequest
 from judges.models.prompt_and_reply import dialect_of, fresh_nonce, tokens_of
 from judges.requests import Ask, Consult, Request
-from judges.runtime.budget import Price, price_of
+from judges.runtime.prices import Price, price_of
 from judges.sample import Sample
 from judges.verdict import Usage
 

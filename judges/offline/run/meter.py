@@ -16,7 +16,8 @@ from judges.models.prompt_and_reply import tokens_of
 from judges.models.providers.http_errors import error_in
 from judges.models.wrappers.limiter import Limiter, Ticket
 from judges.offline.run.estimate import REPLY_TOKENS
-from judges.runtime.budget import Allowance, Price, price_of, with_cost
+from judges.runtime.budget import Allowance
+from judges.runtime.prices import Price, price_of, with_cost
 from judges.verdict import Usage
 
 

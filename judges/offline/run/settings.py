@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from judges.errors import ConfigurationError, shortened
-from judges.runtime.budget import Price
+from judges.runtime.prices import Price
 from judges.runtime.validation import suggestion
 
 
